@@ -1,0 +1,43 @@
+"""The one exception family: each message says what was given, what was expected, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RbInterpError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class TaskError(RbInterpError):
+    """A task's settings contradict each other."""
+
+
+class RolesError(RbInterpError):
+    """A probe asks for a role that the rows at hand do not carry."""
+
+
+class ModelError(RbInterpError):
+    """A model, or the settings to build one, are not what a function needs."""
+
+
+class ConfigError(RbInterpError):
+    """A configuration has an unknown key or a value out of range."""
+
+
+class RunError(RbInterpError):
+    """A run folder cannot be used, continued or written."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint that names the nearest known name, or lists what is known.
+
+    >>> nearest("gama", ["gamma", "seed"])
+    "did you mean 'gamma'?"
+    >>> nearest("zzz", ["gamma", "seed"])
+    'known: gamma, seed'
+    """
+    options = sorted(known)
+    close = get_close_matches(name, options, n=1)
+    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(options)}"

@@ -1,0 +1,204 @@
+"""The anchor task: composite anchor functions of paper 1, section "Data", Eq. (1).
+
+A sequence holds noise keys, one key z immediately followed by q anchors a_1..a_q, and noise keys again.
+Its label, read at the last position, depends on (z, a) alone:
+
+- reasoning anchors:  z + a_1 + ... + a_q;
+- memory anchors:     one fixed random label for each (z, a), see ``labels``.
+
+Reasoning combinations listed in ``masked`` never occur in training. There are no mixed combinations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from jaxtyping import Int
+
+from rb_interp.errors import TaskError, nearest
+from rb_interp.tasks.dataset import AnchorDataset, draw_dataset
+from rb_interp.tasks.labels import LABEL_KINDS, label_bounds
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class AnchorTask:
+    """Settings of an anchor task; ranges are inclusive, token ids are the integers themselves.
+
+    Attributes:
+        q: number of anchors, 1 to 4.
+        length: number of positions L, at least q + 1.
+        keys: range of the key set Z, from which noise is drawn too.
+        memory_anchors: range of A_mem.
+        reasoning_anchors: range of A_rsn.
+        masked: reasoning combinations (ordered, q anchors each) held out of training.
+        d_vocab: vocabulary size; every token and label is below it.
+        n_sequences: number of rows; each anchor combination of a kind gets the same number, so the total is
+            rounded down to what divides evenly.
+        memory_labels: label distribution of the memory mapping (``keys``, ``near_sum`` or ``ranges``).
+        label_ranges: for ``ranges``, one label range per group; the memory anchors are split into as many
+            equal groups, and combinations stay within a group.
+        memory_share: share of memory rows among all rows, from 0 to 1.
+
+    Raises TaskError where settings contradict each other.
+
+    >>> task = AnchorTask()
+    >>> data = task.dataset(seed=0)
+    >>> row = data.rows("rsn_test")[0]
+    >>> key, anchors = data.tokens[row, data.key_position[row]], data.tokens[row, data.anchor_positions[row]]
+    >>> bool(data.labels[row] == key + anchors.sum()), sorted(anchors.tolist())
+    (True, [11, 13])
+    """
+
+    q: int = 2
+    length: int = 9
+    keys: Span = (21, 60)
+    memory_anchors: Span = (1, 5)
+    reasoning_anchors: Span = (11, 15)
+    masked: tuple[tuple[int, ...], ...] = ((11, 13), (13, 11))
+    d_vocab: int = 200
+    n_sequences: int = 20_000
+    memory_labels: str = "keys"
+    label_ranges: tuple[Span, ...] = ()
+    memory_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @staticmethod
+    def preset(name: str) -> AnchorTask:
+        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (PAPER.md's sizes)."""
+        if name not in PRESETS:
+            raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
+        return PRESETS[name]
+
+    def dataset(self, seed: int) -> AnchorDataset:
+        """Draw label table and rows; the same seed gives the same rows on every machine."""
+        return draw_dataset(self, seed)
+
+    def tokens(self, group: str) -> Int[np.ndarray, " n"]:
+        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending."""
+        spans = {
+            "key": self.keys,
+            "memory_anchor": self.memory_anchors,
+            "reasoning_anchor": self.reasoning_anchors,
+        }
+        if group not in spans:
+            raise TaskError(f"the anchor task has no token group '{group}'; {nearest(group, spans)}")
+        low, high = spans[group]
+        return np.arange(low, high + 1)
+
+    def memory_groups(self) -> Int[np.ndarray, "group n"]:
+        """Memory anchors in groups whose combinations never mix: one group, or one per label range."""
+        n_groups = len(self.label_ranges) if self.memory_labels == "ranges" else 1
+        return self.tokens("memory_anchor").reshape(n_groups, -1)
+
+    def combinations(self, kind: str) -> Int[np.ndarray, "combination q"]:
+        """All ordered anchor combinations of ``mem``, ``rsn_train`` or ``rsn_test``, in lexicographic order."""
+        if kind == "mem":
+            rows = [c for group in self.memory_groups().tolist() for c in product(group, repeat=self.q)]
+        else:
+            every = product(self.tokens("reasoning_anchor").tolist(), repeat=self.q)
+            rows = [c for c in every if (c in self.masked) == (kind == "rsn_test")]
+        return np.array(rows, dtype=np.int64).reshape(-1, self.q)
+
+
+def check(task: AnchorTask) -> None:
+    """Raise TaskError, saying what to change, where the settings contradict each other."""
+    spans = {"keys": task.keys, "memory_anchors": task.memory_anchors, "reasoning_anchors": task.reasoning_anchors}
+    for name, (low, high) in spans.items():
+        if not 0 <= low <= high:
+            raise TaskError(f"{name}=({low}, {high}) is no range of tokens; expected 0 <= low <= high.")
+        if high >= task.d_vocab:
+            raise TaskError(
+                f"{name}=({low}, {high}) reaches outside d_vocab={task.d_vocab}; raise d_vocab above {high}."
+            )
+    for first, second in (
+        ("keys", "memory_anchors"),
+        ("keys", "reasoning_anchors"),
+        ("memory_anchors", "reasoning_anchors"),
+    ):
+        (a, b), (c, d) = spans[first], spans[second]
+        if a <= d and c <= b:
+            raise TaskError(f"{first}=({a}, {b}) and {second}=({c}, {d}) overlap; choose disjoint ranges.")
+    if not 1 <= task.q <= 4:
+        raise TaskError(f"q={task.q} anchors; expected 1 to 4.")
+    if task.length < task.q + 1:
+        raise TaskError(f"length={task.length} cannot hold a key and q={task.q} anchors; use length >= {task.q + 1}.")
+    if not 0.0 <= task.memory_share <= 1.0:
+        raise TaskError(f"memory_share={task.memory_share}; expected a share from 0 to 1.")
+    _check_masked(task)
+    _check_labels(task)
+    _check_counts(task)
+
+
+def _check_masked(task: AnchorTask) -> None:
+    low, high = task.reasoning_anchors
+    for combination in task.masked:
+        if len(combination) != task.q or not all(low <= a <= high for a in combination):
+            raise TaskError(
+                f"masked combination {tuple(combination)} is not one of q={task.q} reasoning anchors in "
+                f"({low}, {high}); list ordered combinations of reasoning anchors only."
+            )
+
+
+def _check_labels(task: AnchorTask) -> None:
+    if task.memory_labels not in LABEL_KINDS:
+        raise TaskError(f"memory_labels='{task.memory_labels}'; {nearest(task.memory_labels, LABEL_KINDS)}")
+    if (task.memory_labels == "ranges") != bool(task.label_ranges):
+        raise TaskError(
+            f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; "
+            f"give label_ranges with memory_labels='ranges', and only with it."
+        )
+    n_memory = task.memory_anchors[1] - task.memory_anchors[0] + 1
+    if task.label_ranges and n_memory % len(task.label_ranges):
+        raise TaskError(
+            f"{n_memory} memory anchors cannot be split into {len(task.label_ranges)} equal groups; "
+            f"change memory_anchors or the number of label_ranges."
+        )
+    highest = task.keys[1] + task.q * task.reasoning_anchors[1]
+    if task.memory_share < 1 and highest >= task.d_vocab:
+        raise TaskError(
+            f"the reasoning label {highest} lies outside d_vocab={task.d_vocab}; raise d_vocab above {highest}."
+        )
+    combinations = task.combinations("mem")
+    groups = np.repeat(np.arange(len(task.memory_groups())), len(combinations) // len(task.memory_groups()))
+    low, high = label_bounds(task.memory_labels, combinations, task.tokens("key"), groups, task.label_ranges)
+    if low.min() < 0 or high.max() >= task.d_vocab or (low > high).any():
+        raise TaskError(
+            f"memory labels run from {low.min()} to {high.max()}, outside 0..{task.d_vocab - 1}; "
+            f"change label_ranges, the key range or d_vocab."
+        )
+
+
+def _check_counts(task: AnchorTask) -> None:
+    memory, reasoning = rows_per_combination(task)
+    n_memory, n_train = len(task.combinations("mem")), len(task.combinations("rsn_train"))
+    n_reasoning = n_train + len(task.combinations("rsn_test"))
+    if (task.memory_share > 0 and memory == 0) or (task.memory_share < 1 and reasoning == 0):
+        raise TaskError(
+            f"n_sequences={task.n_sequences} leaves some of {n_memory} memory and {n_reasoning} reasoning "
+            f"combinations without a row; raise n_sequences."
+        )
+    if memory * n_memory + reasoning * n_train == 0:
+        raise TaskError("the training set is empty: every reasoning combination is masked; leave some out of masked.")
+
+
+def rows_per_combination(task: AnchorTask) -> tuple[int, int]:
+    """Rows of each memory combination and of each reasoning combination (train and test alike)."""
+    n_memory = round(task.n_sequences * task.memory_share)
+    n_reasoning = task.n_sequences - n_memory
+    span = task.reasoning_anchors[1] - task.reasoning_anchors[0] + 1
+    return n_memory // len(task.combinations("mem")), n_reasoning // span**task.q
+
+
+PRESETS = {
+    "smoke": AnchorTask(
+        length=6, keys=(21, 36), memory_anchors=(1, 4), reasoning_anchors=(11, 14), d_vocab=80, n_sequences=3200
+    ),
+    "quick": AnchorTask(),
+    "paper": AnchorTask(keys=(21, 120), memory_anchors=(1, 10), reasoning_anchors=(11, 20), n_sequences=200_000),
+}
