@@ -1,0 +1,88 @@
+"""What a model looks like and how it is initialised; plain data, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rb_interp.errors import ModelError, nearest
+
+NORMS = ("none", "pre", "post")
+SCHEMES = ("fan_in", "d_model", "torch_default")
+ACTIVATIONS = ("relu", "gelu", "tanh")
+
+
+@dataclass(frozen=True)
+class MatrixGammas:
+    """Initialisation rates of single groups of matrices; None follows the model's gamma.
+
+    Attributes:
+        embedding: of W_E and W_pos.
+        qk: of W_Q and W_K.
+        vo: of W_V and W_O.
+        mlp: of W_in and W_out.
+        unembedding: of W_U.
+    """
+
+    embedding: float | None = None
+    qk: float | None = None
+    vo: float | None = None
+    mlp: float | None = None
+    unembedding: float | None = None
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A decoder-only transformer with learned position embeddings and an untied unembedding.
+
+    Attributes:
+        n_layers: number of blocks.
+        n_heads: attention heads of a block.
+        d_model: width of the residual stream.
+        d_head: width of one head (the paper's d_k).
+        d_mlp: width of the MLP (the paper's d_f).
+        norm: LayerNorm nowhere (``none``), before each sublayer and at the end (``pre``, as in GPT-2), or after
+            each residual addition (``post``, as in the code of the paper's group).
+        act: ``relu``, ``gelu`` or ``tanh``.
+        scheme: how the standard deviation of each matrix follows from gamma: ``fan_in``, ``d_model`` or
+            ``torch_default``, see ``models.schemes``.
+        gammas: rates of single groups of matrices.
+        train_biases: train the biases of attention and MLP, which otherwise stay at 0. The unembedding bias and
+            LayerNorm's own parameters are always trained.
+        layer_norm_eps: added to the variance in LayerNorm.
+    """
+
+    n_layers: int = 2
+    n_heads: int = 1
+    d_model: int = 64
+    d_head: int = 32
+    d_mlp: int = 128
+    act: str = "relu"
+    norm: str = "none"
+    scheme: str = "fan_in"
+    gammas: MatrixGammas = MatrixGammas()
+    train_biases: bool = False
+    layer_norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"{name}={getattr(self, name)}; expected a positive number.")
+        for name, known in (("norm", NORMS), ("scheme", SCHEMES), ("act", ACTIVATIONS)):
+            if getattr(self, name) not in known:
+                raise ModelError(
+                    f"{name}='{getattr(self, name)}' is not known; {nearest(str(getattr(self, name)), known)}"
+                )
+
+    @staticmethod
+    def preset(name: str) -> ModelConfig:
+        """The model of a preset: ``smoke``, ``quick`` or ``paper`` (the paper's sizes, post-norm)."""
+        if name not in PRESETS:
+            raise ModelError(f"there is no model preset '{name}'; {nearest(name, PRESETS)}")
+        return PRESETS[name]
+
+
+PRESETS = {
+    "smoke": ModelConfig(d_model=32, d_head=16, d_mlp=64),
+    "quick": ModelConfig(),
+    "paper": ModelConfig(d_model=200, d_head=64, d_mlp=512, norm="post"),
+}

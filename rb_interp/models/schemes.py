@@ -1,0 +1,117 @@
+"""Initialisation schemes: the standard deviation of every tensor, and the draws themselves.
+
+``fan_in``        std = d_in^-gamma (paper 1, section "Initialization"); for both embeddings d_in := d_model.
+``d_model``       std = d_model^-gamma, with W_O and W_out divided by sqrt(2 n_layers) (the group's later code).
+``torch_default`` uniform on +-d_in^-1/2 for matrices, N(0, 1) for embeddings (torch.nn's own); gamma plays no part.
+
+Biases start at 0 and LayerNorm at 1 and 0 in all of them. A seed fixes one standard normal (or uniform) draw per
+tensor name, shared across gammas: models of one seed differ in scale alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+
+from rb_interp.errors import ModelError
+from rb_interp.models.config import ModelConfig
+
+GROUPS = {
+    "W_E": "embedding", "W_pos": "embedding", "W_Q": "qk", "W_K": "qk", "W_V": "vo", "W_O": "vo",
+    "W_in": "mlp", "W_out": "mlp", "W_U": "unembedding",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One tensor of a model under its TransformerLens name.
+
+    Attributes:
+        d_in: input dimension that sets the scale; 0 for biases and LayerNorm.
+        trained: whether training changes it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    d_in: int
+    trained: bool
+
+    @property
+    def kind(self) -> str:
+        """Last part of the name: W_E, W_Q, b_U, w, ..."""
+        return self.name.rsplit(".", 1)[-1]
+
+
+def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
+    """Every parameter of a model, in forward order, under the names of HookedTransformer's state dict.
+
+    >>> [p.name for p in parameters(ModelConfig(n_layers=1), 10, 3)][:3]
+    ['embed.W_E', 'pos_embed.W_pos', 'blocks.0.attn.W_Q']
+    """
+    d, h, k, m = model.d_model, model.n_heads, model.d_head, model.d_mlp
+    biases = model.train_biases
+    found = [Parameter("embed.W_E", (d_vocab, d), d, True), Parameter("pos_embed.W_pos", (n_ctx, d), d, True)]
+    for layer in range(model.n_layers):
+        block = f"blocks.{layer}."
+        if model.norm != "none":
+            found += _layer_norm(block + "ln1", d)
+        found += [Parameter(f"{block}attn.W_{x}", (h, d, k), d, True) for x in "QKV"]
+        found += [Parameter(f"{block}attn.W_O", (h, k, d), h * k, True)]
+        found += [Parameter(f"{block}attn.b_{x}", (h, k), 0, biases) for x in "QKV"]
+        found += [Parameter(f"{block}attn.b_O", (d,), 0, biases)]
+        if model.norm != "none":
+            found += _layer_norm(block + "ln2", d)
+        found += [Parameter(f"{block}mlp.W_in", (d, m), d, True), Parameter(f"{block}mlp.b_in", (m,), 0, biases)]
+        found += [Parameter(f"{block}mlp.W_out", (m, d), m, True), Parameter(f"{block}mlp.b_out", (d,), 0, biases)]
+    if model.norm == "pre":
+        found += _layer_norm("ln_final", d)
+    return [*found, Parameter("unembed.W_U", (d, d_vocab), d, True), Parameter("unembed.b_U", (d_vocab,), 0, True)]
+
+
+def _layer_norm(name: str, d_model: int) -> list[Parameter]:
+    return [Parameter(f"{name}.w", (d_model,), 0, True), Parameter(f"{name}.b", (d_model,), 0, True)]
+
+
+def intended_std(parameter: Parameter, model: ModelConfig, gamma: float | None) -> float:
+    """Standard deviation that the model's scheme gives a parameter (0 for biases and LayerNorm)."""
+    group = GROUPS.get(parameter.kind)
+    if group is None:
+        return 0.0
+    if model.scheme == "torch_default":
+        return 1.0 if group == "embedding" else 1 / math.sqrt(3 * parameter.d_in)
+    rate = getattr(model.gammas, group)
+    rate = gamma if rate is None else rate
+    if rate is None:
+        raise ModelError(f"scheme '{model.scheme}' needs a gamma for '{parameter.name}'; pass gamma=0.8, for instance.")
+    if model.scheme == "fan_in":
+        return parameter.d_in**-rate
+    depth = math.sqrt(2 * model.n_layers) if parameter.kind in ("W_O", "W_out") else 1.0
+    return model.d_model**-rate / depth
+
+
+def standard_draw(parameter: Parameter, scheme: str, seed: int) -> np.ndarray:
+    """The unit-variance draw of one tensor: its own stream of the seed, whatever else the model holds."""
+    rng = np.random.default_rng([seed, 4, crc32(parameter.name.encode())])
+    if scheme == "torch_default" and GROUPS[parameter.kind] != "embedding":
+        return rng.uniform(-math.sqrt(3), math.sqrt(3), parameter.shape)
+    return rng.standard_normal(parameter.shape)
+
+
+def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed: int) -> dict[str, np.ndarray]:
+    """Initial value of every parameter (float64), by TransformerLens name.
+
+    >>> weights = draw(ModelConfig(), d_vocab=200, n_ctx=9, gamma=0.8, seed=0)
+    >>> round(float(weights["blocks.0.mlp.W_out"].std() * 128**0.8), 1)
+    1.0
+    """
+    weights = {}
+    for parameter in parameters(model, d_vocab, n_ctx):
+        std = intended_std(parameter, model, gamma)
+        if std > 0:
+            weights[parameter.name] = std * standard_draw(parameter, model.scheme, seed)
+        else:
+            weights[parameter.name] = np.full(parameter.shape, float(parameter.kind == "w"))
+    return weights

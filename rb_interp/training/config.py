@@ -1,0 +1,82 @@
+"""How members are trained; plain data, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rb_interp.errors import ConfigError, nearest
+
+SCHEDULES = ("constant", "cosine")
+DTYPES = ("float32", "float64", "bfloat16")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Optimiser, schedule, evaluation and where to compute.
+
+    Attributes:
+        steps: optimiser steps.
+        batch_size: rows of a step.
+        lr: learning rate after warm-up.
+        lr_final: where the cosine ends (``constant`` ignores it).
+        schedule: ``constant`` or ``cosine``.
+        warmup: steps of linear warm-up before the schedule, 0 for none.
+        betas: AdamW's decay rates of the two moments.
+        eps: AdamW's epsilon.
+        weight_decay: AdamW's, on every trained tensor as in torch.optim.AdamW.
+        clip: largest gradient norm of one member; 0 for no clipping.
+        dtype: float32, float64 (tests), or bfloat16 (autocast on GPU, weights stay float32).
+        tf32: allow TF32 matrix products on GPU.
+        device: ``auto`` takes a GPU where there is one.
+        workers: threads that train members side by side on CPU; 0 takes one per core.
+        eval_every: steps between evaluations.
+        eval_rows: rows of each set in an evaluation, at most.
+        n_checkpoints: log-spaced checkpoints between step 0 and the last.
+        save_every: seconds between saves of the state to continue from.
+    """
+
+    steps: int = 6000
+    batch_size: int = 128
+    lr: float = 1e-3
+    lr_final: float = 5e-5
+    schedule: str = "cosine"
+    warmup: int = 0
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    dtype: str = "float32"
+    tf32: bool = False
+    device: str = "auto"
+    workers: int = 0
+    eval_every: int = 25
+    eval_rows: int = 400
+    n_checkpoints: int = 8
+    save_every: float = 20.0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "eval_every", "eval_rows"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}; expected at least 1.")
+        for name in ("lr", "lr_final", "warmup", "weight_decay", "clip", "workers", "n_checkpoints", "eps"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name}={getattr(self, name)}; expected 0 or more.")
+        for name, known in (("schedule", SCHEDULES), ("dtype", DTYPES)):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name}='{getattr(self, name)}' is not known; {nearest(getattr(self, name), known)}")
+
+    @staticmethod
+    def preset(name: str) -> TrainConfig:
+        """The training of a preset: ``smoke``, ``quick`` or ``paper``."""
+        if name not in PRESETS:
+            raise ConfigError(f"there is no training preset '{name}'; {nearest(name, PRESETS)}")
+        return PRESETS[name]
+
+
+PRESETS = {
+    "smoke": TrainConfig(steps=300, batch_size=64, lr=3e-3, eval_rows=200, n_checkpoints=3),
+    "quick": TrainConfig(),
+    "paper": TrainConfig(
+        steps=2_000_000, batch_size=100, lr=1e-5, schedule="constant", eval_every=1000, eval_rows=1000, n_checkpoints=24
+    ),
+}

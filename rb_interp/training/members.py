@@ -1,0 +1,282 @@
+"""Train the members of a study together, keep what later stages need, and continue where a run stopped."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from rb_interp.errors import ConfigError
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import SETS, AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.group import Group, Member
+from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
+from rb_interp.training.store import Checkpoint, Store
+
+MEMBERS_A_GROUP = 4
+"""Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache."""
+
+
+@dataclass
+class Curves:
+    """Loss (nats) and accuracy, ``values[evaluation][member, set, (loss, accuracy)]``, at ``steps``."""
+
+    members: tuple[Member, ...]
+    steps: list[int] = field(default_factory=list)
+    values: list[np.ndarray] = field(default_factory=list)
+
+    def table(self):
+        """Long table: gamma, seed, step, set, loss, accuracy."""
+        import pandas as pd
+
+        n_steps, n_members = len(self.steps), len(self.members)
+        stacked = np.stack(self.values).reshape(-1, 2)
+        per_step = n_members * len(SETS)
+        return pd.DataFrame(
+            {
+                "gamma": np.tile(np.repeat([m.gamma for m in self.members], len(SETS)), n_steps),
+                "seed": np.tile(np.repeat([m.seed for m in self.members], len(SETS)), n_steps),
+                "step": np.repeat(self.steps, per_step),
+                "set": np.tile(SETS, n_steps * n_members),
+                "loss": stacked[:, 0],
+                "accuracy": stacked[:, 1],
+            }
+        )
+
+
+@dataclass
+class Trained:
+    """What training leaves in memory.
+
+    Attributes:
+        curves: losses and accuracies along training.
+        final: weights of all members at the last step.
+        seconds: wall time of this call, and the share of it spent on steps, evaluation and writing.
+    """
+
+    curves: Curves
+    final: Checkpoint
+    seconds: dict[str, float]
+
+
+def half_name(member: Member) -> str:
+    """Checkpoint with the same-seed siblings at the step where this member reached half."""
+    return f"half_gamma{member.gamma:g}_seed{member.seed}"
+
+
+def step_name(step: int) -> str:
+    """Checkpoint of all members at a step."""
+    return f"step_{step:08d}"
+
+
+def train_members(
+    task: AnchorTask,
+    model: ModelConfig,
+    train: TrainConfig,
+    gammas: Sequence[float],
+    seeds: Sequence[int],
+    *,
+    store: Store | None = None,
+    progress: bool = True,
+) -> Trained:
+    """Train every gamma with every seed in one program.
+
+    With a store, checkpoints are kept (step 0, log-spaced, last; and a seed's members at each step where one of
+    them reaches half), and a run that was stopped, by Ctrl-C or harder, continues from its last saved state.
+    Raises ConfigError for an empty sweep or a device that is not there, RunError where files cannot be used.
+
+    >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)
+    >>> trained = train_members(AnchorTask.preset("smoke"), ModelConfig.preset("smoke"), tiny, [0.8], [0], progress=False)
+    >>> trained.curves.steps
+    [0, 10, 20]
+    """
+    members = tuple(Member(gamma, seed) for seed in seeds for gamma in gammas)
+    if not members:
+        raise ConfigError(f"gammas={list(gammas)} and seeds={list(seeds)} give no member; name at least one of each.")
+    with torch_settings(train):
+        return _Session(task, model, train, members, store).run(progress)
+
+
+class _Session:
+    """One call of ``train_members``."""
+
+    def __init__(
+        self, task: AnchorTask, model: ModelConfig, train: TrainConfig, members: tuple[Member, ...], store: Store | None
+    ) -> None:
+        self.members, self.train, self.store, self.d_vocab = members, train, store, task.d_vocab
+        device = resolve_device(train.device)
+        self.workers = (train.workers or os.cpu_count() or 1) if device.type == "cpu" else 1
+        size = MEMBERS_A_GROUP if device.type == "cpu" else len(members)
+        shares = np.array_split(np.arange(len(members)), min(self.workers, len(members)))
+        self.groups = [
+            [Group([members[i] for i in part], model, task, train, device) for part in _chunks(share, size)]
+            for share in shares
+        ]
+        self.curves = Curves(members)
+        self.half: dict[Member, int] = {}
+        self.seconds = {"steps": 0.0, "evaluation": 0.0, "writing": 0.0}
+        self.step, self.saved = 0, -1
+
+    def run(self, progress: bool) -> Trained:
+        self._resume()
+        marks, kept = evaluation_steps(self.train), set(checkpoint_steps(self.train))
+        bar = tqdm(
+            total=self.train.steps, initial=self.step, disable=not progress, unit="step", mininterval=1.0,
+            desc=f"training {len(self.members)} members",
+        )  # fmt: skip
+        saved = time.monotonic()
+        with bar, ThreadPoolExecutor(len(self.groups)) as pool:
+            try:
+                for mark in marks:
+                    if mark < self.step or (mark == self.step and mark in self.curves.steps):
+                        continue
+                    self._advance(pool, mark, bar)
+                    self._evaluate(pool, bar)
+                    if mark in kept:
+                        self._keep(step_name(mark), self.members)
+                    if time.monotonic() - saved > self.train.save_every:
+                        self._save()
+                        saved = time.monotonic()
+            except KeyboardInterrupt:
+                self._settle(pool)
+                raise
+        self._finish()
+        return Trained(self.curves, Checkpoint(self.step, self._keys(self.members), self._weights()), self.seconds)
+
+    def _advance(self, pool: ThreadPoolExecutor, mark: int, bar: tqdm) -> None:
+        started = time.monotonic()
+        while self.step < mark:
+            steps = min(25, mark - self.step)
+            target = self.step + steps
+            list(pool.map(lambda share, target=target: _each(share, target), self.groups))
+            self.step = target
+            bar.update(steps)
+        self.seconds["steps"] += time.monotonic() - started
+
+    def _evaluate(self, pool: ThreadPoolExecutor, bar: tqdm) -> None:
+        started = time.monotonic()
+        parts = list(pool.map(lambda share: [group.evaluate() for group in share], self.groups))
+        values = np.concatenate([part for share in parts for part in share])
+        self.curves.steps.append(self.step)
+        self.curves.values.append(values)
+        self.seconds["evaluation"] += time.monotonic() - started
+        threshold = 0.5 * math.log(self.d_vocab)
+        for member, loss in zip(self.members, values[:, SETS.index("rsn_train"), 0], strict=True):
+            if member not in self.half and loss <= threshold:
+                self._mark_half(member)
+        bar.set_postfix_str(f"training loss {np.nanmean(values[:, :2, 0]):.3g} nats", refresh=False)
+
+    def _mark_half(self, member: Member) -> None:
+        self.half[member] = self.step
+        self._keep(half_name(member), [m for m in self.members if m.seed == member.seed])
+
+    def _keep(self, name: str, members: Sequence[Member]) -> None:
+        if self.store is None:
+            return
+        started = time.monotonic()
+        index = [self.members.index(m) for m in members]
+        weights = {key: value[index] for key, value in self._weights().items()}
+        self.store.write(name, self.step, self._keys(members), weights)
+        self.seconds["writing"] += time.monotonic() - started
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {key: value for key, value in self._state().items() if "/" not in key}
+
+    def _state(self) -> dict[str, Tensor]:
+        states = [group.state() for share in self.groups for group in share]
+        return {key: torch.cat([state[key] for state in states]) for key in states[0]}
+
+    def _save(self) -> None:
+        if self.store is None:
+            return
+        started = time.monotonic()
+        half = torch.tensor([self.half.get(member, -1) for member in self.members])
+        curves = {
+            "curves/steps": torch.tensor(self.curves.steps),
+            "curves/values": torch.from_numpy(np.stack(self.curves.values)),
+            "curves/half": half,
+        }
+        self.store.write("state", self.step, self._keys(self.members), {**self._state(), **curves})
+        self.saved = self.step
+        self.seconds["writing"] += time.monotonic() - started
+
+    def _resume(self) -> None:
+        if self.store is None or not self.store.exists("state"):
+            return
+        saved = self.store.read("state")
+        self.step, self.saved, first = saved.step, saved.step, 0
+        for group in (group for share in self.groups for group in share):
+            last = first + len(group.members)
+            group.load_state({key: value[first:last] for key, value in saved.tensors.items()}, saved.step)
+            first = last
+        self.curves.steps = saved.tensors["curves/steps"].tolist()
+        self.curves.values = list(saved.tensors["curves/values"].numpy())
+        half = saved.tensors["curves/half"].tolist()
+        self.half = {member: step for member, step in zip(self.members, half, strict=True) if step >= 0}
+
+    def _settle(self, pool: ThreadPoolExecutor) -> None:
+        """After Ctrl-C: let every group reach the step that was asked of it, then save what is consistent."""
+        pool.shutdown(wait=True)
+        target = max(group.step for share in self.groups for group in share)
+        for share in self.groups:
+            _each(share, target)
+        self.step = target
+        if self.curves.steps:
+            self._save()
+
+    def _finish(self) -> None:
+        late = [member for member in self.members if member not in self.half]
+        for member in late:
+            self._mark_half(member)
+        if late or self.step > self.saved:
+            self._save()
+
+    @staticmethod
+    def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:
+        return tuple((member.gamma, member.seed) for member in members)
+
+
+def _each(share: Sequence[Group], target: int) -> None:
+    """Bring a worker's groups to a step, on one thread of this worker's own."""
+    torch.set_num_threads(1) if share[0].device.type == "cpu" else None
+    for group in share:
+        group.advance(target - group.step)
+
+
+def _chunks(share: np.ndarray, size: int) -> list[np.ndarray]:
+    return np.array_split(share, math.ceil(len(share) / size))
+
+
+def resolve_device(device: str) -> torch.device:
+    """The device that ``auto`` or a name stands for; ConfigError where it is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ConfigError(f"device='{device}' is not a torch device; use auto, cpu or cuda.") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device='{device}', but torch sees no GPU here; use --device cpu or auto.")
+    return found
+
+
+@contextmanager
+def torch_settings(train: TrainConfig) -> Iterator[None]:
+    """TF32 and thread count for the time of a call; the caller's own settings come back."""
+    threads, tf32 = torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = train.tf32
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.set_num_threads(threads)

@@ -1,0 +1,80 @@
+"""Training of one model of any shape, the plain way: the peer that the stacked trainer is measured against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tqdm import tqdm
+
+from rb_interp.errors import ModelError
+from rb_interp.tasks import SETS, AnchorDataset, AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.group import Batches
+from rb_interp.training.schedule import evaluation_steps, learning_rate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def train_model(
+    model: Any, task: AnchorTask, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
+) -> pd.DataFrame:
+    """Train any TransformerLens model on a task, in place, and return its learning curves.
+
+    Data and batch order are those that ``train_members`` uses for the same seed; only parameters with
+    ``requires_grad`` change. The loss is read at the last position. Returns a table of step, set, loss (nats) and
+    accuracy. Raises ModelError where the model's vocabulary or context is too small for the task.
+    """
+    train = train or TrainConfig()
+    _check(model, task)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    device = parameters[0].device
+    optimiser = torch.optim.AdamW(
+        parameters, lr=train.lr, betas=train.betas, eps=train.eps, weight_decay=train.weight_decay, fused=True
+    )
+    data = task.dataset(seed)
+    batches, only = Batches([data], train, device), torch.zeros(1, dtype=torch.long, device=device)
+    marks, rows = set(evaluation_steps(train)), []
+    for step in tqdm(range(train.steps + 1), disable=not progress, unit="step", desc="training one model"):
+        if step in marks:
+            rows += [{"step": step, **row} for row in evaluate_model(model, data, train.eval_rows)]
+        if step == train.steps:
+            break
+        tokens, labels = batches.at(step, only)
+        loss = F.cross_entropy(model(tokens[0])[:, -1], labels[0])
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        if train.clip > 0:
+            torch.nn.utils.clip_grad_norm_(parameters, train.clip)
+        optimiser.param_groups[0]["lr"] = learning_rate(step, train)
+        optimiser.step()
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
+@torch.no_grad()
+def evaluate_model(model: Any, data: AnchorDataset, n_rows: int = 1000) -> list[dict]:
+    """Loss (nats) and accuracy of a model on up to ``n_rows`` fixed rows of each set that has any."""
+    device, found = next(model.parameters()).device, []
+    for kind in SETS:
+        chosen = data.sample(kind, n_rows)
+        if len(chosen) == 0:
+            continue
+        logits = model(torch.from_numpy(data.tokens[chosen]).to(device))[:, -1].cpu()
+        labels = torch.from_numpy(data.labels[chosen])
+        right = float(np.mean((logits.argmax(-1) == labels).numpy()))
+        found.append({"set": kind, "loss": float(F.cross_entropy(logits, labels)), "accuracy": right})
+    return found
+
+
+def _check(model: Any, task: AnchorTask) -> None:
+    for name, needed, why in (("d_vocab", task.d_vocab, "vocabulary"), ("n_ctx", task.length, "context")):
+        if getattr(model.cfg, name) < needed:
+            raise ModelError(
+                f"the model's {why} is {name}={getattr(model.cfg, name)}, the task needs {needed}; "
+                f"build it with {name}={needed} or more."
+            )

@@ -1,0 +1,41 @@
+"""Learning rate of a step, and the steps at which something is kept."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rb_interp.training.config import TrainConfig
+
+
+def learning_rate(step: int, config: TrainConfig) -> float:
+    """Learning rate of step 0, 1, ...: linear warm-up, then constant or half a cosine down to ``lr_final``.
+
+    >>> config = TrainConfig(steps=100, lr=1.0, lr_final=0.0)
+    >>> [round(learning_rate(step, config), 3) for step in (0, 50, 100)]
+    [1.0, 0.5, 0.0]
+    """
+    if step < config.warmup:
+        return config.lr * (step + 1) / config.warmup
+    if config.schedule == "constant":
+        return config.lr
+    share = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return config.lr_final + (config.lr - config.lr_final) * 0.5 * (1 + math.cos(math.pi * share))
+
+
+def evaluation_steps(config: TrainConfig) -> list[int]:
+    """Steps at which the curves are read: 0, every ``eval_every``, and the last."""
+    return sorted({*range(0, config.steps, config.eval_every), config.steps})
+
+
+def checkpoint_steps(config: TrainConfig) -> list[int]:
+    """Evaluation steps at which all members are kept: 0, ``n_checkpoints`` log-spaced ones, and the last.
+
+    >>> checkpoint_steps(TrainConfig(steps=1000, eval_every=10, n_checkpoints=4))
+    [0, 10, 30, 100, 320, 1000]
+    """
+    grid = np.array(evaluation_steps(config))
+    wanted = np.geomspace(max(1, config.eval_every), config.steps, config.n_checkpoints + 1)
+    nearest = grid[np.abs(grid[:, None] - wanted).argmin(0)]
+    return sorted({0, *nearest.tolist(), config.steps})

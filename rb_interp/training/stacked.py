@@ -1,0 +1,189 @@
+"""Forward pass of many members at once: every tensor carries a leading member axis.
+
+Exact algebra saves most of the work where the loss reads the last position alone:
+
+- the last block is computed at that position only;
+- there, scores are x_j . (W_K q) and the output is (sum_j a_j x_j) W_V, so that neither keys nor values of the
+  other positions are ever formed;
+- a LayerNorm in front of a matrix is folded into it: (n * w + b) W = n (w W) + b W.
+
+All of it holds to rounding (float64: 1e-12) for the full computation, ``every_position=True``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rb_interp.models.config import ModelConfig
+
+Weights = Mapping[str, Tensor]
+"""TransformerLens name -> tensor ``[member, ...]``."""
+
+ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "tanh": torch.tanh}
+
+
+def stacked_logits(
+    weights: Weights, tokens: Int[Tensor, "member batch pos"], model: ModelConfig, *, every_position: bool = False
+) -> Tensor:
+    """Logits of every member on its own tokens.
+
+    Returns ``[member, batch, d_vocab]`` at the last position, or ``[member, batch, pos, d_vocab]`` with
+    ``every_position``.
+    """
+    members, batch, length = tokens.shape
+    resid = embed(weights, tokens).view(members, batch * length, model.d_model)
+    for layer in range(model.n_layers):
+        block = Block(weights, layer, model)
+        if layer == model.n_layers - 1 and not every_position:
+            resid = block.at_last_position(resid.view(members, batch, length, model.d_model))
+        else:
+            resid = block.at_every_position(resid, length)
+    if model.norm == "pre":
+        matrix, bias = fold(weights["unembed.W_U"], weights["ln_final.w"], weights["ln_final.b"])
+        logits = linear(normalise(resid, model), matrix, bias + weights["unembed.b_U"])
+    else:
+        logits = linear(resid, weights["unembed.W_U"], weights["unembed.b_U"])
+    return logits.view(members, batch, length, -1) if every_position else logits
+
+
+def embed(weights: Weights, tokens: Int[Tensor, "member batch pos"]) -> Float[Tensor, "member batch pos d_model"]:
+    """Token plus position embeddings."""
+    table = weights["embed.W_E"]
+    members, d_vocab, d_model = table.shape
+    shift = torch.arange(0, members * d_vocab, d_vocab, device=tokens.device).view(-1, 1, 1)
+    found = F.embedding(tokens + shift, table.reshape(members * d_vocab, d_model))
+    return found + weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
+
+
+def linear(
+    x: Float[Tensor, "member row d_in"],
+    matrix: Float[Tensor, "member d_in d_out"],
+    bias: Float[Tensor, "member d_out"] | None = None,
+) -> Float[Tensor, "member row d_out"]:
+    """x W + b, member by member."""
+    return torch.bmm(x, matrix) if bias is None else torch.baddbmm(bias[:, None], x, matrix)
+
+
+def fold(
+    matrix: Float[Tensor, "member d_in d_out"], scale: Float[Tensor, "member d_in"], shift: Float[Tensor, "member d_in"]
+) -> tuple[Float[Tensor, "member d_in d_out"], Float[Tensor, "member d_out"]]:
+    """Matrix and bias that do the work of LayerNorm's scale and shift followed by the matrix."""
+    return scale[:, :, None] * matrix, torch.bmm(shift[:, None], matrix)[:, 0]
+
+
+def normalise(x: Float[Tensor, "... d_model"], model: ModelConfig) -> Float[Tensor, "... d_model"]:
+    """LayerNorm without scale and shift."""
+    return F.layer_norm(x, x.shape[-1:], eps=model.layer_norm_eps)
+
+
+def join_heads(matrix: Float[Tensor, "member head d_model d_head"]) -> Float[Tensor, "member d_model all_heads"]:
+    """Per-head matrices side by side."""
+    members, heads, d_model, d_head = matrix.shape
+    return matrix.transpose(1, 2).reshape(members, d_model, heads * d_head)
+
+
+class Block:
+    """One layer's weights in the form that the computation wants."""
+
+    def __init__(self, weights: Weights, layer: int, model: ModelConfig) -> None:
+        self.model, self.weights, self.prefix = model, weights, f"blocks.{layer}."
+        self.scale = 1 / math.sqrt(model.d_head)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.weights[self.prefix + name]
+
+    def projection(self, name: str) -> tuple[Tensor, Tensor | None]:
+        """Query, key or value matrix [member, d_model, heads * d_head] with its bias, LayerNorm folded in."""
+        matrix = join_heads(self[f"attn.W_{name}"])
+        bias = self[f"attn.b_{name}"].flatten(1) if self.model.train_biases else None
+        if self.model.norm == "pre":
+            matrix, shift = fold(matrix, self["ln1.w"], self["ln1.b"])
+            bias = shift if bias is None else bias + shift
+        return (matrix * self.scale, None if bias is None else bias * self.scale) if name == "Q" else (matrix, bias)
+
+    def at_every_position(
+        self, resid: Float[Tensor, "member row d_model"], length: int
+    ) -> Float[Tensor, "member row d_model"]:
+        """The whole block on rows that are batch * position."""
+        x = self.attention_input(resid)
+        heads, d_head = self.model.n_heads, self.model.d_head
+        parts = [self.projection(name) for name in "QKV"]
+        bias = None if parts[0][1] is None else torch.cat([p[1] for p in parts if p[1] is not None], -1)
+        qkv = linear(x, torch.cat([p[0] for p in parts], -1), bias)
+        q, k, v = (split_heads(part, length, heads, d_head) for part in qkv.split(heads * d_head, -1))
+        scores = torch.bmm(q, k.transpose(1, 2)) + causal_mask(length, q)
+        z = torch.bmm(scores.softmax(-1), v)
+        z = z.view(-1, heads, length, d_head).transpose(1, 2).reshape(*x.shape[:2], heads * d_head)
+        return self.feed_forward(self.add_attention(resid, z))
+
+    def at_last_position(
+        self, resid: Float[Tensor, "member batch pos d_model"]
+    ) -> Float[Tensor, "member batch d_model"]:
+        """The block at the last position alone."""
+        members, batch, length, d_model = resid.shape
+        heads, d_head = self.model.n_heads, self.model.d_head
+        x = self.attention_input(resid)
+        # The key bias adds q . b_K to the score of every position alike, which the softmax does not see.
+        (w_q, b_q), (w_k, _), (w_v, b_v) = (self.projection(name) for name in "QKV")
+        q = linear(x[:, :, -1], w_q, b_q).view(members, batch, heads, d_head)
+        w_k = w_k.view(members, d_model, heads, d_head)
+        w_v = w_v.view(members, d_model, heads, d_head)
+        asked = (
+            torch.einsum("mbhk,mdhk->mbhd", q, w_k) if heads > 1 else linear(q[:, :, 0], w_k[:, :, 0].mT)[:, :, None]
+        )
+        flat = x.reshape(members * batch, length, d_model)
+        scores = (flat[:, None] * asked.reshape(members * batch, heads, 1, d_model)).sum(-1)
+        context = torch.bmm(scores.softmax(-1), flat).view(members, batch, heads, d_model)
+        z = torch.einsum("mbhd,mdhk->mbhk", context, w_v) if heads > 1 else linear(context[:, :, 0], w_v[:, :, 0])
+        z = z.reshape(members, batch, heads * d_head)
+        return self.feed_forward(self.add_attention(resid[:, :, -1], z if b_v is None else z + b_v[:, None]))
+
+    def attention_input(self, resid: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
+        """What the projections read, LayerNorm's scale and shift left to them."""
+        return normalise(resid, self.model) if self.model.norm == "pre" else resid
+
+    def add_attention(
+        self, resid: Float[Tensor, "member row d_model"], z: Float[Tensor, "member row all_heads"]
+    ) -> Float[Tensor, "member row d_model"]:
+        """Residual stream after attention (resid_mid)."""
+        mid = torch.baddbmm(resid, z, self["attn.W_O"].flatten(1, 2))
+        if self.model.train_biases:
+            mid = mid + self["attn.b_O"][:, None]
+        return self.after(mid, "ln1")
+
+    def feed_forward(self, mid: Float[Tensor, "member row d_model"]) -> Float[Tensor, "member row d_model"]:
+        """Residual stream after the MLP (resid_post)."""
+        matrix, bias, x = self["mlp.W_in"], self["mlp.b_in"] if self.model.train_biases else None, mid
+        if self.model.norm == "pre":
+            matrix, shift = fold(matrix, self["ln2.w"], self["ln2.b"])
+            bias, x = shift if bias is None else bias + shift, normalise(mid, self.model)
+        post = torch.baddbmm(mid, ACTIVATIONS[self.model.act](linear(x, matrix, bias)), self["mlp.W_out"])
+        if self.model.train_biases:
+            post = post + self["mlp.b_out"][:, None]
+        return self.after(post, "ln2")
+
+    def after(self, x: Float[Tensor, "member row d_model"], name: str) -> Float[Tensor, "member row d_model"]:
+        """LayerNorm after the residual addition, where the model has it there."""
+        if self.model.norm != "post":
+            return x
+        return torch.addcmul(self[f"{name}.b"][:, None], normalise(x, self.model), self[f"{name}.w"][:, None])
+
+
+def split_heads(
+    x: Float[Tensor, "member row all_heads"], length: int, heads: int, d_head: int
+) -> Float[Tensor, "sequence pos d_head"]:
+    """One sequence for each member, row and head."""
+    if heads == 1:
+        return x.view(-1, length, d_head)
+    return x.reshape(-1, length, heads, d_head).transpose(1, 2).reshape(-1, length, d_head)
+
+
+def causal_mask(length: int, like: Tensor) -> Float[Tensor, "query key"]:
+    """0 where a query may look, -inf where it may not."""
+    return torch.full((length, length), -math.inf, dtype=like.dtype, device=like.device).triu(1)

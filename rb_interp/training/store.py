@@ -1,0 +1,130 @@
+"""Checkpoints on disk: safetensors files with members stacked, written whole or not at all.
+
+Every file names its format, the fingerprint of the configuration that made it, its step and its members, so that
+a foreign or broken file is recognised before a number is read from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from rb_interp.errors import RunError
+
+FORMAT = "rb_interp checkpoint 1"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Weights (and, in the resume state, moments and curves) of members at one step."""
+
+    step: int
+    members: tuple[tuple[float, int], ...]
+    tensors: dict[str, Tensor]
+
+    def member(self, gamma: float, seed: int) -> dict[str, Tensor]:
+        """Weights of one member by TransformerLens name; RunError names the members that are there."""
+        if (gamma, seed) not in self.members:
+            there = ", ".join(f"gamma {g:g} seed {s}" for g, s in self.members)
+            raise RunError(f"this checkpoint has no member with gamma={gamma:g}, seed={seed}; it holds {there}.")
+        index = self.members.index((gamma, seed))
+        return {name: value[index] for name, value in self.tensors.items() if "/" not in name}
+
+
+class Store:
+    """The ``checkpoints`` folder of a run.
+
+    Args:
+        folder: where the files lie; made at the first write.
+        fingerprint: of the configuration; files with another one are refused.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self.folder, self.fingerprint = Path(folder), fingerprint
+
+    def path(self, name: str) -> Path:
+        """File of a checkpoint: ``step_00000000``, ``half_gamma0.8_seed0``, ``state``."""
+        return self.folder / f"{name}.safetensors"
+
+    def exists(self, name: str) -> bool:
+        return self.path(name).exists()
+
+    def names(self) -> list[str]:
+        """Checkpoints that are there, in order of their names."""
+        return sorted(p.stem for p in self.folder.glob("*.safetensors"))
+
+    def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> Path:
+        """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
+        about = {"format": FORMAT, "fingerprint": self.fingerprint, "step": str(step), "members": json.dumps(members)}
+        contiguous = {key: value.contiguous() for key, value in tensors.items()}
+        write_whole(self.path(name), lambda path: save_file(contiguous, path, metadata=about))
+        return self.path(name)
+
+    def read(self, name: str) -> Checkpoint:
+        """Read a checkpoint; RunError says which file is wrong and in what."""
+        path = self.path(name)
+        if not path.exists():
+            raise RunError(f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}.")
+        try:
+            with safe_open(path, framework="pt") as file:
+                about = file.metadata() or {}
+                self._check(path, about)
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+        except (SafetensorError, OSError) as error:
+            raise RunError(
+                f"{path} cannot be read as safetensors ({error}); it is truncated or not a checkpoint. "
+                f"Delete this file and run the same command to make it again."
+            ) from None
+        members = tuple((float(gamma), int(seed)) for gamma, seed in json.loads(about["members"]))
+        return Checkpoint(int(about["step"]), members, tensors)
+
+    def _check(self, path: Path, about: Mapping[str, str]) -> None:
+        if about.get("format") != FORMAT:
+            raise RunError(
+                f"{path} is a safetensors file but no checkpoint of rb_interp (format: "
+                f"{about.get('format', 'none given')!r}, expected {FORMAT!r}); move it out of the run's folder."
+            )
+        if about["fingerprint"] != self.fingerprint:
+            raise RunError(
+                f"{path} was made with another configuration (fingerprint {about['fingerprint']}, this run "
+                f"{self.fingerprint}); move it out of the run's folder or use another --out."
+            )
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then move it into place; RunError where that fails."""
+    with temporary_beside(path) as temporary:
+        write(temporary)
+
+
+@contextmanager
+def temporary_beside(path: Path) -> Iterator[Path]:
+    """A temporary file that replaces ``path`` when the block ends well and vanishes when it does not."""
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        raise RunError(
+            f"{path} could not be written ({error}); what was there before is untouched. "
+            f"Free some space or choose a writable --out, then run the same command: it continues."
+        ) from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,166 @@
+"""Whole training runs: stopped and continued, kept and refused."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from rb_interp.errors import ConfigError, RunError
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.members import half_name, step_name, train_members
+from rb_interp.training.schedule import checkpoint_steps, learning_rate
+from rb_interp.training.store import Store
+
+TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_members import run
+run(sys.argv[2])
+"""
+
+
+def run(folder):
+    train = TrainConfig(steps=150, batch_size=16, eval_every=5, eval_rows=20, lr=1e-2, workers=2, save_every=0.0)
+    train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=Store(Path(folder), "same"), progress=False)
+
+
+def saved_step(store):
+    return store.read("state").step if store.exists("state") else 0
+
+
+def test_killed_runs_end_with_the_same_bits(tmp_path):
+    whole, stopped = Store(tmp_path / "whole", "same"), Store(tmp_path / "stopped", "same")
+    run(whole.folder)
+    for how in (signal.SIGKILL, signal.SIGINT):
+        before = saved_step(stopped)
+        process = subprocess.Popen([sys.executable, "-c", RUN, str(Path(__file__).parent), str(stopped.folder)])
+        while saved_step(stopped) <= before + 10 and process.poll() is None:
+            pass
+        process.send_signal(how)
+        assert process.wait() != 0
+        assert before < saved_step(stopped) < 150
+    run(stopped.folder)
+
+    assert [name for name in stopped.names() if not name.startswith(".")] == whole.names()
+    for name in whole.names():
+        first, second = whole.read(name), stopped.read(name)
+        assert first.step == second.step
+        for key, value in first.tensors.items():
+            assert torch.equal(value, second.tensors[key]), (name, key)
+
+
+def short(**changes):
+    return TrainConfig(
+        **{"steps": 20, "batch_size": 16, "eval_every": 10, "eval_rows": 20, "n_checkpoints": 1, **changes}
+    )
+
+
+def test_stages_are_kept_with_their_siblings(tmp_path):
+    store = Store(tmp_path, "x")
+    train = short(steps=150, lr=1e-2, workers=1)
+    easy = AnchorTask(
+        length=4,
+        keys=(21, 24),
+        memory_anchors=(1, 2),
+        reasoning_anchors=(11, 12),
+        masked=(),
+        d_vocab=80,
+        n_sequences=512,
+    )
+    trained = train_members(easy, MODEL, train, [0.5, 0.8], [0, 1], store=store, progress=False)
+    curves = trained.curves.table()
+    for member in trained.curves.members:
+        of_member = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed) & (curves.set == "rsn_train")]
+        reached = of_member[of_member.loss <= 0.5 * math.log(easy.d_vocab)].step
+        kept = store.read(half_name(member))
+        assert 0 < reached.min() == kept.step < 150
+        assert kept.members == ((0.5, member.seed), (0.8, member.seed))
+    assert {step_name(s) for s in checkpoint_steps(train)} <= set(store.names())
+    final = store.read(step_name(150)).member(0.8, 1)
+    torch.testing.assert_close(final["embed.W_E"], trained.final.member(0.8, 1)["embed.W_E"])
+
+
+def test_curves_agree_with_the_rows_they_stand_for():
+    trained = train_members(TASK, MODEL, short(steps=1), [0.0], [3], progress=False)
+    data = TASK.dataset(3)
+    table = trained.curves.table().query("step == 0").set_index("set")
+    assert set(table.index) == {"mem", "rsn_train", "rsn_test"}
+    rows = data.sample("rsn_test", 20)
+    assert len(rows) == 20
+    assert np.isfinite(table.loss).all()
+    assert (table.accuracy * 20 == (table.accuracy * 20).round()).all()
+
+
+def test_workers_do_not_change_the_result():
+    one = train_members(TASK, MODEL, short(workers=1, dtype="float64"), [0.3, 0.8], [0, 1, 2], progress=False)
+    two = train_members(TASK, MODEL, short(workers=2, dtype="float64"), [0.3, 0.8], [0, 1, 2], progress=False)
+    for key, value in one.final.tensors.items():
+        torch.testing.assert_close(value, two.final.tensors[key], rtol=0, atol=1e-12)
+
+
+def test_the_callers_settings_come_back():
+    before = (torch.get_num_threads(), torch.get_rng_state().clone(), np.random.get_state()[1].copy())
+    train_members(TASK, MODEL, short(), [0.8], [0], progress=False)
+    assert torch.get_num_threads() == before[0]
+    assert torch.equal(torch.get_rng_state(), before[1])
+    np.testing.assert_array_equal(np.random.get_state()[1], before[2])
+
+
+def test_schedule_by_hand():
+    cosine = TrainConfig(steps=110, warmup=10, lr=1.0, lr_final=0.2)
+    assert learning_rate(4, cosine) == pytest.approx(0.5)
+    assert learning_rate(60, cosine) == pytest.approx(0.6)
+    assert learning_rate(110, cosine) == pytest.approx(0.2)
+    assert learning_rate(99, TrainConfig(steps=100, schedule="constant", lr=0.3)) == 0.3
+
+
+def test_bad_checkpoints_are_named(tmp_path):
+    store = Store(tmp_path, "mine")
+    store.write("step_00000000", 0, [(0.8, 0)], {"embed.W_E": torch.zeros(1, 2)})
+    path = store.path("step_00000000")
+    with pytest.raises(RunError, match="made with another configuration"):
+        Store(tmp_path, "other").read("step_00000000")
+    with pytest.raises(RunError, match="holds gamma 0.8 seed 0"):
+        store.read("step_00000000").member(0.3, 0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RunError, match="truncated or not a checkpoint"):
+        store.read("step_00000000")
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(RunError, match="no checkpoint of rb_interp"):
+        store.read("step_00000000")
+    with pytest.raises(RunError, match="does not exist; this run holds: step_00000000"):
+        store.read("step_00000001")
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
+    store = Store(tmp_path, "x")
+    store.write("state", 1, [(0.8, 0)], {"a": torch.zeros(1, 2)})
+    before = store.path("state").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(RunError, match="No space left on device.*what was there before is untouched"):
+        store.write("state", 2, [(0.8, 0)], {"a": torch.ones(1, 2)})
+    assert store.path("state").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["state.safetensors"]
+
+
+def test_impossible_requests_say_why():
+    with pytest.raises(ConfigError, match="give no member"):
+        train_members(TASK, MODEL, short(), [], [0])
+    with pytest.raises(ConfigError, match="not a torch device"):
+        train_members(TASK, MODEL, short(device="gpuu"), [0.8], [0])

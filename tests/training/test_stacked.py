@@ -1,0 +1,91 @@
+"""Shortcuts of the stacked forward pass are exact, and members do not see each other."""
+
+import pytest
+import torch
+
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.group import Group, Member, clip_per_member
+
+TASK = AnchorTask.preset("smoke")
+TRAIN = TrainConfig(steps=50, dtype="float64", batch_size=16, eval_rows=20, lr=1e-2)
+NORMS = ["none", "pre", "post"]
+
+
+def group(members, train=TRAIN, **model):
+    return Group(members, ModelConfig(d_model=12, d_head=6, d_mlp=20, **model), TASK, train)
+
+
+def perturb(group):
+    """Move every tensor off its initial value, so that biases and LayerNorm take part."""
+    generator = torch.Generator().manual_seed(0)
+    for weight in group.weights.values():
+        weight.data += 0.1 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+    return group
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(
+    "shape", [{}, {"n_heads": 3, "n_layers": 3, "train_biases": True, "act": "gelu"}, {"act": "tanh"}]
+)
+def test_last_position_alone_gives_the_full_gradients(norm, shape):
+    members = perturb(group([Member(0.3, 0), Member(0.8, 0), Member(0.8, 1)], norm=norm, **shape))
+    pruned, full = members.gradients(), members.gradients(every_position=True)
+    largest = max(g.abs().max() for g in full)
+    for name, a, b in zip(members.trained, pruned, full, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=float(largest) * 1e-13, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_member_in_company_is_the_member_alone(norm):
+    together = group([Member(0.3, 0), Member(0.8, 1), Member(0.8, 0)], norm=norm, n_heads=2)
+    alone = group([Member(0.8, 1)], norm=norm, n_heads=2)
+    together.advance(50)
+    alone.advance(50)
+    moved = alone.weights["embed.W_E"] - group([Member(0.8, 1)], norm=norm, n_heads=2).weights["embed.W_E"]
+    assert moved.abs().max() > 1e-2
+    for name, weight in alone.weights.items():
+        torch.testing.assert_close(together.weights[name][1], weight[0], rtol=0, atol=1e-10)
+
+
+def test_clipping_is_per_member_and_torchs_own():
+    gradients = [torch.tensor([[3.0, 4.0], [0.3, 0.4]]), torch.tensor([[12.0], [0.0]])]
+    parameters = [torch.nn.Parameter(torch.zeros_like(g[0])) for g in gradients]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient[0].clone()
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    clip_per_member(gradients, 1.0)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        torch.testing.assert_close(gradient[0], parameter.grad)
+    torch.testing.assert_close(gradients[0][1], torch.tensor([0.3, 0.4]))
+
+
+def test_gammas_of_a_seed_share_data_and_draws():
+    members = group([Member(0.3, 4), Member(0.8, 4)])
+    tokens, _ = members.batches.at(7, members.which_seed)
+    torch.testing.assert_close(tokens[0], tokens[1])
+    ratio = members.weights["blocks.0.mlp.W_out"][0] / members.weights["blocks.0.mlp.W_out"][1]
+    torch.testing.assert_close(ratio, torch.full_like(ratio, 20**0.5))
+
+
+def test_biases_stay_zero_unless_trained():
+    frozen, free = group([Member(0.5, 0)]), group([Member(0.5, 0)], train_biases=True)
+    frozen.advance(5)
+    free.advance(5)
+    assert frozen.weights["blocks.0.mlp.b_in"].abs().max() == 0
+    assert frozen.weights["unembed.b_U"].abs().max() > 0
+    assert free.weights["blocks.0.mlp.b_in"].abs().max() > 0
+
+
+def test_an_epoch_takes_every_row_once_and_reshuffles():
+    members = group([Member(0.5, 0)], TrainConfig(batch_size=24))  # 125 batches are exactly the 3,000 rows
+    batches = members.batches
+    per_epoch = batches.n_rows // batches.size
+    epochs = [
+        torch.cat([batches.at(epoch * per_epoch + step, members.which_seed)[0][0] for step in range(per_epoch)])
+        for epoch in (0, 1)
+    ]
+    rows = [sorted(map(tuple, epoch.tolist())) for epoch in epochs]
+    assert rows[0] == rows[1]
+    assert not torch.equal(epochs[0], epochs[1])
