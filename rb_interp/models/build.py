@@ -1,0 +1,87 @@
+"""Models ready to train or to probe: an architecture, a scheme's draws, and what stays frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rb_interp.errors import ModelError, nearest
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.lens import LensModel, live_parameters, make_lens_model, write_weights
+from rb_interp.models.post_norm import PostNormTransformer
+from rb_interp.models.schemes import draw, parameters
+
+
+def build_model(
+    task: Any,
+    gamma: float | None = None,
+    norm: str | None = None,
+    scheme: str | None = None,
+    seed: int = 0,
+    *,
+    config: ModelConfig | None = None,
+    dtype: torch.dtype = torch.float32,
+    **sizes: Any,
+) -> LensModel:
+    """An untrained model for a task, every weight drawn by a named scheme (``models.schemes``), on CPU.
+
+    A HookedTransformer (a native TransformerBridge on TransformerLens 4), or a PostNormTransformer for ``post``.
+    Models of one seed share their standard normal draws: between gammas each matrix differs by one factor. Biases
+    other than b_U are frozen at 0 unless ``train_biases=True``; the caller's random state stays as it was.
+
+    Args:
+        task: an AnchorTask, or anything with ``d_vocab`` and ``length``.
+        gamma: initialisation rate, std = d_in^-gamma (paper 1, section "Initialization"); 0.5 is near the usual
+            default, larger is a smaller initialisation. ``scheme="torch_default"`` has no use for it.
+        norm, scheme: override those of ``config``, which are ``none`` and ``fan_in`` by default.
+        config: sizes and all else; by default those of the preset ``quick``.
+        sizes: single fields of ModelConfig, over ``config``.
+
+    Raises ModelError for an unknown size, a scheme without the gamma it needs, or a task without the two sizes.
+
+    >>> from rb_interp.tasks.anchor import AnchorTask
+    >>> model = build_model(AnchorTask(), gamma=0.8, n_heads=2)
+    >>> tuple(model.W_V.shape), round(model.W_E.std().item() * 64**0.8, 1)
+    ((2, 2, 64, 32), 1.0)
+    """
+    config = _configure(config or ModelConfig(), norm=norm, scheme=scheme, **sizes)
+    if not (hasattr(task, "d_vocab") and hasattr(task, "length")):
+        raise ModelError(
+            f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with "
+            f"d_vocab and length."
+        )
+    return lens_model(config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype)
+
+
+def lens_model(
+    config: ModelConfig,
+    d_vocab: int,
+    n_ctx: int,
+    weights: Mapping[str, Tensor | np.ndarray],
+    dtype: torch.dtype = torch.float32,
+) -> LensModel:
+    """A model that holds given weights, by TransformerLens name: a trained member, for instance.
+
+    To look at many members of one shape, keep the model and call ``lens.write_weights(model, weights)`` for each.
+    Raises ModelError where a weight is missing, unknown or of another shape.
+    """
+    make = PostNormTransformer if config.norm == "post" else make_lens_model
+    model = make(config, d_vocab, n_ctx, dtype)
+    write_weights(model, weights)
+    held = live_parameters(model)
+    for parameter in parameters(config, d_vocab, n_ctx):
+        held[parameter.name].requires_grad_(parameter.trained)
+    return model
+
+
+def _configure(config: ModelConfig, **given: Any) -> ModelConfig:
+    known = [field.name for field in fields(ModelConfig)]
+    for name in given:
+        if name not in known:
+            raise ModelError(f"a model has no setting '{name}'; {nearest(name, known)}")
+    return replace(config, **{name: value for name, value in given.items() if value is not None})

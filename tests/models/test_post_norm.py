@@ -1,0 +1,75 @@
+"""The post-norm model is hooked as HookedTransformer is, and normalises after each addition."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.functional import layer_norm as torch_layer_norm
+
+from rb_interp.errors import ModelError
+from rb_interp.models.build import build_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.lens import GENERATION
+from rb_interp.models.post_norm import PostNormTransformer
+from rb_interp.models.schemes import parameters
+from rb_interp.tasks.anchor import AnchorTask
+
+pytestmark = pytest.mark.lens
+
+TASK = AnchorTask()
+CONFIG = ModelConfig(norm="post", n_heads=2)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_model(TASK, gamma=0.5, config=CONFIG, dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return torch.tensor(TASK.dataset(seed=0).tokens[:16]).long()
+
+
+def test_hooks_have_hooked_transformers_names_and_shapes(model, tokens):
+    twin = build_model(TASK, gamma=0.5, config=CONFIG, norm="pre", dtype=torch.float64)
+    ours = {name: tensor.shape for name, tensor in model.run_with_cache(tokens)[1].items()}
+    theirs = {name: tensor.shape for name, tensor in twin.run_with_cache(tokens)[1].items()}
+    theirs = {name: shape for name, shape in theirs.items() if not name.startswith("ln_final.")}
+    if GENERATION == 3:
+        assert ours == theirs
+    assert ours == {name: theirs[name] for name in ours}
+    assert set(ours) == set(model.hook_dict)
+
+
+def test_residual_stream_is_the_normalised_sum(model, tokens):
+    logits, cache = model.run_with_cache(tokens)
+    for i, block in enumerate(model.blocks):
+        for norm, before, out, after in (
+            (block.ln1, "resid_pre", "attn_out", "resid_mid"),
+            (block.ln2, "resid_mid", "mlp_out", "resid_post"),
+        ):
+            expected = torch_layer_norm(cache[before, i] + cache[out, i], (64,), norm.w, norm.b, 1e-5)
+            torch.testing.assert_close(cache[after, i], expected, rtol=1e-10, atol=1e-10)
+        assert cache["pattern", i].triu(1).eq(0).all()
+        torch.testing.assert_close(cache["pattern", i], cache["attn_scores", i].softmax(-1))
+    torch.testing.assert_close(logits, cache["resid_post", 1] @ model.W_U + model.b_U)
+    torch.testing.assert_close(model.OV.AB[1, 1], model.W_V[1, 1] @ model.W_O[1, 1])
+    torch.testing.assert_close(model.QK.AB[1, 0], model.W_Q[1, 0] @ model.W_K[1, 0].T)
+
+
+def test_state_dict_has_the_names_and_shapes_of_the_schemes(model):
+    found = sorted((name, tuple(tensor.shape)) for name, tensor in model.state_dict().items())
+    assert found == sorted((p.name, p.shape) for p in parameters(CONFIG, TASK.d_vocab, TASK.length))
+
+
+def test_return_types(model, tokens):
+    logits = model(tokens)
+    by_hand = cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+    torch.testing.assert_close(model(tokens, return_type="loss"), by_hand)
+    assert model(tokens, return_type=None) is None
+    torch.testing.assert_close(model(tokens[3]), logits[3:4])
+    with pytest.raises(ModelError, match=r"return_type='logit'; did you mean 'logits'\?, or None\."):
+        model(tokens, return_type="logit")
+    with pytest.raises(ModelError, match="10 positions; this model holds n_ctx=9"):
+        model(torch.zeros(1, 10).long())
+    with pytest.raises(ModelError, match="norm='pre' is no post-norm model"):
+        PostNormTransformer(ModelConfig(norm="pre"), 10, 3)
