@@ -70,7 +70,7 @@ class AnchorTask:
 
     @staticmethod
     def preset(name: str) -> AnchorTask:
-        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (PAPER.md's sizes)."""
+        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 1's sizes)."""
         if name not in PRESETS:
             raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
         return PRESETS[name]

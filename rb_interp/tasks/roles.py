@@ -28,7 +28,7 @@ class Roles:
             or None where all rows are of one kind.
         task: the name that error messages use.
 
-    >>> roles = Roles({"key": [[0], [2]], "anchor": [[1], [3]]}, {"key": [5, 6]})
+    >>> roles = Roles({"key": np.array([[0], [2]]), "anchor": np.array([[1], [3]])}, {"key": np.array([5, 6])})
     >>> roles.position("anchor").tolist()
     [[1], [3]]
     """

@@ -50,7 +50,7 @@ class TrainConfig:
     device: str = "auto"
     workers: int = 0
     eval_every: int = 25
-    eval_rows: int = 400
+    eval_rows: int = 300
     n_checkpoints: int = 8
     save_every: float = 20.0
 

@@ -1,0 +1,223 @@
+"""The claims of paper 1 about the anchor task, as data (arXiv 2502.04375).
+
+Criteria were written down before the runs. They are never tuned to turn a verdict: a criterion that proves
+ill-defined keeps its verdict, and a second one is added beside it. Layers count from 0 here and from 1 in labels.
+"""
+
+from __future__ import annotations
+
+from rb_interp.claims.criterion import Claim, Part, Term
+
+LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8  # gamma: a larger rate is a smaller initialisation
+
+
+def _curve(quantity: str, label: str, gamma: float = SMALL) -> Term:
+    return Term("learning_order", quantity, gamma, "final", label=label)
+
+
+def _geometry(quantity: str, label: str, gamma: float = SMALL, stage: str = "final") -> Term:
+    return Term("geometry", quantity, gamma, stage, label=label)
+
+
+def _uniformity(gamma: float, stage: str) -> Term:
+    return Term("uniformity", "tv", gamma, stage, "rsn_train", 0, "layer 1's TV from 1/i")
+
+
+def _value(quantity: str, label: str) -> Term:
+    return Term("value_alignment", quantity, SMALL, "half", "", 0, label)
+
+
+def _routing(rows: str, inputs: str) -> Term:
+    label = f"layer 2's attention from the last position to the key, {inputs}"
+    return Term("routing", "key", SMALL, "final", rows, 1, label)
+
+
+def _share(quantity: str, label: str) -> Term:
+    return Term("composition", quantity, SMALL, "final", "rsn_train", label=label)
+
+
+def _bias(gamma: float) -> Term:
+    return _curve("bias", "B", gamma)
+
+
+def _uniform_share(gamma: float) -> Term:
+    return Term("lemma_1", "within_0.05", gamma, "init", label="uniform share")
+
+
+_WITHIN = (
+    _value("cos_reasoning_within", "mean |cos(u1, reasoning anchors)|, centred within the anchors"),
+    _value("cos_memory_within", "mean |cos(u1, memory anchors)|, centred within the anchors"),
+)
+
+LEARNING_ORDER = (
+    Claim(
+        "A1",
+        "With small initialisation the reasoning mapping is learned before the memory mapping.",
+        "Fig. 3A right",
+        (Part(_bias(SMALL), ">=", 0.10), Part(_curve("bias_test", "B_test"), ">=", 0.10)),
+    ),
+    Claim(
+        "A2",
+        "With large initialisation both mappings are learned at about the same pace.",
+        "Fig. 3A left",
+        (
+            Part(_curve("abs_bias", "|B|", LARGE), "<=", 0.10),
+            Part(_curve("margin_mem", "label entropy - L_mem (nats)", LARGE), ">=", 0.3),
+            Part(_curve("margin_rsn_train", "label entropy - L_rsn_train (nats)", LARGE), ">=", 0.3),
+        ),
+    ),
+    Claim(
+        "A3",
+        "With large initialisation the reasoning mapping is memorised: it does not carry over to masked pairs.",
+        "Fig. 3A left",
+        (
+            Part(_curve("acc_rsn_test", "accuracy on rsn_test", LARGE), "<=", 0.20),
+            Part(_curve("acc_gap", "accuracy on rsn_train - accuracy on rsn_test", LARGE), ">=", 0.20),
+        ),
+    ),
+    Claim(
+        "A4",
+        "The smaller the initialisation, the stronger the preference for reasoning.",
+        "Fig. 3A",
+        (Part(_bias(SMALL), ">", 0.0, _bias(MIDDLE)), Part(_bias(MIDDLE), ">", 0.0, _bias(LARGE))),
+    ),
+    Claim(
+        "A5",
+        "With small initialisation the reasoning mapping carries over to masked pairs.",
+        "Fig. 3A right",
+        (Part(_curve("acc_rsn_test", "accuracy on rsn_test"), ">=", 0.90),),
+    ),
+)
+
+EMBEDDING = (
+    Claim(
+        "E1",
+        "The embeddings of reasoning anchors are the more alike, the closer their values.",
+        "Fig. 5A bottom",
+        (Part(_geometry("order_rho", "Spearman(|s_i - s_j|, cos) over reasoning anchors"), "<=", -0.80),),
+    ),
+    Claim(
+        "E2",
+        "Memory anchors share one direction early in training.",
+        "Fig. 5A top",
+        (Part(_geometry("cos_memory", "mean cos between memory anchors", stage="half"), ">=", 0.50),),
+    ),
+    Claim(
+        "E3",
+        "The leading principal component of the embedding orders keys and reasoning anchors by value.",
+        "Fig. 5B",
+        (
+            Part(_geometry("pc1_key", "|Spearman(PC1, value)| of keys"), ">=", 0.90),
+            Part(_geometry("pc1_reasoning", "|Spearman(PC1, value)| of reasoning anchors"), ">=", 0.90),
+        ),
+        beside=(
+            _geometry("own_pc1_key", "|Spearman(own PC1, value)| of keys"),
+            _geometry("own_pc1_reasoning", "|Spearman(own PC1, value)| of reasoning anchors"),
+        ),
+    ),
+    Claim(
+        "E4",
+        "With large initialisation the embeddings stay about as orthogonal as random vectors.",
+        "Fig. 14",
+        (Part(_geometry("abs_cos_ratio", "mean |cos| / that of random vectors", LARGE), "<=", 1.5),),
+    ),
+    Claim(
+        "E5",
+        "With small initialisation the embedding becomes low rank without condensing to one direction.",
+        "related work",
+        (
+            Part(_geometry("participation_ratio", "participation ratio / the untrained twin's"), "<=", 0.5),
+            Part(_geometry("abs_cos", "mean |cos| between used tokens"), "<", 0.90),
+        ),
+    ),
+    Claim(
+        "E6",
+        "The theoretical embedding predicts which reasoning anchors are alike.",
+        "Fig. 5C, Eq. 14",
+        (Part(_geometry("theory", "Pearson(real cos, theoretical cos) over reasoning anchors"), ">=", 0.90),),
+    ),
+)
+
+INITIALISATION = (
+    Claim(
+        "I1",
+        "The smaller the initialisation, the more often attention starts uniform: every |A_ij - 1/i| <= 0.05.",
+        "Lemma 1",
+        (
+            Part(_uniform_share(SMALL), ">=", 0.95),
+            Part(_uniform_share(SMALL), ">", 0.0, _uniform_share(LARGE)),
+            Part(_uniform_share(MIDDLE), ">=", 0.0, _uniform_share(LARGE)),
+            Part(_uniform_share(SMALL), ">=", 0.0, _uniform_share(MIDDLE)),
+        ),
+        unit="share",
+    ),
+)
+
+MECHANISM = (
+    Claim(
+        "M1",
+        "With small initialisation the first layer averages all preceding tokens.",
+        "Fig. 6, attention",
+        (Part(_uniformity(SMALL, "half"), "<=", 0.10),),
+    ),
+    Claim(
+        "M2",
+        "With large initialisation the first layer is further from an average than with small initialisation.",
+        "contrast",
+        (Part(_uniformity(LARGE, "matched"), ">=", 0.10, _uniformity(SMALL, "half")),),
+    ),
+    Claim(
+        "M3",
+        "One direction dominates the first layer's value matrix.",
+        "Fig. 6, spectrum",
+        (Part(_value("spectrum_ratio", "s1 / s2 of layer 1's W_V"), ">=", 1.5),),
+    ),
+    Claim(
+        "M4",
+        "The leading direction of the value matrix is that of the reasoning anchors.",
+        "Fig. 6, alignment",
+        (Part(_value("cos_reasoning", "mean |cos(u1, reasoning anchors)|, centred"), ">=", 0.70),),
+        beside=_WITHIN,
+    ),
+    Claim(
+        "M5",
+        "The leading direction of the value matrix is not that of the memory anchors.",
+        "Fig. 6, alignment",
+        (Part(_value("cos_memory", "mean |cos(u1, memory anchors)|, centred"), "<=", 0.30),),
+        beside=_WITHIN,
+    ),
+    Claim(
+        "M6",
+        "The value matrix is aligned with reasoning anchors more than with memory anchors.",
+        "contrast",
+        (Part(_value("cos_gap", "mean |cos| of reasoning anchors - of memory anchors, centred"), ">=", 0.30),),
+    ),
+    Claim(
+        "M7",
+        "The second layer fetches the key on reasoning inputs.",
+        "second attention",
+        (Part(_routing("rsn_train", "reasoning inputs"), ">=", 0.90),),
+    ),
+    Claim(
+        "M7b",
+        "The second layer fetches the key on memory inputs.",
+        "second attention",
+        (Part(_routing("mem", "memory inputs"), ">=", 0.90),),
+        gate=Part(_curve("acc_mem", "accuracy on mem"), ">=", 0.50),
+    ),
+    Claim(
+        "M8",
+        "The second layer's attention carries the key and the first layer's the sum of the anchors.",
+        "key + sum",
+        (
+            Part(_share("attn_out.1:key", "variance of layer 2's attention output explained by the key"), ">=", 0.80),
+            Part(
+                _share("attn_out.0:anchor_sum", "variance of layer 1's attention output explained by the anchor sum"),
+                ">=",
+                0.80,
+            ),
+        ),
+    ),
+)
+
+CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + EMBEDDING + INITIALISATION + MECHANISM

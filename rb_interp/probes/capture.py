@@ -1,0 +1,118 @@
+"""Activations of any TransformerLens model, by hook name, with no gradient and no hook left behind."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from rb_interp.errors import ModelError, nearest
+
+LensModel = Any
+"""A HookedTransformer, a TransformerBridge, or any HookedRootModule with ``cfg`` and the classic hook names."""
+
+Tokens = np.ndarray | Tensor
+"""Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what to change."""
+
+MAX_LOGITS = 2**26
+"""Logits of one pass, at most: a model computes them for every position, asked for or not."""
+
+
+def capture(
+    model: LensModel,
+    tokens: Tokens,
+    names: Sequence[str],
+    batch: int | None = None,
+    keep: Callable[[Tensor], Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """Run tokens through a model and return the named activations, rows first, on CPU, in the model's own dtype.
+
+    The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act.
+
+    Args:
+        names: full hook names, such as ``blocks.0.attn.hook_pattern``.
+        batch: rows of one pass; by default at most 1,024 and no more than MAX_LOGITS allows.
+        keep: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for one head.
+
+    Raises ModelError where a hook name does not exist in this model (naming the nearest one) or does not fire, and
+    where tokens lie outside its vocabulary or context.
+    """
+    known = model.hook_dict if hasattr(model, "hook_dict") else dict(model.named_modules())
+    for name in names:
+        if name not in known:
+            raise ModelError(f"this model has no hook '{name}'; {nearest(name, known)}")
+    rows = as_rows(tokens)
+    _check_range(model, rows)
+    if batch is None:
+        batch = max(1, min(1024, MAX_LOGITS // max(1, rows.shape[1] * model.cfg.d_vocab)))
+    wanted = set(names)
+    device = next(model.parameters()).device
+    parts: dict[str, list[Tensor]] = {name: [] for name in names}
+    with torch.no_grad(), _evaluation(model), warnings.catch_warnings():
+        # 4.x warns of hooks that are switched off; _fired says so as an error.
+        warnings.filterwarnings("ignore", message="run_with_cache: skipped")
+        for chunk in rows.split(batch):
+            _, cache = model.run_with_cache(chunk.to(device), names_filter=lambda name: name in wanted)
+            for name in names:
+                found = _fired(cache, name)
+                parts[name].append((found if keep is None else keep(found)).detach().cpu())
+    return {name: torch.cat(chunks) for name, chunks in parts.items()}
+
+
+def _fired(cache: Any, name: str) -> Tensor:
+    if name not in cache:
+        raise ModelError(
+            f"the hook '{name}' did not fire; the model's configuration switches it off "
+            f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for 'hook_attn_in')."
+        )
+    return cache[name]
+
+
+def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
+    """Tokens of any integer type as a long tensor on CPU; ModelError where they are not [row, pos]."""
+    rows = tokens.cpu() if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
+    if rows.ndim != 2 or rows.is_floating_point() or rows.numel() == 0:
+        raise ModelError(
+            f"got tokens of shape {list(rows.shape)} and type {rows.dtype}; expected integers [row, pos], "
+            f"at least one of each. A single sequence is tokens[None]."
+        )
+    return rows.long()
+
+
+def _check_range(model: LensModel, rows: Tensor) -> None:
+    cfg = model.cfg
+    low, high = int(rows.min()), int(rows.max())
+    if low < 0 or high >= cfg.d_vocab:
+        raise ModelError(f"got tokens from {low} to {high}; this model knows tokens 0 to {cfg.d_vocab - 1}.")
+    if rows.shape[1] > cfg.n_ctx:
+        raise ModelError(f"got rows of {rows.shape[1]} positions; this model's context has {cfg.n_ctx}. Cut the rows.")
+
+
+@contextmanager
+def _evaluation(model: LensModel) -> Iterator[None]:
+    """Evaluation mode (no dropout), and each module's own mode again afterwards."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def head_pattern(
+    model: LensModel,
+    tokens: Tokens,
+    layer: int,
+    head: int,
+    keep: Callable[[Tensor], Tensor] = lambda pattern: pattern,
+) -> np.ndarray:
+    """Attention pattern of one head in float64, ``[row, query, key]``, or what ``keep`` leaves of it."""
+    name = f"blocks.{layer}.attn.hook_pattern"
+    return capture(model, tokens, [name], keep=lambda pattern: keep(pattern[:, head]))[name].double().numpy()

@@ -1,0 +1,122 @@
+r"""Is attention uniform at initialisation?  (paper 1, Lemma 1; claim I1)
+
+Lemma 1: for every eps there is a C such that gamma > C gives abs(A_ij - 1/i) <= eps for all j <= i with probability at
+least 1 - eps. Measured on fresh initialisations as the share with max abs(A_ij - 1/i) <= eps, the maximum taken over
+rows of the task, heads, queries and keys of the *first* layer's attention:
+
+    A = softmax(mask(X W_Q W_K^T X^T / sqrt(d_head))),   X = W_E[tokens] + W_pos, after LayerNorm in a pre-norm model.
+
+How it can mislead. It is a statement about scale at step 0, not about learning: no trained model enters. Scores are of
+order rms(X)^2 d_model^(1 - 2 gamma), so without LayerNorm in front even moderate gammas read share 1, and a maximum
+over more rows, longer rows or more heads is larger.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rb_interp.errors import ConfigError
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.schemes import intended_std, parameters, standard_draw
+from rb_interp.tasks.anchor import AnchorTask
+
+FIRST_SEED = 1_000_000
+"""Initialisation i of ``seed`` s is drawn from seed FIRST_SEED * (s + 1) + i, away from the seeds that are trained."""
+
+NEEDED = ("embed.W_E", "pos_embed.W_pos", "blocks.0.attn.W_Q", "blocks.0.attn.W_K")
+
+
+@dataclass(frozen=True)
+class FreshAttention:
+    """Attention of fresh initialisations at one gamma.
+
+    Attributes:
+        max_deviation: largest abs(A_ij - 1/i) of each initialisation, in [0, 1], shape ``[n_init]``.
+        tolerance: the eps of Lemma 1. n_rows: inputs of each initialisation.
+    """
+
+    gamma: float | None
+    tolerance: float
+    n_rows: int
+    max_deviation: Float[np.ndarray, " n_init"]
+
+    @property
+    def within(self) -> np.ndarray:
+        """Which initialisations stay within the tolerance, shape ``[n_init]``."""
+        return self.max_deviation <= self.tolerance
+
+    @property
+    def share(self) -> float:
+        """Share of initialisations within the tolerance, in [0, 1]."""
+        return float(self.within.mean())
+
+    def table(self) -> list[dict]:
+        """Rows of the readings table: two quantities for each initialisation, whose number stands under ``seed``."""
+        return [
+            {
+                "gamma": self.gamma, "seed": number, "stage": "init", "step": 0, "rows": "", "probe": "lemma_1",
+                "layer": 0, "head": None, "quantity": quantity, "value": float(values[number]), "twin": math.nan,
+                "null": None, "null_mean": math.nan, "null_sd": math.nan, "p_value": math.nan, "n": self.n_rows,
+            }
+            for quantity, values in ((f"within_{self.tolerance:g}", self.within), ("max_deviation", self.max_deviation))
+            for number in range(len(values))
+        ]  # fmt: skip
+
+
+def fresh_weights(config: ModelConfig, task: AnchorTask, gamma: float | None, seed: int) -> dict[str, Tensor]:
+    """The tensors that first-layer attention needs, by TransformerLens name, exactly as ``schemes.draw`` gives them."""
+    found = [p for p in parameters(config, task.d_vocab, task.length) if p.name in NEEDED]
+    draws = {p.name: intended_std(p, config, gamma) * standard_draw(p, config.scheme, seed) for p in found}
+    return {name: torch.from_numpy(draw) for name, draw in draws.items()}
+
+
+def first_attention(
+    weights: dict[str, Tensor], tokens: Int[Tensor, "row pos"], config: ModelConfig
+) -> Float[Tensor, "row head query key"]:
+    """First-layer attention at initialisation, where all biases are 0 and LayerNorm has weight 1."""
+    x = weights["embed.W_E"][tokens] + weights["pos_embed.W_pos"][: tokens.shape[1]]
+    if config.norm == "pre":
+        x = torch.nn.functional.layer_norm(x, (config.d_model,), eps=config.layer_norm_eps)
+    q, k = (x[:, None] @ weights[f"blocks.0.attn.W_{name}"] for name in "QK")
+    scores = q @ k.transpose(-1, -2) / math.sqrt(config.d_head)
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(hidden, -math.inf).softmax(-1)
+
+
+def lemma_1(
+    config: ModelConfig,
+    task: AnchorTask,
+    gamma: float | None,
+    n_init: int = 200,
+    n_rows: int = 64,
+    tolerance: float = 0.05,
+    seed: int = 0,
+) -> FreshAttention:
+    """Largest deviation of first-layer attention from 1/i, for fresh initialisations on random training inputs.
+
+    Every initialisation has its own weights and its own rows; the standard normal draws and the rows are the same at
+    every gamma. Source: paper 1, Lemma 1. Raises ConfigError for counts below 1.
+
+    >>> from rb_interp.tasks import AnchorTask
+    >>> lemma_1(ModelConfig(), AnchorTask.preset("smoke"), gamma=0.8, n_init=3).share
+    1.0
+    """
+    if min(n_init, n_rows) < 1 or seed < 0:
+        raise ConfigError(f"lemma_1 got n_init={n_init}, n_rows={n_rows}, seed={seed}; expected 1, 1 and 0 at least.")
+    first = FIRST_SEED * (seed + 1)
+    data = task.dataset(first)
+    picked = np.random.default_rng([first, 5]).choice(data.rows("train"), (n_init, n_rows))
+    uniform = torch.ones(task.length, task.length, dtype=torch.float64).tril()
+    uniform /= uniform.sum(1, keepdim=True)
+    deviation = np.empty(n_init)
+    for i in range(n_init):
+        weights = fresh_weights(config, task, gamma, first + i)
+        attention = first_attention(weights, torch.from_numpy(data.tokens[picked[i]]), config)
+        deviation[i] = float((attention - uniform).abs().max())
+    return FreshAttention(gamma, tolerance, n_rows, deviation)

@@ -1,0 +1,39 @@
+"""One probe over many layers and heads, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from inspect import signature
+from typing import Any
+
+import pandas as pd
+
+from rb_interp.errors import ModelError
+from rb_interp.probes.capture import Tokens
+from rb_interp.probes.reading import Reading
+from rb_interp.tasks.roles import Roles
+
+
+def scan(
+    probe: Callable[..., Reading],
+    model: Any,
+    tokens: Tokens,
+    roles: Roles,
+    layers: Iterable[int] | None = None,
+    heads: Iterable[int] | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Readings of a probe on every given layer and head (default: all), one row per layer, head and quantity.
+
+    The columns are those of Reading.table(); `options` go to the probe (``twin``, ``n_null``, ``seed``, ``k``). With
+    many heads some p-values are small by chance: correct for their number before pointing at one head.
+
+    Raises ModelError where the probe does not look at single heads, or a layer or head is not there.
+    """
+    if not {"layer", "head"} <= set(signature(probe).parameters):
+        name = getattr(probe, "__name__", "this probe")
+        raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, tokens, roles) itself.")
+    layers = range(model.cfg.n_layers) if layers is None else layers
+    heads = list(range(model.cfg.n_heads) if heads is None else heads)
+    readings = (probe(model, tokens, roles, layer=layer, head=head, **options) for layer in layers for head in heads)
+    return pd.DataFrame([row for reading in readings for row in reading.table()])

@@ -1,0 +1,108 @@
+r"""Does a head attend uniformly to everything it can see?  (paper 1, Lemma 1 and Fig. 6: "average operator")
+
+Query i (counted from 1) of the average operator puts 1/i on each of positions 1..i. The distance of a pattern from it:
+
+    TV_i = 1/2 sum_j |A_ij - 1/i|      entropy_i = -sum_j A_ij ln A_ij / ln i      for i = 2..L  (i = 1 has no choice)
+
+How it can mislead. A trained averaging head reads TV near 0 (claim M1 asks for at most .10) and entropy near 1. A head
+that looks at one position reads 1 - 1/i, .77 on average over i = 2..9; a fixed pattern drawn at random reads
+(1 - 1/i)^i, about .32. But an *untrained* model of small initialisation also reads 0 (Lemma 1), a larger one too where
+no LayerNorm precedes the attention: uniform attention shows a circuit only together with a loss that has fallen, and
+against a model of larger initialisation. The converse holds as well: a head may average when the circuit forms and
+sharpen later, so say at which step. Uniform attention also says nothing about what is averaged; see value_alignment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import entr
+
+from rb_interp.errors import ModelError
+from rb_interp.probes.capture import Tokens, head_pattern
+from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.reading import Null, Reading
+from rb_interp.statistics.nulls import dirichlet_rows
+from rb_interp.tasks.roles import Roles
+
+Pattern = Float[np.ndarray, "row query key"]
+
+
+def average_operator(length: int) -> Float[np.ndarray, "query key"]:
+    """The causal pattern that attends uniformly: 1/i on each of the first i positions.
+
+    >>> average_operator(2).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    return np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
+
+
+def distance_from_uniform(pattern: Pattern) -> Float[np.ndarray, "row query"]:
+    """Total variation distance of every query's attention from 1/i, in [0, 1]; the first query's is 0.
+
+    >>> distance_from_uniform(np.array([[[1.0, 0.0], [0.8, 0.2]]])).round(3).tolist()
+    [[0.0, 0.3]]
+    """
+    return np.abs(pattern - average_operator(pattern.shape[-1])).sum(-1) / 2
+
+
+def relative_entropy(pattern: Pattern) -> Float[np.ndarray, "row query-1"]:
+    """Entropy of queries 2..L over ln i: 1 is uniform on what a causal query sees, 0 looks at one position."""
+    length = pattern.shape[-1]
+    return entr(pattern[:, 1:]).sum(-1) / np.log(np.arange(2, length + 1))
+
+
+def summarise(pattern: Pattern) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Values and arrays of the reading, from the patterns of one head on every row."""
+    distance = distance_from_uniform(pattern)[:, 1:]
+    values = {
+        "tv": float(distance.mean()),
+        "max_deviation": float(np.abs(pattern - average_operator(pattern.shape[-1])).max()),
+        "entropy": float(relative_entropy(pattern).mean()),
+    }
+    return values, {"tv_per_row": distance.mean(0), "mean_pattern": pattern.mean(0)}
+
+
+def simplex_null(length: int, n_null: int, rng: np.random.Generator) -> Null:
+    """TV of patterns whose rows are uniform on the simplex.
+
+    Each draw is *one* pattern for all inputs, as attention by position would be: drawing anew for every input would
+    average the chance away and call any pattern significant.
+    """
+    total = np.zeros(n_null)
+    for i in range(2, length + 1):
+        total += np.abs(dirichlet_rows(n_null, i, rng) - 1 / i).sum(1) / 2
+    return Null("attention rows drawn uniformly from the simplex", total / (length - 1), side="less")
+
+
+def uniformity(
+    model: Any,
+    tokens: Tokens,
+    roles: Roles,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    twin: Any = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """How far one head's attention is from uniform, on the given rows.
+
+    Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
+    the largest abs(A_ij - 1/i) of any input; ``entropy``, the mean of H_i / ln i (1: uniform). Arrays: ``tv_per_row``
+    ``[L - 1]`` and ``mean_pattern`` ``[L, L]``, means over inputs. Null of ``tv``: random patterns, side less.
+    Source: paper 1, Lemma 1 and Fig. 6. `roles` is asked for nothing but its number of rows.
+
+    Raises ModelError for a layer or head that is not there, and for rows of a single position.
+    """
+    check_layer_head(model, layer, head, "uniformity", twin)
+    rows = check_rows(tokens, roles, "uniformity")
+    length = rows.shape[1]
+    if length < 2:
+        raise ModelError(f"uniformity got rows of {length} position; give at least 2, since the first has no choice.")
+    values, arrays = summarise(head_pattern(model, rows, layer, head))
+    untrained = {} if twin is None else summarise(head_pattern(twin, rows, layer, head))[0]
+    nulls = {"tv": simplex_null(length, n_null, np.random.default_rng(seed))} if n_null else {}
+    return Reading("uniformity", values, layer, head, untrained, nulls, arrays, len(rows))

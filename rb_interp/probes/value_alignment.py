@@ -1,0 +1,171 @@
+r"""What does a head's value matrix read?  (paper 1, Fig. 6: spectrum of W_V, its leading vector and the anchors)
+
+In the convention x W_V, the left singular vectors of W_V = U S V^T are directions of the residual stream, strongest
+first. With u_1 the first, and e_t the embedding of token t less the mean over all anchors and keys in use:
+
+    spectrum_ratio = s_1 / s_2        cos_<group> = mean over tokens t of the group of abs cos(u_1, e_t)
+    subspace_<group> = sum_t |U_k^T e_t|^2 / sum_t |e_t|^2        U_k: the first k columns of U
+
+"Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
+LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,
+averaged over positions. Which of the two is found by which one gives the head's value vectors.
+
+How it can mislead. The paper's circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An
+untrained model reads a ratio just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all
+embeddings share a direction: then *raw* cosines are all large or all small together, trained or not, which is why
+these are centred and the raw ones stand beside them. Centring over anchors and keys leaves what sets one group apart
+from another: `_within`, centred over the anchors alone, takes away what sets anchors apart from keys. A head that
+reads no anchors can have a dominant direction too (ratio high, cosines low). Where s_1 is near s_2, u_1 is arbitrary:
+read the subspace. In layers above the first, W_E tells what the head reads of the token itself, not of earlier layers'
+output, and a captured embedding holds what earlier layers wrote on the constant sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.probes.attention_input import token_embeddings
+from rb_interp.probes.capture import Tokens
+from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.reading import Null, Reading
+from rb_interp.statistics.nulls import gaussian_singular_values, random_directions, random_subspaces
+from rb_interp.tasks.roles import Roles
+
+GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
+"""Short name in quantities -> token group of Roles; the array ``group`` numbers them 0, 1, 2."""
+
+Vectors = Mapping[str, Float[np.ndarray, "token d_model"]]
+
+
+def centre(vectors: Vectors, over: tuple[str, ...] = tuple(GROUPS)) -> Vectors:
+    """Vectors less the mean over all tokens of the groups in ``over``."""
+    mean = np.concatenate([vectors[name] for name in over]).mean(0)
+    return {name: group - mean for name, group in vectors.items()}
+
+
+def cosines(directions: Float[np.ndarray, "n d_model"], vectors: Float[np.ndarray, "token d_model"]) -> np.ndarray:
+    """Cosines ``[n, token]`` of unit directions with vectors; 0 for a vector of length 0, which has no direction."""
+    norm = np.linalg.norm(vectors, axis=1)
+    return directions @ vectors.T / np.where(norm == 0, 1.0, norm)
+
+
+def cosine_values(directions: Float[np.ndarray, "n d_model"], vectors: Vectors) -> dict[str, np.ndarray]:
+    """Every cosine quantity, ``[n]`` each, for n unit directions: one observed, or the draws of a null."""
+
+    def mean_abs(groups: Vectors, name: str) -> np.ndarray:
+        return np.abs(cosines(directions, groups[name])).mean(1)
+
+    centred, within = centre(vectors), centre(vectors, ("memory", "reasoning"))
+    values = {f"cos_{name}": mean_abs(centred, name) for name in ("reasoning", "memory", "key")}
+    values["cos_gap"] = values["cos_reasoning"] - values["cos_memory"]
+    values |= {f"cos_{name}_within": mean_abs(within, name) for name in ("reasoning", "memory")}
+    return values | {f"cos_{name}_raw": mean_abs(vectors, name) for name in ("reasoning", "memory", "key")}
+
+
+def subspace_values(bases: Float[np.ndarray, "n d_model k"], vectors: Vectors) -> dict[str, np.ndarray]:
+    """Share of each group's centred squared norm inside each of n subspaces, in [0, 1]."""
+    values = {}
+    for name in ("reasoning", "memory", "key"):
+        group = centre(vectors)[name]
+        inside = ((group @ bases) ** 2).sum((1, 2))
+        values[f"subspace_{name}"] = inside / max((group**2).sum(), np.finfo(float).tiny)
+    return values
+
+
+def alignment(
+    W_V: Float[np.ndarray, "d_model d_head"], vectors: Vectors, k: int = 3
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Values and arrays of the reading, from one head's W_V and the embeddings of the three groups.
+
+    Singular vectors have no sign of their own; here each has a non-negative mean cosine with reasoning anchors.
+
+    >>> anchor, other = np.eye(4)[[0]], np.eye(4)[[1]]
+    >>> vectors = {"key": np.zeros((1, 4)), "memory": other, "reasoning": anchor}
+    >>> values, _ = alignment(np.outer([1, 0, 0, 0], [0.6, 0.8]), vectors, k=1)
+    >>> round(values["cos_reasoning_raw"], 3), round(values["cos_memory_raw"], 3)
+    (1.0, 0.0)
+    """
+    U, S, _ = np.linalg.svd(W_V, full_matrices=False)
+    every = np.concatenate([centre(vectors)[name] for name in GROUPS])
+    signed = cosines(U[:, :k].T, every)
+    signed *= np.where(signed[:, -len(vectors["reasoning"]) :].mean(1, keepdims=True) < 0, -1, 1)
+    ratio = S[0] / S[1] if len(S) > 1 and S[1] > 0 else np.inf
+    found = cosine_values(U[:, :1].T, vectors) | subspace_values(U[None, :, :k], vectors)
+    values = {"spectrum_ratio": float(ratio)} | {name: float(value[0]) for name, value in found.items()}
+    return values, {"singular_values": S, "cosines": signed}
+
+
+def alignment_nulls(
+    shape: tuple[int, int], vectors: Vectors, k: int, n_null: int, rng: np.random.Generator
+) -> dict[str, Null]:
+    """Nulls of every quantity: random directions, random k-subspaces, Gaussian matrices of W_V's shape."""
+    directions, bases = random_directions(n_null, shape[0], rng), random_subspaces(n_null, shape[0], k, rng)
+    nulls = {name: Null("random direction", draws) for name, draws in cosine_values(directions, vectors).items()}
+    nulls |= {name: Null("random subspace", draws) for name, draws in subspace_values(bases, vectors).items()}
+    if min(shape) > 1:
+        top = gaussian_singular_values(n_null, *shape, rng)
+        nulls["spectrum_ratio"] = Null("Gaussian matrix of the same shape", top[:, 0] / top[:, 1])
+    return nulls
+
+
+def _group_vectors(model: Any, roles: Roles, length: int, layer: int, head: int) -> Vectors:
+    ids = {name: roles.group(group, "value_alignment") for name, group in GROUPS.items()}
+    for name, group in ids.items():
+        if not len(group):
+            raise RolesError(f"value_alignment got no tokens in the group '{GROUPS[name]}'; name at least one.")
+    vectors = token_embeddings(model, np.concatenate(list(ids.values())), length, layer, head)
+    ends = np.cumsum([len(group) for group in ids.values()])
+    return dict(zip(ids, np.split(vectors, ends[:-1]), strict=True))
+
+
+def _value_matrix(model: Any, layer: int, head: int) -> Float[np.ndarray, "d_model d_head"]:
+    """W_V of one head; with grouped queries, the value matrix that its group shares."""
+    stacked = model.W_V[layer]
+    return stacked[head * len(stacked) // model.cfg.n_heads].detach().double().cpu().numpy()
+
+
+def value_alignment(
+    model: Any,
+    tokens: Tokens,
+    roles: Roles,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    k: int = 3,
+    twin: Any = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """Spectrum of one head's W_V, and how its leading left singular vectors align with each group of tokens.
+
+    Values: ``spectrum_ratio`` s1/s2, at least 1; ``cos_reasoning``, ``cos_memory``, ``cos_key`` in [0, 1], mean
+    absolute cosine of u1 with centred embeddings; ``cos_gap`` (reasoning less memory); ``cos_*_within`` (centred over
+    anchors alone); ``cos_*_raw`` (not centred); ``subspace_*`` in [0, 1]. Arrays: ``singular_values``; ``tokens``,
+    ``group`` (0 key, 1 memory, 2 reasoning) and ``cosines`` ``[k, token]``, signed and centred. Source: paper 1,
+    Fig. 6. `roles` must name the token groups ``key``, ``memory_anchor``, ``reasoning_anchor``; of `tokens` only the
+    length of a row is used.
+
+    Raises ModelError for a layer, head or k that is not there, RolesError for missing or empty token groups.
+    """
+    check_layer_head(model, layer, head, "value_alignment", twin)
+    length = check_rows(tokens, roles, "value_alignment").shape[1]
+    W_V = _value_matrix(model, layer, head)
+    if not 1 <= k <= min(W_V.shape):
+        raise ModelError(
+            f"value_alignment got k={k}; W_V of this model is {W_V.shape[0]} x {W_V.shape[1]}. "
+            f"Use k=1 to k={min(W_V.shape)}."
+        )
+    vectors = _group_vectors(model, roles, length, layer, head)
+    values, arrays = alignment(W_V, vectors, k)
+    arrays["tokens"] = np.concatenate([roles.group(group) for group in GROUPS.values()])
+    arrays["group"] = np.repeat(np.arange(len(GROUPS)), [len(vectors[name]) for name in GROUPS])
+    untrained = {}
+    if twin is not None:
+        untrained, _ = alignment(_value_matrix(twin, layer, head), _group_vectors(twin, roles, length, layer, head), k)
+    nulls = alignment_nulls(W_V.shape, vectors, k, n_null, np.random.default_rng(seed)) if n_null else {}
+    return Reading("value_alignment", values, layer, head, untrained, nulls, arrays)

@@ -1,0 +1,98 @@
+"""Measures of a set of vectors: cosines, principal components, effective dimension, rank correlations.
+
+Pure numpy in float64. A value that nothing defines (one vector, no variance, not finite) is nan, without a warning.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float, Num
+
+
+def cosines(vectors: Float[np.ndarray, "token d"]) -> Float[np.ndarray, "token token"]:
+    """Cosine of every pair of rows, in [-1, 1]; nan where a row is zero.
+
+    >>> cosines(np.array([[1.0, 0.0], [3.0, 3.0]])).round(3).tolist()
+    [[1.0, 0.707], [0.707, 1.0]]
+    """
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = vectors / np.where(norms > 0, norms, np.nan)
+    return unit @ unit.T
+
+
+def expected_abs_cos(d_model: int) -> float:
+    """Mean |cos| of two independent random directions in d_model dimensions (E4's reference), in (0, 1].
+
+    >>> round(expected_abs_cos(3), 6), round(expected_abs_cos(200) * math.sqrt(200 * math.pi / 2), 2)
+    (0.5, 1.0)
+    """
+    return math.exp(math.lgamma(d_model / 2) - math.lgamma((d_model + 1) / 2)) / math.sqrt(math.pi)
+
+
+def principal_components(
+    vectors: Float[np.ndarray, "token d"],
+) -> tuple[Float[np.ndarray, "token component"], Float[np.ndarray, " component"]]:
+    """Scores on each principal component of the centred rows, and the share of variance of each (0 for no variance).
+
+    Signs are fixed so that the first row lies on the negative side of every component. Rows that are not all finite
+    have no components: everything is nan.
+    """
+    if len(vectors) == 0 or not np.isfinite(vectors).all():
+        return np.full((len(vectors), 1), np.nan), np.full(1, np.nan)
+    left, singular, _ = np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)
+    total = float((singular**2).sum())
+    scores = left * singular * np.where(left[0] > 0, -1.0, 1.0)
+    return scores, singular**2 / total if total > 0 else singular
+
+
+def participation(vectors: Float[np.ndarray, "token d"]) -> float:
+    """Participation ratio (sum l)^2 / sum l^2 of the centred rows' spectrum: the effective number of dimensions.
+
+    >>> participation(np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]]))
+    2.0
+    """
+    _, share = principal_components(vectors)
+    return 1 / float((share**2).sum()) if share.any() else math.nan
+
+
+def mean_off_diagonal(matrix: Float[np.ndarray, "token token"]) -> float:
+    """Mean over pairs of distinct rows; nan for fewer than two."""
+    return float(pairs(matrix).mean()) if len(matrix) > 1 else math.nan
+
+
+def pairs(matrix: Num[np.ndarray, "*draw token token"]) -> Num[np.ndarray, "*draw pair"]:
+    """The entries above the diagonal, row by row."""
+    first, second = np.triu_indices(matrix.shape[-1], 1)
+    return matrix[..., first, second]
+
+
+def ranks(values: np.ndarray) -> Float[np.ndarray, " n"]:
+    """Ranks from 1, ties sharing their mean (scipy.stats.rankdata)."""
+    from scipy.stats import rankdata
+
+    return rankdata(values)
+
+
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """Spearman's rank correlation, in [-1, 1]; nan where one side does not vary or is not finite.
+
+    >>> round(spearman(np.array([1, 2, 3]), np.array([10.0, 30.0, 20.0])), 9)
+    0.5
+    """
+    return pearson(ranks(x), ranks(y)) if np.isfinite(y).all() else math.nan
+
+
+def pearson(x: np.ndarray, y: np.ndarray) -> float:
+    """Pearson's correlation, in [-1, 1]; nan where one side does not vary or has fewer than two entries."""
+    return float(row_correlations(np.asarray(x, dtype=np.float64)[None], np.asarray(y, dtype=np.float64))[0])
+
+
+def row_correlations(rows: Float[np.ndarray, "draw n"], y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " draw"]:
+    """Pearson's correlation of every row with y; nan where either does not vary."""
+    if len(y) < 2:
+        return np.full(len(rows), np.nan)
+    rows, y = rows - rows.mean(1, keepdims=True), y - y.mean()
+    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(y)
+    return rows @ y / np.where(norms > 0, norms, np.nan)

@@ -1,0 +1,69 @@
+"""Intervals over seeds: Student t for a mean, Clopper-Pearson for a proportion, and differences paired by seed.
+
+    mean:        m -/+ t(n - 1, 1 - a/2) * s / sqrt(n)
+    proportion:  [Beta(a/2; k, n - k + 1), Beta(1 - a/2; k + 1, n - k)]   (Clopper and Pearson, 1934)
+
+The mean's interval covers exactly 1 - a for normal seeds; the proportion's covers at least 1 - a for any n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+
+class Interval(NamedTuple):
+    """An estimate and the ends of its interval, in the unit of what was estimated."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Interval:
+    """Student t interval of the mean of independent values, one a seed.
+
+    Equal values give a point. One value says nothing about its spread, so its interval is the whole line;
+    no value gives NaN throughout.
+
+    >>> [round(x, 3) for x in t_interval([1.0, 2.0, 3.0, 4.0, 5.0])]
+    [3.0, 1.037, 4.963]
+    >>> t_interval([0.1, 0.1, 0.1])
+    Interval(estimate=0.1, low=0.1, high=0.1)
+    >>> t_interval([2.0])
+    Interval(estimate=2.0, low=-inf, high=inf)
+    """
+    x = np.asarray(values, dtype=float)
+    if len(x) == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    if len(x) == 1:
+        return Interval(float(x[0]), -np.inf, np.inf)
+    if np.all(x == x[0]):  # the mean of equal floats can be off by an ulp, which matters at a threshold
+        return Interval(*[float(x[0])] * 3)
+    mean = float(x.mean())
+    half = float(special.stdtrit(len(x) - 1, (1 + confidence) / 2) * x.std(ddof=1) / np.sqrt(len(x)))
+    return Interval(mean, mean - half, mean + half)
+
+
+def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """Clopper-Pearson interval of a proportion in [0, 1]; without trials it is [0, 1] around NaN.
+
+    >>> [round(x, 4) for x in proportion_interval(9, 10)]
+    [0.9, 0.555, 0.9975]
+    """
+    if n == 0:
+        return Interval(np.nan, 0.0, 1.0)
+    ends = stats.binomtest(successes, n).proportion_ci(confidence, method="exact")
+    return Interval(successes / n, float(ends.low), float(ends.high))
+
+
+def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
+    """First less second for each seed that both have, in the order of the seeds.
+
+    >>> paired_differences({1: 5.0, 0: 3.0, 7: 1.0}, {0: 1.0, 1: 1.0})
+    {0: 2.0, 1: 4.0}
+    """
+    return {seed: first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())}

@@ -1,0 +1,187 @@
+"""The whole configuration of a study: Python object, command-line flags and TOML file are the same dataclass."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from rb_interp.errors import ConfigError, nearest
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+
+PRESETS = ("smoke", "quick", "paper")
+HOST_FIELDS = ("device", "workers", "save_every")
+"""Training settings that say where and how a run is computed, not what it is."""
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """A gamma sweep on an anchor task.
+
+    Attributes:
+        preset: sizes and schedule to start from (``smoke`` seconds, ``quick`` minutes, ``paper`` a GPU).
+        gammas: initialisation rates, std = d_in^-gamma.
+        seeds: each fixes data, labels, batch order and normal draws, shared across gammas.
+        task: what is learned. model: what learns. train: how. The preset fills what is not given.
+        probe_rows: rows of each set that probes see, at most.
+        n_null: draws of each null distribution.
+        n_init: fresh initialisations for Lemma 1.
+    """
+
+    preset: str = "quick"
+    gammas: tuple[float, ...] = (0.3, 0.5, 0.8)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    task: AnchorTask = field(default_factory=AnchorTask)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    probe_rows: int = 1000
+    n_null: int = 200
+    n_init: int = 200
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise ConfigError(f"there is no preset '{self.preset}'; {nearest(self.preset, PRESETS)}")
+        for name in ("gammas", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ConfigError(f"{name}={list(values)}; expected at least one, each named once.")
+        if min(self.seeds) < 0:
+            raise ConfigError(f"seeds={list(self.seeds)}; expected whole numbers of 0 or more.")
+        if self.model.scheme == "torch_default" and len(self.gammas) > 1:
+            raise ConfigError(
+                f"scheme 'torch_default' has no gamma, so the {len(self.gammas)} gammas {list(self.gammas)} would be "
+                f"the same model; give one gamma."
+            )
+
+    @staticmethod
+    def from_preset(preset: str = "quick", **changes: Any) -> StudyConfig:
+        """A preset, with fields replaced.
+
+        >>> StudyConfig.from_preset("smoke", seeds=(0,)).train.steps
+        300
+        """
+        if preset not in PRESETS:
+            raise ConfigError(f"there is no preset '{preset}'; {nearest(preset, PRESETS)}")
+        seeds = (0, 1) if preset == "smoke" else (0, 1, 2, 3, 4)
+        n_init = 50 if preset == "smoke" else 200
+        base = StudyConfig(
+            preset, (0.3, 0.5, 0.8), seeds, AnchorTask.preset(preset), ModelConfig.preset(preset),
+            TrainConfig.preset(preset), n_init=n_init,
+        )  # fmt: skip
+        return replace(base, **changes)
+
+    @property
+    def tier(self) -> str:
+        """The preset's name, or ``custom`` where task, model or training differ from it."""
+        base = StudyConfig.from_preset(self.preset)
+        same = all(
+            comparable(getattr(self, part)) == comparable(getattr(base, part)) for part in ("task", "model", "train")
+        )
+        return self.preset if same else "custom"
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hex digits that two configurations share exactly when they describe the same run."""
+        text = json.dumps(comparable(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def comparable(config: Any) -> dict:
+    """A dataclass as plain data, less what only says where it is computed."""
+    data = json.loads(json.dumps(asdict(config)))
+    for part in (data, data.get("train", {})):
+        for name in HOST_FIELDS:
+            part.pop(name, None)
+    return data
+
+
+def load_config(path: Path) -> StudyConfig:
+    """Read a TOML file: a ``preset`` and what differs from it. Unknown keys are errors."""
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib
+    try:
+        data = tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); give --config an existing TOML file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}. Mend that line and try again.") from None
+    return from_mapping(data, str(path))
+
+
+def from_mapping(data: Mapping[str, Any], source: str = "the configuration") -> StudyConfig:
+    """A study from nested plain data; ConfigError names an unknown key and the nearest known one.
+
+    >>> from_mapping({"preset": "smoke", "train": {"steps": 10}}).train.steps
+    10
+    """
+    return _overlay(StudyConfig.from_preset(data.get("preset", "quick")), data, source, "")
+
+
+def _overlay(base: Any, data: Mapping[str, Any], source: str, path: str) -> Any:
+    known = {f.name for f in fields(base)}
+    hints = get_type_hints(type(base))
+    changes = {}
+    for key, value in data.items():
+        if key not in known:
+            raise ConfigError(f"{source}: unknown key '{path}{key}'; {nearest(key, known)}")
+        current = getattr(base, key)
+        if is_dataclass(current):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{source}: '{path}{key}' is {value!r}; expected a table [{path}{key}].")
+            changes[key] = _overlay(current, value, source, f"{path}{key}.")
+        else:
+            changes[key] = _typed(value, current, hints[key], f"{source}: '{path}{key}'")
+    return replace(base, **changes)
+
+
+def _typed(value: Any, current: Any, hint: Any, where: str) -> Any:
+    """Check a value against the field it is for; lists become tuples, whole numbers pass as floats."""
+    if isinstance(current, tuple):
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} is {value!r}; expected a list.")
+        wanted = float if "float" in str(hint) else int
+        return _tuple(value, wanted, where)
+    optional = "None" in str(hint)
+    if optional and value is None:
+        return None
+    wanted = float if optional else type(current)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not wanted:
+        raise ConfigError(f"{where} is {value!r}; expected {wanted.__name__}.")
+    return value
+
+
+def _tuple(value: Any, wanted: type, where: str) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_tuple(item, wanted, where) for item in value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or (wanted is int and not isinstance(value, int)):
+        raise ConfigError(f"{where} holds {value!r}; expected numbers ({wanted.__name__}).")
+    return wanted(value)
+
+
+def to_toml(config: StudyConfig) -> str:
+    """The configuration as a TOML file that gives the same study again."""
+
+    def plain(value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, list):
+            return "[" + ", ".join(plain(item) for item in value) + "]"
+        return json.dumps(value)
+
+    def table(data: Mapping[str, Any], path: str) -> list[str]:
+        lines = [f"{k} = {plain(v)}" for k, v in data.items() if not isinstance(v, dict) and v is not None]
+        for key, value in data.items():
+            inner = table(value, f"{path}{key}.") if isinstance(value, dict) else []
+            lines += ["", f"[{path}{key}]", *inner] if inner else []
+        return lines
+
+    return "\n".join(table(json.loads(json.dumps(asdict(config))), "")) + "\n"

@@ -1,0 +1,121 @@
+"""Run every probe on every member at every stage, and collect the tables that claims and figures read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from rb_interp.models.build import lens_model
+from rb_interp.models.lens import write_weights
+from rb_interp.probes import (
+    Reading,
+    carrying,
+    composition,
+    geometry,
+    lemma_1,
+    routing,
+    uniformity,
+    value_alignment,
+)
+from rb_interp.probes.circuit import circuit_table
+from rb_interp.probes.learning_order import label_entropy, learning_order_table
+from rb_interp.study.run import MATCHED_GAMMA, Run
+from rb_interp.tasks import SETS, AnchorDataset
+from rb_interp.training.members import Member
+
+REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
+
+PLAN: tuple[tuple[Callable[..., Reading], str, dict[str, int]], ...] = (
+    (uniformity, REASONING, {"layer": 0}),
+    (routing, REASONING, {"layer": 1}),
+    (routing, MEMORY, {"layer": 1}),
+    (carrying, REASONING, {"layer": 0}),
+    (composition, REASONING, {}),
+    (value_alignment, WEIGHTS, {"layer": 0}),
+    (geometry, WEIGHTS, {}),
+)
+"""Probe, the set whose rows it sees ("" for weights alone), and where it looks."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What probing a run gives; the column formats are in docs/tables.md.
+
+    Attributes:
+        readings: one row per member, stage, probe and quantity. circuits: one row per member.
+        arrays: ``{gamma}/{seed}/{stage}/{rows}/{probe}/{array}`` -> array.
+    """
+
+    readings: pd.DataFrame
+    circuits: pd.DataFrame
+    arrays: dict[str, np.ndarray]
+
+
+def measure(run: Run, progress: bool = True) -> Measured:
+    """Probe all members of a finished run at init, half, matched and final.
+
+    Raises RunError where a checkpoint that a stage needs is missing or broken.
+    """
+    config, tables, arrays = run.config, [], {}
+    data = {seed: config.task.dataset(seed) for seed in config.seeds}
+    probes = _MemberProbes(run)
+    for member in tqdm(run.members, disable=not progress, unit="member", desc="probing"):
+        for stage, step, rows, reading in probes.read(member, data[member.seed]):
+            place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step, "rows": rows}
+            tables += [{**place, **row} for row in reading.table()]
+            prefix = f"{member.gamma}/{member.seed}/{stage}/{rows}/{reading.probe}"
+            arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
+    for gamma in config.gammas:
+        tables += lemma_1(config.model, config.task, gamma, n_init=config.n_init).table()
+    entropies = {(s, kind): label_entropy(d.labels[d.rows(kind)]) for s, d in data.items() for kind in SETS}
+    order = learning_order_table(run.curves(), config.task.d_vocab, entropies)
+    readings = pd.concat([typed(pd.DataFrame(tables)), typed(order)], ignore_index=True)
+    return Measured(readings, circuit_table(readings), arrays)
+
+
+def typed(readings: pd.DataFrame) -> pd.DataFrame:
+    """One type per column, whatever rows a table happens to hold."""
+    numbers = ("gamma", "layer", "head", "value", "twin", "null_mean", "null_sd", "p_value")
+    return readings.astype(dict.fromkeys(numbers, "float64") | dict.fromkeys(("seed", "step", "n"), "int64"))
+
+
+class _MemberProbes:
+    """Two models, written anew for each member and stage: building one costs more than probing it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, first = run, run.members[0]
+        task, config = run.config.task, run.config.model
+        weights = run.weights(first.gamma, first.seed, "init")
+        self.model, self.twin = (lens_model(config, task.d_vocab, task.length, weights) for _ in range(2))
+        last = config.n_layers - 1
+        self.plan = [(probe, rows, where) for probe, rows, where in PLAN if where.get("layer", 0) <= last]
+
+    def read(self, member: Member, data: AnchorDataset) -> Iterator[tuple[str, int, str, Reading]]:
+        """Stage, step, rows and reading of every probe; each reading carries the untrained twin's values."""
+        write_weights(self.twin, self.run.weights(member.gamma, member.seed, "init"))
+        inputs = {kind: data.sample(kind, self.run.config.probe_rows) for kind in (REASONING, MEMORY)}
+        untrained = [self._reading(self.twin, probe, rows, where, inputs, data) for probe, rows, where in self.plan]
+        for (_, rows, _), reading in zip(self.plan, untrained, strict=True):
+            yield "init", 0, rows, reading
+        for stage in self._stages(member):
+            checkpoint = self.run.checkpoint(stage, member.gamma, member.seed)
+            write_weights(self.model, checkpoint.member(member.gamma, member.seed))
+            for (probe, rows, where), before in zip(self.plan, untrained, strict=True):
+                options = {"twin": self.twin} if probe is geometry else {}
+                reading = self._reading(self.model, probe, rows, {**where, **options}, inputs, data)
+                yield stage, checkpoint.step, rows, reading if options else replace(reading, twin=before.values)
+
+    def _stages(self, member: Member) -> list[str]:
+        matched = MATCHED_GAMMA in self.run.config.gammas and member.gamma != MATCHED_GAMMA
+        return ["half", *(["matched"] if matched else []), "final"]
+
+    def _reading(
+        self, model: Any, probe: Callable, rows: str, options: dict, inputs: dict, data: AnchorDataset
+    ) -> Reading:
+        chosen = inputs[rows or REASONING]
+        return probe(model, data.tokens[chosen], data.roles(chosen), n_null=self.run.config.n_null, **options)

@@ -1,0 +1,205 @@
+"""A run is a folder: configuration, checkpoints, tables, figures, report. It can be left and taken up again."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rb_interp.errors import RunError, nearest
+from rb_interp.study.config import StudyConfig, comparable, from_mapping, to_toml
+from rb_interp.training.members import Curves, Member, Trained, half_name, step_name, train_members
+from rb_interp.training.store import Checkpoint, Store, write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+FORMAT = "rb_interp run 1"
+PACKAGES = ("rb-interp", "torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
+STAGES = ("init", "half", "matched", "final")
+MATCHED_GAMMA = 0.8
+
+
+class Run:
+    """A run folder that exists.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "run"
+    >>> run = Run.start(folder, StudyConfig.from_preset("smoke", seeds=(0,)))
+    >>> Run.open(folder).config == run.config
+    True
+    """
+
+    def __init__(self, folder: Path, config: StudyConfig, about: dict[str, Any]) -> None:
+        self.folder, self.config, self.about = Path(folder), config, about
+        self.store = Store(self.folder / "checkpoints", config.fingerprint)
+
+    @staticmethod
+    def start(folder: Path | str, config: StudyConfig, command: str = "") -> Run:
+        """Make the folder, or open it where it holds the same configuration; RunError where it holds another."""
+        folder = Path(folder)
+        if (folder / "run.json").exists():
+            run = Run.open(folder)
+            if run.config.fingerprint != config.fingerprint:
+                raise RunError(
+                    f"{folder} holds a run with another configuration ({differences(run.config, config)}); nothing was "
+                    f"changed. Use another --out, or repeat the command that made it to continue it."
+                )
+            run.config = config
+            return run
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise RunError(f"{folder} exists and is not a run of rb_interp; nothing was changed. Use another --out.")
+        about = {
+            "format": FORMAT,
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "command": command,
+            "fingerprint": config.fingerprint,
+            "tier": config.tier,
+            "versions": versions(),
+            "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
+            "config": json.loads(json.dumps(asdict(config))),
+        }
+        write_whole(folder / "config.toml", lambda path: path.write_text(to_toml(config)))
+        write_whole(folder / "run.json", lambda path: path.write_text(json.dumps(about, indent=1)))
+        return Run(folder, config, about)
+
+    @staticmethod
+    def open(folder: Path | str) -> Run:
+        """Open a run folder; RunError says what is wrong with it."""
+        path = Path(folder) / "run.json"
+        try:
+            about = json.loads(path.read_text())
+            if about.get("format") != FORMAT:
+                raise RunError(
+                    f"{path} is not a run of this version (format {about.get('format')!r}, expected {FORMAT!r})."
+                )
+            return Run(Path(folder), from_mapping(about["config"], str(path)), about)
+        except FileNotFoundError:
+            raise RunError(
+                f"{folder} is not a run folder: it has no run.json. Make one with 'rb-interp train'."
+            ) from None
+        except (OSError, json.JSONDecodeError, KeyError, AttributeError) as error:
+            raise RunError(
+                f"{path} cannot be read ({error!r}); it is damaged. Move the folder away and run again."
+            ) from None
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All members, seeds outermost."""
+        return tuple(Member(gamma, seed) for seed in self.config.seeds for gamma in self.config.gammas)
+
+    @property
+    def step(self) -> int | None:
+        """The last saved step, None before the first save."""
+        return self.store.read("state").step if self.store.exists("state") else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether training reached its last step."""
+        return self.step == self.config.train.steps
+
+    def train(self, progress: bool = True) -> Trained | None:
+        """Train to the last step, from wherever the run stopped; None where there was nothing left to do."""
+        if self.finished:
+            return None
+        config = self.config
+        trained = train_members(
+            config.task, config.model, config.train, config.gammas, config.seeds, store=self.store, progress=progress
+        )
+        self.write_table("curves", trained.curves.table())
+        return trained
+
+    def curves(self) -> pd.DataFrame:
+        """Learning curves so far: gamma, seed, step, set, loss, accuracy."""
+        saved = self.store.read("state").tensors
+        return Curves(self.members, saved["curves/steps"].tolist(), list(saved["curves/values"].numpy())).table()
+
+    def half_steps(self) -> dict[Member, int]:
+        """Step at which each member reached half (the last step where it never did)."""
+        half = self.store.read("state").tensors["curves/half"].tolist()
+        return dict(zip(self.members, half, strict=True))
+
+    def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
+        """The checkpoint that holds a member at a stage (``init``, ``half``, ``matched``, ``final``) or a step."""
+        return self.store.read(self._name(stage, gamma, seed))
+
+    def weights(self, gamma: float, seed: int, stage: str | int = "final") -> dict[str, Tensor]:
+        """Weights of one member by TransformerLens name."""
+        return self.checkpoint(stage, gamma, seed).member(gamma, seed)
+
+    def model(self, gamma: float, seed: int, stage: str | int = "final") -> Any:
+        """One member as a TransformerLens model, with exactly the trained weights."""
+        from rb_interp.models.build import lens_model
+
+        task = self.config.task
+        return lens_model(self.config.model, task.d_vocab, task.length, self.weights(gamma, seed, stage))
+
+    def _name(self, stage: str | int, gamma: float, seed: int) -> str:
+        if Member(gamma, seed) not in self.members:
+            raise RunError(
+                f"this run has no member with gamma={gamma:g}, seed={seed}; its gammas are "
+                f"{list(self.config.gammas)}, its seeds {list(self.config.seeds)}."
+            )
+        if isinstance(stage, int):
+            steps = [int(name.removeprefix("step_")) for name in self.store.names() if name.startswith("step_")]
+            if stage not in steps:
+                raise RunError(f"this run kept no checkpoint at step {stage}; it kept steps {steps}.")
+            return step_name(stage)
+        if stage not in STAGES:
+            raise RunError(f"there is no stage '{stage}'; {nearest(str(stage), STAGES)}, or a step.")
+        if stage == "matched" and MATCHED_GAMMA not in self.config.gammas:
+            raise RunError(
+                f"stage 'matched' needs gamma {MATCHED_GAMMA} in the run; it has {list(self.config.gammas)}."
+            )
+        return {
+            "init": step_name(0),
+            "final": step_name(self.config.train.steps),
+            "half": half_name(Member(gamma, seed)),
+            "matched": half_name(Member(MATCHED_GAMMA, seed)),
+        }[stage]
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Write ``name.parquet`` whole or not at all."""
+        write_whole(self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
+
+    def read_table(self, name: str) -> pd.DataFrame:
+        """Read ``name.parquet``; RunError where it is not there yet."""
+        import pandas as pd
+
+        path = self.folder / f"{name}.parquet"
+        if not path.exists():
+            raise RunError(f"{path} is not there yet; 'rb-interp probe {self.folder}' makes it.")
+        return pd.read_parquet(path)
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what results depend on."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def differences(old: StudyConfig, new: StudyConfig) -> str:
+    """The first settings that differ, as ``model.norm: 'none' there, 'pre' here``."""
+    before, after = flatten(comparable(old)), flatten(comparable(new))
+    found = [
+        f"{key}: {before.get(key)!r} there, {after.get(key)!r} here" for key in after if before.get(key) != after[key]
+    ]
+    return "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def flatten(data: dict, prefix: str = "") -> dict[str, Any]:
+    """Nested keys joined by dots."""
+    flat = {}
+    for key, value in data.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat

@@ -1,0 +1,111 @@
+"""The whole study: train, probe, judge, draw, report; each step can be called alone on a run folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rb_interp.errors import RunError
+from rb_interp.study.config import StudyConfig
+from rb_interp.study.run import Run
+from rb_interp.training.store import write_whole
+
+if TYPE_CHECKING:
+    from rb_interp.figures.evidence import Evidence
+
+ARRAYS = "arrays.safetensors"
+
+
+def reproduce(
+    config: StudyConfig | None = None, out: Path | str | None = None, *, command: str = "", progress: bool = True
+) -> Run:
+    """Train the sweep, probe it, judge the claims and write the report; continues where a run was stopped.
+
+    Args:
+        config: the study; the ``quick`` preset where none is given.
+        out: the run folder; by default ``runs/`` and the preset's name, with a fingerprint where settings differ.
+    """
+    config = config or StudyConfig.from_preset()
+    started = time.monotonic()
+    run = Run.start(out or default_folder(config), config, command)
+    trained = run.train(progress)
+    seconds = {} if trained is None else trained.seconds
+    seconds["probes"] = _timed(lambda: probe_run(run, progress))
+    seconds["report"] = _timed(lambda: report_run(run))
+    seconds["total"] = time.monotonic() - started
+    write_whole(run.folder / "timing.json", lambda path: path.write_text(json.dumps(seconds, indent=1)))
+    return run
+
+
+def default_folder(config: StudyConfig) -> Path:
+    """``runs/quick`` for a preset as it stands, ``runs/quick-0123456789ab`` for a variation of it."""
+    as_it_stands = config.fingerprint == StudyConfig.from_preset(config.preset).fingerprint
+    return Path("runs") / (config.preset if as_it_stands else f"{config.preset}-{config.fingerprint}")
+
+
+def probe_run(run: Run, progress: bool = True) -> None:
+    """Probe a finished run and judge the claims: readings.parquet, circuits.parquet, claims.json, arrays."""
+    from safetensors.numpy import save_file
+
+    from rb_interp.claims import judge
+    from rb_interp.study.measure import measure
+
+    if not run.finished:
+        raise RunError(
+            f"{run.folder} stands at step {run.step or 0} of {run.config.train.steps}; "
+            f"finish it first: rb-interp train --config {run.folder / 'config.toml'} --out {run.folder}"
+        )
+    measured = measure(run, progress)
+    run.write_table("curves", run.curves())
+    run.write_table("readings", measured.readings)
+    run.write_table("circuits", measured.circuits)
+    write_whole(run.folder / ARRAYS, lambda path: save_file(measured.arrays, path))
+    claims = judge(measured.readings, run.config.tier)
+    text = json.dumps(claims, indent=1, allow_nan=False)
+    write_whole(run.folder / "claims.json", lambda path: path.write_text(text))
+
+
+def evidence(run: Run) -> Evidence:
+    """Everything that figures and report look at, read from a probed run."""
+    from safetensors.numpy import load_file
+
+    from rb_interp.claims import expected_by_chance
+    from rb_interp.figures.evidence import Evidence
+
+    readings = run.read_table("readings")
+    claims = json.loads((run.folder / "claims.json").read_text())
+    about = run.about
+    meta = {
+        "versions": about["versions"],
+        "host": about["host"],
+        "command": about["command"] or f"rb-interp reproduce --config {run.folder / 'config.toml'}",
+        "created": about["created"],
+        "expected_holds_by_chance": expected_by_chance(claims),
+        "circuit_thresholds": {},
+    }
+    return Evidence(
+        config=about["config"],
+        tier=run.config.tier,
+        curves=run.read_table("curves"),
+        readings=readings,
+        circuits=run.read_table("circuits"),
+        arrays=load_file(run.folder / ARRAYS),
+        claims=claims,
+        sample=run.config.task.dataset(run.config.seeds[0]),
+        meta=meta,
+    )
+
+
+def report_run(run: Run) -> Path:
+    """Draw the figures and write report.html and report.json; returns the page."""
+    from rb_interp.report import write_report
+
+    return write_report(evidence(run), run.folder)
+
+
+def _timed(call) -> float:
+    started = time.monotonic()
+    call()
+    return time.monotonic() - started

@@ -1,0 +1,159 @@
+"""The registry against CLAIMS as typed out by hand: ids, places, statistics, operators and thresholds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from rb_interp.claims import CLAIMS
+
+# id -> (what is read, gamma, stage, operator, threshold[, less the same quantity at gamma, stage])
+EXPECTED = {
+    "A1": [("learning_order/bias", 0.8, "final", ">=", 0.10), ("learning_order/bias_test", 0.8, "final", ">=", 0.10)],
+    "A2": [
+        ("learning_order/abs_bias", 0.3, "final", "<=", 0.10),
+        ("learning_order/margin_mem", 0.3, "final", ">=", 0.3),
+        ("learning_order/margin_rsn_train", 0.3, "final", ">=", 0.3),
+    ],
+    "A3": [
+        ("learning_order/acc_rsn_test", 0.3, "final", "<=", 0.20),
+        ("learning_order/acc_gap", 0.3, "final", ">=", 0.20),
+    ],
+    "A4": [
+        ("learning_order/bias", 0.8, "final", ">", 0, 0.5, "final"),
+        ("learning_order/bias", 0.5, "final", ">", 0, 0.3, "final"),
+    ],
+    "A5": [("learning_order/acc_rsn_test", 0.8, "final", ">=", 0.90)],
+    "E1": [("geometry/order_rho", 0.8, "final", "<=", -0.80)],
+    "E2": [("geometry/cos_memory", 0.8, "half", ">=", 0.50)],
+    "E3": [("geometry/pc1_key", 0.8, "final", ">=", 0.90), ("geometry/pc1_reasoning", 0.8, "final", ">=", 0.90)],
+    "E4": [("geometry/abs_cos_ratio", 0.3, "final", "<=", 1.5)],
+    "E5": [
+        ("geometry/participation_ratio", 0.8, "final", "<=", 0.5),
+        ("geometry/abs_cos", 0.8, "final", "<", 0.90),
+    ],
+    "E6": [("geometry/theory", 0.8, "final", ">=", 0.90)],
+    "I1": [
+        ("lemma_1/within_0.05", 0.8, "init", ">=", 0.95),
+        ("lemma_1/within_0.05", 0.8, "init", ">", 0, 0.3, "init"),
+        ("lemma_1/within_0.05", 0.5, "init", ">=", 0, 0.3, "init"),
+        ("lemma_1/within_0.05", 0.8, "init", ">=", 0, 0.5, "init"),
+    ],
+    "M1": [("uniformity/tv rsn_train @0", 0.8, "half", "<=", 0.10)],
+    "M2": [("uniformity/tv rsn_train @0", 0.3, "matched", ">=", 0.10, 0.8, "half")],
+    "M3": [("value_alignment/spectrum_ratio @0", 0.8, "half", ">=", 1.5)],
+    "M4": [("value_alignment/cos_reasoning @0", 0.8, "half", ">=", 0.70)],
+    "M5": [("value_alignment/cos_memory @0", 0.8, "half", "<=", 0.30)],
+    "M6": [("value_alignment/cos_gap @0", 0.8, "half", ">=", 0.30)],
+    "M7": [("routing/key rsn_train @1", 0.8, "final", ">=", 0.90)],
+    "M7b": [("routing/key mem @1", 0.8, "final", ">=", 0.90)],
+    "M8": [
+        ("composition/attn_out.1:key rsn_train", 0.8, "final", ">=", 0.80),
+        ("composition/attn_out.0:anchor_sum rsn_train", 0.8, "final", ">=", 0.80),
+    ],
+}
+SOURCES = {
+    **{"A1": "Fig. 3A right", "A2": "Fig. 3A left", "A3": "Fig. 3A left", "A4": "Fig. 3A", "A5": "Fig. 3A right"},
+    **{"E1": "Fig. 5A bottom", "E2": "Fig. 5A top", "E3": "Fig. 5B", "E4": "Fig. 14", "E5": "related work"},
+    **{"E6": "Fig. 5C, Eq. 14", "I1": "Lemma 1", "M1": "Fig. 6, attention", "M2": "contrast"},
+    **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
+    **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
+}
+# What each probe writes, so that no claim waits for a number that nobody computes.
+QUANTITIES = {
+    "uniformity": {"tv", "max_deviation", "entropy"},
+    "value_alignment": {
+        *("spectrum_ratio", "cos_reasoning", "cos_memory", "cos_key", "cos_gap"),
+        *("cos_reasoning_within", "cos_memory_within", "cos_reasoning_raw", "cos_memory_raw", "cos_key_raw"),
+        *("subspace_reasoning", "subspace_memory", "subspace_key"),
+    },
+    "routing": {"key", "anchors", "self", "noise"},
+    "composition": {f"attn_out.{layer}:{by}" for layer in (0, 1) for by in ("key", "anchor_sum", "key_and_sum")},
+    "geometry": {
+        *("cos_memory", "cos_reasoning", "abs_cos", "abs_cos_ratio", "order_rho", "pc1_key", "pc1_reasoning"),
+        *("own_pc1_key", "own_pc1_reasoning", "participation", "participation_ratio", "theory"),
+    },
+    "learning_order": {
+        *("bias", "bias_test", "abs_bias", "acc_mem", "acc_rsn_train", "acc_rsn_test", "acc_gap"),
+        *("margin_mem", "margin_rsn_train", "half_step", "area_mem", "area_rsn_train", "area_rsn_test"),
+    },
+    "lemma_1": {"within_0.05", "max_deviation"},
+}
+
+
+def described(part) -> tuple:
+    term = part.of
+    what = f"{term.probe}/{term.quantity}" + (f" {term.rows}" if term.rows else "")
+    what += "" if term.layer is None else f" @{term.layer}"
+    if part.minus is None:
+        return what, term.gamma, term.stage, part.operator, part.threshold
+    other = part.minus
+    assert (other.probe, other.quantity, other.rows, other.layer) == (term.probe, term.quantity, term.rows, term.layer)
+    return what, term.gamma, term.stage, part.operator, part.threshold, other.gamma, other.stage
+
+
+def test_the_claims_are_exactly_these_with_these_criteria():
+    assert [claim.id for claim in CLAIMS] == list(EXPECTED)
+    for claim in CLAIMS:
+        assert [described(part) for part in claim.parts] == EXPECTED[claim.id], claim.id
+        assert claim.source == SOURCES[claim.id]
+
+
+def test_only_m7b_has_a_gate_and_only_i1_is_about_a_share():
+    assert {claim.id: described(claim.gate) for claim in CLAIMS if claim.gate} == {
+        "M7b": ("learning_order/acc_mem", 0.8, "final", ">=", 0.50)
+    }
+    assert [claim.id for claim in CLAIMS if claim.unit == "share"] == ["I1"]
+
+
+def test_what_stands_beside_a_verdict():
+    within = ["cos_reasoning_within", "cos_memory_within"]
+    assert {claim.id: [term.quantity for term in claim.beside] for claim in CLAIMS if claim.beside} == {
+        "E3": ["own_pc1_key", "own_pc1_reasoning"],
+        "M4": within,
+        "M5": within,
+    }
+
+
+def test_every_quantity_is_one_that_a_probe_writes():
+    for claim in CLAIMS:
+        parts = claim.parts + ((claim.gate,) if claim.gate else ())
+        terms = [*(part.of for part in parts), *(part.minus for part in parts if part.minus), *claim.beside]
+        for term in terms:
+            assert term.quantity in QUANTITIES[term.probe], (claim.id, term.quantity)
+
+
+@pytest.mark.parametrize(
+    ("id", "criterion"),
+    [
+        ("A1", "gamma 0.8, final: B >= 0.1 and B_test >= 0.1"),
+        ("A4", "B (gamma 0.8, final) - B (gamma 0.5, final) > 0 and B (gamma 0.5, final) - B (gamma 0.3, final) > 0"),
+        (
+            "M7b",
+            "gamma 0.8, final: layer 2's attention from the last position to the key, memory inputs >= 0.9; "
+            "in seeds with accuracy on mem >= 0.5",
+        ),
+    ],
+)
+def test_criteria_as_printed(id, criterion):
+    assert next(claim for claim in CLAIMS if claim.id == id).criterion == criterion
+
+
+def test_printed_criteria_carry_every_label_operator_and_threshold():
+    for claim in CLAIMS:
+        assert claim.statement.endswith(".")
+        for part in claim.parts:
+            assert part.of.label
+            assert part.comparison in claim.criterion
+            assert part.comparison.endswith(f"{part.operator} {part.threshold:g}")
+
+
+def test_reading_the_registry_imports_nothing_heavy():
+    code = (
+        "import sys, rb_interp.claims; "
+        "print([m for m in ('numpy', 'pandas', 'scipy', 'torch', 'transformer_lens') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

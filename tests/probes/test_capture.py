@@ -1,0 +1,80 @@
+"""Captured activations equal the model's own, whatever the batch, and the model is given back as it was."""
+
+import numpy as np
+import pytest
+import torch
+from lens_models import hooks_on, lens_model
+
+from rb_interp.errors import ModelError
+from rb_interp.probes import capture
+
+pytestmark = pytest.mark.lens
+PATTERN = "blocks.1.attn.hook_pattern"
+TOKENS = np.random.default_rng(0).integers(0, 30, (7, 9))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lens_model("gpt2")
+
+
+def test_equals_the_models_own_cache_in_any_batches(model):
+    names = [PATTERN, "blocks.3.hook_resid_post"]
+    with torch.no_grad():
+        _, cache = model.run_with_cache(torch.from_numpy(TOKENS))
+    for batch in (None, 1, 3):
+        found = capture(model, TOKENS, names, batch=batch)
+        assert list(found) == names
+        for name in names:
+            torch.testing.assert_close(found[name], cache[name], rtol=1e-5, atol=1e-6)
+    last = capture(model, torch.from_numpy(TOKENS), [PATTERN], batch=2, keep=lambda a: a[:, 0, -1])[PATTERN]
+    torch.testing.assert_close(last, cache[PATTERN][:, 0, -1], rtol=1e-5, atol=1e-6)
+    assert not last.requires_grad
+
+
+def test_model_is_given_back_as_it_was(model):
+    """Own hooks stay and act, ours are gone, also after an error; training mode and random state are untouched."""
+    model.train()
+    model.blocks[0].eval()
+    modes = [module.training for module in model.modules()]
+    state = torch.random.get_rng_state()
+
+    def zero(activation, hook):
+        return torch.zeros_like(activation)
+
+    with model.hooks(fwd_hooks=[(PATTERN, zero)]):
+        before = hooks_on(model)
+        assert capture(model, TOKENS, [PATTERN])[PATTERN].abs().max() == 0
+        assert hooks_on(model) == before
+    with pytest.raises(ZeroDivisionError):
+        capture(model, TOKENS, [PATTERN], keep=lambda a: a / (1 // 0))
+    assert hooks_on(model) == []
+    assert [module.training for module in model.modules()] == modes
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "name", "message"),
+    [
+        (TOKENS, "blocks.1.attn.hook_patern", "did you mean 'blocks.1.attn.hook_pattern'?"),
+        (TOKENS, "blocks.0.attn.hook_result", "did not fire; the model's configuration switches it off"),
+        (TOKENS + 5, PATTERN, "got tokens from 5 to 34; this model knows tokens 0 to 29."),
+        (np.zeros((1, 13), int), PATTERN, "got rows of 13 positions; this model's context has 12."),
+        (TOKENS[0], PATTERN, "expected integers [row, pos]"),
+        (TOKENS / 2, PATTERN, "expected integers [row, pos]"),
+        (TOKENS[:0], PATTERN, "at least one of each"),
+    ],
+)
+def test_messages_say_what_was_given_and_expected(model, tokens, name, message):
+    with pytest.raises(ModelError) as error:
+        capture(model, tokens, [name])
+    assert message in str(error.value)
+
+
+def test_wide_vocabularies_run_in_small_passes(model, monkeypatch):
+    from importlib import import_module
+
+    monkeypatch.setattr(import_module("rb_interp.probes.capture"), "MAX_LOGITS", 2 * TOKENS.shape[1] * 30)
+    sizes = []
+    capture(model, TOKENS, [PATTERN], keep=lambda a: sizes.append(len(a)) or a)
+    assert sizes == [2, 2, 2, 1]

@@ -1,0 +1,154 @@
+"""Geometry: Theorem 1 in closed form, arcs and lines by hand, random vectors, nulls, and a model's W_E."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from lens_models import lens_model
+
+from rb_interp.errors import ConfigError, RolesError
+from rb_interp.models.build import build_model
+from rb_interp.models.lens import read_weights, write_weights
+from rb_interp.probes.geometry import GROUPS, geometry, geometry_arrays, geometry_nulls, geometry_values
+from rb_interp.probes.theory import theorem_1_embeddings
+from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
+from rb_interp.tasks import AnchorTask, Roles
+
+TOKENS = {"key": np.arange(20, 32), "memory_anchor": np.arange(1, 5), "reasoning_anchor": np.arange(10, 18)}
+USED = np.concatenate([TOKENS[name] for name in GROUPS])
+
+
+def test_theorem_1_in_closed_form() -> None:
+    # sums over a fine grid are integrals: |bump|^2 = sqrt(6 pi), sum of bump = sqrt(12 pi)
+    k, d = np.arange(6), 200
+    inner = math.sqrt(6 * math.pi) * np.exp(-(k**2) / 24) - 2 * math.sqrt(12 * math.pi) / d + 1 / d
+    found = cosines(theorem_1_embeddings(15 + k, d, "reasoning"))[0]
+    np.testing.assert_allclose(found, inner / inner[0], atol=1e-9)
+    np.testing.assert_allclose(found[1:], [0.959, 0.845, 0.683, 0.507, 0.344], atol=1e-3)  # the paper's picture
+    difference = theorem_1_embeddings(k, d, "key") - theorem_1_embeddings(k, d, "reasoning")
+    np.testing.assert_allclose(difference, 1 / d, atol=1e-15)
+
+
+def test_theorem_1_knows_no_memory_anchors() -> None:
+    with pytest.raises(ConfigError, match="no formula for kind='memory'; known: key, reasoning"):
+        theorem_1_embeddings(np.arange(3), 200, "memory")
+
+
+def test_theorem_1_reads_itself_as_perfect() -> None:
+    groups = {"key": np.arange(60, 80), "memory_anchor": np.arange(4), "reasoning_anchor": np.arange(40, 48)}
+    W_E = np.zeros((200, 200))
+    W_E[40:48] = theorem_1_embeddings(groups["reasoning_anchor"], 200, "reasoning")
+    W_E[60:80] = theorem_1_embeddings(groups["key"], 200, "key")
+    W_E[:4] = theorem_1_embeddings(np.full(4, 100), 200, "key")
+    values = geometry_values(W_E, groups, 200)
+    assert values["order_rho"] == pytest.approx(-1, abs=1e-12)
+    assert values["theory"] == pytest.approx(1, abs=1e-12)
+    assert values["cos_memory"] == pytest.approx(1, abs=1e-12)
+    nulls = geometry_nulls(W_E, groups, 200, 99, np.random.default_rng(2))
+    for name in ("order_rho", "theory", "abs_cos", "cos_memory"):
+        assert nulls[name].p_value(values[name]) == pytest.approx(0.01), name  # every null knows its side
+
+
+def test_number_line_by_hand() -> None:
+    # token s at (s, 1) up to scale: one dimension once centred; cos of 3 reasoning anchors from their angles
+    tokens = {"key": np.array([5, 6, 7]), "memory_anchor": np.array([3, 4]), "reasoning_anchor": np.array([0, 1, 2])}
+    values = geometry_values(np.stack([np.arange(8.0), np.ones(8)], 1), tokens, 8)
+    assert values["participation"] == pytest.approx(1)
+    assert values["pc1_key"] == values["pc1_reasoning"] == values["own_pc1_key"] == pytest.approx(1)
+    pairs = [1 / math.sqrt(2), 1 / math.sqrt(5), 3 / math.sqrt(10)]  # cos of (0, 1), (0, 2), (1, 2)
+    assert values["cos_reasoning"] == pytest.approx(np.mean(pairs))
+    assert values["cos_memory"] == pytest.approx(13 / math.sqrt(10 * 17))
+    # |s - t| is 1, 2, 1 with ranks 1.5, 3, 1.5; cos has ranks 2, 1, 3: Spearman -1.5 / sqrt(1.5 * 2)
+    assert values["order_rho"] == pytest.approx(-1.5 / math.sqrt(3))
+
+
+def test_pooled_component_may_miss_what_a_group_orders_by() -> None:
+    W_E = np.zeros((40, 3))
+    W_E[TOKENS["key"], 0] = 0.1 * TOKENS["key"] - 2.5
+    W_E[TOKENS["memory_anchor"], 1] = [30, -30, 30, -30]
+    W_E[TOKENS["reasoning_anchor"], 2] = 0.2
+    values = geometry_values(W_E, TOKENS, 40)
+    assert values["own_pc1_key"] == pytest.approx(1)
+    assert not values["pc1_key"] > 0.9
+
+
+def test_random_vectors_have_the_expected_cosine() -> None:
+    assert expected_abs_cos(2) == pytest.approx(2 / math.pi)
+    assert expected_abs_cos(3) == pytest.approx(1 / 2)
+    groups = {"key": np.arange(100), "memory_anchor": np.arange(100, 110), "reasoning_anchor": np.arange(110, 120)}
+    values = geometry_values(np.random.default_rng(0).standard_normal((120, 64)), groups, 120)
+    # cosines of distinct pairs are independent two by two; the sd of |cos| is .756 of its mean
+    assert values["abs_cos_ratio"] == pytest.approx(1, abs=4 * 0.756 / math.sqrt(120 * 119 / 2))
+
+
+def test_participation_of_a_known_spectrum() -> None:
+    spectrum = np.array([4.0, 2.0, 1.0])
+    points = np.concatenate([np.diag(spectrum), -np.diag(spectrum)]) + 7
+    assert participation(points) == pytest.approx((16 + 4 + 1) ** 2 / (16**2 + 4**2 + 1))
+    scores, explained = principal_components(points)
+    np.testing.assert_allclose(explained, np.array([16, 4, 1]) / 21)
+    np.testing.assert_allclose(np.abs(scores[:3]), np.diag(spectrum), atol=1e-12)
+    assert scores[0, 0] == pytest.approx(-4)  # the first row lies on the negative side
+
+
+def test_p_values_are_uniform_under_the_nulls() -> None:
+    rng, n = np.random.default_rng(1), 200
+    names = ("order_rho", "theory", "pc1_key", "pc1_reasoning", "abs_cos", "cos_memory")
+    p: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(n):
+        W_E = rng.standard_normal((40, 12))
+        values, nulls = geometry_values(W_E, TOKENS, 40), geometry_nulls(W_E, TOKENS, 40, 99, rng)
+        for name in names:
+            p[name].append(nulls[name].p_value(values[name]))
+    for name in names:
+        distance = np.abs(np.sort(p[name]) - np.arange(1, n + 1) / n).max()
+        assert distance < 1.95 / math.sqrt(n) + 0.02, name  # Kolmogorov-Smirnov at .001, and ties
+
+
+def test_what_nothing_defines_is_nan() -> None:
+    alone = {**TOKENS, "memory_anchor": np.array([3]), "reasoning_anchor": np.array([], dtype=int)}
+    for W_E in (np.ones((40, 4)), np.full((40, 4), np.nan)):
+        for groups in (TOKENS, alone):
+            values = geometry_values(W_E, groups, 40)
+            assert math.isnan(values["order_rho"])
+            assert math.isnan(values["pc1_key"])
+            assert math.isnan(values["participation"])
+            assert set(geometry_nulls(W_E, groups, 40, 3, np.random.default_rng(0))) >= {"order_rho", "cos_memory"}
+            assert geometry_arrays(W_E, groups, 40)["pca"].shape == (sum(map(len, groups.values())), 3)
+
+
+@pytest.mark.lens
+def test_probe_reads_the_embedding_of_a_model() -> None:
+    model, twin = (lens_model("plain", seed=seed, d_vocab=40) for seed in (0, 1))
+    reading = geometry(model, None, Roles(tokens=TOKENS), twin=twin, n_null=20)
+    W_E, W_0 = (m.W_E.detach().double().numpy() for m in (model, twin))
+    expected, untrained = geometry_values(W_E, TOKENS, 40), geometry_values(W_0, TOKENS, 40)
+    ratio = expected["participation"] / untrained["participation"]
+    assert dict(reading.values) == pytest.approx({**expected, "participation_ratio": ratio})
+    assert dict(reading.twin) == pytest.approx({**untrained, "participation_ratio": 1.0})
+    np.testing.assert_array_equal(reading.arrays["tokens"], USED)
+    np.testing.assert_array_equal(np.bincount(reading.arrays["group"]), [12, 4, 8])
+    np.testing.assert_allclose(np.triu(reading.arrays["cos_all_matrix"], 1), np.triu(cosines(W_E[USED]), 1))
+    assert math.isnan(geometry(model, None, Roles(tokens=TOKENS), n_null=0).values["participation_ratio"])
+    with pytest.raises(RolesError, match="geometry needs the token group 'memory_anchor'"):
+        geometry(model, None, Roles(tokens={"key": TOKENS["key"]}))
+
+
+@pytest.mark.lens
+def test_a_pre_norm_model_is_read_behind_its_layer_norm():
+    task = AnchorTask.preset("smoke")
+    model = build_model(task, gamma=0.5, norm="pre", n_layers=1, d_model=8, d_head=4, d_mlp=8)
+    weights = read_weights(model)
+    rng = np.random.default_rng(0)
+    scale, shift = rng.normal(1, 0.5, 8), rng.normal(0, 0.5, 8)
+    write_weights(model, {**weights, "blocks.0.ln1.w": scale, "blocks.0.ln1.b": shift})
+    rows = task.dataset(0).tokens[:2]
+    reading = geometry(model, rows, task.dataset(0).roles(np.arange(2)), n_null=0)
+    anchors = task.tokens("reasoning_anchor")
+    x = weights["embed.W_E"].double().numpy()[anchors, None] + weights["pos_embed.W_pos"].double().numpy()[None]
+    x = x - x.mean(-1, keepdims=True)
+    seen = (x / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + shift).mean(1)
+    seen /= np.linalg.norm(seen, axis=1, keepdims=True)
+    np.testing.assert_allclose(reading.arrays["cos_reasoning_matrix"], seen @ seen.T, atol=1e-5)

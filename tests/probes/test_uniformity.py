@@ -1,0 +1,77 @@
+"""Distance from the average operator: by hand, under the null, and on a model with uniform attention."""
+
+import numpy as np
+import pytest
+import torch
+from lens_models import lens_model
+from scipy.stats import kstest
+
+from rb_interp.errors import ModelError
+from rb_interp.probes import uniformity
+from rb_interp.probes.uniformity import average_operator, simplex_null, summarise
+from rb_interp.statistics import dirichlet_rows
+from rb_interp.tasks import Roles
+
+
+def test_average_operator_reads_zero():
+    values, arrays = summarise(np.tile(average_operator(9), (3, 1, 1)))
+    assert values == pytest.approx({"tv": 0.0, "max_deviation": 0.0, "entropy": 1.0}, abs=1e-12)
+    np.testing.assert_allclose(arrays["mean_pattern"], average_operator(9))
+
+
+def test_small_pattern_by_hand():
+    """Row 2: |.9 - .5| / 2 + |.1 - .5| / 2 = .4; row 3 looks at itself: 1 - 1/3. The mean leaves row 1 out."""
+    first = np.array([[1.0, 0, 0], [0.9, 0.1, 0], [0, 0, 1.0]])
+    values, arrays = summarise(np.stack([first, average_operator(3)]))
+    np.testing.assert_allclose(arrays["tv_per_row"], [0.4 / 2, (2 / 3) / 2])
+    assert values["tv"] == pytest.approx((0.4 + 2 / 3) / 4)
+    assert values["max_deviation"] == pytest.approx(2 / 3)
+    h = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1)) / np.log(2)
+    assert values["entropy"] == pytest.approx((h + 0 + 1 + 1) / 4)
+
+
+def test_distance_is_taken_on_each_input_not_on_the_mean_pattern():
+    """Two inputs that look at opposite positions average to uniform, and are not uniform."""
+    patterns = np.array([[[1.0, 0], [1, 0]], [[1, 0], [0, 1]]])
+    assert summarise(patterns)[0]["tv"] == 0.5
+
+
+def test_p_values_are_uniform_under_the_null():
+    n, length, rng = 300, 6, np.random.default_rng(0)
+    p_values = []
+    for _ in range(n):
+        pattern = np.zeros((1, length, length))
+        for i in range(1, length + 1):
+            pattern[0, i - 1, :i] = dirichlet_rows(1, i, rng)[0]
+        p_values.append(simplex_null(length, 200, rng).p_value(summarise(pattern)[0]["tv"]))
+    assert kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201  # 1 % point, and the steps of 1/201
+
+
+@pytest.mark.lens
+def test_model_without_query_weights_attends_uniformly_and_its_twin_does_not():
+    model, twin = lens_model("plain"), lens_model("plain", seed=1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".q." in name or "_Q" in name:
+                parameter.zero_()
+    tokens = np.random.default_rng(0).integers(0, 30, (20, 9))
+    reading = uniformity(model, tokens, Roles(), layer=2, head=3, twin=twin)
+    assert reading.values["tv"] < 1e-6
+    assert reading.values == pytest.approx({"tv": 0, "max_deviation": 0, "entropy": 1}, abs=1e-5)
+    assert reading.twin["tv"] > 0.05
+    row = reading.table()[0]
+    assert (row["layer"], row["head"], row["n"], row["p_value"]) == (2, 3, 20, 1 / 201)
+    assert row["null_mean"] == pytest.approx(np.mean([(1 - 1 / i) ** i for i in range(2, 10)]), abs=0.02)
+
+
+@pytest.mark.lens
+def test_layers_and_heads_that_are_not_there_are_named():
+    model, tokens = lens_model("plain"), np.zeros((2, 4), int)
+    with pytest.raises(ModelError, match=r"uniformity got layer=4; this model has 4 layers, .* layer=0 to layer=3"):
+        uniformity(model, tokens, Roles(), layer=4)
+    with pytest.raises(ModelError, match="uniformity got head=-1; this model has 4 heads"):
+        uniformity(model, tokens, Roles(), head=-1)
+    with pytest.raises(ModelError, match="uniformity got layer=2; the twin has 2 layers"):
+        uniformity(model, tokens, Roles(), layer=2, twin=lens_model("plain", n_layers=2))
+    with pytest.raises(ModelError, match="rows of 1 position; give at least 2"):
+        uniformity(model, tokens[:, :1], Roles())

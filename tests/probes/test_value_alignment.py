@@ -1,0 +1,149 @@
+"""W_V and the embeddings: planted directions, the null, and what a normalised model really reads."""
+
+import numpy as np
+import pytest
+import torch
+from lens_models import lens_model
+from scipy.stats import kstest
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.probes import value_alignment
+from rb_interp.probes.attention_input import attention_inputs, token_embeddings
+from rb_interp.probes.value_alignment import alignment, alignment_nulls, centre
+from rb_interp.tasks import Roles
+
+
+def roles(**groups: list[int]) -> Roles:
+    return Roles(tokens={name: np.array(ids, dtype=int) for name, ids in groups.items()})
+
+
+ROLES = roles(key=[20, 21, 22, 23], memory_anchor=[1, 2, 3], reasoning_anchor=[11, 12, 13])
+TOKENS = np.zeros((2, 6), int)
+
+
+def test_planted_rank_one_value_matrix():
+    """W_V = a b^T with a along the reasoning anchors: 1 with them, 0 with the orthogonal memory anchors and keys."""
+    e = np.eye(6)
+    vectors = {
+        "key": np.array([e[1], -e[1]]),
+        "memory": np.array([e[2], -2 * e[2]]) + e[2] / 2,
+        "reasoning": np.array([3 * e[0], -3 * e[0]]),
+    }
+    values, arrays = alignment(np.outer(e[0], [0.6, 0.0, 0.8]), vectors, k=1)
+    ones = ("cos_reasoning", "cos_gap", "cos_reasoning_within", "cos_reasoning_raw", "subspace_reasoning")
+    zeros = ("cos_memory", "cos_key", "cos_memory_within", "cos_memory_raw", "cos_key_raw", "subspace_memory")
+    assert {name: values[name] for name in ones} == pytest.approx(dict.fromkeys(ones, 1.0))
+    assert {name: values[name] for name in zeros} == pytest.approx(dict.fromkeys(zeros, 0.0), abs=1e-12)
+    assert values["spectrum_ratio"] > 1e12
+    np.testing.assert_allclose(arrays["cosines"], [[0, 0, 0, 0, 1, -1]], atol=1e-12)
+
+
+def test_signs_and_order_of_singular_vectors_do_not_matter():
+    """u and -u are the same singular vector: the reading of -W_V is that of W_V, and reasoning anchors lie ahead."""
+    rng = np.random.default_rng(0)
+    vectors = {name: rng.standard_normal((m, 12)) for name, m in (("key", 8), ("memory", 4), ("reasoning", 4))}
+    W_V = rng.standard_normal((12, 6))
+    (values, arrays), (other, flipped) = alignment(W_V, vectors), alignment(-W_V[:, ::-1], vectors)
+    assert values == pytest.approx(other)
+    np.testing.assert_allclose(arrays["cosines"], flipped["cosines"], atol=1e-12)
+    assert arrays["cosines"].shape == (3, 16)
+    assert (arrays["cosines"][:, -4:].mean(1) >= 0).all()
+
+
+def test_centring_by_hand():
+    """What all tokens share counts in the raw cosine and not in the centred one; anchors have a mean of their own."""
+    shared, x, y = 10 * np.eye(4)[3], np.eye(4)[0], np.eye(4)[1]
+    vectors = {"key": np.array([shared - 2 * x]), "memory": np.array([shared]), "reasoning": np.array([shared + 2 * x])}
+    values, _ = alignment(np.outer(x, [1.0, 0]) + np.outer(y, [0, 0.5]), vectors, k=2)
+    assert values["spectrum_ratio"] == pytest.approx(2)
+    assert values["cos_reasoning_raw"] == pytest.approx(2 / np.sqrt(104))
+    assert (values["cos_reasoning"], values["cos_memory"], values["cos_key"]) == pytest.approx((1, 0, 1))
+    assert values["cos_memory_within"] == pytest.approx(1)  # the two anchors lie at -x and +x from their own mean
+
+
+def test_p_values_are_uniform_for_a_random_value_matrix():
+    n, rng = 200, np.random.default_rng(0)
+    vectors = {name: rng.standard_normal((m, 12)) + 1 for name, m in (("key", 8), ("memory", 4), ("reasoning", 4))}
+    names = ("spectrum_ratio", "cos_reasoning", "cos_gap", "cos_memory_raw", "subspace_key")
+    p_values = {name: [] for name in names}
+    for _ in range(n):
+        values, _ = alignment(rng.standard_normal((12, 6)), vectors, k=2)
+        nulls = alignment_nulls((12, 6), vectors, 2, 200, rng)
+        for name in names:
+            p_values[name].append(nulls[name].p_value(values[name]))
+    for name in names:
+        assert kstest(p_values[name], "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201, name
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("layer", [0, 2])
+def test_residual_stream_readers_give_the_embedding_matrix(layer):
+    model = lens_model("plain")
+    found = token_embeddings(model, np.array([5, 7]), 6, layer, 1)
+    np.testing.assert_array_equal(found, model.W_E[[5, 7]].detach().double().numpy())
+
+
+@pytest.mark.lens
+def test_pre_norm_reads_the_normalised_embedding():
+    """By hand: LayerNorm, with its weight and bias, of W_E[t] + W_pos[p], averaged over p."""
+    model = lens_model("gpt2")
+    W_E, W_pos = model.W_E.detach().double(), model.W_pos.detach().double()
+    named = {name: p.detach().double() for name, p in model.named_parameters() if "0" in name and "ln1" in name}
+    weight = next(p for name, p in named.items() if name.endswith((".w", ".weight")))
+    bias = next(p for name, p in named.items() if name.endswith((".b", ".bias")))
+    expected = torch.nn.functional.layer_norm(W_E[[5, 7], None] + W_pos[None, :6], (16,), weight, bias, 1e-5).mean(1)
+    assert not torch.allclose(weight, torch.ones(16).double())
+    assert bias.abs().max() > 0.1
+    np.testing.assert_allclose(token_embeddings(model, np.array([5, 7]), 6, 0, 1), expected.numpy(), atol=1e-5)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "folded", "rotary", "grouped"])
+def test_what_enters_attention_reproduces_the_value_vectors(kind):
+    """The tensor found is the residual stream's without normalisation, and LayerNorm's or RMSNorm's with it."""
+    model = lens_model(kind)
+    for layer, head in ((0, 0), (3, 3)):
+        found, x = attention_inputs(model, torch.zeros(2, 6, dtype=torch.long), layer, head)
+        assert found == ("residual" if kind == "plain" else "normalised")
+        assert x.shape == (2, 6, 16)
+
+
+@pytest.mark.lens
+def test_reading_of_a_planted_head():
+    """The leading direction of one head set to a reasoning anchor's centred embedding, on a model from elsewhere."""
+    model, twin = lens_model("plain"), lens_model("plain", seed=1)
+    ids = {"key": 4, "memory": 3, "reasoning": 3}
+    every = token_embeddings(model, np.concatenate(list(ROLES.tokens.values())), 6, 0, 0)
+    vectors = dict(zip(ids, np.split(every, np.cumsum(list(ids.values()))[:-1]), strict=True))
+    anchor = torch.from_numpy(centre(vectors)["reasoning"][1])
+    with torch.no_grad():
+        write_value_matrix(model, 1, 2, torch.outer(anchor, torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)))
+    reading = value_alignment(model, TOKENS, ROLES, layer=1, head=2, k=1, twin=twin)
+    assert reading.arrays["cosines"][0, -2] == pytest.approx(1, abs=1e-5)
+    assert reading.arrays["tokens"].tolist() == [20, 21, 22, 23, 1, 2, 3, 11, 12, 13]
+    assert reading.arrays["group"].tolist() == [0] * 4 + [1] * 3 + [2] * 3
+    assert reading.nulls.keys() == reading.values.keys() == reading.twin.keys()
+    assert reading.nulls["spectrum_ratio"].p_value(reading.values["spectrum_ratio"]) == 1 / 201
+    assert reading.n == 0
+
+
+def write_value_matrix(model, layer: int, head: int, W_V: torch.Tensor) -> None:
+    """Put one head's W_V into the parameter that holds it: [head, d_model, d_head], or a Linear's [out, in]."""
+    for name, parameter in model.named_parameters():
+        if f".{layer}." in name and name.endswith("attn.W_V"):
+            parameter[head] = W_V
+        elif f".{layer}." in name and ".v." in name and name.endswith("weight"):
+            width = W_V.shape[1]
+            parameter[head * width : (head + 1) * width] = W_V.T
+
+
+@pytest.mark.lens
+def test_k_and_groups_that_do_not_fit_are_refused():
+    model = lens_model("plain", n_layers=1)
+    for k in (0, 5):
+        with pytest.raises(ModelError, match=f"got k={k}; W_V of this model is 16 x 4. Use k=1 to k=4"):
+            value_alignment(model, TOKENS, ROLES, k=k)
+    with pytest.raises(RolesError, match="value_alignment needs the token group 'memory_anchor'; this task provides"):
+        value_alignment(model, TOKENS, roles(key=[1], reasoning_anchor=[2]))
+    with pytest.raises(RolesError, match="no tokens in the group 'memory_anchor'"):
+        value_alignment(model, TOKENS, roles(key=[1], memory_anchor=[], reasoning_anchor=[2]))

@@ -1,0 +1,59 @@
+"""Intervals against hand-worked values and against their own promise: how often they cover the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rb_interp.statistics.intervals import paired_differences, proportion_interval, t_interval
+
+
+def test_t_interval_of_a_worked_example():
+    # mean 3, s^2 = 2.5, t(4, .975) = 2.7764: 3 -/+ 2.7764 * sqrt(2.5 / 5)
+    estimate, low, high = t_interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert estimate == 3
+    assert (low, high) == pytest.approx((3 - 1.96324, 3 + 1.96324), abs=1e-5)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.9, 1 / 3])
+def test_zero_spread_is_exactly_the_value_so_that_thresholds_are_not_missed_by_an_ulp(value):
+    assert t_interval([value] * 7) == (value, value, value)
+
+
+def test_one_value_bounds_nothing_and_no_value_is_nan():
+    assert t_interval([2.0]) == (2.0, -np.inf, np.inf)
+    assert np.isnan(t_interval([])).all()
+
+
+def test_t_interval_covers_normal_means_at_the_stated_rate():
+    rng, trials = np.random.default_rng(0), 4000
+    covered = 0
+    for row in rng.normal(1.0, 2.0, (trials, 5)):
+        _, low, high = t_interval(row)
+        covered += low <= 1.0 <= high
+    assert stats.binomtest(covered, trials, 0.95).pvalue > 0.001
+
+
+def test_clopper_pearson_at_the_ends_and_inside():
+    # All n succeed: the lower end solves p^n = .025. In general the ends put .025 in each binomial tail.
+    assert proportion_interval(20, 20) == pytest.approx((1.0, 0.025 ** (1 / 20), 1.0))
+    assert proportion_interval(0, 20) == pytest.approx((0.0, 0.0, 1 - 0.025 ** (1 / 20)))
+    estimate, low, high = proportion_interval(7, 10)
+    assert estimate == 0.7
+    assert stats.binom.sf(6, 10, low) == pytest.approx(0.025)
+    assert stats.binom.cdf(7, 10, high) == pytest.approx(0.025)
+    assert proportion_interval(0, 0)[1:] == (0.0, 1.0)
+
+
+def test_clopper_pearson_covers_at_least_at_the_stated_rate_for_every_proportion():
+    n = 12
+    ends = np.array([proportion_interval(k, n)[1:] for k in range(n + 1)])
+    for p in np.linspace(0.01, 0.99, 50):
+        inside = (ends[:, 0] <= p) & (p <= ends[:, 1])
+        assert stats.binom.pmf(np.arange(n + 1), n, p)[inside].sum() >= 0.95
+
+
+def test_paired_differences_pair_by_seed_not_by_position():
+    differences = paired_differences({2: 10.0, 0: 1.0, 1: 5.0}, {1: 2.0, 2: 3.0, 9: 0.0})
+    assert list(differences.items()) == [(1, 3.0), (2, 7.0)]

@@ -1,0 +1,83 @@
+"""One configuration: object, TOML and flags are the same thing, and nothing unknown passes."""
+
+import dataclasses
+
+import pytest
+
+from rb_interp.cli import parse
+from rb_interp.errors import ConfigError
+from rb_interp.models.config import MatrixGammas, ModelConfig
+from rb_interp.study.config import StudyConfig, from_mapping, load_config, to_toml
+
+VARIED = StudyConfig.from_preset(
+    "smoke",
+    gammas=(0.5, 1.0),
+    seeds=(7,),
+    model=ModelConfig(norm="pre", n_heads=2, gammas=MatrixGammas(qk=0.4)),
+)
+
+
+@pytest.mark.parametrize("config", [VARIED, *(StudyConfig.from_preset(p) for p in ("smoke", "quick", "paper"))])
+def test_toml_gives_the_same_study(config, tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(to_toml(config))
+    assert load_config(path) == config
+
+
+def test_flags_give_the_same_study(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(to_toml(VARIED))
+    assert parse(["reproduce", "--config", str(path)]).study.config == VARIED
+    flags = "--preset smoke --gammas .5 1 --seeds 7 --norm pre --n-heads 2 --qk .4 --d-model 64 --d-head 32 --d-mlp 128"
+    assert parse(["reproduce", *flags.split()]).study.config == VARIED
+    masked = parse(["train", "--masked", "12,13", "15,11", "--steps", "7"]).study.config
+    assert masked.task.masked == ((12, 13), (15, 11))
+    assert masked.train.steps == 7
+
+
+def test_every_setting_has_a_flag_with_help(capsys):
+    with pytest.raises(SystemExit):
+        parse(["reproduce", "--help"])
+    page = capsys.readouterr().out
+    config = StudyConfig.from_preset()
+    inner = (config.task, config.model, config.train)
+    names = {f.name for part in (config, *inner) for f in dataclasses.fields(part)} - {"task", "model", "train"}
+    assert {name for name in names - {"gammas"} if f"--{name.replace('_', '-')}" not in page} == set()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"sed": 1}, "unknown key 'sed'; did you mean 'seeds'"),
+        ({"train": {"stps": 3}}, "unknown key 'train.stps'; did you mean 'steps'"),
+        ({"train": {"steps": "many"}}, "'train.steps' is 'many'; expected int"),
+        ({"train": {"steps": True}}, "'train.steps' is True; expected int"),
+        ({"train": 3}, r"expected a table \[train\]"),
+        ({"seeds": [0.5]}, "'seeds' holds 0.5"),
+        ({"gammas": []}, "expected at least one"),
+        ({"seeds": [1, 1]}, "each named once"),
+        ({"seeds": [-1]}, "0 or more"),
+        ({"preset": "quik"}, "did you mean 'quick'"),
+        ({"model": {"scheme": "torch_default"}}, "give one gamma"),
+        ({"train": {"lr": -1}}, "lr=-1.0; expected 0 or more"),
+    ],
+)
+def test_bad_values_say_what_to_change(data, message):
+    with pytest.raises(ConfigError, match=message):
+        from_mapping(data)
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text("steps = = 3")
+    with pytest.raises(ConfigError, match=r"study.toml is not valid TOML: .*line 1"):
+        load_config(path)
+
+
+def test_the_fingerprint_ignores_where_but_not_what():
+    base = StudyConfig.from_preset()
+    elsewhere = dataclasses.replace(base, train=dataclasses.replace(base.train, device="cuda", workers=7))
+    longer = dataclasses.replace(base, train=dataclasses.replace(base.train, steps=6001))
+    assert elsewhere.fingerprint == base.fingerprint
+    assert longer.fingerprint != base.fingerprint
+    assert (base.tier, elsewhere.tier, longer.tier) == ("quick", "quick", "custom")
