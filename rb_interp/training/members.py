@@ -115,13 +115,8 @@ class _Session:
     ) -> None:
         self.members, self.train, self.store, self.d_vocab = members, train, store, task.d_vocab
         device = resolve_device(train.device)
-        self.workers = (train.workers or os.cpu_count() or 1) if device.type == "cpu" else 1
-        size = MEMBERS_A_GROUP if device.type == "cpu" else len(members)
-        shares = np.array_split(np.arange(len(members)), min(self.workers, len(members)))
-        self.groups = [
-            [Group([members[i] for i in part], model, task, train, device) for part in _chunks(share, size)]
-            for share in shares
-        ]
+        self.shares = share_out(members, model, task, train, device, train.workers or os.cpu_count() or 1)
+        self.groups = [group for share in self.shares for group in share]
         self.curves = Curves(members)
         self.half: dict[Member, int] = {}
         self.seconds = {"steps": 0.0, "evaluation": 0.0, "writing": 0.0}
@@ -135,7 +130,7 @@ class _Session:
             desc=f"training {len(self.members)} members",
         )  # fmt: skip
         saved = time.monotonic()
-        with bar, ThreadPoolExecutor(len(self.groups)) as pool:
+        with bar, ThreadPoolExecutor(len(self.shares)) as pool:
             try:
                 for mark in marks:
                     if mark < self.step or (mark == self.step and mark in self.curves.steps):
@@ -158,14 +153,14 @@ class _Session:
         while self.step < mark:
             steps = min(25, mark - self.step)
             target = self.step + steps
-            list(pool.map(lambda share, target=target: _each(share, target), self.groups))
+            bring_to(pool, self.shares, target)
             self.step = target
             bar.update(steps)
         self.seconds["steps"] += time.monotonic() - started
 
     def _evaluate(self, pool: ThreadPoolExecutor, bar: tqdm) -> None:
         started = time.monotonic()
-        parts = list(pool.map(lambda share: [group.evaluate() for group in share], self.groups))
+        parts = list(pool.map(lambda share: [group.evaluate() for group in share], self.shares))
         values = np.concatenate([part for share in parts for part in share])
         self.curves.steps.append(self.step)
         self.curves.values.append(values)
@@ -193,7 +188,7 @@ class _Session:
         return {key: value for key, value in self._state().items() if "/" not in key}
 
     def _state(self) -> dict[str, Tensor]:
-        states = [group.state() for share in self.groups for group in share]
+        states = [group.state() for group in self.groups]
         return {key: torch.cat([state[key] for state in states]) for key in states[0]}
 
     def _save(self) -> None:
@@ -215,7 +210,7 @@ class _Session:
             return
         saved = self.store.read("state")
         self.step, self.saved, first = saved.step, saved.step, 0
-        for group in (group for share in self.groups for group in share):
+        for group in self.groups:
             last = first + len(group.members)
             group.load_state({key: value[first:last] for key, value in saved.tensors.items()}, saved.step)
             first = last
@@ -227,9 +222,9 @@ class _Session:
     def _settle(self, pool: ThreadPoolExecutor) -> None:
         """After Ctrl-C: let every group reach the step that was asked of it, then save what is consistent."""
         pool.shutdown(wait=True)
-        target = max(group.step for share in self.groups for group in share)
-        for share in self.groups:
-            _each(share, target)
+        target = max(group.step for group in self.groups)
+        for share in self.shares:
+            _advance_share(share, target)
         self.step = target
         if self.curves.steps:
             self._save()
@@ -246,15 +241,37 @@ class _Session:
         return tuple((member.gamma, member.seed) for member in members)
 
 
-def _each(share: Sequence[Group], target: int) -> None:
-    """Bring a worker's groups to a step, on one thread of this worker's own."""
-    torch.set_num_threads(1) if share[0].device.type == "cpu" else None
+def share_out(
+    members: Sequence[Member],
+    model: ModelConfig,
+    task: AnchorTask,
+    train: TrainConfig,
+    device: torch.device,
+    workers: int,
+) -> list[list[Group]]:
+    """Groups of members for each worker: one group of all on a GPU, small ones for every thread on CPU."""
+    if device.type != "cpu":
+        return [[Group(members, model, task, train, device)]]
+    shares = np.array_split(np.arange(len(members)), min(workers, len(members)))
+    return [
+        [
+            Group([members[i] for i in part], model, task, train, device)
+            for part in np.array_split(share, math.ceil(len(share) / MEMBERS_A_GROUP))
+        ]
+        for share in shares
+    ]
+
+
+def bring_to(pool: ThreadPoolExecutor, shares: Sequence[Sequence[Group]], target: int) -> None:
+    """Advance every group to a step, each worker's share on a thread of its own."""
+    list(pool.map(lambda share: _advance_share(share, target), shares))
+
+
+def _advance_share(share: Sequence[Group], target: int) -> None:
+    if share[0].device.type == "cpu":
+        torch.set_num_threads(1)  # a setting of this worker's thread; the pool is the parallelism
     for group in share:
         group.advance(target - group.step)
-
-
-def _chunks(share: np.ndarray, size: int) -> list[np.ndarray]:
-    return np.array_split(share, math.ceil(len(share) / size))
 
 
 def resolve_device(device: str) -> torch.device:

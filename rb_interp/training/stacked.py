@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.models.config import ModelConfig
+from rb_interp.training.matmul import member_matmul
 
 Weights = Mapping[str, Tensor]
 """TransformerLens name -> tensor ``[member, ...]``."""
@@ -67,7 +68,8 @@ def linear(
     bias: Float[Tensor, "member d_out"] | None = None,
 ) -> Float[Tensor, "member row d_out"]:
     """x W + b, member by member."""
-    return torch.bmm(x, matrix) if bias is None else torch.baddbmm(bias[:, None], x, matrix)
+    product = member_matmul(x, matrix)
+    return product if bias is None else product + bias[:, None]
 
 
 def fold(
@@ -152,7 +154,7 @@ class Block:
         self, resid: Float[Tensor, "member row d_model"], z: Float[Tensor, "member row all_heads"]
     ) -> Float[Tensor, "member row d_model"]:
         """Residual stream after attention (resid_mid)."""
-        mid = torch.baddbmm(resid, z, self["attn.W_O"].flatten(1, 2))
+        mid = resid + member_matmul(z, self["attn.W_O"].flatten(1, 2))
         if self.model.train_biases:
             mid = mid + self["attn.b_O"][:, None]
         return self.after(mid, "ln1")
@@ -163,7 +165,7 @@ class Block:
         if self.model.norm == "pre":
             matrix, shift = fold(matrix, self["ln2.w"], self["ln2.b"])
             bias, x = shift if bias is None else bias + shift, normalise(mid, self.model)
-        post = torch.baddbmm(mid, ACTIVATIONS[self.model.act](linear(x, matrix, bias)), self["mlp.W_out"])
+        post = mid + member_matmul(ACTIVATIONS[self.model.act](linear(x, matrix, bias)), self["mlp.W_out"])
         if self.model.train_biases:
             post = post + self["mlp.b_out"][:, None]
         return self.after(post, "ln2")
