@@ -14,6 +14,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, Positional, subcommand
 from tyro.constructors import PrimitiveConstructorSpec
 
+from rb_interp import __version__
 from rb_interp.errors import ConfigError, RbInterpError, nearest
 from rb_interp.study.config import StudyConfig, load_config
 from rb_interp.tasks import AnchorTask
@@ -118,6 +119,9 @@ class Init:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (0 done, 2 bad input, 130 stopped by Ctrl-C)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments == ["--version"]:
+        print(f"rb-interp {__version__}")
+        return 0
     try:
         command = parse(arguments)
         return run_command(command, shlex.join(["rb-interp", *arguments]))
@@ -151,9 +155,9 @@ def parse(arguments: Sequence[str]) -> Any:
         raise ConfigError(f"there is no command '{arguments[0]}'; {nearest(arguments[0], kinds)}")
     union = choices[0]
     for choice in choices[1:]:
-        union = union | choice  # type: ignore[operator]
+        union = union | choice  # type: ignore
     text = "What initialisation does to the circuit a transformer learns: train, probe, judge, show."
-    return tyro.cli(union, args=list(arguments), prog="rb-interp", description=text)
+    return tyro.cli(union, args=list(arguments), prog="rb-interp", description=text)  # type: ignore
 
 
 def starting_point(arguments: Sequence[str]) -> StudyConfig:
@@ -227,12 +231,10 @@ def _report(command: Report) -> int:
 
 
 def _init(command: Init) -> int:
-    from rich.console import Console
-
-    from rb_interp.models.table import initialisation_table, print_initialisation
+    from rb_interp.models.table import initialisation_table
 
     table = initialisation_table(command.study.config.task, command.study.model, command.gamma, command.seed)
-    print_initialisation(table, Console())
+    print(table.to_string(index=False, float_format="{:.4g}".format))
     return 0
 
 

@@ -39,7 +39,16 @@ CARRY_MIN = 0.50
 ACCURACY_MIN = 0.50
 """Something was learned: at least this final accuracy on rsn_train."""
 
-CIRCUITS = ("average-then-key", "key-to-anchors", "mixed", "none")
+RULES = {
+    "average-then-key": f"layer 1's TV from 1/i at half <= {TV_MAX:.2f}, and the last layer's attention from the last "
+    f"position to the key at the end >= {KEY_MIN:.2f}",
+    "key-to-anchors": f"layer 1's attention from the last anchor to the key >= {CARRY_MIN:.2f}, and the last layer's "
+    f"attention from the last position to the anchors >= {ANCHORS_MIN:.2f}, both at the end",
+    "mixed": "neither of the two, or both",
+    "none": f"final accuracy on rsn_train < {ACCURACY_MIN:.2f}",
+}
+"""The names and their rules in words."""
+CIRCUITS = tuple(RULES)
 
 
 class Source(NamedTuple):
@@ -96,20 +105,6 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
             place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
             rows.append({**place, "circuit": name_circuit(**numbers), **numbers})
     return pd.DataFrame(rows, columns=columns)
-
-
-def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
-    """Members of each gamma with each circuit: rows gamma ascending, one column per name in CIRCUITS, zeros kept.
-
-    >>> import pandas as pd
-    >>> counts = circuit_counts(pd.DataFrame({"gamma": [0.8, 0.8], "seed": [0, 1], "circuit": ["mixed", "none"]}))
-    >>> counts.loc[0.8].tolist()
-    [0, 0, 1, 1]
-    """
-    import pandas as pd
-
-    counts = pd.crosstab(circuits["gamma"], circuits["circuit"])
-    return counts.reindex(columns=list(CIRCUITS), fill_value=0).sort_index()
 
 
 def _number(member: pd.DataFrame, source: Source) -> float:

@@ -25,8 +25,9 @@ class Null:
     side: Literal["greater", "less"] = "greater"
 
     def p_value(self, value: float) -> float:
-        """One-sided p-value of an observed value, (1 + draws at least as extreme) / (1 + draws), in (0, 1]; NaN where either
-        is.
+        """One-sided p-value of an observed value, (1 + draws at least as extreme) / (1 + draws).
+
+        In (0, 1]; NaN where the value or a draw is.
 
         >>> Null("random direction", np.array([0.1, 0.2, 0.3])).p_value(0.25)
         0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, get_type_hints
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
+from rb_interp.toml import to_toml
 from rb_interp.training.config import TrainConfig
 
 PRESETS = ("smoke", "quick", "paper")
@@ -27,7 +29,9 @@ class StudyConfig:
         preset: sizes and schedule to start from (``smoke`` seconds, ``quick`` minutes, ``paper`` a GPU).
         gammas: initialisation rates, std = d_in^-gamma.
         seeds: each fixes data, labels, batch order and normal draws, shared across gammas.
-        task: what is learned. model: what learns. train: how. The preset fills what is not given.
+        task: what is learned.
+        model: what learns it.
+        train: how it is trained.
         probe_rows: rows of each set that probes see, at most.
         n_null: draws of each null distribution.
         n_init: fresh initialisations for Lemma 1.
@@ -52,6 +56,11 @@ class StudyConfig:
                 raise ConfigError(f"{name}={list(values)}; expected at least one, each named once.")
         if min(self.seeds) < 0:
             raise ConfigError(f"seeds={list(self.seeds)}; expected whole numbers of 0 or more.")
+        if self.model.n_layers < 2:
+            raise ConfigError(
+                f"n_layers={self.model.n_layers}; a study asks what the second layer does, so give 2 or more. "
+                f"train_members trains models of one layer too."
+            )
         if self.model.scheme == "torch_default" and len(self.gammas) > 1:
             raise ConfigError(
                 f"scheme 'torch_default' has no gamma, so the {len(self.gammas)} gammas {list(self.gammas)} would be "
@@ -74,6 +83,10 @@ class StudyConfig:
             TrainConfig.preset(preset), n_init=n_init,
         )  # fmt: skip
         return replace(base, **changes)
+
+    def to_toml(self) -> str:
+        """The configuration as a TOML file that gives the same study again."""
+        return to_toml(asdict(self))
 
     @property
     def tier(self) -> str:
@@ -102,9 +115,9 @@ def comparable(config: Any) -> dict:
 
 def load_config(path: Path) -> StudyConfig:
     """Read a TOML file: a ``preset`` and what differs from it. Unknown keys are errors."""
-    try:
+    if sys.version_info >= (3, 11):
         import tomllib
-    except ModuleNotFoundError:  # Python 3.10
+    else:
         import tomli as tomllib
     try:
         data = tomllib.loads(Path(path).read_text())
@@ -165,23 +178,3 @@ def _tuple(value: Any, wanted: type, where: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float) or (wanted is int and not isinstance(value, int)):
         raise ConfigError(f"{where} holds {value!r}; expected numbers ({wanted.__name__}).")
     return wanted(value)
-
-
-def to_toml(config: StudyConfig) -> str:
-    """The configuration as a TOML file that gives the same study again."""
-
-    def plain(value: Any) -> str:
-        if isinstance(value, bool):
-            return str(value).lower()
-        if isinstance(value, list):
-            return "[" + ", ".join(plain(item) for item in value) + "]"
-        return json.dumps(value)
-
-    def table(data: Mapping[str, Any], path: str) -> list[str]:
-        lines = [f"{k} = {plain(v)}" for k, v in data.items() if not isinstance(v, dict) and v is not None]
-        for key, value in data.items():
-            inner = table(value, f"{path}{key}.") if isinstance(value, dict) else []
-            lines += ["", f"[{path}{key}]", *inner] if inner else []
-        return lines
-
-    return "\n".join(table(json.loads(json.dumps(asdict(config))), "")) + "\n"

@@ -30,16 +30,20 @@ from rb_interp.training.members import Member
 
 REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
 
-PLAN: tuple[tuple[Callable[..., Reading], str, dict[str, int]], ...] = (
-    (uniformity, REASONING, {"layer": 0}),
-    (routing, REASONING, {"layer": 1}),
-    (routing, MEMORY, {"layer": 1}),
-    (carrying, REASONING, {"layer": 0}),
-    (composition, REASONING, {}),
-    (value_alignment, WEIGHTS, {"layer": 0}),
-    (geometry, WEIGHTS, {}),
-)
+Step = tuple[Callable[..., Reading], str, dict[str, int]]
 """Probe, the set whose rows it sees ("" for weights alone), and where it looks."""
+
+
+def plan(n_layers: int, n_heads: int) -> list[Step]:
+    """What is read: every head of the first layer, of the second, and of the last.
+
+    >>> len(plan(n_layers=2, n_heads=1)), len(plan(n_layers=3, n_heads=2))
+    (7, 16)
+    """
+    places = [(uniformity, REASONING, 0), (carrying, REASONING, 0), (value_alignment, WEIGHTS, 0)]
+    places += [(routing, rows, layer) for layer in sorted({1, n_layers - 1}) for rows in (REASONING, MEMORY)]
+    steps = [(probe, rows, {"layer": layer, "head": h}) for probe, rows, layer in places for h in range(n_heads)]
+    return [*steps, (composition, REASONING, {}), (geometry, WEIGHTS, {})]
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
         for stage, step, rows, reading in probes.read(member, data[member.seed]):
             place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step, "rows": rows}
             tables += [{**place, **row} for row in reading.table()]
-            prefix = f"{member.gamma}/{member.seed}/{stage}/{rows}/{reading.probe}"
+            prefix = f"{member.gamma}/{member.seed}/{stage}/{rows}/{reading.probe}{_place(reading)}"
             arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
     for gamma in config.gammas:
         tables += lemma_1(config.model, config.task, gamma, n_init=config.n_init).table()
@@ -76,6 +80,13 @@ def measure(run: Run, progress: bool = True) -> Measured:
     order = learning_order_table(run.curves(), config.task.d_vocab, entropies)
     readings = pd.concat([typed(pd.DataFrame(tables)), typed(order)], ignore_index=True)
     return Measured(readings, circuit_table(readings), arrays)
+
+
+def _place(reading: Reading) -> str:
+    """Nothing for the first head of the layer that the paper speaks of, else ``.layer.head``."""
+    first = {"routing": 1}.get(reading.probe, 0)
+    usual = reading.head in (None, 0) and reading.layer in (None, first)
+    return "" if usual else f".{reading.layer}.{reading.head}"
 
 
 def typed(readings: pd.DataFrame) -> pd.DataFrame:
@@ -92,8 +103,7 @@ class _MemberProbes:
         task, config = run.config.task, run.config.model
         weights = run.weights(first.gamma, first.seed, "init")
         self.model, self.twin = (lens_model(config, task.d_vocab, task.length, weights) for _ in range(2))
-        last = config.n_layers - 1
-        self.plan = [(probe, rows, where) for probe, rows, where in PLAN if where.get("layer", 0) <= last]
+        self.plan = plan(config.n_layers, config.n_heads)
 
     def read(self, member: Member, data: AnchorDataset) -> Iterator[tuple[str, int, str, Reading]]:
         """Stage, step, rows and reading of every probe; each reading carries the untrained twin's values."""

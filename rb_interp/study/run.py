@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import RunError, nearest
-from rb_interp.study.config import StudyConfig, comparable, from_mapping, to_toml
-from rb_interp.training.members import Curves, Member, Trained, half_name, step_name, train_members
-from rb_interp.training.store import Checkpoint, Store, write_whole
+from rb_interp.files import write_whole
+from rb_interp.study.config import StudyConfig, comparable, from_mapping
+from rb_interp.training.members import Member, Trained, half_name, saved_curves, step_name, train_members
+from rb_interp.training.store import Checkpoint, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,7 @@ class Run:
             "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
             "config": json.loads(json.dumps(asdict(config))),
         }
-        write_whole(folder / "config.toml", lambda path: path.write_text(to_toml(config)))
+        write_whole(folder / "config.toml", lambda path: path.write_text(config.to_toml()))
         write_whole(folder / "run.json", lambda path: path.write_text(json.dumps(about, indent=1)))
         return Run(folder, config, about)
 
@@ -116,8 +117,7 @@ class Run:
 
     def curves(self) -> pd.DataFrame:
         """Learning curves so far: gamma, seed, step, set, loss, accuracy."""
-        saved = self.store.read("state").tensors
-        return Curves(self.members, saved["curves/steps"].tolist(), list(saved["curves/values"].numpy())).table()
+        return saved_curves(self.store.read("state"), self.members).table()
 
     def half_steps(self) -> dict[Member, int]:
         """Step at which each member reached half (the last step where it never did)."""

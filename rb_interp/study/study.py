@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rb_interp.errors import RunError
+from rb_interp.files import write_whole
 from rb_interp.study.config import StudyConfig
 from rb_interp.study.run import Run
-from rb_interp.training.store import write_whole
 
 if TYPE_CHECKING:
     from rb_interp.figures.evidence import Evidence
@@ -73,6 +73,7 @@ def evidence(run: Run) -> Evidence:
 
     from rb_interp.claims import expected_by_chance
     from rb_interp.figures.evidence import Evidence
+    from rb_interp.probes.circuit import RULES
 
     readings = run.read_table("readings")
     claims = json.loads((run.folder / "claims.json").read_text())
@@ -83,7 +84,7 @@ def evidence(run: Run) -> Evidence:
         "command": about["command"] or f"rb-interp reproduce --config {run.folder / 'config.toml'}",
         "created": about["created"],
         "expected_holds_by_chance": expected_by_chance(claims),
-        "circuit_thresholds": {},
+        "circuit_thresholds": RULES,
     }
     return Evidence(
         config=about["config"],

@@ -29,18 +29,22 @@ MEMBERS_A_GROUP = 4
 
 @dataclass
 class Curves:
-    """Loss (nats) and accuracy, ``values[evaluation][member, set, (loss, accuracy)]``, at ``steps``."""
+    """Loss (nats) and accuracy: pairs of step and array ``[member, set, (loss, accuracy)]``."""
 
     members: tuple[Member, ...]
-    steps: list[int] = field(default_factory=list)
-    values: list[np.ndarray] = field(default_factory=list)
+    evaluations: list[tuple[int, np.ndarray]] = field(default_factory=list)
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps that were evaluated, ascending."""
+        return [step for step, _ in self.evaluations]
 
     def table(self):
         """Long table: gamma, seed, step, set, loss, accuracy."""
         import pandas as pd
 
-        n_steps, n_members = len(self.steps), len(self.members)
-        stacked = np.stack(self.values).reshape(-1, 2)
+        n_steps, n_members = len(self.evaluations), len(self.members)
+        stacked = np.stack([values for _, values in self.evaluations]).reshape(-1, 2)
         per_step = n_members * len(SETS)
         return pd.DataFrame(
             {
@@ -96,7 +100,8 @@ def train_members(
     Raises ConfigError for an empty sweep or a device that is not there, RunError where files cannot be used.
 
     >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)
-    >>> trained = train_members(AnchorTask.preset("smoke"), ModelConfig.preset("smoke"), tiny, [0.8], [0], progress=False)
+    >>> task, model = AnchorTask.preset("smoke"), ModelConfig.preset("smoke")
+    >>> trained = train_members(task, model, tiny, [0.8], [0], progress=False)
     >>> trained.curves.steps
     [0, 10, 20]
     """
@@ -124,7 +129,6 @@ class _Session:
 
     def run(self, progress: bool) -> Trained:
         self._resume()
-        marks, kept = evaluation_steps(self.train), set(checkpoint_steps(self.train))
         bar = tqdm(
             total=self.train.steps, initial=self.step, disable=not progress, unit="step", mininterval=1.0,
             desc=f"training {len(self.members)} members",
@@ -132,20 +136,21 @@ class _Session:
         saved = time.monotonic()
         with bar, ThreadPoolExecutor(len(self.shares)) as pool:
             try:
-                for mark in marks:
-                    if mark < self.step or (mark == self.step and mark in self.curves.steps):
+                evaluated = set(self.curves.steps)
+                for mark in evaluation_steps(self.train):
+                    if mark in evaluated:
                         continue
                     self._advance(pool, mark, bar)
                     self._evaluate(pool, bar)
-                    if mark in kept:
-                        self._keep(step_name(mark), self.members)
+                    self._keep_what_is_due()
                     if time.monotonic() - saved > self.train.save_every:
                         self._save()
                         saved = time.monotonic()
             except KeyboardInterrupt:
                 self._settle(pool)
                 raise
-        self._finish()
+        if self.step > self.saved:
+            self._save()
         return Trained(self.curves, Checkpoint(self.step, self._keys(self.members), self._weights()), self.seconds)
 
     def _advance(self, pool: ThreadPoolExecutor, mark: int, bar: tqdm) -> None:
@@ -162,18 +167,21 @@ class _Session:
         started = time.monotonic()
         parts = list(pool.map(lambda share: [group.evaluate() for group in share], self.shares))
         values = np.concatenate([part for share in parts for part in share])
-        self.curves.steps.append(self.step)
-        self.curves.values.append(values)
+        self.curves.evaluations.append((self.step, values))
         self.seconds["evaluation"] += time.monotonic() - started
-        threshold = 0.5 * math.log(self.d_vocab)
-        for member, loss in zip(self.members, values[:, SETS.index("rsn_train"), 0], strict=True):
-            if member not in self.half and loss <= threshold:
-                self._mark_half(member)
         bar.set_postfix_str(f"training loss {np.nanmean(values[:, :2, 0]):.3g} nats", refresh=False)
 
-    def _mark_half(self, member: Member) -> None:
-        self.half[member] = self.step
-        self._keep(half_name(member), [m for m in self.members if m.seed == member.seed])
+    def _keep_what_is_due(self) -> None:
+        """Checkpoints of the evaluation just made; doing it twice does no harm."""
+        step, values = self.curves.evaluations[-1]
+        reached = values[:, SETS.index("rsn_train"), 0] <= 0.5 * math.log(self.d_vocab)
+        last = step == self.train.steps
+        for member, now in zip(self.members, reached, strict=True):
+            if member not in self.half and (now or last):
+                self._keep(half_name(member), [m for m in self.members if m.seed == member.seed])
+                self.half[member] = step
+        if step in checkpoint_steps(self.train):
+            self._keep(step_name(step), self.members)
 
     def _keep(self, name: str, members: Sequence[Member]) -> None:
         if self.store is None:
@@ -198,7 +206,7 @@ class _Session:
         half = torch.tensor([self.half.get(member, -1) for member in self.members])
         curves = {
             "curves/steps": torch.tensor(self.curves.steps),
-            "curves/values": torch.from_numpy(np.stack(self.curves.values)),
+            "curves/values": torch.from_numpy(np.stack([values for _, values in self.curves.evaluations])),
             "curves/half": half,
         }
         self.store.write("state", self.step, self._keys(self.members), {**self._state(), **curves})
@@ -214,8 +222,7 @@ class _Session:
             last = first + len(group.members)
             group.load_state({key: value[first:last] for key, value in saved.tensors.items()}, saved.step)
             first = last
-        self.curves.steps = saved.tensors["curves/steps"].tolist()
-        self.curves.values = list(saved.tensors["curves/values"].numpy())
+        self.curves = saved_curves(saved, self.members)
         half = saved.tensors["curves/half"].tolist()
         self.half = {member: step for member, step in zip(self.members, half, strict=True) if step >= 0}
 
@@ -226,19 +233,20 @@ class _Session:
         for share in self.shares:
             _advance_share(share, target)
         self.step = target
-        if self.curves.steps:
-            self._save()
-
-    def _finish(self) -> None:
-        late = [member for member in self.members if member not in self.half]
-        for member in late:
-            self._mark_half(member)
-        if late or self.step > self.saved:
+        if self.curves.evaluations:
+            if self.curves.steps[-1] == target:
+                self._keep_what_is_due()
             self._save()
 
     @staticmethod
     def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:
         return tuple((member.gamma, member.seed) for member in members)
+
+
+def saved_curves(state: Checkpoint, members: tuple[Member, ...]) -> Curves:
+    """Learning curves in a saved state."""
+    steps, values = state.tensors["curves/steps"].tolist(), state.tensors["curves/values"].numpy()
+    return Curves(members, list(zip(steps, values, strict=True)))
 
 
 def share_out(

@@ -7,10 +7,7 @@ a foreign or broken file is recognised before a number is read from it.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rb_interp.errors import RunError
+from rb_interp.files import write_whole
 
 FORMAT = "rb_interp checkpoint 1"
 
@@ -66,7 +64,7 @@ class Store:
         """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
         about = {"format": FORMAT, "fingerprint": self.fingerprint, "step": str(step), "members": json.dumps(members)}
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
-        write_whole(self.path(name), lambda path: save_file(contiguous, path, metadata=about))
+        write_whole(self.path(name), lambda path: _save(contiguous, path, about))
         return self.path(name)
 
     def read(self, name: str) -> Checkpoint:
@@ -100,31 +98,8 @@ class Store:
             )
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then move it into place; RunError where that fails."""
-    with temporary_beside(path) as temporary:
-        write(temporary)
-
-
-@contextmanager
-def temporary_beside(path: Path) -> Iterator[Path]:
-    """A temporary file that replaces ``path`` when the block ends well and vanishes when it does not."""
-    temporary: Path | None = None
+def _save(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except (OSError, SafetensorError) as error:
-        raise RunError(
-            f"{path} could not be written ({error}); what was there before is untouched. "
-            f"Free some space or choose a writable --out, then run the same command: it continues."
-        ) from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        save_file(tensors, path, metadata=about)
+    except SafetensorError as error:  # a full disk arrives as one
+        raise OSError(str(error)) from None

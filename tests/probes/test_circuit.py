@@ -11,7 +11,7 @@ from lens_models import lens_model
 
 from rb_interp.errors import RunError
 from rb_interp.probes.carrying import carrying
-from rb_interp.probes.circuit import SOURCES, circuit_counts, circuit_table, name_circuit
+from rb_interp.probes.circuit import SOURCES, circuit_table, name_circuit
 from rb_interp.tasks import Roles
 
 AVERAGE = {"tv_half": 0.2, "key_attention": 0.5, "anchor_attention": 0.4, "carry": 0.4, "accuracy": 0.5}
@@ -68,10 +68,6 @@ def test_table_takes_the_right_layer_head_stage_and_rows() -> None:
         [0.8, 1, "key-to-anchors"],
     ]
     assert found.iloc[1][list(AVERAGE)].to_dict() == AVERAGE
-    counts = circuit_counts(found)
-    assert list(counts.columns) == ["average-then-key", "key-to-anchors", "mixed", "none"]
-    assert counts.loc[0.8].tolist() == [1, 1, 0, 0]
-    assert counts.loc[0.3].tolist() == [0, 0, 0, 1]
 
 
 def test_member_without_a_reading_is_named() -> None:

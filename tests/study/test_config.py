@@ -7,7 +7,7 @@ import pytest
 from rb_interp.cli import parse
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import MatrixGammas, ModelConfig
-from rb_interp.study.config import StudyConfig, from_mapping, load_config, to_toml
+from rb_interp.study.config import StudyConfig, from_mapping, load_config
 
 VARIED = StudyConfig.from_preset(
     "smoke",
@@ -20,13 +20,13 @@ VARIED = StudyConfig.from_preset(
 @pytest.mark.parametrize("config", [VARIED, *(StudyConfig.from_preset(p) for p in ("smoke", "quick", "paper"))])
 def test_toml_gives_the_same_study(config, tmp_path):
     path = tmp_path / "study.toml"
-    path.write_text(to_toml(config))
+    path.write_text(config.to_toml())
     assert load_config(path) == config
 
 
 def test_flags_give_the_same_study(tmp_path):
     path = tmp_path / "study.toml"
-    path.write_text(to_toml(VARIED))
+    path.write_text(VARIED.to_toml())
     assert parse(["reproduce", "--config", str(path)]).study.config == VARIED
     flags = "--preset smoke --gammas .5 1 --seeds 7 --norm pre --n-heads 2 --qk .4 --d-model 64 --d-head 32 --d-mlp 128"
     assert parse(["reproduce", *flags.split()]).study.config == VARIED

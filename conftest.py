@@ -1,0 +1,18 @@
+"""Test settings: shapes are checked while testing, and tutorials run on both TransformerLens generations."""
+
+import pytest
+from jaxtyping import install_import_hook
+
+install_import_hook("rb_interp", "beartype.beartype")
+
+collect_ignore = ["docs/conf.py"]
+
+LENS = ("tutorial_any_model.md", "tutorial_study.md", "models.md")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in LENS and item.path.parent.name == "docs":
+            item.add_marker(pytest.mark.lens)
+            # Readers of the 3.x generation see this notice too; it is no fault of the tutorial.
+            item.add_marker(pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated:DeprecationWarning"))

@@ -1,0 +1,135 @@
+"""Key + sum: which grouping of inputs explains the vectors at the last position, component by component."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rb_interp.figures.criteria import THRESHOLDS, written
+from rb_interp.figures.evidence import SMALL, Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import seeds_text, share_text
+from rb_interp.figures.panels import (
+    Caption,
+    criterion_at,
+    gamma_axis,
+    heat_map,
+    over_seeds,
+    seed_interval,
+    seeds_by_gamma,
+    try_panel,
+)  # fmt: skip
+from rb_interp.figures.style import ATTENTION, GREY, new_figure, styled
+
+GROUPINGS = {
+    "key": "key", "anchor_sum": "sum of\nanchors", "anchors": "anchors,\nordered",
+    "key_and_sum": "key and\nsum", "interaction": "inter-\naction",
+}  # fmt: skip
+WORDS = {
+    "resid_pre": "embedding +\nposition",
+    "attn_out": "attention output",
+    "mlp_out": "MLP output",
+    "resid_post": "residual stream,\nend",
+}
+ORDER = ("resid_pre", "attn_out", "mlp_out", "resid_post")
+ROWS = "rsn_train"
+
+
+@styled
+def draw_composition(evidence: Evidence) -> Figure:
+    """Share of variance by component and grouping at the small initialisation, and the two shares of M8 by rate."""
+    figure = new_figure(3.6)
+    grid = figure.add_gridspec(2, 2, width_ratios=(2, 1))
+    try_panel(figure.add_subplot(grid[:, 0]), _table, evidence)
+    upper, lower = figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1])
+    last = evidence_layers(evidence) - 1
+    try_panel(upper, _by_gamma, evidence, f"attn_out.{last}:key", f"key in layer {last + 1}'s attention output")
+    try_panel(lower, _by_gamma, evidence, "attn_out.0:anchor_sum", "sum in layer 1's attention output")
+    return figure
+
+
+def evidence_layers(evidence: Evidence) -> int:
+    """Number of layers of the probed models, at least 2 (what M8 needs)."""
+    quantities = evidence.readings.loc[evidence.readings["probe"] == "composition", "quantity"]
+    layers = [int(name.split(":")[0].split(".")[1]) for name in quantities]
+    return max([1, *layers]) + 1
+
+
+def components(evidence: Evidence) -> list[str]:
+    """Component names of the readings, in forward order: ``resid_pre.0``, ``attn_out.0``, ..."""
+    table = evidence.readings
+    names = {str(name).split(":")[0] for name in table.loc[table["probe"] == "composition", "quantity"]}
+    return sorted(names, key=lambda name: (int(name.split(".")[1]), ORDER.index(name.split(".")[0])))
+
+
+def _anchor_columns(evidence: Evidence) -> dict[str, str]:
+    single = {f"anchor_{i}": f"anchor\n{i}" for i in range(1, evidence.task.q + 1)} if evidence.task.q > 1 else {}
+    head = {name: GROUPINGS[name] for name in ("key", "anchor_sum")}
+    return {**head, **single, **{name: text for name, text in GROUPINGS.items() if name not in head}}
+
+
+def _table(axes: Axes, evidence: Evidence) -> None:
+    evidence.require(SMALL)
+    rows, columns = components(evidence), _anchor_columns(evidence)
+    if not rows:
+        raise MissingEvidenceError("This run has no reading of composition.")
+    found = np.full((len(rows), len(columns), 3), np.nan)
+    for i, component in enumerate(rows):
+        for j, grouping in enumerate(columns):
+            try:
+                values = evidence.values("composition", f"{component}:{grouping}", SMALL, rows=ROWS)
+            except MissingEvidenceError:
+                continue
+            found[i, j] = seed_interval(values)
+    heat_map(axes, found[..., 0], low=0.0, high=1.0, colours=ATTENTION)
+    axes.set_aspect("auto")
+    for i, j in np.argwhere(np.isfinite(found[..., 0])):
+        mean, low, high = found[i, j]
+        ink = "white" if mean > 0.5 else "#1c1c1c"
+        value, *ends = share_text(mean, low, high).split(" ", 1)
+        axes.text(j, i - 0.1, value, ha="center", va="center", color=ink)
+        for text in ends:
+            axes.text(j, i + 0.24, text, ha="center", va="center", color=ink, fontsize=5)
+    axes.set_xticks(range(len(columns)), list(columns.values()))
+    axes.set_yticks(range(len(rows)), [_component_text(name) for name in rows])
+    axes.xaxis.tick_top()
+    axes.set_xlabel(
+        f"share of variance explained (omega squared, at most 1),\nγ = {SMALL:g}, final: mean over seeds [95 % "
+        "interval]"
+    )
+
+
+def _component_text(name: str) -> str:
+    component, layer = name.split(".")
+    words = WORDS[component]
+    return words if component in ("resid_pre", "resid_post") else f"layer {int(layer) + 1}:\n{words}"
+
+
+def _by_gamma(axes: Axes, evidence: Evidence, quantity: str, title: str) -> None:
+    seeds_by_gamma(axes, evidence, "composition", quantity, rows=ROWS)
+    axes.axhline(0, color=GREY, lw=0.6)
+    criterion_at(axes, evidence, SMALL, THRESHOLDS["M8"], written("M8", "≥"), below=True)
+    axes.plot([], [], color=GREY, lw=2.4, label="untrained twins")
+    axes.legend(loc="upper left", handlelength=1)
+    axes.set_ylim(-0.05, 1.25)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set_ylabel("share of variance")
+    axes.set_title(title)
+    gamma_axis(axes, evidence)
+
+
+def caption_composition(evidence: Evidence) -> Caption:
+    """Caption of the composition figure."""
+    last = evidence_layers(evidence) - 1
+    names = (f"attn_out.{last}:key", "attn_out.0:anchor_sum")
+    texts = [over_seeds(evidence, "composition", name, SMALL, rows=ROWS) for name in names]
+    return Caption(
+        "Share of the variance of each component's output at the last position that a grouping of reasoning inputs "
+        "explains (adjusted for the number of groups, so slightly negative values mean none; interaction = pair of "
+        f"key and sum, less key, less sum). At γ = {SMALL:g}, over {seeds_text(len(evidence.seeds))}, the key "
+        f"explains {texts[0]} of layer {last + 1}'s attention output and the sum of anchors {texts[1]} of layer "
+        "1's. Crossed cells: no reading.",
+        f"at γ = {SMALL:g}, a share of the key in layer {last + 1}'s attention output or of the sum in layer 1's "
+        "below .80 (M8); single anchors or the interaction explaining more than the sum would point to another "
+        "circuit.",
+    )

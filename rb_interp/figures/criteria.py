@@ -1,0 +1,21 @@
+"""The thresholds that figures draw. They are the claims' own (a test compares them); figures only show them."""
+
+THRESHOLDS = {
+    "A1": 0.10,
+    "A2": 0.10,
+    "E4": 1.5,
+    "M1": 0.10,
+    "M4": 0.70,
+    "M5": 0.30,
+    "M7": 0.90,
+    "M8": 0.80,
+}
+
+
+def written(claim: str, relation: str) -> str:
+    """A criterion as a label: claim, relation, threshold.
+
+    >>> written("M4", "≥")
+    'M4: ≥ .70'
+    """
+    return f"{claim}: {relation} {THRESHOLDS[claim]:.2f}".replace(" 0.", " .")

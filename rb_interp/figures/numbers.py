@@ -1,0 +1,55 @@
+"""Numbers as readers see them, the same in figures, report and terminal. Needs no library."""
+
+from __future__ import annotations
+
+import math
+
+
+def number(value: float | int | None) -> str:
+    """A number for readers: three significant digits, integers whole, a true minus sign; ``n/a`` where there is none.
+
+    >>> number(-0.12345), number(1234.6), number(7), number(float("nan")), number(0.00012)
+    ('−0.123', '1,235', '7', 'n/a', '1.20×10⁻⁴')
+    """
+    if value is None or not math.isfinite(value):
+        return "n/a"
+    if float(value) == int(value) and not isinstance(value, float):
+        text = f"{int(value):,}"
+    elif abs(value) < 1e-12:
+        text = "0"
+    elif abs(value) < 1e-3:
+        digits, power = f"{value:.2e}".split("e")
+        text = f"{digits}×10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+    elif abs(value) >= 999.5:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:#.3g}".rstrip(".")
+    return text.replace("-", "−")
+
+
+def share_text(mean: float, low: float, high: float) -> str:
+    """``mean [low, high]`` with two decimals, for the headings of panels whose numbers are of the order of 1.
+
+    >>> share_text(-0.2, -0.301, -0.1)
+    '−0.20 [−0.30, −0.10]'
+    """
+    if not math.isfinite(mean):
+        return "n/a"
+    ends = f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) and math.isfinite(high) else ""
+    return f"{mean:.2f}{ends}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def interval_text(mean: float, low: float, high: float) -> str:
+    """``mean [low, high]``, or the mean alone where there is no interval.
+
+    >>> interval_text(0.5, 0.25, 0.75)
+    '0.500 [0.250, 0.750]'
+    """
+    if not (math.isfinite(mean) and math.isfinite(low) and math.isfinite(high)):
+        return number(mean)
+    return f"{number(mean)} [{number(low)}, {number(high)}]"
+
+
+def seeds_text(n: int) -> str:
+    """``1 seed`` or ``n seeds``."""
+    return f"{n} seed" if n == 1 else f"{n} seeds"

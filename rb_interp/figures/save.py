@@ -1,0 +1,48 @@
+"""Figures to files: the same evidence gives the same bytes, and a file is there whole or as it was before."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.registry import FIGURES
+from rb_interp.figures.style import styled
+from rb_interp.files import write_bytes
+
+DPI = 150
+
+
+@styled
+def render(figure: Figure, kind: str) -> bytes:
+    """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes."""
+    buffer = BytesIO()
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    return buffer.getvalue()
+
+
+@styled
+def settle(figure: Figure) -> None:
+    """Run the layout once and keep it, so that saving twice does not pay for it twice."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+
+
+def save_figures(evidence: Evidence, folder: str | Path) -> dict[str, Path]:
+    """Draw every figure of FIGURES into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
+
+    Returns figure id -> path of its SVG. Raises RunError where the folder cannot be written.
+    """
+    paths = {}
+    for spec in FIGURES:
+        figure = spec.draw(evidence)
+        settle(figure)
+        paths[spec.id] = Path(folder) / f"{spec.id}.svg"
+        write_bytes(paths[spec.id], render(figure, "svg"))
+        write_bytes(paths[spec.id].with_suffix(".png"), render(figure, "png"))
+    return paths

@@ -1,0 +1,92 @@
+"""One look for every figure: colours, type, and a decorator that leaves matplotlib's settings alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
+
+import matplotlib.style
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+SETS = {"mem": "memory", "rsn_train": "reasoning, trained on", "rsn_test": "reasoning, held out"}
+SET_COLOURS = {"mem": "#0a3d91", "rsn_train": "#bf6fc4", "rsn_test": "#e07b00"}
+SET_LINES = {"mem": "-", "rsn_train": "-", "rsn_test": (0, (4, 1.6))}
+
+KEY, REASONING, MEMORY, NOISE = "#f2a71b", "#1d8f69", "#0a3d91", "#e4e4e4"
+RED, BLUE, GREY, INK = "#c4312a", "#0a3d91", "#8a8a8a", "#1c1c1c"
+
+COSINES = "RdBu_r"
+GAMMA_RAMP = LinearSegmentedColormap.from_list("gamma", ["#9cc5bd", "#3f8f8b", "#0c3f45"])
+ATTENTION = LinearSegmentedColormap.from_list("attention", ["#ffffff", "#bcd9d4", "#3f8f8b", "#0c3f45"])
+MARKERS = ("o", "s", "D", "^", "v", "P")
+
+WIDTH = 7.2
+"""Inches, the text width of a paper with one column."""
+
+STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 7.5,
+    "axes.titlesize": 8,
+    "axes.labelsize": 7.5,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#6b6b6b",
+    "axes.linewidth": 0.7,
+    "axes.unicode_minus": True,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 7,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.8,
+    "legend.borderpad": 0.2,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "path.simplify_threshold": 0.4,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "rb_interp",
+}
+
+Draw = TypeVar("Draw", bound=Callable)
+
+
+def plain_style():
+    """Context in which matplotlib has its defaults and our type, whatever the caller has set; undone on leaving."""
+    return matplotlib.style.context(["default", STYLE])
+
+
+def styled(draw: Draw) -> Draw:
+    """Run a drawing function in ``plain_style``."""
+
+    @wraps(draw)
+    def drawn(*args, **kwargs):
+        with plain_style():
+            return draw(*args, **kwargs)
+
+    return drawn  # pyright: ignore[reportReturnType]
+
+
+def new_figure(height: float, width: float = WIDTH) -> Figure:
+    """An empty figure outside pyplot, so that nothing global is opened or has to be closed."""
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.05, h_pad=0.05))
+
+
+def gamma_colour(gamma: float, gammas: list[float]) -> tuple:
+    """Colour of a rate within a run: darker for a smaller initialisation."""
+    at = gammas.index(gamma) / max(len(gammas) - 1, 1)
+    return GAMMA_RAMP(at)
+
+
+def gamma_marker(gamma: float, gammas: list[float]) -> str:
+    """Marker of a rate within a run, so that no panel rests on colour alone."""
+    return MARKERS[gammas.index(gamma) % len(MARKERS)]

@@ -1,0 +1,46 @@
+"""Files that are there whole or as they were before."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rb_interp.errors import RunError
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write bytes whole or not at all; RunError as in ``write_whole``."""
+    write_whole(path, lambda temporary: temporary.write_bytes(content))
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then move it into place.
+
+    Raises RunError where that fails; what was there before is untouched, and nothing else is left behind.
+
+    >>> place = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> write_whole(place, lambda temporary: temporary.write_text("done"))
+    >>> place.read_text(), len(list(place.parent.iterdir()))
+    ('done', 1)
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
+        write(temporary)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise RunError(
+            f"{path} could not be written ({error}); what was there before is untouched. "
+            f"Free some space or choose a writable --out, then run the same command: it continues."
+        ) from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)

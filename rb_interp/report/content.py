@@ -1,0 +1,195 @@
+"""What a report says, as plain data: the HTML shows it and report.json is it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rb_interp.figures.circuits import circuit_counts
+from rb_interp.figures.evidence import SMALL, Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import number, seeds_text
+from rb_interp.figures.panels import over_seeds, seed_interval
+from rb_interp.figures.registry import FIGURES
+from rb_interp.report.glossary import GLOSSARY
+from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.toml import to_toml
+
+TITLE = "Anchor study: is the rule learned before the table?"
+QUESTION = (
+    "Does a small initialisation make a transformer learn a rule before it learns a table, and through which circuit? "
+    "Each claim below is a sentence of “An Analysis for Reasoning Bias of Language Models with Small Initialization” "
+    "(arXiv 2502.04375), with a criterion that was fixed before these runs."
+)
+VERDICTS = ("HOLDS", "FAILS", "UNDECIDED")
+FAMILIES = {"A": "Learning order", "E": "Embedding", "I": "Initialisation", "M": "Mechanism"}
+MIN_SEEDS = 5
+LEARNING = {
+    "bias": "bias index B",
+    "bias_test": "bias index B_test",
+    "half_step": "half (training step)",
+    "acc_mem": "final accuracy, memory",
+    "acc_rsn_train": "final accuracy, reasoning trained on",
+    "acc_rsn_test": "final accuracy, reasoning held out",
+    "margin_mem": "memory: label entropy − final loss (nats)",
+    "margin_rsn_train": "reasoning: label entropy − final loss (nats)",
+}
+
+
+def report_content(evidence: Evidence) -> dict[str, Any]:
+    """Everything that the report shows, JSON-safe: numbers that are not finite become None."""
+    meta = evidence.meta
+    content = {
+        "title": TITLE,
+        "question": QUESTION,
+        "answer": answer(evidence),
+        "claims": [{**claim, "family": FAMILIES.get(str(claim["id"])[:1], "Other")} for claim in evidence.claims],
+        "circuits": circuits(evidence),
+        "learning_order": learning_order(evidence),
+        "figures": figures(evidence),
+        "glossary": dict(GLOSSARY),
+        "repeat": {
+            "command": meta.get("command", ""),
+            "toml": meta.get("toml") or to_toml(evidence.config),
+            "config": evidence.config,
+        },
+        "run": {
+            "host": _host(meta.get("host")),
+            "wall_seconds": meta.get("wall_seconds"),
+            "versions": meta.get("versions"),
+        },
+    }
+    return json_safe(content)
+
+
+def _host(host: Any) -> str:
+    return (
+        ", ".join(f"{name} {value}" for name, value in host.items()) if isinstance(host, Mapping) else str(host or "")
+    )
+
+
+def answer(evidence: Evidence) -> dict[str, Any]:
+    """The result in short: counts, what B and the circuits say, and what a reader must not overlook."""
+    counts = Counter(str(claim["verdict"]) for claim in evidence.claims)
+    return {
+        "tier": evidence.tier,
+        "gammas": evidence.gammas,
+        "n_seeds": len(evidence.seeds),
+        "counts": {verdict: counts.get(verdict, 0) for verdict in VERDICTS},
+        "expected_holds_by_chance": evidence.meta.get("expected_holds_by_chance"),
+        "sentences": _sentences(evidence),
+        "warnings": _warnings(evidence),
+    }
+
+
+def _sentences(evidence: Evidence) -> list[str]:
+    found = []
+    chance = evidence.meta.get("expected_holds_by_chance")
+    if chance is not None:
+        found.append(
+            "If every statistic sat exactly at its threshold, chance alone would give at most "
+            f"{number(float(chance))} HOLDS."
+        )
+    bias = [f"{over_seeds(evidence, 'learning_order', 'bias', gamma)} at γ = {gamma:g}" for gamma in evidence.gammas]
+    if bias:
+        found.append(f"Bias index B (positive: the rule is learned before the table): {'; '.join(bias)}.")
+    row = circuit_counts(evidence).get(SMALL)
+    if row:
+        named = ", ".join(f"{name} {n}" for name, n in row.items() if n)
+        found.append(f"Circuits at γ = {SMALL:g}: {named} (of {seeds_text(sum(row.values()))}).")
+    return found
+
+
+def _warnings(evidence: Evidence) -> list[str]:
+    found = []
+    if evidence.tier == "smoke":
+        found.append("This is a smoke run. It shows that every part works and says nothing about the claims.")
+    if len(evidence.seeds) < MIN_SEEDS:
+        found.append(
+            f"This run has {seeds_text(len(evidence.seeds))}. No claim about members can hold or fail with fewer "
+            f"than {MIN_SEEDS}."
+        )
+    if not all(claim.get("calibrated", False) for claim in evidence.claims):
+        found.append(
+            "calibrated: false. The probes' error rates have not been measured for this family of models, so a "
+            "verdict on a mechanism says that the readings meet the criterion, not how often such readings mislead."
+        )
+    met = [str(c["id"]) for c in evidence.claims if c.get("met_at_initialisation") and c["verdict"] == "HOLDS"]
+    if met:
+        found.append(f"Already met by untrained models, so that training has shown nothing by it: {', '.join(met)}.")
+    return found
+
+
+def circuits(evidence: Evidence) -> dict[str, Any]:
+    """How often each circuit occurs at each rate, with Clopper-Pearson intervals, and the members by name."""
+    rows = []
+    for gamma, row in circuit_counts(evidence).items():
+        total = sum(row.values())
+        shares = {name: proportion_interval(n, total) for name, n in row.items()}
+        cells = {
+            name: {"n": row[name], "share": share.estimate, "low": share.low, "high": share.high}
+            for name, share in shares.items()
+        }
+        rows.append({"gamma": gamma, "n": total, "circuits": cells})
+    return {
+        "names": list(rows[0]["circuits"]) if rows else [],
+        "rows": rows,
+        "thresholds": dict(evidence.meta.get("circuit_thresholds") or {}),
+        "members": evidence.circuits.to_dict(orient="records"),
+    }
+
+
+def learning_order(evidence: Evidence) -> list[dict[str, Any]]:
+    """One row per quantity of the learning curves, with mean and interval at each rate."""
+    rows = []
+    for quantity, label in LEARNING.items():
+        cells = [_cell(evidence, quantity, gamma) for gamma in evidence.gammas]
+        if any(cell["n"] for cell in cells):
+            rows.append({"quantity": quantity, "label": label, "cells": cells})
+    return rows
+
+
+def _cell(evidence: Evidence, quantity: str, gamma: float) -> dict[str, Any]:
+    try:
+        values = evidence.values("learning_order", quantity, gamma)
+    except MissingEvidenceError:
+        return {"gamma": gamma, "mean": None, "low": None, "high": None, "n": 0}
+    mean, low, high = seed_interval(values)
+    return {"gamma": gamma, "mean": mean, "low": low, "high": high, "n": len(values)}
+
+
+def figures(evidence: Evidence) -> list[dict[str, Any]]:
+    """Id, title, claims, caption and file of every figure, in the order in which they are shown."""
+    found = []
+    for spec in FIGURES:
+        caption = spec.caption(evidence)
+        found.append(
+            {
+                "id": spec.id,
+                "title": spec.title,
+                "claims": list(spec.claims),
+                "seen": caption.seen,
+                "would_refute": caption.would_refute,
+                "svg": f"figures/{spec.id}.svg",
+                "png": f"figures/{spec.id}.png",
+            }
+        )
+    return found
+
+
+def json_safe(value: Any) -> Any:
+    """The same data in what JSON can hold: numpy numbers as numbers, tuples as lists, NaN and infinity as None.
+
+    >>> json_safe({"low": float("-inf"), "seeds": (0, 1)})
+    {'low': None, 'seeds': [0, 1]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): json_safe(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return json_safe(value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [json_safe(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int)) else str(value)

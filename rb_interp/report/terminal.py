@@ -1,0 +1,93 @@
+"""Verdicts and runs as tables for the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rb_interp.figures.numbers import interval_text, number
+
+COLOURS = {"HOLDS": "green", "FAILS": "red", "UNDECIDED": "yellow"}
+WIDTH = 100
+
+
+def print_verdicts(claims: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
+    """Print verdict, effect, seeds that meet it, untrained twin and statement of each claim, 100 columns at most."""
+    console = _console(console)
+    table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
+    for heading in ("claim", "verdict", "effect [95 %]", "met by", "untrained"):
+        table.add_column(heading, no_wrap=True, justify="right" if heading == "met by" else "left")
+    table.add_column("statement")
+    for claim in claims:
+        verdict = str(claim["verdict"])
+        texts = (_effect(claim), f"{claim['n_meeting']}/{claim['n_seeds']}", _twin(claim), str(claim["statement"]))
+        table.add_row(
+            Text(str(claim["id"])),
+            Text(verdict, COLOURS.get(verdict, "")),
+            *(Text(_shown(text, console)) for text in texts),
+        )
+    console.print(table)
+    counts = Counter(str(claim["verdict"]) for claim in claims)
+    told = ", ".join(f"{counts[name]} {name}" for name in COLOURS)
+    starred = "; * met at initialisation" if any(claim.get("met_at_initialisation") for claim in claims) else ""
+    console.print(Text(told + starred))
+
+
+def print_run(run: Any, console: Console | None = None) -> None:
+    """Print what a run folder (a ``study.Run``) holds: settings, how far it is, verdicts, versions."""
+    console = _console(console)
+    config, step = run.config, run.step or 0
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    model = config.model
+    rows = {
+        "folder": str(run.folder),
+        "tier": config.tier,
+        "members": f"gammas {list(config.gammas)}, seeds {list(config.seeds)}",
+        "model": f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm {model.norm}",
+        "progress": f"step {step:,} of {config.train.steps:,}" + (", finished" if run.finished else ""),
+        "verdicts": _counts(run.folder / "claims.json"),
+        "made": f"{run.about.get('created', '')}  {run.about.get('command', '')}".strip(),
+        "versions": ", ".join(f"{name} {version}" for name, version in run.about.get("versions", {}).items()),
+    }
+    for name, text in rows.items():
+        table.add_row(name, Text(text))
+    console.print(table)
+
+
+def _counts(path: Any) -> str:
+    if not path.exists():
+        return "not judged yet"
+    counts = Counter(str(claim["verdict"]) for claim in json.loads(path.read_text()))
+    return ", ".join(f"{counts[name]} {name}" for name in COLOURS)
+
+
+def _console(console: Console | None) -> Console:
+    """The given console, or standard output; a pipe has no width of its own and gets WIDTH."""
+    if console is not None:
+        return console
+    found = Console()
+    return found if found.is_terminal else Console(width=WIDTH)
+
+
+def _effect(claim: Mapping[str, Any]) -> str:
+    values = [float("nan") if claim.get(name) is None else float(claim[name]) for name in ("effect", "low", "high")]
+    return interval_text(*values)
+
+
+def _twin(claim: Mapping[str, Any]) -> str:
+    return number(claim.get("twin")) + ("*" if claim.get("met_at_initialisation") else "")
+
+
+def _shown(text: str, console: Console) -> str:
+    """The text as it is, or without what a terminal that is not Unicode could not show."""
+    if console.encoding.lower().startswith("utf"):
+        return text
+    return text.replace("−", "-").encode("ascii", "replace").decode()

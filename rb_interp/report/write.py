@@ -1,0 +1,70 @@
+"""The report as files: report.html, which needs nothing but itself, report.json with the same content, and figures/."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import interval_text, number
+from rb_interp.figures.save import save_figures
+from rb_interp.files import write_bytes
+from rb_interp.report.content import report_content
+
+HERE = Path(__file__).parent
+
+
+def write_report(evidence: Evidence, folder: str | Path) -> Path:
+    """Draw all figures into ``folder/figures`` and write ``report.html`` and ``report.json``; returns the HTML's path.
+
+    Raises RunError where the folder cannot be written; each file is there whole or as it was before.
+    """
+    folder = Path(folder)
+    content = report_content(evidence)
+    images = {figure: path.read_bytes() for figure, path in save_figures(evidence, folder / "figures").items()}
+    write_bytes(folder / "report.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    write_bytes(folder / "report.html", render_html(content, images).encode())
+    return folder / "report.html"
+
+
+def render_html(content: dict[str, Any], images: dict[str, bytes]) -> str:
+    """The content of a report as one HTML page; ``images`` are SVG files by figure id."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    page = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    page.filters |= {"number": number, "interval": _interval, "duration": duration, "typeset": typeset}
+    sources = {name: "data:image/svg+xml;base64," + b64encode(image).decode() for name, image in images.items()}
+    css = (HERE / "report.css").read_text(encoding="utf-8")
+    return page.get_template("report.html.jinja").render(**content, images=sources, css=css)
+
+
+def _interval(row: dict[str, Any], middle: str = "effect") -> str:
+    values = [float("nan") if row.get(name) is None else float(row[name]) for name in (middle, "low", "high")]
+    return interval_text(*values)
+
+
+def typeset(text: str) -> str:
+    """Plain text with the signs of print, and no line break inside ``γ = 0.8``.
+
+    >>> typeset("B >= -0.1 in 2-3 layers")
+    'B ≥ −0.1 in 2-3 layers'
+    """
+    text = text.replace(">=", "≥").replace("<=", "≤").replace("γ = ", "γ\u00a0=\u00a0")
+    return re.sub(r"(?<![\w)-])-(?=[.\d])", "−", text)
+
+
+def duration(seconds: float | int) -> str:
+    """Seconds as people say them.
+
+    >>> duration(271.4), duration(42), duration(7265)
+    ('4 min 31 s', '42 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,47 @@
+"""Every experiment file loads, says what it is for, and differs from its preset in what its name says alone."""
+
+from pathlib import Path
+
+import pytest
+
+from rb_interp.study.config import StudyConfig, comparable, load_config
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+DIFFERS = {
+    "fig3_gamma_sweep": ("quick", {}),
+    "fig3_paper": ("paper", {}),
+    "norm_pre": ("quick", {"model.norm": "pre"}),
+    "norm_post": ("quick", {"model.norm": "post"}),
+    "learning_rate_post_2e-4": ("paper", {"train.lr": 2e-4, "train.steps": 60_000}),
+    "scheme_d_model": ("quick", {"model.scheme": "d_model"}),
+}
+
+
+def test_every_file_is_listed_here_and_in_the_readme():
+    assert {path.stem for path in FOLDER.glob("*.toml")} == set(DIFFERS)
+    readme = (FOLDER / "README.md").read_text()
+    assert all(f"[{name}.toml]({name}.toml)" in readme for name in DIFFERS)
+
+
+@pytest.mark.parametrize("name", DIFFERS)
+def test_it_differs_from_its_preset_in_what_its_name_says(name):
+    preset, expected = DIFFERS[name]
+    base = comparable(StudyConfig.from_preset(preset))
+    found = comparable(load_config(FOLDER / f"{name}.toml"))
+    changed = {f"{part}.{key}": value for part in ("task", "model", "train") for key, value in found[part].items()
+               if value != base[part][key]}  # fmt: skip
+    assert changed == expected
+    rest = set(base) - {"task", "model", "train"}
+    assert {key: found[key] for key in rest} == {key: base[key] for key in rest}
+
+
+@pytest.mark.parametrize("name", DIFFERS)
+def test_it_says_which_figure_and_which_question(name):
+    comment = "\n".join(line for line in (FOLDER / f"{name}.toml").read_text().splitlines() if line.startswith("#"))
+    assert "Fig" in comment
+    assert "# Question: " in comment
+    assert comment.count("?") >= 1
+
+
+def test_the_post_norm_experiment_is_post_norm():
+    assert load_config(FOLDER / "learning_rate_post_2e-4.toml").model.norm == "post"

@@ -1,0 +1,112 @@
+"""README and docs keep their word: examples run, commands and flags exist, links lead somewhere."""
+
+import doctest
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rb_interp.claims import CLAIMS
+from rb_interp.cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(ROOT.glob("docs/*.md"))]
+COMMANDS = ("reproduce", "train", "probe", "report", "init", "info")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def page_id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """Words of every rb-interp command in code, from the subcommand on."""
+    code = [line for _, block in FENCE.findall(text) for line in block.splitlines() if not line.startswith(">>>")]
+    code += re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    calls = [call for line in code for call in re.findall(r"(?:rb-interp|rb_interp\.cli) ([^#&|]+)", line)]
+    return [shlex.split(call) for call in calls]
+
+
+@cache
+def flags_of(command: str) -> frozenset[str]:
+    import contextlib
+    import io
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", printed.getvalue()))
+
+
+@pytest.mark.lens
+def test_readme_example_runs():
+    options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    results = doctest.testfile(str(ROOT / "README.md"), module_relative=False, optionflags=options)
+    assert results.attempted >= 8
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_python_blocks_are_doctests(path):
+    """A block that pytest does not run would rot; the closing fence must not become part of expected output."""
+    for language, block in FENCE.findall(path.read_text()):
+        if language == "python":
+            assert block.startswith(">>> "), block
+            assert block.endswith("\n\n"), f"leave a blank line before the closing fence: {block[-60:]!r}"
+        else:
+            assert ">>> " not in block
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_commands_and_flags_exist(path):
+    text = path.read_text()
+    for words in commands_in(text):
+        assert words[0] in COMMANDS, words
+        flags = {word.split("=")[0] for word in words if word.startswith("--")}
+        assert flags <= flags_of(words[0]) | {"--help"}, words
+    alone = set(re.findall(r"`(--[a-z][a-z0-9-]*)[^`]*`", FENCE.sub("", text)))
+    assert alone <= flags_of("reproduce")
+
+
+def test_the_two_commands_are_there_once():
+    """CI runs the block that follows the comment."""
+    text = (ROOT / "README.md").read_text()
+    for name, last in (("main", ".venv/bin/rb-interp reproduce"), ("test", ".venv/bin/python -m pytest")):
+        blocks = re.findall(rf"^<!-- {name} command -->\n```sh\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL)
+        assert len(blocks) == 1
+        steps = blocks[0].split(" && ")
+        assert steps[0] == "python3 -m venv .venv"
+        assert steps[1].startswith(".venv/bin/pip install -c constraints.txt ")
+        assert steps[2] == last
+
+
+def anchors_of(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_relative_links_resolve(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", path.read_text())):
+        if re.match(r"https?://", target):
+            continue
+        file, _, anchor = target.partition("#")
+        found = path.parent / file if file else path
+        assert found.exists(), target
+        assert not anchor or anchor in anchors_of(found), target
+
+
+def test_every_page_is_in_the_table_of_contents():
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", (ROOT / "docs/index.md").read_text(), re.DOTALL)
+    listed = [line for line in "".join(trees).splitlines() if line and not line.startswith(":")]
+    assert sorted(listed) == sorted({path.stem for path in ROOT.glob("docs/*.md")} - {"index"})
+
+
+def test_the_claims_page_has_every_claim_word_for_word():
+    row = re.compile(r"^\| ([A-Z]\d\w*) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
+    rows = row.findall((ROOT / "docs/claims.md").read_text())
+    written = [tuple(cell.replace(r"\|", "|") for cell in row) for row in rows]
+    assert written == [(claim.id, claim.statement, claim.source, claim.criterion) for claim in CLAIMS]
