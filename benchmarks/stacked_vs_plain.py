@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.members import Member, bring_to, share_out
+from rb_interp.training.members import Member, bring_to, share_out, torch_settings
 
 CASES = {
     "quick, norm none": (AnchorTask(), ModelConfig(), TrainConfig(), 40),
@@ -84,6 +84,13 @@ def stacked(
     return run
 
 
+def timed(ours: Callable[[int], float], steps: int, train: TrainConfig) -> float:
+    """Time our steps under the settings that training uses, and leave the peer its own."""
+    with torch_settings(train):
+        ours(2)
+        return ours(steps)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
@@ -97,8 +104,8 @@ def main() -> None:
             continue
         peer = plain_loop(task, model, train, options.threads)
         ours = stacked(task, model, train, options.members, options.threads)
-        peer(3), ours(2)
-        times = [(peer(2 * steps), ours(steps)) for _ in range(options.rounds)]
+        peer(3), timed(ours, 2, train)
+        times = [(peer(2 * steps), timed(ours, steps, train)) for _ in range(options.rounds)]
         slow, fast = (statistics.median(column) for column in zip(*times, strict=True))
         ratios = sorted(a / b for a, b in times)
         print(

@@ -18,12 +18,13 @@ from tqdm import tqdm
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import SETS, AnchorTask
+from rb_interp.training.allocator import keep_freed_memory
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.group import Group, Member
 from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
 from rb_interp.training.store import Checkpoint, Store
 
-MEMBERS_A_GROUP = 4
+MEMBERS_A_GROUP = 8
 """Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache."""
 
 
@@ -297,11 +298,12 @@ def resolve_device(device: str) -> torch.device:
 
 @contextmanager
 def torch_settings(train: TrainConfig) -> Iterator[None]:
-    """TF32 and thread count for the time of a call; the caller's own settings come back."""
+    """TF32, thread count and allocator for the time of a call; the caller's own settings come back."""
     threads, tf32 = torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32
     try:
         torch.backends.cuda.matmul.allow_tf32 = train.tf32
-        yield
+        with keep_freed_memory():
+            yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.set_num_threads(threads)
