@@ -132,7 +132,7 @@ def _alignment(axes: Axes, evidence: Evidence) -> None:
         )
         axes.plot(tokens[of], leading[:, of].mean(0), "_", ms=8, mew=2, color=colour, label=f"{name} anchors")
     _untrained_alignment(axes, evidence)
-    threshold(axes, THRESHOLDS["M4"], written("M4", "≥"), RED)
+    threshold(axes, THRESHOLDS["M4"], written("M4", "≥"), RED, x=0.62)
     threshold(axes, THRESHOLDS["M5"], written("M5", "≤"), BLUE, x=0.99)
     axes.set_ylim(0, 1.42)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])

@@ -44,7 +44,7 @@ def draw_learning(evidence: Evidence) -> Figure:
         _curves(accuracy, evidence, gamma, "accuracy")
         accuracy.set_ylim(-0.02, 1.02)
         loss.set_title(_title(evidence, gamma))
-        _step_axis(accuracy, float(evidence.curves["step"].max()))
+        _step_axis(accuracy, float(evidence.curves["step"].to_numpy().max()))
     panels[0, 0].set_ylabel("cross entropy (nats)")
     panels[1, 0].set_ylabel("accuracy (share correct)")
     figure.legend(handles=_legend(), loc="outside upper center", ncols=5)
@@ -130,7 +130,7 @@ def _legend() -> list[Line2D]:
 
 def _cut_off(evidence: Evidence) -> str:
     limit = loss_limit(evidence)
-    higher = float(evidence.curves["loss"].max()) > limit
+    higher = float(evidence.curves["loss"].to_numpy().max()) > limit
     return f" Losses above {number(limit)} nats lie outside the panels." if higher else ""
 
 

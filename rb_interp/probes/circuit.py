@@ -100,7 +100,7 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
     columns = ["gamma", "seed", "circuit", *SOURCES]
     rows = []
     for _, member in readings.groupby(["gamma", "seed"], sort=True):
-        if (member["stage"] == "final").any():
+        if "final" in member["stage"].to_list():
             numbers = {column: _number(member, source) for column, source in SOURCES.items()}
             place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
             rows.append({**place, "circuit": name_circuit(**numbers), **numbers})

@@ -137,7 +137,13 @@ def learning_order_table(
             )
         reading = _member_reading(member, d_vocab, {name: label_entropy.get((seed, name), math.nan) for name in SETS})
         block = pd.DataFrame(reading.table())
-        place = {"gamma": gamma, "seed": seed, "stage": "final", "step": int(member["step"].max()), "rows": ""}
+        place = {
+            "gamma": gamma,
+            "seed": seed,
+            "stage": "final",
+            "step": int(member["step"].to_numpy().max()),
+            "rows": "",
+        }
         blocks.append(block.assign(**place)[[*place, *block.columns]])
     return pd.concat(blocks, ignore_index=True)
 

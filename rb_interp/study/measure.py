@@ -27,6 +27,7 @@ from rb_interp.probes.learning_order import label_entropy, learning_order_table
 from rb_interp.study.run import MATCHED_GAMMA, Run
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.training.members import Member
+from rb_interp.training.store import Checkpoint
 
 REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
 
@@ -89,6 +90,25 @@ def _place(reading: Reading) -> str:
     return "" if usual else f".{reading.layer}.{reading.head}"
 
 
+def probe_members(
+    run: Run, probe: Callable[..., Reading], stage: str | int = "final", rows: str = REASONING, **options: Any
+) -> pd.DataFrame:
+    """Readings table of one probe on every member, at a stage or at any step that was kept.
+
+    ``rows`` is the set whose rows the probe sees; ``options`` (layer, head, ...) go to the probe. Raises RunError where
+    the run did not keep that step.
+    """
+    probes, tables = _MemberProbes(run), []
+    for member in run.members:
+        data = run.config.task.dataset(member.seed)
+        chosen = data.sample(rows, run.config.probe_rows)
+        checkpoint = probes.load(member, stage)
+        reading = probe(probes.model, data.tokens[chosen], data.roles(chosen), twin=probes.twin, **options)
+        place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage), "step": checkpoint.step, "rows": rows}
+        tables += [{**place, **row} for row in reading.table()]
+    return typed(pd.DataFrame(tables))
+
+
 def typed(readings: pd.DataFrame) -> pd.DataFrame:
     """One type per column, whatever rows a table happens to hold."""
     numbers = ("gamma", "layer", "head", "value", "twin", "null_mean", "null_sd", "p_value")
@@ -105,16 +125,22 @@ class _MemberProbes:
         self.model, self.twin = (lens_model(config, task.d_vocab, task.length, weights) for _ in range(2))
         self.plan = plan(config.n_layers, config.n_heads)
 
+    def load(self, member: Member, stage: str | int) -> Checkpoint:
+        """Write a member at a stage into ``model``, and its untrained twin into ``twin``."""
+        checkpoint = self.run.checkpoint(stage, member.gamma, member.seed)
+        write_weights(self.twin, self.run.weights(member.gamma, member.seed, "init"))
+        write_weights(self.model, checkpoint.member(member.gamma, member.seed))
+        return checkpoint
+
     def read(self, member: Member, data: AnchorDataset) -> Iterator[tuple[str, int, str, Reading]]:
         """Stage, step, rows and reading of every probe; each reading carries the untrained twin's values."""
-        write_weights(self.twin, self.run.weights(member.gamma, member.seed, "init"))
+        self.load(member, "init")
         inputs = {kind: data.sample(kind, self.run.config.probe_rows) for kind in (REASONING, MEMORY)}
         untrained = [self._reading(self.twin, probe, rows, where, inputs, data) for probe, rows, where in self.plan]
         for (_, rows, _), reading in zip(self.plan, untrained, strict=True):
             yield "init", 0, rows, reading
         for stage in self._stages(member):
-            checkpoint = self.run.checkpoint(stage, member.gamma, member.seed)
-            write_weights(self.model, checkpoint.member(member.gamma, member.seed))
+            checkpoint = self.load(member, stage)
             for (probe, rows, where), before in zip(self.plan, untrained, strict=True):
                 options = {"twin": self.twin} if probe is geometry else {}
                 reading = self._reading(self.model, probe, rows, {**where, **options}, inputs, data)

@@ -82,6 +82,16 @@ def test_readings_agree_with_probes_called_by_hand(folder):
             np.testing.assert_allclose(found.loc[expected.index, column], expected[column], rtol=1e-5, atol=1e-7)
 
 
+def test_one_probe_on_a_whole_run_at_any_checkpoint(folder):
+    run = Run.open(folder)
+    readings = run.read_table("readings")
+    wanted = readings[(readings.stage == "final") & (readings.probe == "routing") & (readings["rows"] == "mem")]
+    found = run.probe(routing, 20, "mem", layer=1, n_null=0)
+    assert set(found.step) == {20}
+    np.testing.assert_allclose(found.value, wanted.value, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found.twin, wanted.twin, rtol=1e-5, atol=1e-7)
+
+
 def test_a_run_gives_its_members_as_models(folder):
     run = Run.open(folder)
     weights = run.weights(0.8, 0)
