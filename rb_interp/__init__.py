@@ -29,6 +29,7 @@ _WHERE = {
     "judge": "rb_interp.claims",
     "StudyConfig": "rb_interp.study",
     "Run": "rb_interp.study",
+    "probe_members": "rb_interp.study",
     "reproduce": "rb_interp.study",
     "RbInterpError": "rb_interp.errors",
 }

@@ -139,12 +139,6 @@ class Run:
         task = self.config.task
         return lens_model(self.config.model, task.d_vocab, task.length, self.weights(gamma, seed, stage))
 
-    def probe(self, probe: Any, stage: str | int = "final", rows: str = "rsn_train", **options: Any) -> pd.DataFrame:
-        """Readings of one probe on every member at a stage or a kept step, see ``measure.probe_members``."""
-        from rb_interp.study.measure import probe_members
-
-        return probe_members(self, probe, stage, rows, **options)
-
     def _name(self, stage: str | int, gamma: float, seed: int) -> str:
         if Member(gamma, seed) not in self.members:
             raise RunError(

@@ -105,6 +105,13 @@ class AnchorTask:
             rows = [c for c in every if (c in self.masked) == (kind == "rsn_test")]
         return np.array(rows, dtype=np.int64).reshape(-1, self.q)
 
+    def rows_per_combination(self, kind: str) -> int:
+        """Rows that each combination of a set gets; reasoning combinations get the same in training and test."""
+        n_memory = round(self.n_sequences * self.memory_share)
+        if kind == "mem":
+            return n_memory // len(self.combinations("mem"))
+        return (self.n_sequences - n_memory) // len(self.tokens("reasoning_anchor")) ** self.q
+
 
 def check(task: AnchorTask) -> None:
     """Raise TaskError, saying what to change, where the settings contradict each other."""
@@ -175,7 +182,7 @@ def _check_labels(task: AnchorTask) -> None:
 
 
 def _check_counts(task: AnchorTask) -> None:
-    memory, reasoning = rows_per_combination(task)
+    memory, reasoning = (task.rows_per_combination(kind) for kind in ("mem", "rsn_train"))
     n_memory, n_train = len(task.combinations("mem")), len(task.combinations("rsn_train"))
     n_reasoning = n_train + len(task.combinations("rsn_test"))
     if (task.memory_share > 0 and memory == 0) or (task.memory_share < 1 and reasoning == 0):
@@ -185,14 +192,6 @@ def _check_counts(task: AnchorTask) -> None:
         )
     if memory * n_memory + reasoning * n_train == 0:
         raise TaskError("the training set is empty: every reasoning combination is masked; leave some out of masked.")
-
-
-def rows_per_combination(task: AnchorTask) -> tuple[int, int]:
-    """Rows of each memory combination and of each reasoning combination (train and test alike)."""
-    n_memory = round(task.n_sequences * task.memory_share)
-    n_reasoning = task.n_sequences - n_memory
-    span = task.reasoning_anchors[1] - task.reasoning_anchors[0] + 1
-    return n_memory // len(task.combinations("mem")), n_reasoning // span**task.q
 
 
 PRESETS = {

@@ -72,14 +72,11 @@ class AnchorDataset:
 
 def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
     """Draw the label table (stream 1 of the seed) and the rows (stream 2)."""
-    from rb_interp.tasks.anchor import rows_per_combination
-
     keys, memory = task.tokens("key"), task.combinations("mem")
     groups = np.repeat(np.arange(len(task.memory_groups())), len(memory) // len(task.memory_groups()))
     low, high = label_bounds(task.memory_labels, memory, keys, groups, task.label_ranges)
     table = draw_label_table(low, high, np.random.default_rng([seed, 1]))
-    counts = dict(zip(SETS, (rows_per_combination(task)[i] for i in (0, 1, 1)), strict=True))
-    per_set = [np.repeat(task.combinations(kind), counts[kind], axis=0) for kind in SETS]
+    per_set = [np.repeat(task.combinations(kind), task.rows_per_combination(kind), axis=0) for kind in SETS]
     anchors = np.concatenate(per_set)
     kind = np.repeat(np.arange(len(SETS)), [len(rows) for rows in per_set])
     n, q = anchors.shape
@@ -91,6 +88,6 @@ def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
     key = np.take_along_axis(tokens, key_position[:, None], 1)[:, 0]
     labels = key + anchors.sum(1)
     is_memory = kind == SETS.index("mem")
-    combination = np.repeat(np.arange(len(memory)), counts["mem"])
+    combination = np.repeat(np.arange(len(memory)), task.rows_per_combination("mem"))
     labels[is_memory] = table[combination, key[is_memory] - keys[0]]
     return AnchorDataset(task, seed, tokens, labels, kind, key_position, anchor_positions, table)

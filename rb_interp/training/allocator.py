@@ -41,5 +41,6 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def _set(libc: ctypes.CDLL, mmap: int, trim: int) -> None:
-    libc.mallopt(M_MMAP_THRESHOLD, mmap) or libc.mallopt(M_MMAP_THRESHOLD, USUAL)  # old releases take 32 MiB at most
+    if not libc.mallopt(M_MMAP_THRESHOLD, mmap):
+        libc.mallopt(M_MMAP_THRESHOLD, USUAL)  # old releases take 32 MiB at most
     libc.mallopt(M_TRIM_THRESHOLD, trim)

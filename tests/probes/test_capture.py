@@ -26,9 +26,9 @@ def test_equals_the_models_own_cache_in_any_batches(model):
         found = capture(model, TOKENS, names, batch=batch)
         assert list(found) == names
         for name in names:
-            torch.testing.assert_close(found[name], cache[name], rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(found[name], cache[name], rtol=1e-3, atol=1e-5)
     last = capture(model, torch.from_numpy(TOKENS), [PATTERN], batch=2, keep=lambda a: a[:, 0, -1])[PATTERN]
-    torch.testing.assert_close(last, cache[PATTERN][:, 0, -1], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(last, cache[PATTERN][:, 0, -1], rtol=1e-3, atol=1e-5)
     assert not last.requires_grad
 
 

@@ -16,6 +16,7 @@ from rb_interp.figures import FIGURES
 from rb_interp.models.lens import read_weights
 from rb_interp.probes import routing, value_alignment
 from rb_interp.study.config import StudyConfig
+from rb_interp.study.measure import probe_members
 from rb_interp.study.run import Run
 from rb_interp.training.config import TrainConfig
 
@@ -79,17 +80,17 @@ def test_readings_agree_with_probes_called_by_hand(folder):
         expected = pd.DataFrame(reading.table()).set_index("quantity")
         found = place[(place.probe == reading.probe) & (place["rows"] == rows_name)].set_index("quantity")
         for column in ("value", "twin"):
-            np.testing.assert_allclose(found.loc[expected.index, column], expected[column], rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(found.loc[expected.index, column], expected[column], rtol=1e-4, atol=1e-6)
 
 
 def test_one_probe_on_a_whole_run_at_any_checkpoint(folder):
     run = Run.open(folder)
     readings = run.read_table("readings")
     wanted = readings[(readings.stage == "final") & (readings.probe == "routing") & (readings["rows"] == "mem")]
-    found = run.probe(routing, 20, "mem", layer=1, n_null=0)
+    found = probe_members(run, routing, 20, "mem", layer=1, n_null=0)
     assert set(found.step) == {20}
-    np.testing.assert_allclose(found.value, wanted.value, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(found.twin, wanted.twin, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found.value, wanted.value, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.twin, wanted.twin, rtol=1e-4, atol=1e-6)
 
 
 def test_a_run_gives_its_members_as_models(folder):

@@ -25,31 +25,37 @@ TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_ml
 RUN = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from test_members import run
-run(sys.argv[2])
+from test_members import run, Store
+
+class Talking(Store):
+    def write(self, name, step, *rest):
+        super().write(name, step, *rest)
+        print(name, step, flush=True)
+
+run(sys.argv[2], Talking)
 """
 
 
-def run(folder):
-    train = TrainConfig(steps=150, batch_size=16, eval_every=5, eval_rows=20, lr=1e-2, workers=2, save_every=0.0)
-    train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=Store(Path(folder), "same"), progress=False)
-
-
-def saved_step(store):
-    return store.read("state").step if store.exists("state") else 0
+def run(folder, store=Store):
+    train = TrainConfig(steps=1000, batch_size=16, eval_every=20, eval_rows=20, lr=1e-2, workers=2, save_every=0.0)
+    train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False)
 
 
 def test_killed_runs_end_with_the_same_bits(tmp_path):
-    whole, stopped = Store(tmp_path / "whole", "same"), Store(tmp_path / "stopped", "same")
+    whole, stopped, here = Store(tmp_path / "whole", "same"), Store(tmp_path / "stopped", "same"), Path(__file__).parent
     run(whole.folder)
+    before = 0
     for how in (signal.SIGKILL, signal.SIGINT):
-        before = saved_step(stopped)
-        process = subprocess.Popen([sys.executable, "-c", RUN, str(Path(__file__).parent), str(stopped.folder)])
-        while saved_step(stopped) <= before + 10 and process.poll() is None:
-            pass
-        process.send_signal(how)
-        assert process.wait() != 0
-        assert before < saved_step(stopped) < 150
+        command = [sys.executable, "-c", RUN, str(here), str(stopped.folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            for line in process.stdout:
+                name, step = line.split()
+                if name == "state" and int(step) > before + 60:
+                    process.send_signal(how)
+                    break
+        assert process.returncode != 0
+        before, earlier = stopped.read("state").step, before
+        assert earlier < before < 1000
     run(stopped.folder)
 
     assert [name for name in stopped.names() if not name.startswith(".")] == whole.names()
