@@ -18,6 +18,7 @@ from rb_interp.probes import routing, value_alignment
 from rb_interp.study.config import StudyConfig
 from rb_interp.study.measure import probe_members
 from rb_interp.study.run import Run
+from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
 pytestmark = pytest.mark.lens
@@ -26,7 +27,10 @@ TINY = StudyConfig.from_preset(
     "smoke",
     gammas=(0.3, 0.5, 0.8),
     seeds=(0, 1),
-    train=TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20, n_checkpoints=1),
+    task=AnchorTask(
+        length=6, keys=(21, 24), memory_anchors=(1, 2), reasoning_anchors=(11, 13), d_vocab=80, n_sequences=1800
+    ),  # few labels, so that half is reached before the end
+    train=TrainConfig(steps=80, batch_size=16, eval_every=5, eval_rows=20, lr=2e-2, n_checkpoints=1),
     probe_rows=60,
     n_null=20,
     n_init=10,
@@ -68,6 +72,7 @@ def test_claims_json_has_the_fields_of_its_format(folder):
 def test_readings_agree_with_probes_called_by_hand(folder):
     run = Run.open(folder)
     readings = run.read_table("readings")
+    assert 0 < run.checkpoint("matched", 0.3, 1).step < 80
     model, twin = run.model(0.3, 1, "matched"), run.model(0.3, 1, "init")
     data = run.config.task.dataset(1)
     rows = data.sample("mem", 60)
@@ -87,8 +92,8 @@ def test_one_probe_on_a_whole_run_at_any_checkpoint(folder):
     run = Run.open(folder)
     readings = run.read_table("readings")
     wanted = readings[(readings.stage == "final") & (readings.probe == "routing") & (readings["rows"] == "mem")]
-    found = probe_members(run, routing, 20, "mem", layer=1, n_null=0)
-    assert set(found.step) == {20}
+    found = probe_members(run, routing, 80, "mem", layer=1, n_null=0)
+    assert set(found.step) == {80}
     np.testing.assert_allclose(found.value, wanted.value, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found.twin, wanted.twin, rtol=1e-4, atol=1e-6)
 
@@ -108,7 +113,7 @@ def test_every_command_runs_on_a_run_folder(folder, capsys):
     assert main(["info", str(folder)]) == 0
     assert main(["init", "--preset", "smoke", "--gamma", ".8"]) == 0
     printed = capsys.readouterr().out
-    assert "step 20 of 20, finished" in printed
+    assert "step 80 of 80, finished" in printed
     assert "blocks.1.mlp.W_out" in printed
 
 
@@ -153,12 +158,12 @@ def test_a_folder_with_another_study_is_refused(folder, capsys):
 
 
 def test_a_broken_checkpoint_is_named(folder, capsys):
-    path = folder / "checkpoints" / "step_00000020.safetensors"
+    path = folder / "checkpoints" / "step_00000080.safetensors"
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[:100])
         assert main(["probe", str(folder)]) == 2
-        assert "step_00000020.safetensors cannot be read as safetensors" in capsys.readouterr().err
+        assert "step_00000080.safetensors cannot be read as safetensors" in capsys.readouterr().err
     finally:
         path.write_bytes(whole)
 
