@@ -57,23 +57,25 @@ def composition(
     roles: Roles,
     *,
     layer: int | None = None,
+    head: int | None = None,
     twin: LensModel | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
-    """Share of variance that key and anchors explain in each component's output at the last position, heads summed.
+    """Share of variance that key and anchors explain in each component's output at the last position.
 
     Values: ``f"{component}.{layer}:{grouping}"``, at most 1, with the module's groupings and these components:
     resid_pre of the first layer (embedding + position), attn_out and mlp_out of every layer, resid_post of the last;
-    or the four of one ``layer``. Null: the rows' labels permuted, for key and anchor_sum.
+    or the four of one ``layer``. attn_out sums the heads, or is what one ``head`` writes (z W_O).
+    Null: the rows' labels permuted, for key and anchor_sum.
     Arrays: shares [component, grouping], in the order of the values.
 
-    Raises ModelError for a layer that is not there, RolesError for missing roles or roles of other rows.
+    Raises ModelError for a layer or head that is not there, RolesError for missing roles or roles of other rows.
     """
-    check_layer_head(model, layer or 0, 0, "composition", twin)
+    check_layer_head(model, layer or 0, head or 0, "composition", twin)
     rows = check_rows(tokens, roles, "composition").numpy()
     groupings = row_groupings(rows, roles)
-    outputs = last_position_outputs(model, rows, layer)
+    outputs = last_position_outputs(model, rows, layer, head)
     values = _all_shares(outputs, groupings)
     rng = np.random.default_rng(seed)
     nulls = {}
@@ -81,9 +83,9 @@ def composition(
         permuted = rng.permuted(np.tile(_numbered(groupings[name]), (n_null, 1)), axis=1)
         for component, vectors in outputs.items():
             nulls[f"{component}:{name}"] = Null("labels permuted", omega_squared_draws(vectors, permuted))
-    twin_values = {} if twin is None else _all_shares(last_position_outputs(twin, rows, layer), groupings)
+    twin_values = {} if twin is None else _all_shares(last_position_outputs(twin, rows, layer, head), groupings)
     arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
-    return Reading("composition", values, layer, twin=twin_values, nulls=nulls, arrays=arrays, n=len(rows))
+    return Reading("composition", values, layer, head, twin=twin_values, nulls=nulls, arrays=arrays, n=len(rows))
 
 
 def omega_squared(vectors: Float[np.ndarray, "row d"], labels: Int[np.ndarray, " row"]) -> float:
@@ -149,14 +151,25 @@ def row_groupings(tokens: Int[np.ndarray, "row pos"], roles: Roles) -> dict[str,
     return {"key": key, "anchor_sum": total, **singles, **joint}
 
 
-def last_position_outputs(model: LensModel, tokens: Tokens, layer: int | None) -> dict[str, Float[np.ndarray, "row d"]]:
-    """Output of each component at the last position in float64, keyed ``f"{component}.{layer}"``, in forward order."""
+def last_position_outputs(
+    model: LensModel, tokens: Tokens, layer: int | None, head: int | None = None
+) -> dict[str, Float[np.ndarray, "row d"]]:
+    """Output of each component at the last position in float64, keyed ``f"{component}.{layer}"``, in forward order.
+
+    attn_out is that of all heads with the output bias, or what one head writes.
+    """
     layers = range(model.cfg.n_layers) if layer is None else [layer]
     sublayers = ["attn_out"] if getattr(model.cfg, "attn_only", False) else ["attn_out", "mlp_out"]
     wanted = [("resid_pre", layers[0]), *((out, at) for at in layers for out in sublayers), ("resid_post", layers[-1])]
     hooks = {f"{component}.{at}": f"blocks.{at}.hook_{component}" for component, at in wanted}
+    if head is not None:
+        hooks |= {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
     cache = capture(model, tokens, list(hooks.values()), keep=lambda activation: activation[:, -1])
-    return {name: cache[hook].double().numpy() for name, hook in hooks.items()}
+    outputs = {name: cache[hook].double() for name, hook in hooks.items()}
+    if head is not None:
+        for at in layers:
+            outputs[f"attn_out.{at}"] = outputs[f"attn_out.{at}"][:, head] @ model.W_O[at, head].detach().cpu().double()
+    return {name: output.numpy() for name, output in outputs.items()}
 
 
 def _all_shares(

@@ -37,6 +37,7 @@ from jaxtyping import Float, Int
 
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.capture import LensModel
+from rb_interp.probes.check import check_layer_head
 from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.theory import theorem_1_embeddings
 from rb_interp.probes.vectors import (
@@ -64,27 +65,40 @@ Groups = Mapping[str, Int[np.ndarray, " n"]]
 
 
 def geometry(
-    model: LensModel, tokens: Any, roles: Roles, *, twin: LensModel | None = None, n_null: int = 200, seed: int = 0
+    model: LensModel,
+    tokens: Any,
+    roles: Roles,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    twin: LensModel | None = None,
+    n_null: int = 200,
+    seed: int = 0,
 ) -> Reading:
     """Read the embedding's geometry; ``tokens`` give a pre-norm model its length and may be None, ``roles`` the groups.
 
     Values as in the module's table. Arrays: cos_memory_matrix, cos_reasoning_matrix, cos_all_matrix, tokens, group,
     pca [token, 3], explained, theory_cos_matrix, pca_theory [token, 2], pca_theory_tokens, pca_theory_group.
-    Raises RolesError where a token group is missing.
+    ``layer`` and ``head`` matter in pre-norm models alone: whose LayerNorm the embedding is seen through.
+    Raises RolesError where a token group is missing, ModelError for a layer or head that is not there.
     """
+    check_layer_head(model, layer, head, "geometry", twin)
     groups = {name: roles.group(name, "geometry") for name in GROUPS}
     used, length = used_tokens(groups)[0], SHORT if tokens is None else tokens.shape[1]
-    embedding = _embedding(model, used, length)
+    embedding = _embedding(model, used, length, layer, head)
     values = geometry_values(embedding, groups, len(embedding))
     twin_values: dict[str, float] = {}
     if twin is not None:
         twin_values = {
-            **geometry_values(_embedding(twin, used, length), groups, len(embedding)),
+            **geometry_values(_embedding(twin, used, length, layer, head), groups, len(embedding)),
             "participation_ratio": 1.0,
         }
         values["participation_ratio"] = values["participation"] / twin_values["participation"]
     rng = np.random.default_rng(seed)
     nulls = geometry_nulls(embedding, groups, len(embedding), n_null, rng) if n_null else {}
+    if twin is not None and nulls:
+        draws = nulls["participation"].draws / twin_values["participation"]
+        nulls["participation_ratio"] = Null("random vectors", draws, "less")
     arrays = geometry_arrays(embedding, groups, len(embedding))
     return Reading("geometry", values, twin=twin_values, nulls=nulls, arrays=arrays)
 
@@ -122,7 +136,7 @@ def geometry_values(W_E: Float[np.ndarray, "d_vocab d_model"], groups: Groups, n
 def geometry_nulls(
     W_E: Float[np.ndarray, "d_vocab d_model"], groups: Groups, n_coordinates: int, n_null: int, rng: np.random.Generator
 ) -> dict[str, Null]:
-    """Nulls: the group's token values permuted (order_rho, pc1_*, theory), Gaussian vectors (abs_cos, cos_memory)."""
+    """Nulls: the group's token values permuted (order_rho, pc1_*, own_pc1_*, theory), random vectors (the rest)."""
     used, _ = used_tokens(groups)
     key, reasoning = groups["key"], groups["reasoning_anchor"]
     real = pairs(cosines(W_E[reasoning]))
@@ -140,11 +154,22 @@ def geometry_nulls(
         shuffled = rng.permuted(np.tile(ranks(group), (n_null, 1)), axis=1)
         within = ranks(component[[place[token] for token in group.tolist()]])
         nulls[name] = Null("token values permuted", np.abs(row_correlations(shuffled, within)))
+        own = ranks(principal_components(W_E[group])[0][:, 0])
+        nulls[f"own_{name}"] = Null("token values permuted", np.abs(row_correlations(shuffled, own)))
     random = _random_cosines(len(used), W_E.shape[1], n_null, rng)
-    n_memory = len(groups["memory_anchor"])
-    nulls["abs_cos"] = Null("random vectors", _mean_pairs(np.abs(random)))
-    nulls["cos_memory"] = Null("random vectors", _mean_pairs(random[:, :n_memory, :n_memory]))
+    abs_cos = _mean_pairs(np.abs(random))
+    nulls["abs_cos"] = Null("random vectors", abs_cos)
+    nulls["abs_cos_ratio"] = Null("random vectors", abs_cos / expected_abs_cos(W_E.shape[1]))
+    for name, n in (("cos_memory", len(groups["memory_anchor"])), ("cos_reasoning", len(reasoning))):
+        nulls[name] = Null("random vectors", _mean_pairs(random[:, :n, :n]))
+    nulls["participation"] = Null("random vectors", _participations(random), "less")
     return nulls
+
+
+def _participations(gram: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " draw"]:
+    """Participation ratio of each set of vectors from their inner products, centred: (tr G)^2 / tr(G^2)."""
+    centred = gram - gram.mean(1, keepdims=True) - gram.mean(2, keepdims=True) + gram.mean((1, 2), keepdims=True)
+    return np.trace(centred, axis1=1, axis2=2) ** 2 / (centred**2).sum((1, 2))
 
 
 def geometry_arrays(
@@ -177,10 +202,12 @@ def used_tokens(groups: Groups) -> tuple[Int[np.ndarray, " token"], Int[np.ndarr
     return np.concatenate([groups[name] for name in GROUPS]), np.repeat(np.arange(len(GROUPS)), sizes)
 
 
-def _embedding(model: LensModel, used: Int[np.ndarray, " token"], length: int) -> Float[np.ndarray, "d_vocab d_model"]:
+def _embedding(
+    model: LensModel, used: Int[np.ndarray, " token"], length: int, layer: int, head: int
+) -> Float[np.ndarray, "d_vocab d_model"]:
     """W_E, with the used tokens as the first attention reads them (normalised, in a pre-norm model)."""
     embedding = model.W_E.detach().cpu().double().numpy().copy()
-    embedding[used] = token_embeddings(model, used, min(length, model.cfg.n_ctx), layer=0, head=0)
+    embedding[used] = token_embeddings(model, used, min(length, model.cfg.n_ctx), layer, head)
     return embedding
 
 

@@ -50,26 +50,37 @@ def learning_order(
     """Read one member's learning order from its curves (set -> one number per evaluation).
 
     Values: bias, bias_test, abs_bias, acc_* (final), acc_gap (train - test), margin_* (nats), half_step (steps),
-    area_*. The twin is step 0; it exists for the accuracies alone. Arrays: steps, fraction_mem, fraction_rsn_train,
-    fraction_rsn_test. ``n`` is the number of evaluations.
+    area_*. The twin is a model that stays as it was at step 0: the same quantities of curves that never move.
+    Arrays: steps, fraction_mem, fraction_rsn_train, fraction_rsn_test. ``n`` is the number of evaluations.
     """
     fractions = {name: fraction_left(losses[name], d_vocab) for name in SETS if name in losses}
-    area = {name: float(fractions[name].mean()) if name in fractions else math.nan for name in SETS}
-    final, first = _accuracies(accuracies, -1), _accuracies(accuracies, 0)
-    bias = bias_index(area["mem"], area["rsn_train"])
-    reasoning = losses.get("rsn_train")
-    values = {
+    values = _values(losses, accuracies, steps, d_vocab, label_entropies)
+    start = {name: curve[:1] for name, curve in losses.items()}
+    accuracy = {name: curve[:1] for name, curve in accuracies.items()}
+    untrained = {**_values(start, accuracy, steps[:1], d_vocab, label_entropies), "half_step": math.nan}
+    arrays = {"steps": np.asarray(steps), **{f"fraction_{name}": f for name, f in fractions.items()}}
+    return Reading("learning_order", values, twin=untrained, arrays=arrays, n=len(steps))
+
+
+def _values(
+    losses: Mapping[str, Curve],
+    accuracies: Mapping[str, Curve],
+    steps: Int[np.ndarray, " evaluation"],
+    d_vocab: int,
+    label_entropies: Mapping[str, float],
+) -> dict[str, float]:
+    area = {name: float(fraction_left(losses[name], d_vocab).mean()) if name in losses else math.nan for name in SETS}
+    bias, reasoning = bias_index(area["mem"], area["rsn_train"]), losses.get("rsn_train")
+    return {
         "bias": bias,
         "bias_test": bias_index(area["mem"], area["rsn_test"]),
         "abs_bias": abs(bias),
-        **final,
+        **_accuracies(accuracies, -1),
         "margin_mem": _margin("mem", losses, label_entropies),
         "margin_rsn_train": _margin("rsn_train", losses, label_entropies),
         "half_step": math.nan if reasoning is None else float(steps[half_index(reasoning, d_vocab)]),
         **{f"area_{name}": area[name] for name in SETS},
     }
-    arrays = {"steps": np.asarray(steps), **{f"fraction_{name}": f for name, f in fractions.items()}}
-    return Reading("learning_order", values, twin=first, arrays=arrays, n=len(steps))
 
 
 def fraction_left(losses: Curve, d_vocab: int) -> Curve:

@@ -77,10 +77,9 @@ class StudyConfig:
         if preset not in PRESETS:
             raise ConfigError(f"there is no preset '{preset}'; {nearest(preset, PRESETS)}")
         seeds = (0, 1) if preset == "smoke" else (0, 1, 2, 3, 4)
-        n_init = 50 if preset == "smoke" else 200
         base = StudyConfig(
             preset, (0.3, 0.5, 0.8), seeds, AnchorTask.preset(preset), ModelConfig.preset(preset),
-            TrainConfig.preset(preset), n_init=n_init,
+            TrainConfig.preset(preset),
         )  # fmt: skip
         return replace(base, **changes)
 

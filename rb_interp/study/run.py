@@ -53,7 +53,7 @@ class Run:
                 )
             run.config = config
             return run
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or not leftovers(folder)):
             raise RunError(f"{folder} exists and is not a run of rb_interp; nothing was changed. Use another --out.")
         about = {
             "format": FORMAT,
@@ -65,8 +65,8 @@ class Run:
             "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
             "config": json.loads(json.dumps(asdict(config))),
         }
-        write_whole(folder / "config.toml", lambda path: path.write_text(config.to_toml()))
         write_whole(folder / "run.json", lambda path: path.write_text(json.dumps(about, indent=1)))
+        write_whole(folder / "config.toml", lambda path: path.write_text(config.to_toml()))
         return Run(folder, config, about)
 
     @staticmethod
@@ -101,8 +101,11 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training reached its last step."""
-        return self.step == self.config.train.steps
+        """Whether training reached its last step, evaluated it, and kept what it had to keep."""
+        last = self.config.train.steps
+        if self.step != last or not self.store.exists(step_name(last)):
+            return False
+        return last in self.curves()["step"].to_numpy() and min(self.half_steps().values()) >= 0
 
     def train(self, progress: bool = True) -> Trained | None:
         """Train to the last step, from wherever the run stopped; None where there was nothing left to do."""
@@ -175,6 +178,11 @@ class Run:
         if not path.exists():
             raise RunError(f"{path} is not there yet; 'rb-interp probe {self.folder}' makes it.")
         return pd.read_parquet(path)
+
+
+def leftovers(folder: Path) -> bool:
+    """Whether a folder holds nothing but temporary files of a run that was killed before it began."""
+    return all(path.name.startswith(".run.json.") for path in folder.iterdir())
 
 
 def versions() -> dict[str, str]:

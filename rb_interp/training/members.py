@@ -76,7 +76,7 @@ class Trained:
 
 def half_name(member: Member) -> str:
     """Checkpoint with the same-seed siblings at the step where this member reached half."""
-    return f"half_gamma{member.gamma:g}_seed{member.seed}"
+    return f"half_gamma{member.gamma}_seed{member.seed}"
 
 
 def step_name(step: int) -> str:
@@ -126,7 +126,7 @@ class _Session:
         self.curves = Curves(members)
         self.half: dict[Member, int] = {}
         self.seconds = {"steps": 0.0, "evaluation": 0.0, "writing": 0.0}
-        self.step, self.saved = 0, -1
+        self.step, self.saved = 0, (-1, 0)
 
     def run(self, progress: bool) -> Trained:
         self._resume()
@@ -150,7 +150,7 @@ class _Session:
             except KeyboardInterrupt:
                 self._settle(pool)
                 raise
-        if self.step > self.saved:
+        if self.saved != (self.step, len(self.curves.evaluations)):
             self._save()
         return Trained(self.curves, Checkpoint(self.step, self._keys(self.members), self._weights()), self.seconds)
 
@@ -211,19 +211,21 @@ class _Session:
             "curves/half": half,
         }
         self.store.write("state", self.step, self._keys(self.members), {**self._state(), **curves})
-        self.saved = self.step
+        self.saved = (self.step, len(self.curves.evaluations))
         self.seconds["writing"] += time.monotonic() - started
 
     def _resume(self) -> None:
         if self.store is None or not self.store.exists("state"):
             return
+        self.store.clean()
         saved = self.store.read("state")
-        self.step, self.saved, first = saved.step, saved.step, 0
+        self.step, first = saved.step, 0
         for group in self.groups:
             last = first + len(group.members)
             group.load_state({key: value[first:last] for key, value in saved.tensors.items()}, saved.step)
             first = last
         self.curves = saved_curves(saved, self.members)
+        self.saved = (self.step, len(self.curves.evaluations))
         half = saved.tensors["curves/half"].tolist()
         self.half = {member: step for member, step in zip(self.members, half, strict=True) if step >= 0}
 

@@ -55,8 +55,12 @@ def test_scan_takes_some_layers_and_refuses_probes_without_heads():
     assert table[["layer", "head"]].drop_duplicates().values.tolist() == [[1, 2], [3, 2]]
     direct = uniformity(model, DATA.tokens[ROWS], roles, layer=3, head=2, n_null=0)
     assert table.query("layer == 3 and quantity == 'tv'")["value"].item() == direct.values["tv"]
-    with pytest.raises(ModelError, match=r"geometry does not look at single layers and heads; call geometry\("):
-        scan(geometry, model, DATA.tokens[ROWS], roles)
+
+    def whole(model, tokens, roles):
+        raise AssertionError("scan must refuse before it calls")
+
+    with pytest.raises(ModelError, match=r"whole does not look at single layers and heads; call whole\("):
+        scan(whole, model, DATA.tokens[ROWS], roles)
 
 
 def test_names_are_probes_whichever_is_imported_first():

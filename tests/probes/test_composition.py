@@ -12,6 +12,7 @@ from rb_interp.errors import ModelError, RolesError
 from rb_interp.probes.composition import (
     ROUNDING,
     composition,
+    last_position_outputs,
     omega_squared,
     omega_squared_draws,
     row_groupings,
@@ -149,3 +150,13 @@ def test_errors_name_what_is_missing() -> None:
         composition(model, tokens, Roles({"key": roles.positions["key"]}))
     with pytest.raises(ModelError, match="layer=4; this model has 4 layers"):
         composition(model, tokens, roles, layer=4)
+
+
+@pytest.mark.lens
+def test_heads_add_up_to_the_attention_output() -> None:
+    model = lens_model("plain", d_vocab=40)
+    tokens = np.random.default_rng(0).integers(0, 40, (6, 5))
+    whole = last_position_outputs(model, tokens, 2)["attn_out.2"]
+    heads = [last_position_outputs(model, tokens, 2, head)["attn_out.2"] for head in range(model.cfg.n_heads)]
+    bias = model.b_O[2].detach().double().numpy()
+    np.testing.assert_allclose(sum(heads) + bias, whole, rtol=1e-4, atol=1e-5)

@@ -38,8 +38,14 @@ def test_one_member_by_hand() -> None:
         }
     )  # fmt: skip
     assert dict(reading.twin) == pytest.approx(
-        {"acc_mem": 0.0, "acc_rsn_train": 0.1, "acc_rsn_test": 0.05, "acc_gap": 0.05}
-    )
+        {
+            "bias": 0.0, "bias_test": 0.0, "abs_bias": 0.0,
+            "acc_mem": 0.0, "acc_rsn_train": 0.1, "acc_rsn_test": 0.05, "acc_gap": 0.05,
+            "margin_mem": 2.0 - 1.2 * LN, "margin_rsn_train": 2.5 - 1.1 * LN,
+            "half_step": math.nan, "area_mem": 1.0, "area_rsn_train": 1.0, "area_rsn_test": 1.0,
+        },
+        nan_ok=True,
+    )  # fmt: skip
 
 
 def test_half_is_the_first_crossing_or_the_last_evaluation() -> None:

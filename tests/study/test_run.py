@@ -9,6 +9,7 @@ from rb_interp.errors import RunError
 from rb_interp.study.config import StudyConfig
 from rb_interp.study.run import Run
 from rb_interp.training.config import TrainConfig
+from rb_interp.training.group import Group
 
 TINY = StudyConfig.from_preset(
     "smoke",
@@ -89,3 +90,32 @@ def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path):
     with pytest.raises(RunError, match="could not be written"):
         Run.start(tmp_path / "file" / "run", TINY)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_interruption_in_the_last_evaluation_is_not_the_end(tmp_path, monkeypatch):
+    run, evaluate = Run.start(tmp_path / "run", TINY), Group.evaluate
+
+    def stopped(group):
+        if group.step == TINY.train.steps:
+            raise KeyboardInterrupt
+        return evaluate(group)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Group, "evaluate", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run.train(progress=False)
+    assert run.step == TINY.train.steps
+    assert not run.finished
+    run.train(progress=False)
+    assert run.finished
+    whole = Run.start(tmp_path / "whole", TINY)
+    whole.train(progress=False)
+    assert run.store.names() == whole.store.names()
+    assert run.curves().equals(whole.curves())
+
+
+def test_a_run_killed_before_it_began_can_begin(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".run.json.abc.tmp").write_text("{")
+    assert Run.start(folder, TINY).step is None
