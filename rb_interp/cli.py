@@ -203,7 +203,9 @@ def _reproduce(command: Sweep, line: str) -> int:
 def _train(command: Sweep, line: str) -> int:
     from rb_interp.study.run import Run
     from rb_interp.study.study import default_folder
+    from rb_interp.training.members import resolve_device
 
+    resolve_device(command.study.train.device)
     folder = command.out or default_folder(command.study.config)
     print(f"run folder: {folder}", file=sys.stderr)
     run = Run.start(folder, command.study.config, line)

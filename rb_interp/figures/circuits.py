@@ -92,8 +92,8 @@ def caption_circuits(evidence: Evidence) -> Caption:
         told = ", ".join(f"{name} {n}" for name, n in row.items() if n) + f" of {seeds_text(sum(row.values()))}"
     return Caption(
         f"The circuit that each member ends up with, named by fixed thresholds on its readings. At γ = {SMALL:g}: "
-        f"{told}. Average-then-key is the paper's reading (layer 1 averages, layer 2 fetches the key); "
-        "key-to-anchors carries the key to the anchors in layer 1 and reads them in layer 2.",
+        f"{told}. Average-then-key is the paper's reading (layer 1 averages, the last layer fetches the key); "
+        "key-to-anchors carries the key to the anchors in layer 1 and reads them in the last.",
         "that small initialisation leads to the paper's circuit: a small share of average-then-key at γ = "
         f"{SMALL:g}, or as large a share at the other rates. With few seeds a share is coarse: one of five seeds is "
         "already 20 %.",

@@ -42,17 +42,9 @@ def draw_composition(evidence: Evidence) -> Figure:
     grid = figure.add_gridspec(2, 2, width_ratios=(2, 1))
     try_panel(figure.add_subplot(grid[:, 0]), _table, evidence)
     upper, lower = figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1])
-    last = evidence_layers(evidence) - 1
-    try_panel(upper, _by_gamma, evidence, f"attn_out.{last}:key", f"key in layer {last + 1}'s attention output")
+    try_panel(upper, _by_gamma, evidence, "attn_out.1:key", "key in layer 2's attention output")
     try_panel(lower, _by_gamma, evidence, "attn_out.0:anchor_sum", "sum in layer 1's attention output")
     return figure
-
-
-def evidence_layers(evidence: Evidence) -> int:
-    """Number of layers of the probed models, at least 2 (what M8 needs)."""
-    quantities = evidence.readings.loc[evidence.readings["probe"] == "composition", "quantity"]
-    layers = [int(name.split(":")[0].split(".")[1]) for name in quantities]
-    return max([1, *layers]) + 1
 
 
 def components(evidence: Evidence) -> list[str]:
@@ -120,16 +112,15 @@ def _by_gamma(axes: Axes, evidence: Evidence, quantity: str, title: str) -> None
 
 def caption_composition(evidence: Evidence) -> Caption:
     """Caption of the composition figure."""
-    last = evidence_layers(evidence) - 1
-    names = (f"attn_out.{last}:key", "attn_out.0:anchor_sum")
+    names = ("attn_out.1:key", "attn_out.0:anchor_sum")
     texts = [over_seeds(evidence, "composition", name, SMALL, rows=ROWS) for name in names]
     return Caption(
         "Share of the variance of each component's output at the last position that a grouping of reasoning inputs "
         "explains (adjusted for the number of groups, so slightly negative values mean none; interaction = pair of "
         f"key and sum, less key, less sum). At γ = {SMALL:g}, over {seeds_text(len(evidence.seeds))}, the key "
-        f"explains {texts[0]} of layer {last + 1}'s attention output and the sum of anchors {texts[1]} of layer "
+        f"explains {texts[0]} of layer 2's attention output and the sum of anchors {texts[1]} of layer "
         "1's. Crossed cells: no reading.",
-        f"at γ = {SMALL:g}, a share of the key in layer {last + 1}'s attention output or of the sum in layer 1's "
+        f"at γ = {SMALL:g}, a share of the key in layer 2's attention output or of the sum in layer 1's "
         "below .80 (M8); single anchors or the interaction explaining more than the sum would point to another "
         "circuit.",
     )

@@ -76,12 +76,12 @@ def lens_model(
     held = live_parameters(model)
     for parameter in parameters(config, d_vocab, n_ctx):
         held[parameter.name].requires_grad_(parameter.trained)
-    return model
+    return model.eval()  # nothing here depends on the mode, but patching helpers ask for it
 
 
 def _configure(config: ModelConfig, **given: Any) -> ModelConfig:
     known = [field.name for field in fields(ModelConfig)]
     for name in given:
         if name not in known:
-            raise ModelError(f"a model has no setting '{name}'; {nearest(name, known)}")
+            raise ModelError(f"a model has no setting '{name}'; {nearest(name, [*known, 'gamma', 'seed'])}")
     return replace(config, **{name: value for name, value in given.items() if value is not None})

@@ -29,6 +29,11 @@ class MatrixGammas:
     mlp: float | None = None
     unembedding: float | None = None
 
+    def __post_init__(self) -> None:
+        for gamma in (self.embedding, self.qk, self.vo, self.mlp, self.unembedding):
+            if gamma is not None:
+                check_gamma(gamma)
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -79,6 +84,12 @@ class ModelConfig:
         if name not in PRESETS:
             raise ModelError(f"there is no model preset '{name}'; {nearest(name, PRESETS)}")
         return PRESETS[name]
+
+
+def check_gamma(gamma: float) -> None:
+    """Raise ModelError where an initialisation rate is no finite number of 0 or more."""
+    if not (isinstance(gamma, int | float) and 0 <= gamma < float("inf")):
+        raise ModelError(f"gamma={gamma!r}; expected a number of 0 or more, 0.5 is usual and 0.8 small.")
 
 
 PRESETS = {

@@ -17,7 +17,7 @@ from zlib import crc32
 import numpy as np
 
 from rb_interp.errors import ModelError
-from rb_interp.models.config import ModelConfig
+from rb_interp.models.config import ModelConfig, check_gamma
 
 GROUPS = {
     "W_E": "embedding", "W_pos": "embedding", "W_Q": "qk", "W_K": "qk", "W_V": "vo", "W_O": "vo",
@@ -86,6 +86,7 @@ def intended_std(parameter: Parameter, model: ModelConfig, gamma: float | None) 
     rate = gamma if rate is None else rate
     if rate is None:
         raise ModelError(f"scheme '{model.scheme}' needs a gamma for '{parameter.name}'; pass gamma=0.8, for instance.")
+    check_gamma(rate)
     if model.scheme == "fan_in":
         return parameter.d_in**-rate
     depth = math.sqrt(2 * model.n_layers) if parameter.kind in ("W_O", "W_out") else 1.0
@@ -110,7 +111,7 @@ def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed
     weights = {}
     for parameter in parameters(model, d_vocab, n_ctx):
         std = intended_std(parameter, model, gamma)
-        if std > 0:
+        if parameter.kind in GROUPS:
             weights[parameter.name] = std * standard_draw(parameter, model.scheme, seed)
         else:
             weights[parameter.name] = np.full(parameter.shape, float(parameter.kind == "w"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from rb_interp.errors import ConfigError, nearest
-from rb_interp.models.config import ModelConfig
+from rb_interp.models.config import ModelConfig, check_gamma
 from rb_interp.tasks import AnchorTask
 from rb_interp.toml import to_toml
 from rb_interp.training.config import TrainConfig
@@ -54,8 +54,18 @@ class StudyConfig:
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ConfigError(f"{name}={list(values)}; expected at least one, each named once.")
-        if min(self.seeds) < 0:
-            raise ConfigError(f"seeds={list(self.seeds)}; expected whole numbers of 0 or more.")
+        if not 0 <= min(self.seeds) <= max(self.seeds) < 2**31:
+            raise ConfigError(f"seeds={list(self.seeds)}; expected whole numbers from 0 to {2**31 - 1}.")
+        for gamma in self.gammas:
+            check_gamma(gamma)
+        for name, least in (("probe_rows", 1), ("n_null", 0), ("n_init", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name}={getattr(self, name)}; expected at least {least}.")
+        if not 0 < self.task.memory_share < 1:
+            raise ConfigError(
+                f"memory_share={self.task.memory_share}; a study compares memory with reasoning, so give a share "
+                f"between 0 and 1. train_members trains on one kind alone too."
+            )
         if self.model.n_layers < 2:
             raise ConfigError(
                 f"n_layers={self.model.n_layers}; a study asks what the second layer does, so give 2 or more. "
@@ -133,7 +143,13 @@ def from_mapping(data: Mapping[str, Any], source: str = "the configuration") -> 
     >>> from_mapping({"preset": "smoke", "train": {"steps": 10}}).train.steps
     10
     """
-    return _overlay(StudyConfig.from_preset(data.get("preset", "quick")), data, source, "")
+    try:
+        return _overlay(StudyConfig.from_preset(str(data.get("preset", "quick"))), data, source, "")
+    except (TypeError, ValueError) as error:  # a list of another length or depth than the field has
+        raise ConfigError(
+            f"{source}: a value has the wrong shape ({error}); compare it with the config.toml of a run, where ranges "
+            f"are [low, high] and masked is a list of lists."
+        ) from None
 
 
 def _overlay(base: Any, data: Mapping[str, Any], source: str, path: str) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from rb_interp.errors import RunError
 from rb_interp.models.build import lens_model
 from rb_interp.models.lens import write_weights
 from rb_interp.probes import (
@@ -128,8 +129,14 @@ class _MemberProbes:
     def load(self, member: Member, stage: str | int) -> Checkpoint:
         """Write a member at a stage into ``model``, and its untrained twin into ``twin``."""
         checkpoint = self.run.checkpoint(stage, member.gamma, member.seed)
+        weights = checkpoint.member(member.gamma, member.seed)
+        if not all(weight.isfinite().all() for weight in weights.values()):
+            raise RunError(
+                f"the member with gamma={member.gamma:g}, seed={member.seed} diverged: its weights at step "
+                f"{checkpoint.step} are not finite. Train it with a lower --lr."
+            )
         write_weights(self.twin, self.run.weights(member.gamma, member.seed, "init"))
-        write_weights(self.model, checkpoint.member(member.gamma, member.seed))
+        write_weights(self.model, weights)
         return checkpoint
 
     def read(self, member: Member, data: AnchorDataset) -> Iterator[tuple[str, int, str, Reading]]:

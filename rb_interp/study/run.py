@@ -7,6 +7,7 @@ import platform
 from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib import metadata
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ class Run:
                     f"{path} is not a run of this version (format {about.get('format')!r}, expected {FORMAT!r})."
                 )
             return Run(Path(folder), from_mapping(about["config"], str(path)), about)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise RunError(
                 f"{folder} is not a run folder: it has no run.json. Make one with 'rb-interp train'."
             ) from None
@@ -148,11 +149,11 @@ class Run:
                 f"this run has no member with gamma={gamma:g}, seed={seed}; its gammas are "
                 f"{list(self.config.gammas)}, its seeds {list(self.config.seeds)}."
             )
-        if isinstance(stage, int):
+        if isinstance(stage, Integral):
             steps = [int(name.removeprefix("step_")) for name in self.store.names() if name.startswith("step_")]
             if stage not in steps:
                 raise RunError(f"this run kept no checkpoint at step {stage}; it kept steps {steps}.")
-            return step_name(stage)
+            return step_name(int(stage))
         if stage not in STAGES:
             raise RunError(f"there is no stage '{stage}'; {nearest(str(stage), STAGES)}, or a step.")
         if stage == "matched" and MATCHED_GAMMA not in self.config.gammas:

@@ -11,6 +11,7 @@ from rb_interp.errors import RunError
 from rb_interp.files import write_whole
 from rb_interp.study.config import StudyConfig
 from rb_interp.study.run import Run
+from rb_interp.training.members import resolve_device
 
 if TYPE_CHECKING:
     from rb_interp.figures.evidence import Evidence
@@ -29,6 +30,7 @@ def reproduce(
     """
     config = config or StudyConfig.from_preset()
     started = time.monotonic()
+    resolve_device(config.train.device)
     run = Run.start(out or default_folder(config), config, command)
     trained = run.train(progress)
     seconds = {} if trained is None else trained.seconds
@@ -69,14 +71,22 @@ def probe_run(run: Run, progress: bool = True) -> None:
 
 def evidence(run: Run) -> Evidence:
     """Everything that figures and report look at, read from a probed run."""
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     from rb_interp.claims import expected_by_chance
     from rb_interp.figures.evidence import Evidence
     from rb_interp.probes.circuit import RULES
 
-    readings = run.read_table("readings")
-    claims = json.loads((run.folder / "claims.json").read_text())
+    try:
+        tables = {name: run.read_table(name) for name in ("curves", "readings", "circuits")}
+        claims = json.loads((run.folder / "claims.json").read_text())
+        arrays = load_file(run.folder / ARRAYS)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise RunError(
+            f"what was read in {run.folder} is missing or damaged ({error}); "
+            f"'rb-interp probe {run.folder}' makes it again."
+        ) from None
     about = run.about
     meta = {
         "versions": about["versions"],
@@ -89,10 +99,8 @@ def evidence(run: Run) -> Evidence:
     return Evidence(
         config=about["config"],
         tier=run.config.tier,
-        curves=run.read_table("curves"),
-        readings=readings,
-        circuits=run.read_table("circuits"),
-        arrays=load_file(run.folder / ARRAYS),
+        **tables,
+        arrays=arrays,
         claims=claims,
         sample=run.config.task.dataset(run.config.seeds[0]),
         meta=meta,

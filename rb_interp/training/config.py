@@ -58,9 +58,21 @@ class TrainConfig:
         for name in ("steps", "batch_size", "eval_every", "eval_rows"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)}; expected at least 1.")
-        for name in ("lr", "lr_final", "warmup", "weight_decay", "clip", "workers", "n_checkpoints", "eps"):
-            if getattr(self, name) < 0:
+        for name in (
+            "lr",
+            "lr_final",
+            "warmup",
+            "weight_decay",
+            "clip",
+            "workers",
+            "n_checkpoints",
+            "eps",
+            "save_every",
+        ):
+            if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name}={getattr(self, name)}; expected 0 or more.")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas={tuple(self.betas)}; expected two numbers from 0 to 1, such as (0.9, 0.999).")
         for name, known in (("schedule", SCHEDULES), ("dtype", DTYPES)):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}='{getattr(self, name)}' is not known; {nearest(getattr(self, name), known)}")

@@ -107,6 +107,8 @@ def train_members(
     [0, 10, 20]
     """
     members = tuple(Member(gamma, seed) for seed in seeds for gamma in gammas)
+    if len(set(members)) < len(members):
+        raise ConfigError(f"gammas={list(gammas)} and seeds={list(seeds)} name a member twice; name each once.")
     if not members:
         raise ConfigError(f"gammas={list(gammas)} and seeds={list(seeds)} give no member; name at least one of each.")
     with torch_settings(train):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from rb_interp.cli import parse
-from rb_interp.errors import ConfigError
+from rb_interp.errors import ConfigError, RbInterpError
 from rb_interp.models.config import MatrixGammas, ModelConfig
 from rb_interp.study.config import StudyConfig, from_mapping, load_config
 
@@ -56,7 +56,7 @@ def test_every_setting_has_a_flag_with_help(capsys):
         ({"seeds": [0.5]}, "'seeds' holds 0.5"),
         ({"gammas": []}, "expected at least one"),
         ({"seeds": [1, 1]}, "each named once"),
-        ({"seeds": [-1]}, "0 or more"),
+        ({"seeds": [-1]}, "whole numbers from 0"),
         ({"preset": "quik"}, "did you mean 'quick'"),
         ({"model": {"scheme": "torch_default"}}, "give one gamma"),
         ({"train": {"lr": -1}}, "lr=-1.0; expected 0 or more"),
@@ -81,3 +81,24 @@ def test_the_fingerprint_ignores_where_but_not_what():
     assert elsewhere.fingerprint == base.fingerprint
     assert longer.fingerprint != base.fingerprint
     assert (base.tier, elsewhere.tier, longer.tier) == ("quick", "quick", "custom")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"preset": 3}, "there is no preset '3'"),
+        ({"gammas": [float("nan")]}, "gamma=nan; expected a number of 0 or more"),
+        ({"gammas": [float("inf")]}, "gamma=inf"),
+        ({"model": {"gammas": {"qk": -1}}}, "gamma=-1.0"),
+        ({"task": {"keys": [1]}}, "a value has the wrong shape"),
+        ({"task": {"masked": [11, 13]}}, "masked is a list of lists"),
+        ({"task": {"memory_share": 0}}, "give a share between 0 and 1"),
+        ({"train": {"betas": [1.5, 0.9]}}, "expected two numbers from 0 to 1"),
+        ({"train": {"lr": float("nan")}}, "lr=nan; expected 0 or more"),
+        ({"n_null": -1}, "n_null=-1; expected at least 0"),
+        ({"seeds": [2**40]}, "whole numbers from 0 to"),
+    ],
+)
+def test_values_that_would_fail_late_are_refused_early(data, message):
+    with pytest.raises(RbInterpError, match=message):
+        from_mapping(data)
