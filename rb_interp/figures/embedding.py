@@ -111,6 +111,10 @@ def _pca_panel(axes: Axes, evidence: Evidence, stage: str) -> None:
     axes.set_title(f"γ = {SMALL:g}, {stage_text(evidence, SMALL, seed, stage)}")
 
 
+CROWDED = 0.1
+"""A group that takes less than this share of both axes gets one label for all its tokens."""
+
+
 def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray) -> None:
     """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined, some written out."""
     marks = {0: ("o", 14, 10), 1: ("s", 24, 1), 2: ("D", 24, 1)}
@@ -128,10 +132,12 @@ def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np
         )
         every = 2 if which and len(of) > 12 else every
         halo = [withStroke(linewidth=1.4, foreground="white")]
-        for at in of[::every]:
-            text, place = str(tokens[at]), tuple(points[at])
+        labels = [(str(tokens[at]), points[at]) for at in of[::every]]
+        if len(of) > 1 and (np.ptp(points[of], axis=0) < CROWDED * np.ptp(points, axis=0)).all():
+            labels = [(f"{tokens[of[0]]}–{tokens[of[-1]]}", points[of].mean(0))]
+        for text, place in labels:
             axes.annotate(
-                text, place, xytext=(3, 3), textcoords="offset points", fontsize=6, zorder=9, path_effects=halo
+                text, tuple(place), xytext=(3, 3), textcoords="offset points", fontsize=6, zorder=9, path_effects=halo
             )
     axes.margins(0.08)
 

@@ -11,6 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rb_interp import __version__
 from rb_interp.errors import RunError, nearest
 from rb_interp.files import write_whole
 from rb_interp.study.config import StudyConfig, comparable, from_mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = "rb_interp run 1"
-PACKAGES = ("rb-interp", "torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
+PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
 STAGES = ("init", "half", "matched", "final")
 MATCHED_GAMMA = 0.8
 
@@ -188,7 +189,7 @@ def leftovers(folder: Path) -> bool:
 
 def versions() -> dict[str, str]:
     """Installed versions of what results depend on."""
-    found = {}
+    found = {"rb-interp": __version__}
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)
