@@ -112,10 +112,10 @@ def train_members(
     if not members:
         raise ConfigError(f"gammas={list(gammas)} and seeds={list(seeds)} give no member; name at least one of each.")
     with torch_settings(train):
-        return _Session(task, model, train, members, store).run(progress)
+        return _Training(task, model, train, members, store).run(progress)
 
 
-class _Session:
+class _Training:
     """One call of ``train_members``."""
 
     def __init__(
