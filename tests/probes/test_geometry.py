@@ -152,3 +152,14 @@ def test_a_pre_norm_model_is_read_behind_its_layer_norm():
     seen = (x / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + shift).mean(1)
     seen /= np.linalg.norm(seen, axis=1, keepdims=True)
     np.testing.assert_allclose(reading.arrays["cos_reasoning_matrix"], seen @ seen.T, atol=1e-5)
+
+
+def test_every_null_of_random_vectors_holds_the_values_of_random_vectors() -> None:
+    rng = np.random.default_rng(3)
+    values = [geometry_values(rng.standard_normal((40, 12)), TOKENS, 40) for _ in range(100)]
+    nulls = geometry_nulls(rng.standard_normal((40, 12)), TOKENS, 40, 400, rng)
+    for name in ("abs_cos_ratio", "cos_reasoning", "own_pc1_key", "own_pc1_reasoning", "participation"):
+        found, draws = np.array([v[name] for v in values]), nulls[name].draws
+        error = math.sqrt(found.var() / len(found) + draws.var() / len(draws))
+        tolerance = 5 * error + (0.04 * draws.mean() if name == "participation" else 0)  # unit length costs a little
+        assert abs(found.mean() - draws.mean()) < tolerance, name

@@ -12,6 +12,7 @@ import torch
 
 from rb_interp.claims import CLAIMS
 from rb_interp.cli import main
+from rb_interp.errors import RunError
 from rb_interp.figures import FIGURES
 from rb_interp.models.lens import read_weights
 from rb_interp.probes import routing, value_alignment
@@ -186,3 +187,31 @@ def test_training_does_not_need_transformer_lens(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert Run.open(tmp_path / "run").finished
+
+
+@pytest.mark.parametrize("name", ["claims.json", "arrays.safetensors", "readings.parquet"])
+def test_a_damaged_table_says_how_to_make_it_again(folder, name, capsys):
+    whole = (folder / name).read_bytes()
+    try:
+        (folder / name).write_bytes(whole[:50])
+        assert main(["report", str(folder)]) == 2
+        assert "missing or damaged" in capsys.readouterr().err
+    finally:
+        (folder / name).write_bytes(whole)
+
+
+def test_a_diverged_member_is_named(folder):
+    run = Run.open(folder)
+    name = "step_00000080"
+    kept, whole = run.store.read(name), run.store.path(name).read_bytes()
+    kept.tensors["unembed.b_U"][kept.members.index((0.8, 1))] = float("nan")
+    try:
+        run.store.write(name, kept.step, kept.members, kept.tensors)
+        with pytest.raises(RunError, match=r"gamma=0\.8, seed=1 diverged: its weights at step 80"):
+            probe_members(run, routing, "final", layer=1, n_null=0)
+    finally:
+        run.store.path(name).write_bytes(whole)
+
+
+def test_models_come_ready_for_patching(folder):
+    assert not any(module.training for module in Run.open(folder).model(0.8, 0).modules())
