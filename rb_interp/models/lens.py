@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from transformer_lens import HookedRootModule
 
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import ModelConfig
@@ -39,6 +40,11 @@ except ImportError:
 
 LensModel = Any
 """A HookedTransformer, a TransformerBridge or a PostNormTransformer."""
+
+
+def resid_mid_is_a_copy(model: LensModel) -> bool:
+    """Whether ``hook_resid_mid`` feeds the MLP alone (a 4.x bridge), so that editing it leaves the residual stream."""
+    return not isinstance(model, HookedRootModule)
 
 
 def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> Any:

@@ -48,16 +48,14 @@ def capture(
         if name not in known:
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, known)}")
     rows = as_rows(tokens)
-    _check_range(model, rows)
-    if batch is None:
-        batch = max(1, min(1024, MAX_LOGITS // max(1, rows.shape[1] * model.cfg.d_vocab)))
+    check_range(model, rows)
     wanted = set(names)
     device = next(model.parameters()).device
     parts: dict[str, list[Tensor]] = {name: [] for name in names}
-    with torch.no_grad(), _evaluation(model), warnings.catch_warnings():
+    with torch.no_grad(), evaluation(model), warnings.catch_warnings():
         # 4.x warns of hooks that are switched off; _fired says so as an error.
         warnings.filterwarnings("ignore", message="run_with_cache: skipped")
-        for chunk in rows.split(batch):
+        for chunk in rows.split(batch or passes(model, rows)):
             _, cache = model.run_with_cache(chunk.to(device), names_filter=lambda name: name in wanted)
             for name in names:
                 found = _fired(cache, name)
@@ -85,7 +83,13 @@ def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
     return rows.long()
 
 
-def _check_range(model: LensModel, rows: Tensor) -> None:
+def passes(model: LensModel, rows: Int[Tensor, "row pos"]) -> int:
+    """Rows of one pass: at most 1,024, and no more than MAX_LOGITS allows."""
+    return max(1, min(1024, MAX_LOGITS // max(1, rows.shape[1] * model.cfg.d_vocab)))
+
+
+def check_range(model: LensModel, rows: Int[Tensor, "row pos"]) -> None:
+    """Raise ModelError where tokens lie outside a model's vocabulary, or rows outside its context."""
     cfg = model.cfg
     low, high = int(rows.min()), int(rows.max())
     if low < 0 or high >= cfg.d_vocab:
@@ -95,7 +99,7 @@ def _check_range(model: LensModel, rows: Tensor) -> None:
 
 
 @contextmanager
-def _evaluation(model: LensModel) -> Iterator[None]:
+def evaluation(model: LensModel) -> Iterator[None]:
     """Evaluation mode (no dropout), and each module's own mode again afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()

@@ -1,0 +1,99 @@
+"""What an intervention did, input by input, beside what its placebo did.
+
+    effect = mean_r e_r          placebo = mean_dr p_dr          difference = mean_r (e_r - mean_d p_dr)
+
+over inputs r and draws d of the placebo: an intervention of the same form and size that leaves alone what the
+mechanism is said to need. An effect that is no larger than its placebo's shows nothing, however large it is. Intervals
+are over inputs, which are drawn independently: Clopper-Pearson for shares, Student t for means. Over seeds, take one
+effect a seed. ``p_value`` is the share
+of placebo draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the placebo has one draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from rb_interp.errors import ModelError
+from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
+
+Quantity = Literal["nats_lost", "accuracy_lost", "moved_as_predicted", "recovered"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One intervention on one model.
+
+    Attributes:
+        intervention: what was done, in words. site: where.
+        quantity: ``nats_lost`` (cross entropy of the right answer, after less before), ``accuracy_lost`` (before less
+            after), ``moved_as_predicted`` (1 where the answer became the predicted one), or ``recovered``.
+        values: effect on each input, ``[row]``. placebo: the placebo's effect on each input, ``[draw, row]``.
+        placebo_name: what the placebo is, in words.
+
+    >>> effect = Effect("ablation", "attn_out.0", "accuracy_lost", np.ones(4), np.zeros((1, 4)), "noise redrawn")
+    >>> effect.summary()["difference"]
+    1.0
+    """
+
+    intervention: str
+    site: str
+    quantity: Quantity
+    values: Float[np.ndarray, " row"]
+    placebo: np.ndarray
+    placebo_name: str
+
+    def __post_init__(self) -> None:
+        if self.placebo.ndim != 2 or self.placebo.shape[1] != len(self.values):
+            raise ModelError(
+                f"the effect has {len(self.values)} inputs and its placebo shape {list(self.placebo.shape)}; "
+                f"expected [draw, {len(self.values)}], the same inputs."
+            )
+
+    @property
+    def p_value(self) -> float:
+        """Share of placebo draws whose mean is at least the effect, one-sided, in (0, 1]; nan for fewer than two."""
+        draws = self.placebo.mean(1) if self.placebo.size else np.array([])
+        if len(draws) < 2 or not len(self.values):
+            return float("nan")
+        return float((1 + (draws >= self.values.mean()).sum()) / (1 + len(draws)))
+
+    def summary(self) -> dict[str, float | str | int]:
+        """One row of a table of effects: effect, placebo and difference with intervals, p_value, names, n."""
+        mean_placebo = self.placebo.mean(0) if len(self.placebo) else np.full(len(self.values), np.nan)
+        row: dict[str, float | str | int] = {
+            "intervention": self.intervention,
+            "site": self.site,
+            "quantity": self.quantity,
+        }
+        named = {"effect": self.values, "placebo": mean_placebo, "difference": self.values - mean_placebo}
+        for name, values in named.items():
+            interval = _interval(values, share=self.quantity == "moved_as_predicted" and name != "difference")
+            prefix = "" if name == "effect" else f"{name}_"
+            row |= {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
+        return {**row, "p_value": self.p_value, "placebo_name": self.placebo_name, "n": len(self.values)}
+
+
+def _interval(values: Float[np.ndarray, " row"], share: bool) -> Interval:
+    """Clopper-Pearson for a share of inputs, Student t for a mean."""
+    if share and np.isin(values, (0, 1)).all():
+        return proportion_interval(int(values.sum()), len(values))
+    return t_interval(values)
+
+
+def nats(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
+    """Cross entropy of the right answer on each input, in nats.
+
+    >>> nats(np.zeros((1, 4)), np.array([2])).round(3).tolist()
+    [1.386]
+    """
+    shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
+    return np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]
+
+
+def right(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
+    """1 where the most likely answer is the right one, else 0."""
+    return (logits.argmax(1) == labels).astype(np.float64)

@@ -1,0 +1,186 @@
+"""Sites: places in a model by component, layer, head and role, written ``attn_out.1@last`` or ``z.0.2@key``.
+
+Components are TransformerLens's: the residual stream before, between and after the sublayers (``resid_pre``,
+``resid_mid``, ``resid_post``), what the sublayers write (``attn_out``, ``mlp_out``), and inside attention ``q``, ``k``,
+``v``, ``z`` and ``pattern``. Layers and heads count from 0. The role says at which positions of each row: any role of
+the Roles at hand, or ``first_anchor``, ``last_anchor``, ``anchor_1`` .. ``anchor_q``, ``last`` (the last position),
+``all``. The role of a ``pattern`` is that of the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from rb_interp.errors import ModelError, RolesError, nearest
+from rb_interp.probes.capture import Tokens, as_rows, capture
+from rb_interp.tasks.roles import Roles
+
+HOOKS = {
+    **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
+    **{name: f"blocks.{{}}.attn.hook_{name}" for name in ("q", "k", "v", "z", "pattern")},
+}
+"""Component -> hook name, with the layer left open."""
+PER_HEAD = ("q", "k", "v", "z", "pattern")
+"""Components that have a head axis: axis 2 of q, k, v and z, axis 1 of pattern."""
+
+
+class Edit(NamedTuple):
+    """A change at one hook: ``change(activation, rows)`` gives the new activation of the rows in this pass.
+
+    ``rows`` ``[batch]`` says which rows of the whole input they are. ``change`` must not write into the activation it
+    is given: other readers may hold it.
+    """
+
+    hook: str
+    change: Callable[[Tensor, Int[Tensor, " batch"]], Tensor]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A component of one layer, at the positions of one role (None: everywhere), in one head (None: all heads).
+
+    >>> Site.parse("z.0.2@key")
+    Site(component='z', layer=0, role='key', head=2)
+    >>> str(Site("attn_out", 1, "last")), Site("attn_out", 1, "last").hook
+    ('attn_out.1@last', 'blocks.1.hook_attn_out')
+    """
+
+    component: str
+    layer: int
+    role: str | None = None
+    head: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.component not in HOOKS:
+            raise ModelError(f"there is no component '{self.component}'; {nearest(self.component, HOOKS)}")
+        if self.head is not None and self.component not in PER_HEAD:
+            raise ModelError(
+                f"site '{self}' names a head, but {self.component} is the sum over heads; "
+                f"the components of one head are {', '.join(PER_HEAD)}."
+            )
+
+    @staticmethod
+    def parse(text: str | Site) -> Site:
+        """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``."""
+        if isinstance(text, Site):
+            return text
+        place, _, role = text.partition("@")
+        component, *numbers = place.split(".")
+        if not 1 <= len(numbers) <= 2 or not all(number.isdigit() for number in numbers):
+            raise ModelError(
+                f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, or with a head "
+                f"component.layer.head@role, such as z.0.2@key."
+            )
+        return Site(component, int(numbers[0]), role or None, int(numbers[1]) if numbers[1:] else None)
+
+    def __str__(self) -> str:
+        head = "" if self.head is None else f".{self.head}"
+        return f"{self.component}.{self.layer}{head}" + (f"@{self.role}" if self.role else "")
+
+    @property
+    def hook(self) -> str:
+        """Full hook name."""
+        return HOOKS[self.component].format(self.layer)
+
+    @property
+    def position_axis(self) -> int:
+        """Axis of the positions in the activation (of the queries, for ``pattern``)."""
+        return 2 if self.component == "pattern" else 1
+
+    def at(self, role: str | None) -> Site:
+        """The same component at another role."""
+        return replace(self, role=role)
+
+    def check(self, model: Any) -> None:
+        """Raise ModelError where a model has no such layer, head or hook."""
+        for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)):
+            if given is not None and not 0 <= given < count:
+                raise ModelError(
+                    f"site '{self}' is in {what} {given}; this model has {count} {what}s, counted from 0. "
+                    f"Use {what} 0 to {count - 1}."
+                )
+        if self.hook not in model.hook_dict:
+            raise ModelError(f"this model has no hook '{self.hook}'; {nearest(self.hook, model.hook_dict)}")
+
+
+def positions(roles: Roles, role: str, length: int, asker: str = "this intervention") -> Int[np.ndarray, "row n"]:
+    """Positions of a role in every row; besides the roles at hand, the names that this module's docstring lists.
+
+    Raises RolesError naming the nearest role for one that there is not.
+
+    >>> roles = Roles({"key": np.array([[0]]), "anchor": np.array([[1, 2]])})
+    >>> [positions(roles, role, 4).tolist() for role in ("anchor", "last_anchor", "anchor_1", "last")]
+    [[[1, 2]], [[2]], [[1]], [[3]]]
+    """
+    if role in roles.positions:
+        return roles.positions[role]
+    n_rows = len(roles)
+    if role == "last":
+        return np.full((n_rows, 1), length - 1)
+    if role == "all":
+        return np.tile(np.arange(length), (n_rows, 1))
+    anchors = roles.positions.get("anchor")
+    single = {}
+    if anchors is not None and anchors.shape[1]:
+        single = {"first_anchor": 0, "last_anchor": anchors.shape[1] - 1}
+        single |= {f"anchor_{i + 1}": i for i in range(anchors.shape[1])}
+    if role in single and anchors is not None:
+        return anchors[:, single[role], None]
+    known = [*roles.positions, *single, "last", "all"]
+    raise RolesError(f"{asker} needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}")
+
+
+def read_at(model: Any, tokens: Tokens, site: Site | str, roles: Roles) -> Tensor:
+    """What a model computes at a site, ``[row, n, ...]`` with n the positions of the role, on CPU.
+
+    One position's activation is ``[d_model]`` for the residual stream and sublayer outputs, ``[head, d_head]`` for q,
+    k, v and z, ``[head, key]`` for pattern; one head's is without the head axis.
+    """
+    site = Site.parse(site)
+    site.check(model)
+    rows = as_rows(tokens)
+    activation = capture(model, rows, [site.hook])[site.hook]
+    return gathered(site, activation, where(site, roles, rows.shape[1], len(rows)))
+
+
+def where(site: Site, roles: Roles | None, length: int, n_rows: int) -> Int[Tensor, "row n"]:
+    """Positions of a site's role as a tensor; every position where it has none, for which no roles are needed."""
+    if site.role in (None, "all"):
+        return torch.arange(length).expand(n_rows, length)
+    if roles is None:
+        raise RolesError(f"site '{site}' names a role, and no roles were given; pass roles=, or leave '@' away.")
+    if len(roles) != n_rows:
+        raise RolesError(
+            f"site '{site}' got {n_rows} rows of tokens and roles of {len(roles)} rows; pass roles of the same rows."
+        )
+    found = positions(roles, site.role, length, f"site '{site}'")
+    if found.size and not 0 <= found.min() <= found.max() < length:
+        raise RolesError(
+            f"role '{site.role}' is at positions {found.min()} to {found.max()}; these rows have positions 0 to "
+            f"{length - 1}. Pass roles of the same rows."
+        )
+    return torch.from_numpy(np.ascontiguousarray(found))
+
+
+def gathered(site: Site, activation: Tensor, at: Int[Tensor, "row n"]) -> Tensor:
+    """An activation at given positions, positions on axis 1, and in the site's head."""
+    moved = activation.movedim(site.position_axis, 1)
+    found = moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)]
+    return found if site.head is None else found[:, :, site.head]
+
+
+def scattered(site: Site, activation: Tensor, at: Int[Tensor, "row n"], values: Tensor) -> Tensor:
+    """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in the site's head."""
+    changed = activation.clone()
+    moved = changed.movedim(site.position_axis, 1)
+    if site.head is not None:
+        moved = moved[:, :, site.head]
+    moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)] = values.to(moved)
+    return changed

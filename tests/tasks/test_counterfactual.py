@@ -1,0 +1,72 @@
+"""Counterfactual rows: one thing differs, the answer follows the task's own rule, and nothing else moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rb_interp.errors import TaskError
+from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.counterfactual import answers, counterfactual, inputs
+
+DATA = AnchorTask().dataset(seed=3)
+
+
+@pytest.fixture(params=["mem", "rsn_train", "rsn_test"])
+def rows(request):
+    return DATA.sample(request.param, 200)
+
+
+def parts(tokens, roles):
+    return {role: np.take_along_axis(tokens, at, 1) for role, at in roles.positions.items()}
+
+
+@pytest.mark.parametrize("change", ["key", "anchors", "both", "noise"])
+def test_only_what_is_named_differs_and_the_answer_is_the_tasks(rows, change):
+    if change == "anchors" and DATA.kind[rows[0]] == 2:
+        pytest.skip("(11, 13) and (13, 11) have one sum")
+    before, after = inputs(DATA, rows), counterfactual(DATA, rows, change)
+    was, now = parts(before.tokens, before.roles), parts(after.tokens, after.roles)
+    changed = {"key": ["key"], "anchors": ["anchor"], "both": ["key", "anchor"], "noise": ["noise"]}[change]
+    for role in ("key", "anchor", "noise"):
+        assert (was[role] == now[role]).all() == (role not in changed)
+    np.testing.assert_array_equal(after.labels, answers(DATA, rows, after.tokens))
+    assert (after.labels == before.labels).all() if change == "noise" else (after.labels != before.labels).all()
+
+
+def test_answers_are_the_datasets_own_on_its_own_rows(rows):
+    np.testing.assert_array_equal(answers(DATA, rows, DATA.tokens[rows]), DATA.labels[rows])
+
+
+def test_anchors_stay_in_their_set_and_noise_among_the_keys():
+    for name in ("mem", "rsn_train"):
+        rows = DATA.sample(name, 300)
+        other = counterfactual(DATA, rows, "anchors")
+        known = set(map(tuple, DATA.task.combinations(name).tolist()))
+        assert set(map(tuple, parts(other.tokens, other.roles)["anchor"].tolist())) <= known
+    noise = parts(counterfactual(DATA, rows, "noise").tokens, DATA.roles(rows))["noise"]
+    assert (noise.min(), noise.max()) == DATA.task.keys
+
+
+def test_one_seed_gives_one_draw_and_another_another(rows):
+    first, again, other = (counterfactual(DATA, rows, "key", seed).tokens for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+def test_a_row_without_a_counterfactual_and_an_unknown_change_say_so():
+    held_out = DATA.sample("rsn_test", 10)
+    with pytest.raises(TaskError, match="10 of 10 rows keep their answer whatever the anchors; use a task with more"):
+        counterfactual(DATA, held_out, "anchors")
+    with pytest.raises(TaskError, match="cannot change 'anchor'; did you mean 'anchors'"):
+        counterfactual(DATA, held_out, "anchor")
+
+
+def test_a_task_of_three_anchors():
+    task = replace(AnchorTask(), q=3, masked=((11, 12, 13),))
+    data = task.dataset(0)
+    rows = data.sample("mem", 50)
+    other = counterfactual(data, rows, "both")
+    assert (other.labels != data.labels[rows]).all()
