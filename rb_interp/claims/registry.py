@@ -36,6 +36,14 @@ def _share(quantity: str, label: str) -> Term:
     return Term("composition", quantity, SMALL, "final", "rsn_train", label=label)
 
 
+def _swap(what: str, quantity: str, label: str) -> Term:
+    return Term(f"swap_{what}", quantity, SMALL, "final", "rsn_train", label=label)
+
+
+def _forced(quantity: str, label: str) -> Term:
+    return Term("forced_average", quantity, SMALL, "half", "rsn_train", label=label)
+
+
 def _bias(gamma: float) -> Term:
     return _curve("bias", "B", gamma)
 
@@ -220,4 +228,44 @@ MECHANISM = (
     ),
 )
 
-CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + EMBEDDING + INITIALISATION + MECHANISM
+CAUSAL = (
+    Claim(
+        "M9",
+        "The answer is the key that the second layer's attention carries plus the sum that the first layer's carries.",
+        "key + sum, causal",
+        (
+            Part(
+                _swap("key", "effect", "share of pairs answered z_source + sum_base, layer 2's output swapped"),
+                ">=",
+                0.90,
+            ),
+            Part(
+                _swap("sum", "effect", "share of pairs answered z_base + sum_source, layer 1's output swapped"),
+                ">=",
+                0.90,
+            ),
+            Part(
+                _swap("key", "placebo", "share of answers changed by new noise, layer 2's output swapped"), "<=", 0.10
+            ),
+            Part(
+                _swap("sum", "placebo", "share of answers changed by new noise, layer 1's output swapped"), "<=", 0.10
+            ),
+        ),
+    ),
+    Claim(
+        "M10",
+        "While the circuit forms, the first layer needs no more than the average.",
+        "average, causal",
+        (
+            Part(_forced("effect", "nats lost with layer 1's pattern at 1/i"), "<=", 0.10),
+            Part(
+                _forced("placebo", "nats lost with random patterns"),
+                ">=",
+                0.20,
+                _forced("effect", "nats lost with layer 1's pattern at 1/i"),
+            ),
+        ),
+    ),
+)
+
+CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from rb_interp.claims import CLAIMS
+from rb_interp.claims.causes import CAUSES, WORDS
 
 # id -> (what is read, gamma, stage, operator, threshold[, less the same quantity at gamma, stage])
 EXPECTED = {
@@ -53,6 +54,16 @@ EXPECTED = {
         ("composition/attn_out.1:key rsn_train", 0.8, "final", ">=", 0.80),
         ("composition/attn_out.0:anchor_sum rsn_train", 0.8, "final", ">=", 0.80),
     ],
+    "M9": [
+        ("swap_key/effect rsn_train", 0.8, "final", ">=", 0.90),
+        ("swap_sum/effect rsn_train", 0.8, "final", ">=", 0.90),
+        ("swap_key/placebo rsn_train", 0.8, "final", "<=", 0.10),
+        ("swap_sum/placebo rsn_train", 0.8, "final", "<=", 0.10),
+    ],
+    "M10": [
+        ("forced_average/effect rsn_train", 0.8, "half", "<=", 0.10),
+        ("forced_average/placebo rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
+    ],
 }
 SOURCES = {
     **{"A1": "Fig. 3A right", "A2": "Fig. 3A left", "A3": "Fig. 3A left", "A4": "Fig. 3A", "A5": "Fig. 3A right"},
@@ -60,6 +71,7 @@ SOURCES = {
     **{"E6": "Fig. 5C, Eq. 14", "I1": "Lemma 1", "M1": "Fig. 6, attention", "M2": "contrast"},
     **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
     **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
+    **{"M9": "key + sum, causal", "M10": "average, causal"},
 }
 # What each probe writes, so that no claim waits for a number that nobody computes.
 QUANTITIES = {
@@ -80,6 +92,7 @@ QUANTITIES = {
         *("margin_mem", "margin_rsn_train", "half_step", "area_mem", "area_rsn_train", "area_rsn_test"),
     },
     "lemma_1": {"within_0.05", "max_deviation"},
+    **dict.fromkeys(WORDS, {"effect", "placebo", "difference"}),
 }
 
 
@@ -90,7 +103,8 @@ def described(part) -> tuple:
     if part.minus is None:
         return what, term.gamma, term.stage, part.operator, part.threshold
     other = part.minus
-    assert (other.probe, other.quantity, other.rows, other.layer) == (term.probe, term.quantity, term.rows, term.layer)
+    assert (other.probe, other.rows, other.layer) == (term.probe, term.rows, term.layer)
+    assert other.quantity == {"placebo": "effect"}.get(term.quantity, term.quantity)
     return what, term.gamma, term.stage, part.operator, part.threshold, other.gamma, other.stage
 
 
@@ -115,6 +129,33 @@ def test_what_stands_beside_a_verdict():
         "M4": within,
         "M5": within,
     }
+
+
+CAUSAL = {
+    "M1": EXPECTED["M10"],
+    "M2": [("forced_average/effect rsn_train", 0.3, "matched", ">=", 0.10, 0.8, "half")],
+    "M3": [
+        ("leading_direction_only/effect rsn_train", 0.8, "half", "<=", 0.10),
+        ("leading_direction_only/placebo rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
+    ],
+    "M4": [("without_reasoning/difference rsn_train", 0.8, "half", ">=", 0.20)],
+    "M5": [("without_memory/difference rsn_train", 0.8, "half", "<=", 0.10)],
+    "M7": [("key_blocked/difference rsn_train", 0.8, "final", ">=", 0.20)],
+    "M7b": [("key_blocked/difference mem", 0.8, "final", ">=", 0.20)],
+    "M8": EXPECTED["M9"],
+}
+
+
+def test_each_mechanism_has_its_intervention_with_this_criterion():
+    assert [cause.of for cause in CAUSES] == ["M1", "M2", "M3", "M4", "M5", "M6", "M7", "M7b", "M8"]
+    for cause in CAUSES:
+        if cause.of != "M6":
+            assert [described(part) for part in cause.check.parts] == CAUSAL[cause.of], cause.of
+    gap = next(cause for cause in CAUSES if cause.of == "M6").check.parts
+    assert [(part.of.probe, part.minus.probe, part.operator, part.threshold) for part in gap] == [
+        ("without_reasoning", "without_memory", ">=", 0.20)
+    ]
+    assert {cause.of for cause in CAUSES if cause.check.gate} == {"M7b"}
 
 
 def test_every_quantity_is_one_that_a_probe_writes():
