@@ -1,0 +1,69 @@
+"""References with one half of paper 1's circuit, which answer without an error, but not what the task asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from rb_interp.models.reference.averager import OUT, embed_keys, embed_presence, fetch_key
+from rb_interp.models.reference.blueprint import SECOND, Blueprint, drawn
+from rb_interp.models.reference.record import Reference
+from rb_interp.tasks.anchor import AnchorTask
+
+PRESENCE = (3.5, 7.0)
+"""What marks a token as an anchor in W_E, from and to."""
+
+
+def key_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
+    """The averager without its number line of anchors: z + the commonest anchor sum, whatever the anchors."""
+    rng = np.random.default_rng([seed, 61])
+    blueprint = Blueprint(task, ["presence", "seen", "key", "out"])
+    sums = Counter(task.combinations("rsn_train").sum(1).tolist())
+    common = min(sums, key=lambda total: (-sums[total], total), default=0)
+    embed_keys(blueprint)
+    presence = drawn(rng, *PRESENCE)
+    embed_presence(blueprint, presence)
+    blueprint.add_nuisances(rng, {})
+    blueprint.move(0, {"presence": 1.0}, {"seen": task.length / presence})
+    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    fetch_key(blueprint)
+    low, high = task.keys
+    blueprint.answer({"out": OUT}, (low + high) / 2 + common, low + common, high + common)
+    return blueprint.reference(
+        name="key_only",
+        circuit="none",
+        description="Layer 1 averages how many anchors there are, of either kind, and layer 2 fetches the key by it, "
+        f"as in the averager. Which anchors they are is lost: the answer is the key plus {common}.",
+        solves=(),
+        mechanisms=(
+            *("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
+            *("fetches_key", "fetches_key_memory"),
+        ),
+        label_seed=label_seed,
+    )
+
+
+def anchors_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
+    """The averager without its second layer: the sum of the anchors, of either kind, + one fixed key."""
+    rng = np.random.default_rng([seed, 62])
+    blueprint = Blueprint(task, ["number", "out"])
+    anchors = np.concatenate([task.tokens("memory_anchor"), task.tokens("reasoning_anchor")])
+    low, high, key = int(anchors.min()), int(anchors.max()), sum(task.keys) // 2
+    # All anchors lie between once and twice their range, so that all point along the line.
+    middle = 1.5 * (high - low) + 1
+    blueprint.embed(anchors, "number", anchors - (low + high) / 2 + middle)
+    blueprint.add_nuisances(rng, {})
+    blueprint.move(0, {"number": 1.0}, {"out": task.length * OUT})
+    blueprint.shift(0, "out", -task.q * middle * OUT)
+    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.answer({"out": OUT}, key + task.q * (low + high) / 2, key + task.q * low, key + task.q * high)
+    return blueprint.reference(
+        name="anchors_only",
+        circuit="none",
+        description="Layer 1 attends uniformly and averages one number line of all anchors, times L. Layer 2 attends "
+        f"uniformly and writes nothing. The key is lost: the answer is the sum of the anchors plus {key}.",
+        solves=(),
+        mechanisms=("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
+        label_seed=label_seed,
+    )

@@ -1,0 +1,133 @@
+"""A look-up table: every key and anchor combination trained on has a unit of its own, and nothing is computed.
+
+    layer 1   position i attends 2/3 to i - q + 1 and 1/3 to i - q: from the last anchor, the first anchor and the key
+    layer 2   the last position attends to the last anchor: its token, and what layer 1 wrote there
+    MLP 2     relu(2 matches - 5), 1 where key, first and last anchor all match, 0 where one does not; writes the label
+
+Tokens are told apart by orthonormal identities; the two tokens that layer 1 mixes are told apart by their sets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from rb_interp.errors import ModelError
+from rb_interp.models.reference.blueprint import KAPPA, Blueprint
+from rb_interp.models.reference.record import Reference
+from rb_interp.tasks.anchor import AnchorTask
+
+SHARE = 2 / 3
+"""Attention of layer 1 to the nearer of its two positions."""
+SHARP = 8.0
+"""Score of the farther of the two over all other positions."""
+STEP = 10.0
+"""Score of a position over the one before it, in layer 2."""
+SPARE = 16
+
+
+def memoriser(task: AnchorTask, seed: int, label_seed: int) -> Reference:
+    """Right on every input trained on, memory and reasoning, and wrong on held-out reasoning combinations.
+
+    Raises ModelError for more than two anchors: one head's average cannot keep three tokens of one set in order.
+    """
+    if task.q > 2:
+        raise ModelError(f"the memoriser got a task with q={task.q} anchors; it tells at most 2 apart, use q=1 or q=2.")
+    rng = np.random.default_rng([seed, 65])
+    entries, labels = table(task, label_seed)
+    tokens = np.concatenate([task.tokens(name) for name in ("key", "memory_anchor", "reasoning_anchor")])
+    answers = np.unique(labels)
+    blocks = {"token": len(tokens), "mixed": len(tokens), "last": len(tokens), "pair": len(tokens)}
+    named = [f"{block}_{i}" for block, size in blocks.items() for i in range(size)]
+    named += ["anchor", *(f"place_{i}" for i in range(task.length)), *(f"answer_{y}" for y in answers)]
+    sizes = {"d_model": 2 + len(named) + SPARE, "d_head": max(2 * len(tokens), task.length), "d_mlp": len(entries)}
+    blueprint = Blueprint(task, named, **sizes)
+    identity = np.zeros((task.d_vocab, len(tokens)))
+    identity[tokens] = np.linalg.qr(rng.standard_normal((len(tokens), len(tokens))))[0]
+    _embed(blueprint, identity, rng)
+    _attention(blueprint, len(tokens))
+    _look_up(blueprint, identity, entries, labels)
+    _answer(blueprint, answers)
+    return blueprint.reference(
+        name="memoriser",
+        circuit="mixed",
+        description="A look-up table. Layer 1 copies the identities of first anchor and key onto the last anchor, by "
+        "position alone; layer 2 fetches them; one unit of its MLP for each key and combination trained on writes the "
+        "label. A combination that was held out meets no unit, and the answer is a token that is no label.",
+        solves=("mem", "rsn_train"),
+        mechanisms=(),
+        label_seed=label_seed,
+    )
+
+
+def table(task: AnchorTask, label_seed: int) -> tuple[Int[np.ndarray, "entry part"], Int[np.ndarray, " entry"]]:
+    """Every (key, anchors) trained on, memory first, and its label under a seed of the data."""
+    keys, memory, reasoning = task.tokens("key"), task.combinations("mem"), task.combinations("rsn_train")
+    combinations = np.concatenate([memory, reasoning])
+    entries = np.concatenate(
+        [np.tile(keys, len(combinations))[:, None], np.repeat(combinations, len(keys), axis=0)], axis=1
+    )
+    sums = entries[len(memory) * len(keys) :].sum(1)
+    return entries, np.concatenate([task.dataset(label_seed).label_table.reshape(-1), sums])
+
+
+def _block(blueprint: Blueprint, name: str, size: int) -> slice:
+    first = blueprint.at[f"{name}_0"]
+    return slice(first, first + size)
+
+
+def _embed(blueprint: Blueprint, identity: Float[np.ndarray, "d_vocab n"], rng: np.random.Generator) -> None:
+    task = blueprint.task
+    blueprint.add_nuisances(rng, {}, size=0.5)
+    blueprint.weights["embed.W_E"][:, _block(blueprint, "token", identity.shape[1])] = identity
+    for group in ("memory_anchor", "reasoning_anchor"):
+        blueprint.embed(task.tokens(group), "anchor", 1.0)
+    for i, one_hot in enumerate(np.eye(task.length)):
+        blueprint.place(f"place_{i}", one_hot)
+
+
+def _attention(blueprint: Blueprint, n: int) -> None:
+    """Layer 1 looks q - 1 and q positions back, wherever it is; layer 2 at the last anchor."""
+    length, q = blueprint.task.length, blueprint.task.q
+    for i in range(q, length):
+        near = SHARP + np.log(SHARE / (1 - SHARE))
+        blueprint.attend(0, {f"place_{i}": 1.0}, {f"place_{i - q + 1}": near, f"place_{i - q}": SHARP})
+    blueprint.attend(1, {"constant": 1.0}, {"position": STEP, "anchor": STEP * (length + 1)})
+    for i in range(n):
+        blueprint.move(0, {f"token_{i}": 1.0}, {f"mixed_{i}": 1.0})
+        blueprint.move(1, {f"token_{i}": 1.0}, {f"last_{i}": 1.0})
+        blueprint.move(1, {f"mixed_{i}": 1.0}, {f"pair_{i}": 1.0})
+
+
+def _look_up(
+    blueprint: Blueprint,
+    identity: Float[np.ndarray, "d_vocab n"],
+    entries: Int[np.ndarray, "entry part"],
+    labels: Int[np.ndarray, " entry"],
+) -> None:
+    """One unit an entry: three tokens match, or the unit is silent."""
+    n = identity.shape[1]
+    W_in, W_out = blueprint.weights["blocks.1.mlp.W_in"], blueprint.weights["blocks.1.mlp.W_out"]
+    key, first, last = entries[:, 0], entries[:, 1], entries[:, -1]
+    W_in[_block(blueprint, "last", n)] = 2 * identity[last].T
+    W_in[_block(blueprint, "pair", n)] = 2 * (identity[first] / SHARE + identity[key] / (1 - SHARE)).T
+    blueprint.weights["blocks.1.mlp.b_in"][:] = -5.0
+    columns = [blueprint.at[f"answer_{y}"] for y in labels]
+    W_out[np.arange(len(entries)), columns] = 1.0
+
+
+def _answer(blueprint: Blueprint, answers: Int[np.ndarray, " answer"]) -> None:
+    """The label that a unit wrote; where none did, the lowest token that is no label of the task."""
+    task = blueprint.task
+    for y in answers:
+        blueprint.weights["unembed.W_U"][blueprint.at[f"answer_{y}"], y] = 2 * KAPPA
+    labels = {*answers.tolist(), *_sums(task)}
+    free = [token for token in range(task.d_vocab) if token not in labels]
+    if not free:
+        raise ModelError("the memoriser needs a token that is never a label, for what it does not know; raise d_vocab.")
+    blueprint.weights["unembed.b_U"][free[0]] = KAPPA
+
+
+def _sums(task: AnchorTask) -> set[int]:
+    held_out = task.combinations("rsn_test").sum(1)
+    return {int(key + total) for key in task.tokens("key") for total in held_out}

@@ -1,0 +1,44 @@
+"""A reference: weights, the circuit that they are by construction, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rb_interp.models.build import lens_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.lens import LensModel
+from rb_interp.tasks.anchor import AnchorTask
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A transformer of two layers with one head each and no LayerNorm, written by hand for one anchor task.
+
+    Attributes:
+        name: one of REFERENCES.
+        circuit: the name that ``probes.circuit`` should give it.
+        description: what it computes, in two or three sentences.
+        solves: the sets that it answers without an error: of ``mem``, ``rsn_train`` and ``rsn_test``.
+        mechanisms: names of MECHANISMS, true by construction; every other one is false.
+        config, task: sizes, and the task that it was written for.
+        label_seed: the seed of the data whose memory labels it knows, if it knows any.
+        weights: float64, by TransformerLens name.
+    """
+
+    name: str
+    circuit: str
+    description: str
+    solves: tuple[str, ...]
+    mechanisms: frozenset[str]
+    config: ModelConfig
+    task: AnchorTask
+    label_seed: int
+    weights: Mapping[str, Tensor]
+
+    def model(self, dtype: torch.dtype = torch.float32) -> LensModel:
+        """The reference as an ordinary TransformerLens model, on CPU, in evaluation mode."""
+        return lens_model(self.config, self.task.d_vocab, self.task.length, self.weights, dtype)

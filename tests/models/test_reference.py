@@ -1,0 +1,310 @@
+"""Hand-written models do what they are said to do, by the mechanisms they are said to have, and copies do as well."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from rb_interp.errors import ModelError, TaskError
+from rb_interp.models.build import lens_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.lens import write_weights
+from rb_interp.models.reference import (
+    MECHANISMS,
+    REFERENCES,
+    add_noise,
+    permute_heads_and_units,
+    perturbed,
+    reference,
+    rescale_residual,
+    rescale_units,
+    rotate_residual,
+)
+from rb_interp.models.reference.symmetry import random_rotation
+from rb_interp.models.schemes import parameters
+from rb_interp.probes import carrying, name_circuit, routing, uniformity
+from rb_interp.probes.capture import capture
+from rb_interp.tasks import SETS
+from rb_interp.tasks.anchor import AnchorTask
+
+pytestmark = pytest.mark.lens
+
+TASK = AnchorTask()
+DATA = TASK.dataset(seed=0)
+SUM, KEY = 26, 40
+"""The commonest sum of two anchors of 11 to 15, and the middle of keys 21 to 60."""
+OTHER_TASKS = {
+    "smoke": AnchorTask.preset("smoke"),
+    "one anchor": AnchorTask(q=1, masked=((13,),), n_sequences=4000),
+    "three anchors": AnchorTask(q=3, length=8, keys=(21, 40), masked=((11, 13, 12),)),
+    "anchors around keys": AnchorTask(keys=(10, 30), memory_anchors=(40, 43), reasoning_anchors=(0, 4), masked=()),
+}
+
+
+@pytest.fixture(scope="module", params=REFERENCES)
+def found(request):
+    return reference(request.param)
+
+
+@pytest.fixture(scope="module")
+def model(found):
+    return found.model()
+
+
+def last_logits(model, tokens) -> torch.Tensor:
+    with torch.no_grad():
+        return model(torch.as_tensor(tokens).long())[:, -1]
+
+
+def key_and_sum(data, rows) -> tuple[np.ndarray, np.ndarray]:
+    key = data.tokens[rows, data.key_position[rows]]
+    return key, np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1).sum(1)
+
+
+def accuracy(model, data, kind) -> float:
+    rows = data.sample(kind, 300)
+    return float((last_logits(model, data.tokens[rows]).argmax(-1).numpy() == data.labels[rows]).mean())
+
+
+def intended(name, data, rows) -> np.ndarray:
+    """What references that solve nothing answer instead."""
+    key, total = key_and_sum(data, rows)
+    return {"key_only": key + SUM, "anchors_only": total + KEY, "condensed": np.full(len(rows), KEY + SUM)}[name]
+
+
+def test_answers_what_it_claims_and_chance_elsewhere(found, model):
+    for kind in SETS:
+        rows = DATA.sample(kind, 200)
+        logits = last_logits(model, DATA.tokens[rows])
+        answers, labels = logits.argmax(-1).numpy(), DATA.labels[rows]
+        if kind in found.solves:
+            assert (answers == labels).all()
+            assert cross_entropy(logits, torch.from_numpy(labels)) < 1e-3
+        elif found.solves:
+            assert (answers == labels).mean() < 0.1
+        else:
+            np.testing.assert_array_equal(answers, intended(found.name, DATA, rows))
+            assert (answers == labels).mean() < 0.5
+
+
+def test_mechanisms_are_those_of_the_weights_and_activations(found):
+    """Each mechanism is worked out here from the forward pass, and is there if and only if the reference says so."""
+    model, rows = found.model(torch.float64), {kind: DATA.sample(kind, 150) for kind in ("mem", "rsn_train")}
+    seen = {kind: activations(model, DATA.tokens[some]) for kind, some in rows.items()}
+    there = values_along(found.weights)
+    uniform = torch.tril(torch.ones(9, 9)).double() / torch.arange(1, 10)[:, None]
+    if all((cache["blocks.0.attn.hook_pattern"][:, 0] - uniform).abs().max() < 1e-12 for cache in seen.values()):
+        there.add("averages")
+    for kind, name in (("rsn_train", "fetches_key"), ("mem", "fetches_key_memory")):
+        last = seen[kind]["blocks.1.attn.hook_pattern"][:, 0, -1]
+        at_key = last[np.arange(150), DATA.key_position[rows[kind]]]
+        assert (at_key > 0.999).all() or at_key.mean() < 0.2
+        if at_key.mean() > 0.999:
+            there.add(name)
+    key, total = key_and_sum(DATA, rows["rsn_train"])
+    written = [seen["rsn_train"][f"blocks.{layer}.hook_attn_out"][:, -1].numpy() for layer in (0, 1)]
+    if explains(written[0], total) and explains(written[1], key):
+        there.add("key_plus_sum")
+    assert there == found.mechanisms
+    assert found.mechanisms <= set(MECHANISMS)
+
+
+def activations(model, tokens) -> dict[str, torch.Tensor]:
+    return capture(
+        model, tokens, [f"blocks.{i}.{hook}" for i in (0, 1) for hook in ("attn.hook_pattern", "hook_attn_out")]
+    )
+
+
+def values_along(weights) -> set[str]:
+    """Whether one direction dominates W_V, and whose it is, after centring over keys and anchors."""
+    U, S, _ = np.linalg.svd(weights["blocks.0.attn.W_V"][0].numpy(), full_matrices=False)
+    there = {"one_value_direction"} if S[0] >= 2 * S[1] else set()
+    groups = {name: TASK.tokens(name) for name in ("key", "memory_anchor", "reasoning_anchor")}
+    E = weights["embed.W_E"].numpy()
+    for name in ("memory", "reasoning"):
+        centred = E[groups[f"{name}_anchor"]] - E[np.concatenate(list(groups.values()))].mean(0)
+        cosines = np.abs(centred @ U[:, 0]) / np.linalg.norm(centred, axis=1)
+        assert (cosines > 0.8).all() or cosines.mean() < 0.2
+        if cosines.mean() > 0.8:
+            there.add(f"values_along_{name}")
+    return there
+
+
+def explains(vectors: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether vectors are the same within a label, and further apart between any two labels than within one."""
+    values = np.unique(labels)
+    means = np.stack([vectors[labels == value].mean(0) for value in values])
+    within = max(np.abs(vectors[labels == v] - m).max() for v, m in zip(values, means, strict=True))
+    return within < 1e-3 * min(np.abs(means[:-1] - means[1:]).max(1))
+
+
+def test_the_averager_writes_the_sum_then_the_key():
+    found, rows = reference("averager"), DATA.sample("rsn_test", 300)
+    cache = activations(found.model(torch.float64), DATA.tokens[rows])
+    step = found.weights["unembed.W_U"][:, 70] - found.weights["unembed.W_U"][:, 69]
+    # Between neighbouring answers W_U rises by 2 kappa for each 1 on the residual stream's number line.
+    first, second = (cache[f"blocks.{layer}.hook_attn_out"][:, -1] @ step / 20 for layer in (0, 1))
+    key, total = key_and_sum(DATA, rows)
+    np.testing.assert_allclose(first.numpy(), total - 2 * 13, atol=1e-9)
+    np.testing.assert_allclose(second.numpy(), key - 40.5, atol=1e-6)
+
+
+def test_the_circuit_has_the_name_that_the_probes_give(found, model):
+    rows = DATA.sample("rsn_train", 100)
+    given = {"model": model, "tokens": DATA.tokens[rows], "roles": DATA.roles(rows), "n_null": 0}
+    attention = routing(**given, layer=1).values
+    numbers = {
+        "tv_half": uniformity(**given).values["tv"],
+        "key_attention": attention["key"],
+        "anchor_attention": attention["anchors"],
+        "carry": carrying(**given).values["key_from_last_anchor"],
+    }
+    assert name_circuit(**numbers, accuracy=accuracy(model, DATA, "rsn_train")) == found.circuit
+    if found.name == "peaked_averager":
+        assert numbers["tv_half"] > 0.25
+    if found.name == "memoriser":
+        assert numbers["carry"] < 0.4
+
+
+def test_the_memoriser_knows_the_labels_of_one_seed():
+    smoke = OTHER_TASKS["smoke"]
+    model = reference("memoriser", smoke, seed=1, label_seed=2).model()
+    assert accuracy(model, smoke.dataset(2), "mem") == 1
+    assert accuracy(model, smoke.dataset(1), "mem") < 0.3
+    assert reference("memoriser", smoke, seed=3).label_seed == 3
+    one = OTHER_TASKS["one anchor"]
+    model = reference("memoriser", one).model()
+    assert [accuracy(model, one.dataset(0), kind) for kind in SETS] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("task", OTHER_TASKS.values(), ids=OTHER_TASKS)
+@pytest.mark.parametrize("name", ["averager", "peaked_averager", "carrier"])
+def test_other_tasks_are_solved_too(name, task):
+    model, data = reference(name, task, seed=3).model(), task.dataset(3)
+    assert accuracy(model, data, "rsn_train") == 1
+    assert not task.masked or accuracy(model, data, "rsn_test") == 1
+
+
+def test_a_perturbed_copy_behaves_as_before_in_other_weights(found):
+    copy = perturbed(found, seed=1)
+    assert (copy.circuit, copy.mechanisms, copy.task) == (found.circuit, found.mechanisms, found.task)
+    model = copy.model()
+    if found.solves:
+        assert min(accuracy(model, DATA, kind) for kind in found.solves) >= 0.99
+        assert max(accuracy(model, DATA, kind) for kind in SETS if kind not in found.solves) < 0.1
+    else:
+        rows = np.concatenate([DATA.sample(kind, 150) for kind in SETS])
+        answers = last_logits(model, DATA.tokens[rows]).argmax(-1).numpy()
+        assert (answers == intended(found.name, DATA, rows)).mean() >= 0.99
+    E = copy.weights["embed.W_E"]
+    assert (E.abs() < 1e-3 * E.abs().max()).double().mean() < 0.1  # the hand's zeros are gone
+    for name, weight in found.weights.items():
+        assert bool(copy.weights[name].any()) == bool(weight.any()), name
+    again, other = perturbed(found, seed=1), perturbed(found, seed=2)
+    assert torch.equal(again.weights["embed.W_E"], E)
+    assert not torch.allclose(other.weights["embed.W_E"], E)
+
+
+def test_the_seed_draws_what_plays_no_part():
+    one, other = reference("averager", seed=0), reference("averager", seed=1)
+    rows = DATA.sample("rsn_train", 50)
+    assert not torch.equal(one.weights["embed.W_E"], other.weights["embed.W_E"])
+    torch.testing.assert_close(*(last_logits(r.model(torch.float64), DATA.tokens[rows]) for r in (one, other)))
+
+
+def test_noise_is_as_large_as_stated_and_spares_biases_and_zeros():
+    weights = {
+        "embed.W_E": torch.full((300, 300), 2.0).double() * (torch.arange(300) < 30),
+        "blocks.0.attn.W_Q": torch.zeros(1, 4, 4),
+        "unembed.b_U": torch.ones(5),
+        "blocks.0.ln1.w": torch.ones(5),
+    }
+    noisy = add_noise(weights, 0.03, np.random.default_rng(0))
+    noise, W_E = noisy["embed.W_E"] - weights["embed.W_E"], weights["embed.W_E"]
+    # A norm estimated from n entries has a relative standard error of 1 / sqrt(2n).
+    assert abs(float(noise.norm() / W_E.norm()) / 0.03 - 1) < 4 / (2 * 300**2) ** 0.5
+    assert abs(float(noise.mean())) < 4 * 0.03 * float(W_E.norm()) / 300 / 300
+    for name in ("blocks.0.attn.W_Q", "unembed.b_U", "blocks.0.ln1.w"):
+        assert torch.equal(noisy[name], weights[name])
+    unchanged = add_noise(weights, 0.0, np.random.default_rng(0))
+    assert all(torch.equal(unchanged[name], weights[name]) for name in weights)
+
+
+SIZES = {"n_layers": 3, "n_heads": 4, "d_model": 12, "d_head": 5, "d_mlp": 20}
+SYMMETRIES = {
+    "rotation": lambda weights, rng: rotate_residual(weights, random_rotation(12, rng)),
+    "permutation": permute_heads_and_units,
+    "units": rescale_units,
+    "residual stream": lambda weights, rng: rescale_residual(weights, 3.0, "none"),
+}
+
+
+def random_model(norm: str):
+    """Random weights of a model in float64, biases and all, and its logits by weights."""
+    config, rng = ModelConfig(norm=norm, **SIZES), np.random.default_rng(0)
+    weights = {p.name: torch.from_numpy(0.4 * rng.standard_normal(p.shape)) for p in parameters(config, 23, 7)}
+    model = lens_model(config, 23, 7, weights, torch.float64)
+    tokens = torch.randint(0, 23, (6, 7), generator=torch.Generator().manual_seed(1))
+
+    def logits(changed) -> torch.Tensor:
+        write_weights(model, changed)
+        with torch.no_grad():
+            return model(tokens)
+
+    return weights, logits
+
+
+@pytest.mark.parametrize("change", SYMMETRIES.values(), ids=SYMMETRIES)
+def test_symmetries_change_weights_and_not_the_function(change):
+    weights, logits = random_model("none")
+    before = {name: weight.clone() for name, weight in weights.items()}
+    changed = change(weights, np.random.default_rng(5))
+    torch.testing.assert_close(logits(changed), logits(weights), rtol=0, atol=1e-9)
+    assert all(torch.equal(weights[name], before[name]) for name in weights)
+    moved = {name for name in weights if not torch.equal(changed[name], weights[name])}
+    assert {f"blocks.{layer}.attn.{name}" for layer in range(3) for name in ("W_V", "W_O")} <= moved
+
+
+def test_scales_of_heads_keep_ratios_of_singular_values():
+    weights, _ = random_model("none")
+    changed = permute_heads_and_units(rescale_units(weights, np.random.default_rng(5)), np.random.default_rng(6))
+    ratios = []
+    for held in (weights, changed):
+        S = torch.linalg.svdvals(held["blocks.1.attn.W_V"])
+        ratios.append((S[:, 0] / S[:, 1]).sort().values)
+    torch.testing.assert_close(*ratios)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_layer_norm_undoes_the_scale_of_the_residual_stream(norm):
+    weights, logits = random_model(norm)
+    changed, before = rescale_residual(weights, 3.0, norm), logits(weights)
+    torch.testing.assert_close(logits(changed), before, rtol=0, atol=2e-3)
+    assert not torch.equal(logits(changed), before)
+    assert torch.equal(changed["embed.W_E"], 3 * weights["embed.W_E"])
+    assert torch.equal(changed["unembed.W_U"], weights["unembed.W_U"])
+
+
+def test_what_does_not_fit_is_said():
+    with pytest.raises(ModelError, match="no reference model 'averagr'; did you mean 'averager'?"):
+        reference("averagr")
+    with pytest.raises(ModelError, match="memoriser got a task with q=3 anchors; it tells at most 2 apart"):
+        reference("memoriser", OTHER_TASKS["three anchors"])
+    with pytest.raises(TaskError, match=r"here up to 90, outside d_vocab=70; raise d_vocab above 90\."):
+        reference("averager", AnchorTask(d_vocab=70, memory_share=1.0))
+    with pytest.raises(ModelError, match=r"noise level -0\.1; expected a share of 0 or more, such as 0\.01\."):
+        perturbed(reference("condensed"), seed=0, noise=-0.1)
+    weights, _ = random_model("none")
+    with pytest.raises(ModelError, match=r"got a rotation of 3 dimensions; this model's residual stream has 12\."):
+        rotate_residual(weights, torch.eye(3))
+    with pytest.raises(ModelError, match="Q\\^T Q misses 1 by 3; pass an orthogonal one"):
+        rotate_residual(weights, 2 * torch.eye(12))
+    normed, _ = random_model("pre")
+    with pytest.raises(ModelError, match="this model has LayerNorm, which a rotation .* changes; use norm='none'"):
+        rotate_residual(normed, torch.eye(12))
+    with pytest.raises(ModelError, match="norm='none', but these weights are those of a model with norm='pre'"):
+        rescale_residual(normed, 2.0, "none")
+    with pytest.raises(ModelError, match="norm='before' is not known"):
+        rescale_residual(normed, 2.0, "before")
+    with pytest.raises(ModelError, match=r"factor=0\.0; expected a positive number"):
+        rescale_residual(normed, 0.0, "pre")
