@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from rb_interp.errors import ModelError
+from rb_interp.errors import ModelError, nearest
 from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
 
 Quantity = Literal["nats_lost", "accuracy_lost", "moved_as_predicted", "recovered"]
@@ -97,3 +97,22 @@ def nats(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[
 def right(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
     """1 where the most likely answer is the right one, else 0."""
     return (logits.argmax(1) == labels).astype(np.float64)
+
+
+def lost(
+    before: Float[np.ndarray, "row d_vocab"], after: Float[np.ndarray, "row d_vocab"], labels: np.ndarray, quantity: str
+) -> Float[np.ndarray, " row"]:
+    """What a change of the logits costs each input, as ``nats_lost`` or ``accuracy_lost``; negative is a gain.
+
+    Raises ModelError for another quantity.
+
+    >>> lost(np.eye(2) * 9, np.zeros((2, 2)), np.array([0, 1]), "accuracy_lost").tolist()
+    [0.0, 1.0]
+    """
+    measures = {
+        "nats_lost": lambda: nats(after, labels) - nats(before, labels),
+        "accuracy_lost": lambda: right(before, labels) - right(after, labels),
+    }
+    if quantity not in measures:
+        raise ModelError(f"there is no loss called '{quantity}'; {nearest(quantity, measures)}")
+    return measures[quantity]()

@@ -1,0 +1,299 @@
+r"""What is lost when attention is not what it was: replaced by a fixed pattern, by another model's, or partly blocked.
+
+    forced_average       layer 1's pattern is exactly 1/i in every head (claim M10)
+    forced_pattern_of    ... or what another model attends to on the same inputs
+    blocked_attention    a query's attention to some positions is 0, and what remains is scaled to sum to 1
+
+Placebos. For forced patterns: random patterns, each one for all inputs, as attention by position is: row i is the
+softmax of Gaussian logits, scaled so that its entropy is exactly the one asked for. They are as sharp as the
+attention that they stand for, and look at the wrong things. For blocked attention: as many of the row's noise
+positions blocked, chosen at random.
+
+How it can mislead. M10 asks that the average costs at most .10 nats and the placebo at least .20 more, so here the
+placebo is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
+forcing the average changes nothing whatever the model does with it: an untrained model loses 0 nats, and so would a
+model that does not use the layer, which the placebo shows by costing nothing either. A query that attended to nothing
+but the blocked positions attends evenly to the rest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.special import entr, softmax
+from torch import Tensor
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions.effect import Effect, lost
+from rb_interp.interventions.interchange import answer_logits
+from rb_interp.interventions.sites import Edit, Site, positions
+from rb_interp.probes.capture import LensModel, Tokens, capture
+from rb_interp.probes.uniformity import average_operator
+from rb_interp.tasks.counterfactual import Inputs
+
+PLACEBO = "random fixed pattern of the same entropy"
+BLOCKED = "as many noise positions"
+STEPS = 80
+"""Halvings of the search for an entropy: below the spacing of doubles."""
+TOLERANCE = 1e-6
+"""Entropies this far outside what a row can have count as rounding."""
+
+
+def forced_pattern(model: LensModel, layer: int, pattern: np.ndarray | Tensor, head: int | None = None) -> list[Edit]:
+    """Edits that set a layer's attention pattern, for ``with edited(model, forced_pattern(...))`` and ``last_logits``.
+
+    Args:
+        pattern: ``[query, key]`` or ``[head, query, key]`` for all inputs, ``[row, head, query, key]`` for each.
+        head: the only head whose pattern is set; by default all of them.
+
+    Raises ModelError for a layer or head that is not there, another shape, or a pattern that looks ahead.
+    """
+    site = Site("pattern", layer, head=head)
+    site.check(model)
+    wanted, heads = torch.as_tensor(pattern), model.cfg.n_heads
+    *lead, n_queries, n_keys = wanted.shape if wanted.ndim in (2, 3, 4) else (0, 0, 0)
+    if n_queries != n_keys or (lead and lead[-1] not in (1, heads)):
+        raise ModelError(
+            f"got a pattern of shape {list(wanted.shape)}; expected [query, key], [head, query, key] or "
+            f"[row, head, query, key], as many queries as keys, and {heads} or 1 in place of head."
+        )
+    if wanted.triu(1).any():
+        raise ModelError("the pattern attends to later positions; rows are queries, columns keys, later ones 0.")
+
+    def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
+        if activation.shape[-1] != n_keys:
+            raise ModelError(f"the pattern has {n_keys} positions, the rows have {activation.shape[-1]}.")
+        new = (wanted[rows] if wanted.ndim == 4 else wanted).to(activation).expand_as(activation)
+        if head is None:
+            return new.clone()
+        changed = activation.clone()
+        changed[:, head] = new[:, head]
+        return changed
+
+    return [Edit(site.hook, change)]
+
+
+def row_entropies(
+    model: LensModel, tokens: Tokens, layer: int = 0, head: int | None = None
+) -> Float[np.ndarray, "*head query"]:
+    """Entropy of each query's attention in nats, mean over inputs, from 0 (one position) to ln i at query i.
+
+    ``[query]`` for one head, ``[head, query]`` for all of them.
+    """
+    site = Site("pattern", layer, head=head)
+    site.check(model)
+    entropies = entr(capture(model, tokens, [site.hook])[site.hook].double().numpy()).sum(-1).mean(0)
+    return entropies if head is None else entropies[head]
+
+
+def random_patterns(
+    entropies: Float[np.ndarray, "*lead query"], rng: np.random.Generator
+) -> Float[np.ndarray, "*lead query key"]:
+    """Causal patterns with Gaussian logits, scaled so that every row has the entropy asked for, in nats.
+
+    Row i can have any entropy from 0 to ln i; the first has no choice.
+
+    >>> pattern = random_patterns(np.array([0.0, np.log(2), 0.5]), np.random.default_rng(0))
+    >>> entr(pattern).sum(1).round(9).tolist()
+    [0.0, 0.693147181, 0.5]
+
+    Raises ModelError for entropies that a row cannot have.
+    """
+    length = entropies.shape[-1]
+    most = np.log(np.arange(1, length + 1))
+    if not ((entropies >= -TOLERANCE) & (entropies <= most + TOLERANCE)).all():
+        raise ModelError(
+            f"got entropies from {np.min(entropies):.3g} to {np.max(entropies):.3g} nats; "
+            f"query i (from 1) sees i positions, so its entropy lies between 0 and ln i."
+        )
+    seen = np.tri(length, dtype=bool)
+    logits = rng.standard_normal((*entropies.shape, length))
+    logits -= np.where(seen, logits, -np.inf).max(-1, keepdims=True)
+
+    def rows(scale: np.ndarray) -> np.ndarray:
+        return softmax(np.where(seen, logits * scale[..., None], -np.inf), axis=-1)
+
+    low, high = np.zeros(entropies.shape), np.ones(entropies.shape)
+    while (short := entr(rows(high)).sum(-1) > np.maximum(entropies, 0)).any():
+        high[short] *= 2
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        too_even = entr(rows(middle)).sum(-1) > entropies
+        low, high = np.where(too_even, middle, low), np.where(too_even, high, middle)
+    return rows(high)
+
+
+def forced_average(
+    model: LensModel,
+    inputs: Inputs,
+    entropies: Float[np.ndarray, "*head query"],
+    *,
+    layer: int = 0,
+    head: int | None = None,
+    n_draws: int = 20,
+    seed: int = 0,
+) -> Effect:
+    """Nats that each input loses when a layer's attention is exactly 1/i; unbounded, 0 where it was so already.
+
+    Args:
+        entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
+            does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
+        head: the only head that is forced; by default all of them.
+
+    Source: paper 1, Fig. 6 ("average operator"). Raises ModelError for a layer or head that is not there, and for
+    entropies of other sizes.
+    """
+    average = average_operator(inputs.tokens.shape[1])
+    placebo = _placebo_patterns(model, inputs, entropies, head, n_draws, seed)
+    return _forced("attention forced to 1/i", model, inputs, layer, head, average, placebo)
+
+
+def forced_pattern_of(
+    model: LensModel,
+    other: LensModel,
+    inputs: Inputs,
+    *,
+    layer: int = 0,
+    head: int | None = None,
+    n_draws: int = 20,
+    seed: int = 0,
+) -> Effect:
+    """Nats that each input loses when a layer attends as another model's does on the same input; unbounded.
+
+    The random patterns have the other model's entropies. Raises ModelError for a layer or head that either lacks, and
+    for another number of heads.
+    """
+    site = Site("pattern", layer, head=head)
+    site.check(other)
+    if model.cfg.n_heads != other.cfg.n_heads:
+        raise ModelError(
+            f"this model has {model.cfg.n_heads} heads, the other {other.cfg.n_heads}; compare models with as many."
+        )
+    pattern = capture(other, inputs.tokens, [site.hook])[site.hook]
+    entropies = row_entropies(other, inputs.tokens, layer, head)
+    placebo = _placebo_patterns(model, inputs, entropies, head, n_draws, seed)
+    return _forced("attention of another model", model, inputs, layer, head, pattern, placebo)
+
+
+def _placebo_patterns(
+    model: LensModel, inputs: Inputs, entropies: np.ndarray, head: int | None, n_draws: int, seed: int
+) -> Float[np.ndarray, "draw head query key"]:
+    """Random patterns for each head, the same for all inputs; one head's stands in every head's place."""
+    shape = (1 if head is not None else model.cfg.n_heads, inputs.tokens.shape[1])
+    given = np.asarray(entropies, dtype=np.float64)
+    if given.shape not in (shape, shape[1:]):
+        raise ModelError(
+            f"got entropies of shape {list(given.shape)}; expected [{shape[1]}], one for each position, "
+            f"or [{shape[0]}, {shape[1]}], for each head."
+        )
+    return random_patterns(np.broadcast_to(given, (n_draws, *shape)), np.random.default_rng([seed, 10]))
+
+
+def _forced(
+    name: str,
+    model: LensModel,
+    inputs: Inputs,
+    layer: int,
+    head: int | None,
+    pattern: np.ndarray | Tensor,
+    placebo: Float[np.ndarray, "draw head query key"],
+) -> Effect:
+    before, n = answer_logits(model, inputs), len(inputs)
+
+    def cost(pattern: np.ndarray | Tensor) -> np.ndarray:
+        after = answer_logits(model, inputs, forced_pattern(model, layer, pattern, head))
+        return lost(before, after, inputs.labels, "nats_lost")
+
+    other = [cost(draw) for draw in placebo]
+    site = str(Site("pattern", layer, head=head))
+    return Effect(name, site, "nats_lost", cost(pattern), np.reshape(other, (len(other), n)), PLACEBO)
+
+
+def blocked_attention(
+    model: LensModel,
+    inputs: Inputs,
+    layer: int,
+    query: str = "last",
+    key: str = "key",
+    *,
+    head: int | None = None,
+    quantity: str = "nats_lost",
+    n_draws: int = 5,
+    seed: int = 0,
+) -> Effect:
+    """What each input loses when one role cannot attend to another in a layer, in nats or as 0, 1 or -1.
+
+    Args:
+        query, key: roles, as in ``sites.positions``. head: the only head that is blocked; by default all of them.
+        quantity: ``nats_lost`` or ``accuracy_lost``.
+
+    The placebo blocks as many noise positions, among those that the query sees and other than the query where there
+    are enough. Raises ModelError where nothing is left to attend to, RolesError for missing roles or too little noise.
+    """
+    length = inputs.tokens.shape[1]
+    queries, keys = (positions(inputs.roles, role, length, "blocked_attention") for role in (query, key))
+    before, n = answer_logits(model, inputs), len(inputs)
+
+    def cost(at: Int[np.ndarray, "row n"]) -> np.ndarray:
+        after = answer_logits(model, inputs, blocked_edits(model, layer, queries, at, head))
+        return lost(before, after, inputs.labels, quantity)
+
+    rng = np.random.default_rng([seed, 11])
+    other = [cost(_noise(inputs, queries, keys.shape[1], rng)) for _ in range(n_draws)]
+    name = f"attention from {query} to {key} blocked"
+    site = str(Site("pattern", layer, query, head))
+    return Effect(name, site, quantity, cost(keys), np.reshape(other, (len(other), n)), BLOCKED)  # pyright: ignore
+
+
+def blocked_edits(
+    model: LensModel,
+    layer: int,
+    queries: Int[np.ndarray, "row n"],
+    keys: Int[np.ndarray, "row m"],
+    head: int | None = None,
+) -> list[Edit]:
+    """Edits that set each row's attention from some positions to others to 0 and scale the rest to sum to 1.
+
+    Raises ModelError where a query sees nothing but what is blocked.
+    """
+    site = Site("pattern", layer, head=head)
+    site.check(model)
+
+    def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
+        here = torch.arange(len(rows))[:, None]
+        length = activation.shape[-1]
+        query, key = torch.from_numpy(queries)[rows], torch.from_numpy(keys)[rows]
+        closed = torch.zeros(len(rows), length, dtype=torch.bool)
+        closed[here, key] = True
+        open_to = (torch.ones(length, length).tril().bool()[query] & ~closed[:, None]).to(activation)  # [row, n, key]
+        if not open_to.any(-1).all():
+            raise ModelError(
+                f"in layer {layer} a query sees nothing but what is blocked; choose a later query or fewer keys."
+            )
+        changed = activation.clone()
+        kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
+        kept = torch.where(kept.sum(-1, keepdim=True) > 0, kept, open_to[:, :, None].expand_as(kept))
+        new = kept / kept.sum(-1, keepdim=True)
+        if head is None:
+            changed[here, :, query] = new
+        else:
+            changed[here, head, query] = new[:, :, head]
+        return changed
+
+    return [Edit(site.hook, change)]
+
+
+def _noise(
+    inputs: Inputs, queries: Int[np.ndarray, "row n"], count: int, rng: np.random.Generator
+) -> Int[np.ndarray, "row count"]:
+    """Random noise positions of each row: those that a query sees first, then queries themselves, then later ones."""
+    noise = inputs.roles.position("noise", "blocked_attention")
+    if noise.shape[1] < count:
+        raise RolesError(
+            f"blocked_attention blocks {count} positions and its placebo as many of noise, but rows have "
+            f"{noise.shape[1]}; block a role with fewer positions."
+        )
+    is_query = (noise[:, :, None] == queries[:, None]).any(-1)
+    order = rng.random(noise.shape) + is_query + 2.0 * (noise > queries.max(1, keepdims=True))
+    return np.take_along_axis(noise, order.argsort(1)[:, :count], 1)

@@ -1,0 +1,172 @@
+r"""Does the model read an anchor's number off one direction of its embedding?
+
+If the reasoning anchors lie on a number line u, an anchor that is moved along u alone to where another one stands
+counts as that other one: with a permutation pi of the anchors,
+
+    E'[a] = E[a] + (E[pi(a)] . u - E[a] . u) u            predicted answer: z + sum of pi(a)
+
+Directions: ``value``, the leading left singular vector of layer 1's W_V (paper 1, Fig. 6: the one that the reasoning
+anchors share); ``component``, the anchors' own first principal component (Fig. 5B); or any vector. Only inputs that
+are answered rightly, and whose predicted answer is another one, are counted.
+
+The placebo moves the anchors by the same permutation along random directions, with a change of W_E of the same
+Frobenius norm; it counts the inputs whose answer changes at all.
+
+How it can mislead. The number may lie along u and be read from elsewhere too: then the answer changes, but not as
+predicted. All layers read the changed embedding, not only layer 1's values. Where W_V's leading direction is not that
+of the anchors, nothing says that u is a number line. With LayerNorm, moving along u also changes the vector's length,
+and all its coordinates with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from rb_interp.errors import ModelError, TaskError, nearest
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.hooking import edited_weights
+from rb_interp.interventions.interchange import most_likely
+from rb_interp.interventions.subspace import leading, value_matrix
+from rb_interp.models.lens import live_tensors
+from rb_interp.probes.capture import LensModel
+from rb_interp.statistics.nulls import random_directions
+from rb_interp.tasks.dataset import SETS, AnchorDataset
+
+DIRECTIONS = ("value", "component")
+"""Directions that have a name."""
+
+Embeddings = Float[np.ndarray, "token d_model"]
+Direction = np.ndarray
+"""``[d_model]``, of any length but 0. The annotation leaves the shape to ``moves``, whose message says what to do."""
+
+
+@contextmanager
+def permuted_coordinates(
+    model: LensModel,
+    tokens: Int[np.ndarray, " token"],
+    permutation: Int[np.ndarray, " token"],
+    direction: Direction,
+) -> Iterator[LensModel]:
+    """A context in which each token's embedding has, along a direction, the coordinate of the token it is sent to.
+
+    ``permutation[i]`` is the place in ``tokens`` of the one whose coordinate ``tokens[i]`` gets. The rest of each
+    embedding stays as it was. Raises ModelError for a direction of another width, or of length 0.
+    """
+    vectors = _embeddings(model, tokens)
+    with _moved(model, tokens, moves(vectors, permutation, direction)):
+        yield model
+
+
+def moves(vectors: Embeddings, permutation: Int[np.ndarray, " token"], direction: Direction) -> Embeddings:
+    """What is added to each vector so that its coordinate along a direction becomes that of another.
+
+    >>> moves(np.array([[1.0, 7.0], [4.0, 9.0]]), np.array([1, 0]), np.array([2.0, 0.0]))[:, 0].tolist()
+    [3.0, -3.0]
+    """
+    size = np.linalg.norm(direction)
+    if np.shape(direction) != vectors.shape[1:] or not size > 0:
+        raise ModelError(
+            f"got a direction of shape {list(np.shape(direction))} and length {size:.3g}; expected d_model "
+            f"{vectors.shape[1]} numbers, not all of them 0."
+        )
+    unit = direction / size
+    coordinates = vectors @ unit
+    return (coordinates[permutation] - coordinates)[:, None] * unit
+
+
+def permuted_number_line(
+    model: LensModel,
+    data: AnchorDataset,
+    *,
+    rows: str = "rsn_train",
+    n: int = 300,
+    permutation: Sequence[int] | Int[np.ndarray, " anchor"] | None = None,
+    direction: str | Direction = "value",
+    n_draws: int = 20,
+    seed: int = 0,
+) -> Effect:
+    """Share of inputs whose answer becomes z + sum of pi(a) when the anchors change places on a line, in [0, 1].
+
+    Args:
+        rows: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is to change count.
+        permutation: the place, among the reasoning anchors in ascending order, that each is moved to; by default the
+            line is reversed.
+        direction: ``value``, ``component`` or a vector ``[d_model]``.
+
+    No such input: an effect of nan with n = 0. Raises ModelError for an unknown direction or no permutation, TaskError
+    for rows without reasoning anchors.
+    """
+    if rows == "mem" or rows not in SETS:
+        reasoning = [name for name in SETS if name != "mem"]
+        raise TaskError(f"rows='{rows}': the number line needs reasoning anchors; {nearest(rows, reasoning)}")
+    anchors = data.task.tokens("reasoning_anchor")
+    order = _checked(permutation, len(anchors))
+    chosen, predicted = _chosen(model, data, data.sample(rows, n), order - np.arange(len(anchors)))
+    vectors, tokens = _embeddings(model, anchors), data.tokens[chosen]
+    change = moves(vectors, order, _direction(model, vectors, direction))
+
+    def answers(change: Embeddings) -> np.ndarray:
+        if not len(chosen):
+            return predicted
+        with _moved(model, anchors, change):
+            return most_likely(model, tokens)
+
+    moved = (answers(change) == predicted).astype(float)
+    changed = []
+    for other in random_directions(n_draws, vectors.shape[1], np.random.default_rng([seed, 13])):
+        along = moves(vectors, order, other)
+        along *= np.linalg.norm(change) / max(np.linalg.norm(along), np.finfo(float).tiny)
+        changed.append(answers(along) != data.labels[chosen])
+    name = "anchors permuted along " + (f"the {direction} direction" if isinstance(direction, str) else "a direction")
+    placebo = "random direction, change of the same norm"
+    return Effect(
+        name, "W_E", "moved_as_predicted", moved, np.reshape(changed, (n_draws, len(chosen))).astype(float), placebo
+    )
+
+
+def _chosen(
+    model: LensModel, data: AnchorDataset, rows: Int[np.ndarray, " row"], shift: Int[np.ndarray, " anchor"]
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Rows answered rightly whose predicted answer differs from their own, and that answer."""
+    anchors = data.tokens[rows[:, None], data.anchor_positions[rows]]
+    by = shift[anchors - data.task.reasoning_anchors[0]].sum(1)
+    right = most_likely(model, data.tokens[rows]) == data.labels[rows]
+    keep = right & (by != 0)
+    return rows[keep], data.labels[rows[keep]] + by[keep]
+
+
+def _checked(permutation: Sequence[int] | np.ndarray | None, n: int) -> Int[np.ndarray, " anchor"]:
+    order = np.arange(n)[::-1] if permutation is None else np.asarray(permutation)
+    if order.shape != (n,) or (np.sort(order) != np.arange(n)).any():
+        raise ModelError(
+            f"got {order.tolist()}; expected a permutation of 0 to {n - 1}, one for each reasoning anchor."
+        )
+    return order
+
+
+def _direction(model: LensModel, vectors: Embeddings, direction: str | Direction) -> Direction:
+    if not isinstance(direction, str):
+        return np.asarray(direction, dtype=np.float64)
+    if direction not in DIRECTIONS:
+        raise ModelError(f"there is no direction '{direction}'; {nearest(direction, DIRECTIONS)}, or a vector.")
+    if direction == "value":
+        return leading(value_matrix(model))[:, 0]
+    return np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0]
+
+
+def _embeddings(model: LensModel, tokens: Int[np.ndarray, " token"]) -> Embeddings:
+    return model.W_E.detach()[torch.as_tensor(tokens)].double().cpu().numpy()
+
+
+@contextmanager
+def _moved(model: LensModel, tokens: Int[np.ndarray, " token"], change: Embeddings) -> Iterator[None]:
+    """A context in which ``change`` is added to the tokens' embeddings."""
+    W_E = live_tensors(model)["embed.W_E"].detach().clone()
+    W_E[torch.as_tensor(tokens)] += torch.as_tensor(change).to(W_E)
+    with edited_weights(model, {"embed.W_E": W_E}):
+        yield

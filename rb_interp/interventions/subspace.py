@@ -1,0 +1,197 @@
+r"""What is lost when a layer's values cannot read a subspace of the residual stream, or can read nothing else?
+
+In the convention x W_V, with U an orthonormal basis [d_model, k]:
+
+    without:  W_V - U U^T W_V            only:  U U^T W_V
+
+Where the paper's circuit is there (Fig. 6: the leading direction of layer 1's W_V is that of the reasoning anchors),
+the reasoning answers are lost without the anchors' subspace, or without W_V's own leading direction, and hold with
+nothing else. Bases: ``token_basis`` (the span of a group's embeddings as the head reads them), ``leading`` (W_V's
+first left singular vectors), ``span`` of any vectors.
+
+The placebo is a random subspace Q of the same dimension with a change of the same Frobenius norm, head by head:
+without, W_V - c Q Q^T W_V with |c Q Q^T W_V| = |U U^T W_V|; only, c Q Q^T W_V of the same norm as U U^T W_V. A random
+subspace holds little of W_V, so c is often above 1: the placebo then turns what it finds there round.
+
+How it can mislead. A large W_V direction that nothing reads costs nothing to remove. Tokens that share a mean share
+their subspace too, and then removing one group's removes the other's: centred bases (the default) are less the mean
+over all anchors and keys. k tokens span k dimensions, however little lies in most of them. With LayerNorm before the
+attention, token vectors are LayerNorm's output; what earlier layers write is in them for layers above the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rb_interp.errors import ModelError, nearest
+from rb_interp.interventions.effect import Effect, lost
+from rb_interp.interventions.hooking import edited_weights
+from rb_interp.interventions.interchange import answer_logits
+from rb_interp.models.lens import live_tensors
+from rb_interp.probes.attention_input import token_embeddings
+from rb_interp.probes.capture import LensModel
+from rb_interp.probes.check import check_layer_head
+from rb_interp.probes.value_alignment import GROUPS
+from rb_interp.statistics.nulls import random_subspaces
+from rb_interp.tasks.counterfactual import Inputs
+from rb_interp.tasks.roles import Roles
+
+RANK = 1e-6
+"""Directions with less than this share of the largest singular value do not count as spanned."""
+
+Basis = Float[np.ndarray, "d_model k"]
+
+
+def span(vectors: Float[np.ndarray, "n d_model"]) -> Basis:
+    """Orthonormal basis of the span of vectors, strongest direction first; k is their rank.
+
+    >>> span(np.array([[0.0, 3.0, 0.0], [0.0, 6.0, 0.0]])).round(6).__abs__().tolist()
+    [[0.0], [1.0], [0.0]]
+
+    Raises ModelError where all vectors are zero.
+    """
+    _, size, directions = np.linalg.svd(np.asarray(vectors, dtype=np.float64), full_matrices=False)
+    if not (len(size) and size[0] > 0):
+        raise ModelError("these vectors span nothing: give at least one that is not zero.")
+    return directions[size > RANK * size[0]].T
+
+
+def leading(W_V: Float[np.ndarray, "d_model d_head"], k: int = 1) -> Basis:
+    """The first k left singular vectors of one head's value matrix: the directions that it reads most.
+
+    Raises ModelError for a k that there is not.
+    """
+    U = np.linalg.svd(np.asarray(W_V, dtype=np.float64), full_matrices=False)[0]
+    if not 1 <= k <= U.shape[1]:
+        raise ModelError(f"leading got k={k}; W_V is {len(U)} x {np.shape(W_V)[1]}. Use k=1 to k={U.shape[1]}.")
+    return U[:, :k]
+
+
+def value_matrix(model: LensModel, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
+    """W_V of one head in float64."""
+    check_layer_head(model, layer, head, "value_matrix")
+    return _values(model, layer)[head].detach().double().cpu().numpy()
+
+
+def token_basis(
+    model: LensModel,
+    roles: Roles,
+    group: str,
+    length: int,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    centred: bool = True,
+) -> Basis:
+    """Basis of the span of a token group's embeddings, as a head reads them in rows of ``length`` positions.
+
+    Centred: less the mean over all anchors and keys, as in the probe value_alignment. Raises RolesError for a group
+    that there is not.
+    """
+
+    def vectors(name: str) -> np.ndarray:
+        return token_embeddings(model, roles.group(name, "token_basis"), length, layer, head)
+
+    mean = np.concatenate([vectors(name) for name in GROUPS.values()]).mean(0) if centred else 0.0
+    return span(vectors(group) - mean)
+
+
+@contextmanager
+def without_subspace(model: LensModel, basis: Basis, layer: int = 0, head: int | None = None) -> Iterator[LensModel]:
+    """A context in which a layer's values do not read a subspace: W_V - U U^T W_V, in one head or in all.
+
+    Raises ModelError for a basis that is not orthonormal or of another width, and for a derived W_V.
+    """
+    with _with_values(model, layer, head, lambda W_V: W_V - _inside(model, basis, W_V)):
+        yield model
+
+
+@contextmanager
+def only_subspace(model: LensModel, basis: Basis, layer: int = 0, head: int | None = None) -> Iterator[LensModel]:
+    """A context in which a layer's values read nothing but a subspace: U U^T W_V, in one head or in all.
+
+    Raises ModelError as ``without_subspace`` does.
+    """
+    with _with_values(model, layer, head, lambda W_V: _inside(model, basis, W_V)):
+        yield model
+
+
+def subspace_effect(
+    model: LensModel,
+    inputs: Inputs,
+    basis: Basis,
+    *,
+    keep: bool = False,
+    layer: int = 0,
+    head: int | None = None,
+    n_draws: int = 20,
+    quantity: str = "nats_lost",
+    seed: int = 0,
+) -> Effect:
+    """What each input loses without a subspace of a layer's value input, or with nothing else (``keep``).
+
+    In nats, or as 0, 1 or -1 for accuracy. Placebo: random subspaces of the same dimension whose change of W_V (for
+    ``keep``: whose W_V) has the same Frobenius norm. Raises ModelError as ``without_subspace`` does.
+    """
+    before, n = answer_logits(model, inputs), len(inputs)
+    W_V = _values(model, layer).detach().clone()
+    part = _inside(model, basis, W_V)
+
+    def cost(part: Tensor) -> np.ndarray:
+        with _with_values(model, layer, head, lambda W_V: part if keep else W_V - part):
+            return lost(before, answer_logits(model, inputs), inputs.labels, quantity)
+
+    effect = cost(part)
+    d_model, k = basis.shape
+    random = random_subspaces(n_draws, d_model, k, np.random.default_rng([seed, 12]))
+    other = [cost(_as_large(_inside(model, Q, W_V), part)) for Q in random]
+    name = f"values {'read only' if keep else 'without'} {k} dimensions"
+    placebo = "random subspace, change of the same norm"
+    site = f"W_V.{layer}" + ("" if head is None else f".{head}")
+    return Effect(name, site, quantity, effect, np.reshape(other, (len(other), n)), placebo)  # pyright: ignore
+
+
+def _values(model: LensModel, layer: int) -> Float[Tensor, "head d_model d_head"]:
+    """The model's own W_V of a layer."""
+    check_layer_head(model, layer, None, "the value subspace")
+    held, name = live_tensors(model), f"blocks.{layer}.attn.W_V"
+    if name not in held:
+        raise ModelError(f"this model has no weight '{name}'; {nearest(name, held)}")
+    return held[name]
+
+
+@contextmanager
+def _with_values(model: LensModel, layer: int, head: int | None, change) -> Iterator[None]:
+    check_layer_head(model, layer, head, "the value subspace")
+    W_V = _values(model, layer).detach()
+    new = W_V.clone()
+    heads = slice(None) if head is None else slice(head, head + 1)
+    new[heads] = change(W_V)[heads]
+    with edited_weights(model, {f"blocks.{layer}.attn.W_V": new}):
+        yield
+
+
+def _inside(model: LensModel, basis: Basis, W_V: Tensor) -> Tensor:
+    """U U^T W_V of every head."""
+    shape = np.shape(basis)
+    if len(shape) != 2 or shape[0] != model.cfg.d_model:
+        raise ModelError(
+            f"got a basis of shape {list(shape)}; expected [d_model, k] with d_model {model.cfg.d_model}, columns the "
+            f"directions. span(vectors) makes one."
+        )
+    U = torch.as_tensor(np.asarray(basis, dtype=np.float64), device=W_V.device)
+    if not torch.allclose(U.T @ U, torch.eye(shape[1], dtype=U.dtype, device=U.device), atol=1e-5):
+        raise ModelError("the basis is not orthonormal; span(vectors) gives one that is.")
+    return (U @ (U.T @ W_V.double())).to(W_V)
+
+
+def _as_large(part: Tensor, other: Tensor) -> Tensor:
+    """A part of W_V scaled, head by head, to the Frobenius norm of another."""
+    norms = [x.double().norm(dim=(1, 2), keepdim=True) for x in (other, part)]
+    return part * (norms[0] / norms[1].clamp_min(torch.finfo(torch.float64).tiny)).to(part)

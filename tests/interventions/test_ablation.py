@@ -1,0 +1,123 @@
+"""Ablation worked out by hand, many at once as one by one, and what a model written by hand loses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from probes.lens_models import hooks_on, lens_model
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions import Site, ablate, ablation, ablations, last_logits
+from rb_interp.interventions.ablation import METHODS, derangement, instead
+from rb_interp.models import build_model
+from rb_interp.models.reference import reference
+from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.counterfactual import counterfactual, inputs
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
+ROWS = DATA.sample("rsn_train", 30)
+INPUTS, NOISE = inputs(DATA, ROWS), counterfactual(DATA, ROWS, "noise")
+SITES = ("attn_out.0", "mlp_out.1@last", "z.1.0@key", "resid_mid.1@anchor")
+
+
+def test_what_stands_in_the_place():
+    values = torch.tensor([[[1.0, 2.0]], [[3.0, 6.0]], [[8.0, 1.0]]])
+    assert not instead(values, "zero").any()
+    assert instead(values, "mean").tolist() == [[[4.0, 3.0]]] * 3
+    resampled = instead(values, "resample", seed=1)
+    assert sorted(resampled[:, 0, 0].tolist()) == [1, 3, 8]
+    assert (resampled != values).any(-1).all()
+    for n in (2, 3, 50):
+        order = derangement(n, seed=0)
+        assert sorted(order) == list(range(n))
+        assert (order != np.arange(n)).all()
+    with pytest.raises(ModelError, match="got a single one; give two rows or more"):
+        instead(values[:1], "resample")
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
+@pytest.mark.parametrize("site", SITES)
+def test_the_model_computes_with_what_stands_in_the_place(kind, site):
+    model = _model(kind)
+    place, name = Site.parse(site), Site.parse(site).hook
+    at = {None: np.tile(np.arange(9), (30, 1)), "last": np.full((30, 1), 8)}.get(place.role)
+    at = INPUTS.roles.position(place.role) if at is None else at
+    rows, heads = np.arange(30)[:, None], slice(None) if place.head is None else place.head
+    seen = {}
+
+    def see(activation, hook):
+        seen["value"] = activation.detach().clone()
+
+    with model.hooks(fwd_hooks=[(name, see)]):
+        last_logits(model, INPUTS.tokens)
+    before = seen["value"][rows, at]
+    wanted = {"zero": 0 * before, "mean": before.mean(0).expand_as(before), "resample": before[derangement(30, 7)]}
+    for method in METHODS:
+        with ablate(model, INPUTS, site, method, seed=7), model.hooks(fwd_hooks=[(name, see)]), torch.no_grad():
+            model(torch.from_numpy(INPUTS.tokens))
+        found, expected = seen["value"][rows, at], before.clone()
+        if place.head is None:
+            expected = wanted[method]
+        else:
+            expected[:, :, heads] = wanted[method][:, :, heads]
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    assert hooks_on(model) == []
+
+
+@pytest.mark.lens
+def test_many_at_once_are_the_single_ones():
+    model = lens_model("gpt2", d_vocab=40)
+    table = ablations(model, INPUTS, NOISE, SITES, seed=3).set_index(["component", "method"])
+    assert len(table) == len(SITES) * 3
+    for (site, method), row in table.iterrows():
+        for quantity in ("accuracy_lost", "nats_lost"):
+            single = ablation(model, INPUTS, site, method, placebo=NOISE, quantity=quantity, seed=3)
+            assert row[quantity] == pytest.approx(single.values.mean(), abs=1e-9)
+            assert row[f"placebo_{quantity}"] == pytest.approx(single.placebo.mean(), abs=1e-9)
+    clean = (last_logits(model, INPUTS.tokens).argmax(1).numpy() == INPUTS.labels).mean()
+    np.testing.assert_allclose(table["accuracy"] + table["accuracy_lost"], clean)
+    alone = ablations(model, INPUTS, None, ["z.1@key"], ["zero"])
+    assert alone[["placebo_nats_lost", "placebo_accuracy_lost"]].isna().all(axis=None)
+    single = ablation(model, INPUTS, "z.1@key", "zero", quantity="nats_lost").summary()
+    assert single["effect"] == pytest.approx(alone["nats_lost"].item())
+    assert np.isnan(single["placebo"])
+    pd.testing.assert_frame_equal(alone, ablations(model, INPUTS, None, ["z.1@key"], ["zero"]))
+
+
+@pytest.mark.lens
+def test_a_model_written_by_hand_loses_what_its_circuit_needs():
+    """The averager needs layer 1's sum and layer 2's key at the last position, and nothing of them elsewhere."""
+    averager = reference("averager")
+    model, data = averager.model(), averager.task.dataset(0)
+    rows = data.sample("rsn_train", 200)
+    sites = ["attn_out.0@last", "attn_out.1@last", "attn_out.1@noise"]
+    data_in, noise = inputs(data, rows), counterfactual(data, rows, "noise")
+    table = ablations(model, data_in, noise, sites).set_index(["component", "method"])["accuracy_lost"]
+    assert (table.loc[["attn_out.0@last", "attn_out.1@last"]] > 0.75).all()
+    assert not ablations(model, data_in, noise, sites)["placebo_accuracy_lost"].any()
+
+
+@pytest.mark.lens
+def test_what_does_not_fit_is_refused_and_leaves_no_hook():
+    model = lens_model("plain", d_vocab=40)
+    with pytest.raises(ModelError, match=r"there is no ablation 'means'; did you mean 'mean'\?"):
+        ablation(model, INPUTS, "attn_out.0", "means")
+    with pytest.raises(ModelError, match=r"there is no loss called 'nats'; did you mean 'nats_lost'\?"):
+        ablation(model, INPUTS, "attn_out.0", quantity="nats")
+    with pytest.raises(RolesError, match=r"needs the role 'anchors'; .*did you mean 'anchor'\?"):
+        ablations(model, INPUTS, NOISE, ["attn_out.0@anchors"])
+    with pytest.raises(ModelError, match=r"tokens of shape \[29, 9\]"):
+        ablation(model, INPUTS, "attn_out.0", placebo=NOISE.take(np.arange(29)))
+    with pytest.raises(KeyError), ablate(model, INPUTS, "attn_out.0"):
+        raise KeyError("inside")
+    assert hooks_on(model) == []
+
+
+def _model(kind):
+    if kind == "post":
+        return build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=2)
+    return lens_model(kind, d_vocab=40)

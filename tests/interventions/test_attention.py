@@ -1,0 +1,249 @@
+"""Forced and blocked attention: exact entropies, exact patterns, and what models written by hand lose."""
+
+import numpy as np
+import pytest
+import torch
+from probes.lens_models import hooks_on, lens_model
+from scipy.special import entr
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions import (
+    blocked_attention,
+    blocked_edits,
+    edited,
+    forced_average,
+    forced_pattern,
+    forced_pattern_of,
+    last_logits,
+    random_patterns,
+    row_entropies,
+)
+from rb_interp.models import build_model
+from rb_interp.models.reference import reference
+from rb_interp.probes.uniformity import average_operator
+from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.counterfactual import inputs
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
+ROWS = DATA.sample("rsn_train", 30)
+INPUTS = inputs(DATA, ROWS)
+RNG = np.random.default_rng(0)
+
+
+def model_of(kind):
+    if kind == "post":
+        return build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=4)
+    return lens_model(kind, d_vocab=40)
+
+
+def pattern_in(model, edits, layer):
+    """The pattern with which layer ``layer`` computes, seen behind the edits, and what z it gives from the values."""
+    seen = {}
+
+    def see(name):
+        def keep(activation, hook):
+            seen[name] = activation.detach().clone()
+
+        return keep
+
+    names = ("pattern", "v", "z")
+    watched = [(f"blocks.{layer}.attn.hook_{name}", see(name)) for name in names]
+    with edited(model, edits), model.hooks(fwd_hooks=watched), torch.no_grad():
+        model(torch.from_numpy(INPUTS.tokens))
+    repeated = seen["v"].repeat_interleave(model.cfg.n_heads // seen["v"].shape[2], 2)
+    z = torch.einsum("rhqk,rkhd->rqhd", seen["pattern"], repeated)
+    torch.testing.assert_close(seen["z"], z, atol=1e-4, rtol=1e-4)
+    return seen["pattern"]
+
+
+def test_random_patterns_have_exactly_the_entropies_asked_for():
+    most = np.log(np.arange(1, 10))
+    for share in (0.0, 1e-9, 0.1, 0.5, 0.9, 0.999999, 1.0):
+        patterns = random_patterns(np.broadcast_to(share * most, (50, 2, 9)), RNG)
+        np.testing.assert_allclose(entr(patterns).sum(-1), np.broadcast_to(share * most, (50, 2, 9)), atol=1e-9)
+        np.testing.assert_allclose(patterns.sum(-1), 1)
+        assert not np.triu(patterns, 1).any()
+        distinct = np.unique(patterns.reshape(100, -1).round(6), axis=0)
+        assert len(distinct) == (1 if share == 1.0 else 100)
+    np.testing.assert_allclose(random_patterns(most, RNG), average_operator(9))
+
+
+def test_random_patterns_prefer_no_position():
+    """The largest entry of the last row is at each of 9 positions equally often: within 4.5 sd of 1/9."""
+    patterns = random_patterns(np.broadcast_to(0.6 * np.log(np.arange(1, 10)), (2000, 9)), RNG)
+    found = np.bincount(patterns[:, -1].argmax(1), minlength=9) / 2000
+    assert np.abs(found - 1 / 9).max() < 4.5 * np.sqrt(8 / 81 / 2000)
+
+
+def test_entropies_that_no_row_can_have_are_refused():
+    for entropies in (np.array([0.0, 0.7]), np.array([0.1, 0.1]), np.array([0.0, -0.1]), np.array([0.0, np.nan])):
+        with pytest.raises(
+            ModelError, match="query i .from 1. sees i positions, so its entropy lies between 0 and ln i"
+        ):
+            random_patterns(entropies, RNG)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "grouped", "post"])
+def test_a_forced_pattern_is_what_the_layer_computes_with(kind):
+    model = model_of(kind)
+    heads, clean = model.cfg.n_heads, pattern_in(model, [], 1)
+    own = torch.as_tensor(random_patterns(np.broadcast_to(0.5 * np.log(np.arange(1, 10)), (30, heads, 9)), RNG))
+    for pattern in (average_operator(9), own[0], own[:, :1], own):
+        wanted = torch.as_tensor(pattern).to(clean).expand_as(clean)
+        torch.testing.assert_close(pattern_in(model, forced_pattern(model, 1, pattern), 1), wanted)
+        found = pattern_in(model, forced_pattern(model, 1, pattern, head=2), 1)
+        torch.testing.assert_close(found[:, 2], wanted[:, 2])
+        for other in (0, 1, 3):
+            torch.testing.assert_close(found[:, other], clean[:, other])
+    same = last_logits(model, INPUTS.tokens, forced_pattern(model, 1, clean))
+    torch.testing.assert_close(same, last_logits(model, INPUTS.tokens), atol=1e-4, rtol=1e-4)
+    small = last_logits(model, INPUTS.tokens, forced_pattern(model, 1, own), batch=7)
+    torch.testing.assert_close(
+        small, last_logits(model, INPUTS.tokens, forced_pattern(model, 1, own)), atol=1e-4, rtol=1e-4
+    )
+    assert hooks_on(model) == []
+
+
+@pytest.mark.lens
+def test_entropies_by_row_and_head():
+    model = model_of("gpt2")
+    average = forced_pattern(model, 2, average_operator(9), head=3)
+    with edited(model, average):
+        entropies = row_entropies(model, INPUTS.tokens, layer=2)
+    assert entropies.shape == (4, 9)
+    np.testing.assert_allclose(entropies[3], np.log(np.arange(1, 10)), atol=1e-6)
+    assert (entropies[:3, 1:] < np.log(np.arange(2, 10)) - 1e-4).any(1).all()
+    np.testing.assert_array_equal(row_entropies(model, INPUTS.tokens, 2, 1), row_entropies(model, INPUTS.tokens, 2)[1])
+
+
+@pytest.mark.lens
+def test_a_model_that_averages_loses_nothing_and_its_placebo_does():
+    """M10 on a model that meets it: forcing 1/i changes nothing, and as random a pattern as a trained one's does."""
+    averager = reference("averager")
+    model, data = averager.model(), averager.task.dataset(0)
+    sample = inputs(data, data.sample("rsn_train", 100))
+    effect = forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)))
+    assert np.abs(effect.values).max() < 1e-4
+    assert effect.placebo.shape == (20, 100)
+    assert effect.placebo.mean() > 0.2
+    assert effect.p_value == 1
+    draws = [
+        forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), n_draws=2, seed=s).placebo for s in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert (draws[0] != draws[2]).any()
+
+
+@pytest.mark.lens
+def test_another_model_s_attention():
+    model, other = model_of("gpt2"), lens_model("gpt2", seed=1, d_vocab=40)
+    own = forced_pattern_of(model, model, INPUTS, layer=2, n_draws=2)
+    assert np.abs(own.values).max() < 1e-4
+    assert np.abs(own.placebo).max() > 0.01
+    effect = forced_pattern_of(model, other, INPUTS, layer=2, head=1, n_draws=2)
+    assert effect.site == "pattern.2.1"
+    wanted = pattern_in(other, [], 2)
+    found = last_logits(model, INPUTS.tokens, forced_pattern(model, 2, wanted, head=1)).double().numpy()
+    before = last_logits(model, INPUTS.tokens).double().numpy()
+    logp = [
+        x - np.log(np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)) - x.max(1, keepdims=True)
+        for x in (before, found)
+    ]
+    lost = (logp[0] - logp[1])[np.arange(30), INPUTS.labels]
+    np.testing.assert_allclose(effect.values, lost, atol=1e-4)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "grouped", "post"])
+def test_blocked_attention_is_0_and_the_rest_sums_to_1(kind):
+    model = model_of(kind)
+    clean = pattern_in(model, [], 1)
+    anchors, key, rows = INPUTS.roles.position("anchor"), INPUTS.roles.position("key"), np.arange(30)
+    for head in (None, 1):
+        found = pattern_in(model, blocked_edits(model, 1, anchors, key, head), 1)
+        expected = clean.clone()
+        for row in rows:
+            for query in anchors[row]:
+                for h in range(model.cfg.n_heads) if head is None else (head,):
+                    expected[row, h, query, key[row]] = 0
+                    expected[row, h, query] /= expected[row, h, query].sum()
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert hooks_on(model) == []
+
+
+@pytest.mark.lens
+def test_a_query_that_saw_only_what_is_blocked_attends_evenly_to_the_rest():
+    model = model_of("plain")
+    one = torch.zeros(9, 9)
+    one[:, 0] = 1
+    first, last = np.zeros((30, 1), int), np.full((30, 1), 8)
+    found = pattern_in(model, [*forced_pattern(model, 1, one), *blocked_edits(model, 1, last, first)], 1)
+    assert found[:, :, 8].tolist() == torch.tensor([0.0, *[1 / 8] * 8]).expand(30, 4, 9).tolist()
+    with pytest.raises(ModelError, match="in layer 1 a query sees nothing but what is blocked; choose a later query"):
+        last_logits(model, INPUTS.tokens, blocked_edits(model, 1, first, first))
+    assert hooks_on(model) == []
+
+
+@pytest.mark.lens
+def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
+    for name, layer, query, key, needed in (
+        ("averager", 1, "last", "key", True),
+        ("averager", 1, "last", "anchor", False),
+        ("carrier", 0, "anchor", "key", True),
+        ("carrier", 1, "last", "key", False),
+    ):
+        model = reference(name)
+        data = model.task.dataset(0)
+        sample = inputs(data, data.sample("rsn_train", 100))
+        effect = blocked_attention(model.model(), sample, layer, query, key, quantity="accuracy_lost")
+        assert effect.values.mean() > 0.75 if needed else not effect.values.any()
+        assert effect.placebo.shape == (5, 100)
+        assert not effect.placebo.any()
+
+
+@pytest.mark.lens
+def test_the_placebo_blocks_noise_that_the_query_sees():
+    from rb_interp.interventions.attention import _noise
+
+    last, noise = np.full((30, 1), 8), INPUTS.roles.position("noise")
+    drawn = np.concatenate([_noise(INPUTS, last, 1, RNG) for _ in range(200)], 1)
+    for row in range(30):
+        assert set(drawn[row]) == set(noise[row]) - {8}
+    anchors = INPUTS.roles.position("anchor")
+    before = (noise < anchors[:, -1:]).sum(1) >= 2
+    drawn = _noise(INPUTS, anchors, 2, RNG)
+    assert (drawn[before] < anchors[before, -1:]).all()
+    assert all(len(set(row)) == 2 for row in drawn)
+
+
+@pytest.mark.lens
+def test_what_does_not_fit_is_refused():
+    model = model_of("plain")
+    for shape in ((9,), (9, 8), (3, 9, 9), (30, 2, 9, 9), (1, 1, 1, 9, 9)):
+        with pytest.raises(
+            ModelError, match=r"got a pattern of shape .*; expected \[query, key\], \[head, query, key\]"
+        ):
+            forced_pattern(model, 0, np.zeros(shape))
+    with pytest.raises(ModelError, match="the pattern attends to later positions"):
+        forced_pattern(model, 0, average_operator(9).T)
+    with pytest.raises(ModelError, match="the pattern has 8 positions, the rows have 9"):
+        last_logits(model, INPUTS.tokens, forced_pattern(model, 0, average_operator(8)))
+    with pytest.raises(ModelError, match="is in layer 4; this model has 4 layers"):
+        forced_average(model, INPUTS, np.zeros(9), layer=4)
+    with pytest.raises(ModelError, match=r"entropies of shape \[8\]; expected \[9\].* or \[4, 9\]"):
+        forced_average(model, INPUTS, np.zeros(8))
+    with pytest.raises(RolesError, match=r"blocked_attention needs the role 'keys'.*did you mean 'key'\?"):
+        blocked_attention(model, INPUTS, 0, key="keys")
+    with pytest.raises(ModelError, match=r"did you mean 'accuracy_lost'\?"):
+        blocked_attention(model, INPUTS, 0, quantity="accuracy")
+    short = AnchorTask(length=4, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40)
+    few = inputs(short.dataset(0), short.dataset(0).sample("rsn_train", 5))
+    with pytest.raises(RolesError, match="blocks 2 positions and its placebo as many of noise, but rows have 1"):
+        blocked_attention(model, few, 0, "last", "anchor")
+    with pytest.raises(ModelError, match="this model has 4 heads, the other 1"):
+        forced_pattern_of(model, build_model(TASK, gamma=0.5), INPUTS)
+    assert hooks_on(model) == []

@@ -1,0 +1,188 @@
+"""Interchange: what is exact on any model, what it says of models written by hand, and what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+from probes.lens_models import hooks_on, lens_model
+
+from rb_interp import interventions
+from rb_interp.errors import ModelError, RolesError, TaskError
+from rb_interp.interventions import edited, interchange, interchange_edits, key_and_sum, last_logits
+from rb_interp.models import build_model
+from rb_interp.models.reference import reference
+from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
+
+pytestmark = pytest.mark.lens
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
+ROWS = DATA.sample("rsn_train", 40)
+BASE, SOURCE, NOISE = inputs(DATA, ROWS), counterfactual(DATA, ROWS, "both"), counterfactual(DATA, ROWS, "noise")
+
+
+def models():
+    post = build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=2)
+    return {"gpt2": lens_model("gpt2", d_vocab=40), "plain": lens_model("plain", d_vocab=40), "post": post}
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "plain", "post"])
+def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_changes_everything(kind):
+    model = models()[kind]
+    last, before = model.cfg.n_layers - 1, last_logits(model, BASE.tokens)
+    sites = [
+        "attn_out.0@key",
+        "mlp_out.1@last_anchor",
+        "z.0.1@anchor",
+        "k.1@noise",
+        "pattern.0.1@last",
+        "resid_mid.1@key",
+    ]
+    same = last_logits(model, BASE.tokens, interchange_edits(model, BASE, BASE, sites))
+    torch.testing.assert_close(same, before, atol=1e-4, rtol=1e-4)
+    wanted = last_logits(model, SOURCE.tokens)
+    for site in (f"resid_post.{last}@last", "resid_pre.0", f"resid_mid.{last}@last"):
+        found = last_logits(model, BASE.tokens, interchange_edits(model, BASE, SOURCE, site))
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    effect = interchange(model, BASE, SOURCE, "resid_pre.0", wanted.argmax(1).numpy(), placebo=BASE)
+    assert effect.values.mean() == 1
+    assert not effect.placebo.any()
+    assert hooks_on(model) == []
+
+
+def test_what_is_held_stays():
+    """All that the source brings passes through the last residual stream, which is held."""
+    model = build_model(TASK, gamma=0.3, norm="pre", n_layers=4, n_heads=2)
+    before = last_logits(model, BASE.tokens).argmax(1).numpy()
+    held = interchange(model, BASE, SOURCE, "resid_pre.0", before, placebo=SOURCE, hold="resid_post.3@last")
+    assert held.values.all()
+    assert not held.placebo.any()
+    assert held.site == "resid_pre.0; held: resid_post.3@last"
+    free = interchange(model, BASE, SOURCE, "resid_pre.0", before, placebo=SOURCE)
+    assert free.values.mean() < 0.9
+    np.testing.assert_array_equal(free.placebo[0], 1 - free.values)
+
+
+def test_roles_lead_to_other_positions_and_one_head_is_taken_alone():
+    """Every position of the key's role, whatever its place: the source is the base in another order."""
+    model = models()["plain"]
+    other = np.roll(np.arange(len(ROWS)), 1)
+    source = BASE.take(other)
+    seen = {}
+
+    def see(activation, hook):
+        seen["z"] = activation.clone()
+
+    name = "blocks.1.attn.hook_z"
+    with model.hooks(fwd_hooks=[(name, see)]):
+        last_logits(model, BASE.tokens)
+        plain = seen["z"]
+    with edited(model, interchange_edits(model, BASE, source, "z.1.2@key")), model.hooks(fwd_hooks=[(name, see)]):
+        model(torch.from_numpy(BASE.tokens))
+    key, rows = BASE.roles.position("key")[:, 0], np.arange(len(ROWS))
+    expected = plain.clone()
+    expected[rows, key, 2] = plain[other, key[other], 2]
+    torch.testing.assert_close(seen["z"], expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "circuit", "key", "total"),
+    [
+        ("averager", "average-then-key", 1, 1),
+        ("peaked_averager", "average-then-key", 1, 1),
+        ("carrier", "key-to-anchors", 1, 1),
+        ("averager", "key-to-anchors", 0, None),
+        ("carrier", "average-then-key", 0, 0),
+        ("memoriser", "average-then-key", 0, 0),
+    ],
+)
+def test_models_written_by_hand_carry_key_and_sum_where_their_circuit_does(name, circuit, key, total):
+    """The averager's anchors bring their own sum too, save where one of them stands last and sees itself."""
+    model = reference(name)
+    found = key_and_sum(model.model(), model.task.dataset(0), circuit=circuit, n=100)
+    reading = found.reading()
+    assert reading.probe == {"average-then-key": "interchange", "key-to-anchors": "interchange_carried"}[circuit]
+    sites = {
+        "average-then-key": ("attn_out.1@last", "attn_out.0@last"),
+        "key-to-anchors": ("attn_out.0@anchor", "resid_pre.0@anchor; held: attn_out.0@anchor"),
+    }
+    assert (found.key.site, found.sum.site) == sites[circuit]
+    assert reading.n == found.n == 100
+    assert reading.values["key"] == pytest.approx(key, abs=0.05)
+    assert total is None or reading.values["sum"] == pytest.approx(total, abs=0.05)
+    assert reading.values["placebo"] == found.placebo == 0
+
+
+def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
+    from rb_interp.interventions.interchange import _pairs
+
+    found, data = reference("carrier"), reference("carrier").task.dataset(0)
+    for same_position in (False, True):
+        base, source = _pairs(found.model(), data, 150, "rsn_train", same_position, seed=0)
+        assert len({*base, *source}) == 300
+        keys, sums = (lambda rows: data.tokens[rows, data.key_position[rows]]), data.anchor_positions
+        assert (keys(base) != keys(source)).all()
+        total = [np.take_along_axis(data.tokens[rows], sums[rows], 1).sum(1) for rows in (base, source)]
+        assert (total[0] != total[1]).all()
+        assert (data.kind[[*base, *source]] == 1).all()
+        assert (data.key_position[base] == data.key_position[source]).all() == same_position
+        assert len(set(data.key_position[base])) == 7  # every position, not the first ones
+
+
+def test_pairs_that_share_their_position_can_be_asked_for():
+    found = reference("averager")
+    shared = key_and_sum(found.model(), found.task.dataset(0), n=50, same_position=True)
+    assert shared.reading().values == {"key": 1, "sum": 1, "placebo": 0}
+    assert shared.reading().probe == "interchange_same_position"
+    kept = key_and_sum(found.model(), found.task.dataset(0), n=50, same_position=False)
+    assert kept.reading().probe == "interchange"
+
+
+def test_a_model_without_right_answers_reads_nan():
+    model = build_model(TASK, gamma=0.8)
+    for circuit in ("average-then-key", "key-to-anchors"):
+        found = key_and_sum(model, DATA, circuit=circuit)
+        assert found.n < 40
+        if found.n == 0:
+            assert np.isnan(list(found.reading().values.values())).all()
+            assert np.isnan(found.key.summary()["effect"])
+    unlearned = Inputs(DATA.tokens, DATA.labels, DATA.roles())
+    answers = last_logits(model, unlearned.tokens).argmax(1).numpy()
+    wrong = type(DATA)(**{**vars(DATA), "labels": np.where(answers == 0, 1, 0)})
+    for circuit in ("average-then-key", "key-to-anchors"):
+        found = key_and_sum(model, wrong, circuit=circuit)
+        assert found.n == 0
+        assert np.isnan([*found.reading().values.values(), found.key.summary()["effect"]]).all()
+
+
+def test_what_does_not_fit_is_refused():
+    model = models()["plain"]
+    with pytest.raises(
+        ModelError, match=r"no circuit 'average_then_key' has carriers; did you mean 'average-then-key'\?"
+    ):
+        key_and_sum(model, DATA, circuit="average_then_key")
+    with pytest.raises(TaskError, match=r"rows='mem': key_and_sum needs rows whose answer is key \+ sum"):
+        key_and_sum(model, DATA, rows="mem")
+    with pytest.raises(ModelError, match=r"tokens of shape \[39, 9\], the base \[40, 9\]; .* one source row"):
+        interchange(model, BASE, SOURCE.take(np.arange(39)), "z.0@key", BASE.labels, placebo=NOISE)
+    with pytest.raises(ModelError, match="got 39 predicted answers for 40 inputs"):
+        interchange(model, BASE, SOURCE, "z.0@key", BASE.labels[1:], placebo=NOISE)
+    with pytest.raises(RolesError, match="needs the role 'keys'; .*did you mean 'key'"):
+        interchange(model, BASE, SOURCE, "z.0@keys", BASE.labels, placebo=NOISE)
+    with pytest.raises(ModelError, match="is in layer 9; this model has 4 layers"):
+        interchange(model, BASE, SOURCE, "attn_out.9@key", BASE.labels, placebo=NOISE)
+    short = AnchorTask(q=1, **{k: v for k, v in vars(TASK).items() if k not in ("q", "masked")}, masked=())
+    fewer = inputs(short.dataset(0), short.dataset(0).sample("rsn_train", 40))
+    with pytest.raises(RolesError, match="has 1 positions in a source row and 2 in a base row"):
+        interchange(model, BASE, fewer, "z.0@anchor", BASE.labels, placebo=NOISE)
+    assert hooks_on(model) == []
+
+
+def test_public_names_are_what_they_say_whatever_was_imported_before():
+    """Two files have the name of a function in them."""
+    from rb_interp.interventions import ablation as file_or_function
+
+    assert callable(file_or_function)
+    assert all(callable(getattr(interventions, name)) for name in interventions.__all__)

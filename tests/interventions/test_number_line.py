@@ -1,0 +1,113 @@
+"""Anchors that change places on a line: moved exactly, counted as defined, exact on a model written by hand."""
+
+import numpy as np
+import pytest
+import torch
+from probes.lens_models import lens_model
+
+from rb_interp.errors import ModelError, TaskError
+from rb_interp.interventions import last_logits, permuted_coordinates, permuted_number_line
+from rb_interp.interventions import number_line as module
+from rb_interp.models import build_model
+from rb_interp.models.lens import read_weights
+from rb_interp.models.reference import reference
+from rb_interp.tasks import AnchorTask
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
+ANCHORS = TASK.tokens("reasoning_anchor")
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
+def test_a_token_takes_another_s_coordinate_and_keeps_the_rest(kind):
+    post = kind == "post"
+    model = build_model(TASK, gamma=0.3, norm="post", d_model=16) if post else lens_model(kind, d_vocab=40)
+    before, direction = read_weights(model), RNG.standard_normal(16)
+    order, unit = np.array([2, 0, 1, 3]), direction / np.linalg.norm(direction)
+    logits = last_logits(model, DATA.tokens)
+    with permuted_coordinates(model, ANCHORS, order, direction):
+        new = model.W_E.detach().double().numpy()
+        changed = (last_logits(model, DATA.tokens) - logits).abs().amax(1).numpy() > 1e-4
+    old = before["embed.W_E"].double().numpy()
+    np.testing.assert_allclose(new[ANCHORS] @ unit, (old[ANCHORS] @ unit)[order], atol=1e-5)
+    rest = np.eye(16) - np.outer(unit, unit)
+    np.testing.assert_allclose(new[ANCHORS] @ rest, old[ANCHORS] @ rest, atol=1e-5)
+    np.testing.assert_array_equal(np.delete(new, ANCHORS, 0), np.delete(old, ANCHORS, 0))
+    assert not changed[DATA.rows("mem")].any()
+    assert changed[DATA.rows("rsn_train")].mean() > 0.5
+    with pytest.raises(KeyError), permuted_coordinates(model, ANCHORS, order, direction):
+        raise KeyError("inside")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize(
+    ("name", "direction", "share"),
+    [("averager", "value", 1), ("carrier", "component", 1), ("carrier", "value", 0)],
+)
+def test_models_written_by_hand_count_an_anchor_as_where_it_stands_on_their_line(name, direction, share):
+    """The averager's values read its line first; the carrier's values read keys, and a later layer the anchors."""
+    found = reference(name)
+    model, data = found.model(), found.task.dataset(0)
+    for permutation in (None, [1, 2, 3, 4, 0]):
+        effect = permuted_number_line(model, data, direction=direction, permutation=permutation, n_draws=3)
+        assert effect.summary()["effect"] == share
+        assert len(effect.values) > 200
+    across = np.linalg.svd(model.W_V[0, 0].detach().double().numpy())[0][:, -1]
+    assert not permuted_number_line(model, data, direction=across, n_draws=3).values.any()
+
+
+@pytest.mark.lens
+def test_inputs_that_count_are_right_and_to_change(monkeypatch):
+    """Reversal moves 11 .. 15 to 15 .. 11: the answer is to change by 2 x (2 x 13 - sum), nowhere by 0."""
+    averager = reference("averager")
+    model, data = averager.model(), averager.task.dataset(0)
+    rows = data.sample("rsn_train", 300)
+    sums = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1).sum(1)
+    assert len(permuted_number_line(model, data, n_draws=1).values) == (sums != 26).sum()
+    chosen, predicted = module._chosen(model, data, rows, np.arange(5)[::-1] - np.arange(5))
+    assert set(chosen) == set(rows[sums != 26])
+    np.testing.assert_array_equal(predicted - data.labels[chosen], 2 * (26 - sums[sums != 26]))
+    wrong = build_model(averager.task, gamma=0.8)
+    few = permuted_number_line(wrong, data, n=20, n_draws=2)
+    assert few.placebo.shape == (2, len(few.values))
+    monkeypatch.setattr(module, "most_likely", lambda model, tokens: np.full(len(tokens), -1))
+    none = permuted_number_line(model, data, n_draws=2)
+    assert none.placebo.shape == (2, 0)
+    assert np.isnan(none.summary()["effect"])
+    assert none.summary()["n"] == 0
+
+
+@pytest.mark.lens
+def test_the_placebo_moves_embeddings_as_far(monkeypatch):
+    model, seen = reference("averager").model(), []
+    real, old = module.edited_weights, model.W_E.detach().double().clone()
+
+    def spy(model, weights):
+        seen.append((weights["embed.W_E"].double() - old).norm().item())
+        return real(model, weights)
+
+    monkeypatch.setattr(module, "edited_weights", spy)
+    effect = permuted_number_line(model, reference("averager").task.dataset(0), n=50, n_draws=5)
+    assert effect.placebo.shape[0] == 5
+    assert len(seen) == 6
+    np.testing.assert_allclose(seen, seen[0], rtol=1e-4)
+
+
+@pytest.mark.lens
+def test_what_does_not_fit_is_refused():
+    model = lens_model("plain", d_vocab=40)
+    with pytest.raises(ModelError, match=r"there is no direction 'values'; did you mean 'value'\?, or a vector"):
+        permuted_number_line(model, DATA, direction="values")
+    with pytest.raises(ModelError, match=r"got \[0, 1, 2\]; expected a permutation of 0 to 3"):
+        permuted_number_line(model, DATA, permutation=[0, 1, 2])
+    with pytest.raises(ModelError, match=r"a direction of shape \[3\] and length 1; expected d_model 16 numbers"):
+        permuted_number_line(model, DATA, direction=np.eye(3)[0])
+    with pytest.raises(ModelError, match="length 0; expected d_model 16 numbers, not all of them 0"):
+        permuted_number_line(model, DATA, direction=np.zeros(16))
+    with pytest.raises(TaskError, match="rows='mem': the number line needs reasoning anchors"):
+        permuted_number_line(model, DATA, rows="mem")

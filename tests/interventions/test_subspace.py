@@ -1,0 +1,165 @@
+"""Subspaces of the values: projections by hand, placebos of exactly the same size, and models written by hand."""
+
+import numpy as np
+import pytest
+import torch
+from probes.lens_models import lens_model
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions import (
+    last_logits,
+    leading,
+    only_subspace,
+    span,
+    subspace,
+    subspace_effect,
+    token_basis,
+    without_subspace,
+)
+from rb_interp.interventions.subspace import value_matrix
+from rb_interp.models import build_model
+from rb_interp.models.lens import live_tensors, read_weights
+from rb_interp.models.reference import reference
+from rb_interp.statistics import random_subspaces
+from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.counterfactual import inputs
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
+INPUTS = inputs(DATA, DATA.sample("rsn_train", 30))
+RNG = np.random.default_rng(0)
+
+
+def model_of(kind):
+    if kind == "post":
+        return build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=4)
+    return lens_model(kind, d_vocab=40)
+
+
+def test_spans_by_hand():
+    vectors = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 1e-3]])
+    basis = span(vectors)
+    np.testing.assert_allclose(basis @ basis.T, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], atol=1e-12)
+    np.testing.assert_allclose(np.abs(basis[:, 0]), [0.5**0.5, 0.5**0.5, 0], atol=1e-12)
+    with pytest.raises(ModelError, match="these vectors span nothing"):
+        span(np.zeros((2, 3)))
+    W_V = np.diag([1.0, 5.0, 2.0])[:, [2, 0, 1]]
+    np.testing.assert_allclose(np.abs(leading(W_V, 2)), [[0, 0], [1, 0], [0, 1]], atol=1e-12)
+    with pytest.raises(ModelError, match="leading got k=4; W_V is 3 x 3. Use k=1 to k=3"):
+        leading(W_V, 4)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
+def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind):
+    model, basis = model_of(kind), random_subspaces(1, 16, 3, RNG)[0]
+    before, logits = read_weights(model), last_logits(model, INPUTS.tokens)
+    for head in (None, 2):
+        with without_subspace(model, basis, layer=1, head=head):
+            gone = live_tensors(model)["blocks.1.attn.W_V"].clone()
+            assert (last_logits(model, INPUTS.tokens) - logits).abs().max() > 1e-4
+        with only_subspace(model, basis, layer=1, head=head):
+            alone = live_tensors(model)["blocks.1.attn.W_V"].clone()
+        old, inside = before["blocks.1.attn.W_V"].double(), torch.tensor(basis @ basis.T)
+        for h in range(4):
+            if head in (None, h):
+                torch.testing.assert_close(gone[h].double(), old[h] - inside @ old[h], atol=1e-6, rtol=1e-5)
+                torch.testing.assert_close(alone[h].double(), inside @ old[h], atol=1e-6, rtol=1e-5)
+            else:
+                torch.testing.assert_close(gone[h].double(), old[h], rtol=0, atol=0)
+                torch.testing.assert_close(alone[h].double(), old[h], rtol=0, atol=0)
+    with pytest.raises(KeyError), without_subspace(model, basis):
+        raise KeyError("inside")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_placebo_changes_as_much(monkeypatch, keep):
+    """Every change, or every matrix that is left, has the norm of the effect's own, head by head."""
+    model, seen = model_of("gpt2"), []
+    real = subspace.edited_weights
+
+    def spy(model, weights):
+        seen.append(weights["blocks.1.attn.W_V"].double())
+        return real(model, weights)
+
+    monkeypatch.setattr(subspace, "edited_weights", spy)
+    old = live_tensors(model)["blocks.1.attn.W_V"].detach().double().clone()
+    basis = random_subspaces(1, 16, 2, RNG)[0]
+    effect = subspace_effect(model, INPUTS, basis, keep=keep, layer=1, n_draws=4)
+    assert (effect.site, effect.placebo.shape) == ("W_V.1", (4, 30))
+    norms = torch.stack([(new if keep else old - new).norm(dim=(1, 2)) for new in seen])
+    assert len(norms) == 5
+    torch.testing.assert_close(norms, norms[:1].expand_as(norms), rtol=1e-5, atol=1e-6)
+    ranks = [torch.linalg.matrix_rank((new if keep else old - new)[0], rtol=1e-4).item() for new in seen]
+    assert ranks == [2] * 5
+
+
+@pytest.mark.lens
+def test_all_of_the_residual_stream_and_none():
+    model = model_of("plain")
+    assert np.abs(subspace_effect(model, INPUTS, np.eye(16), keep=True, n_draws=1).values).max() < 1e-4
+    gone = subspace_effect(model, INPUTS, np.eye(16), n_draws=1)
+    np.testing.assert_allclose(gone.values, gone.placebo[0], atol=1e-4)  # every 16-dimensional subspace is all of it
+    assert np.abs(gone.values).max() > 0.01
+
+
+@pytest.mark.lens
+def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
+    """Its values need two directions, number and presence of an anchor; the anchors' span (not centred) holds both."""
+    averager = reference("averager")
+    model, data = averager.model(), averager.task.dataset(0)
+    sample = inputs(data, data.sample("rsn_train", 200))
+    first, both = (leading(value_matrix(model), k) for k in (1, 2))
+    anchors = token_basis(model, sample.roles, "reasoning_anchor", 9, centred=False)
+    for basis in (first, both, anchors):
+        gone = subspace_effect(model, sample, basis, quantity="accuracy_lost", n_draws=20 if basis is first else 1)
+        assert gone.values.mean() > 0.75
+        if basis is first:
+            assert gone.placebo.mean() < 0.75
+    for basis in (both, anchors):
+        alone = subspace_effect(model, sample, basis, keep=True, quantity="accuracy_lost", n_draws=3)
+        assert not alone.values.any()
+        assert alone.placebo.mean() > 0.75
+    for other in random_subspaces(3, model.cfg.d_model, 1, np.random.default_rng(1)):  # not scaled up to the same norm
+        with without_subspace(model, other):
+            assert (last_logits(model, sample.tokens).argmax(1).numpy() == sample.labels).mean() > 0.9
+    assert not subspace_effect(model, sample, first, layer=1, quantity="accuracy_lost", n_draws=1).values.any()
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2"])
+def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
+    """Without LayerNorm W_E itself; with it, whatever enters: centred vectors lie in the span, both ways."""
+    model, roles = model_of(kind), INPUTS.roles
+    from rb_interp.probes.attention_input import token_embeddings
+
+    vectors = {name: token_embeddings(model, ids, 9, 0, 1) for name, ids in roles.tokens.items()}
+    mean = np.concatenate(list(vectors.values())).mean(0)
+    for centred in (True, False):
+        basis = token_basis(model, roles, "reasoning_anchor", 9, head=1, centred=centred)
+        group = vectors["reasoning_anchor"] - mean * centred
+        assert basis.shape == (16, 4)
+        np.testing.assert_allclose(basis @ basis.T @ group.T, group.T, atol=1e-8)
+    if kind == "plain":
+        np.testing.assert_array_equal(vectors["key"], model.W_E.detach().double().numpy()[11:21])
+
+
+@pytest.mark.lens
+def test_what_does_not_fit_is_refused():
+    model = model_of("plain")
+    with pytest.raises(ModelError, match=r"basis of shape \[8, 2\]; expected \[d_model, k\] with d_model 16"):
+        subspace_effect(model, INPUTS, np.eye(8)[:, :2])
+    with pytest.raises(ModelError, match=r"the basis is not orthonormal; span\(vectors\) gives one"):
+        subspace_effect(model, INPUTS, 2 * np.eye(16)[:, :2])
+    with pytest.raises(ModelError, match="layer=7; this model has 4 layers"), only_subspace(model, np.eye(16), layer=7):
+        pass
+    with pytest.raises(ModelError, match="head=4; this model has 4 heads"), only_subspace(model, np.eye(16), head=4):
+        pass
+    with pytest.raises(RolesError, match=r"token_basis needs the token group 'reasoning'"):
+        token_basis(model, INPUTS.roles, "reasoning", 9)
+    with pytest.raises(ModelError, match=r"did you mean 'nats_lost'\?"):
+        subspace_effect(model, INPUTS, np.eye(16), quantity="nats")
