@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from rb_interp.claims.calibration import Standing, standing
 from rb_interp.claims.criterion import Claim, Part, Term
 from rb_interp.claims.registry import CLAIMS
 from rb_interp.claims.verdict import MIN_SEEDS, Finding, decide, decide_share, deciding
@@ -24,12 +25,8 @@ TABLE = (
 )
 CHANCE = 0.025
 
-# The one place for calibration. Once a table of rates exists for a run's family (norm, layers, position embedding),
-# this becomes its look-up: a claim on a single-checkpoint probe is calibrated there, or UNDECIDED with a reason.
-CALIBRATED = False
 
-
-def judge(readings: pd.DataFrame, tier: str, claims: Iterable[Claim] = CLAIMS) -> list[dict]:
+def judge(readings: pd.DataFrame, tier: str, claims: Iterable[Claim] = CLAIMS, family: str | None = None) -> list[dict]:
     """Judge every claim on a run's readings; one JSON-safe dict a claim (numbers that are not finite become None).
 
     ``statistic``, ``effect``, ``low``, ``high``, ``n_seeds``, ``n_meeting``, ``twin`` and ``reason`` are those of the
@@ -37,10 +34,15 @@ def judge(readings: pd.DataFrame, tier: str, claims: Iterable[Claim] = CLAIMS) -
     for each part, with the values by seed; ``beside`` has what is shown and not judged. ``met_at_initialisation`` is
     true where the untrained twins' mean meets every part. ``gamma`` and ``stage`` are those of the first part.
 
+    ``calibrated`` is None for claims that need no calibration, True where the family's error rates are known and good
+    enough, else False. Where they are known and missed, the verdict is UNDECIDED, ``withheld`` is true and ``reason``
+    says which rates; ``uncalibrated_verdict`` is what the numbers alone give, and ``parts`` stay as they are.
+
     Args:
         readings: one row per gamma, seed, stage, rows, probe, layer, head and quantity.
         tier: how serious the run is: ``smoke``, ``quick`` or ``paper``.
         claims: which claims to judge.
+        family: of the run's models, from `claims.calibration.family`; None or an unknown one has no calibration.
 
     Raises:
         RunError: the table lacks a column.
@@ -50,7 +52,7 @@ def judge(readings: pd.DataFrame, tier: str, claims: Iterable[Claim] = CLAIMS) -
         raise RunError(
             f"the readings lack the columns {missing}; claims need {list(COLUMNS)}. Probe the run again to write them."
         )
-    return [_judge_claim(readings, claim, tier) for claim in claims]
+    return [_judge_claim(readings, claim, tier, standing(claim.id, family)) for claim in claims]
 
 
 def verdict_table(claims: Sequence[Mapping]) -> pd.DataFrame:
@@ -64,10 +66,14 @@ def expected_by_chance(claims: Sequence[Mapping]) -> float:
     Where the mean of n normal seeds equals the threshold, (mean - threshold) sqrt(n) / s follows Student's t, and the
     95 % interval lies wholly on the claimed side with probability .025. Asking for 80 % of the seeds can only lower
     that (with 5 seeds it asks nothing more: at most 3 seeds above gives t <= sqrt(6) < 2.776), and so does a second
-    part. Clopper-Pearson has the same bound. Claims with too few seeds in any part cannot hold and count nothing.
+    part. Clopper-Pearson has the same bound. Claims with too few seeds in any part, and those whose verdict is
+    withheld, cannot hold and count nothing.
     Seeds that are symmetric but take few values can exceed it slightly (-1 or 1, 5 seeds: 1/32).
     """
-    return CHANCE * sum(all(part["n_seeds"] >= MIN_SEEDS for part in claim["parts"]) for claim in claims)
+    able = (
+        all(part["n_seeds"] >= MIN_SEEDS for part in claim["parts"]) for claim in claims if not claim.get("withheld")
+    )
+    return CHANCE * sum(able)
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class _Sample:
     problem: str = ""
 
 
-def _judge_claim(readings: pd.DataFrame, claim: Claim, tier: str) -> dict:
+def _judge_claim(readings: pd.DataFrame, claim: Claim, tier: str, known: Standing) -> dict:
     judged = [_judge_part(readings, claim, part) for part in claim.parts]
     parts = [record for record, _ in judged]
     chosen = parts[deciding([finding for _, finding in judged])]
@@ -91,11 +97,14 @@ def _judge_claim(readings: pd.DataFrame, claim: Claim, tier: str) -> dict:
         "criterion": claim.criterion,
         "gamma": claim.gamma,
         "stage": claim.stage,
-        **{name: chosen[name] for name in ("verdict", "effect", "low", "high", "n_seeds", "n_meeting", "twin")},
+        "verdict": "UNDECIDED" if known.reason else chosen["verdict"],
+        "uncalibrated_verdict": chosen["verdict"],
+        **{name: chosen[name] for name in ("effect", "low", "high", "n_seeds", "n_meeting", "twin")},
         "met_at_initialisation": all(part["met_at_initialisation"] for part in parts),
         "tier": tier,
-        "calibrated": CALIBRATED,
-        "reason": chosen["reason"],
+        "calibrated": known.calibrated,
+        "withheld": bool(known.reason),
+        "reason": "; ".join(filter(None, (known.reason, chosen["reason"]))),
         "parts": parts,
         "beside": [_beside(readings, term) for term in claim.beside],
     }

@@ -10,9 +10,6 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rb_interp.errors import RunError
-from rb_interp.models.build import lens_model
-from rb_interp.models.lens import write_weights
 from rb_interp.probes import (
     Reading,
     carrying,
@@ -25,10 +22,10 @@ from rb_interp.probes import (
 )
 from rb_interp.probes.circuit import circuit_table
 from rb_interp.probes.learning_order import label_entropy, learning_order_table
+from rb_interp.study.models import MemberModels
 from rb_interp.study.run import MATCHED_GAMMA, Run
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.training.members import Member
-from rb_interp.training.store import Checkpoint
 
 REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
 
@@ -80,7 +77,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
         tables += lemma_1(config.model, config.task, gamma, n_init=config.n_init).table()
     entropies = {(s, kind): label_entropy(d.labels[d.rows(kind)]) for s, d in data.items() for kind in SETS}
     order = learning_order_table(run.curves(), config.task.d_vocab, entropies)
-    readings = pd.concat([typed(pd.DataFrame(tables)), typed(order)], ignore_index=True)
+    readings = joined(typed(pd.DataFrame(tables)), typed(order))
     return Measured(readings, circuit_table(readings), arrays)
 
 
@@ -99,15 +96,20 @@ def probe_members(
     ``rows`` is the set whose rows the probe sees; ``options`` (layer, head, ...) go to the probe. Raises RunError where
     the run did not keep that step.
     """
-    probes, tables = _MemberProbes(run), []
+    models, tables = MemberModels(run), []
     for member in run.members:
         data = run.config.task.dataset(member.seed)
         chosen = data.sample(rows, run.config.probe_rows)
-        checkpoint = probes.load(member, stage)
-        reading = probe(probes.model, data.tokens[chosen], data.roles(chosen), twin=probes.twin, **options)
+        checkpoint = models.load(member, stage)
+        reading = probe(models.model, data.tokens[chosen], data.roles(chosen), twin=models.twin, **options)
         place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage), "step": checkpoint.step, "rows": rows}
         tables += [{**place, **row} for row in reading.table()]
     return typed(pd.DataFrame(tables))
+
+
+def joined(*readings: pd.DataFrame) -> pd.DataFrame:
+    """Tables of readings below each other."""
+    return pd.concat(readings, ignore_index=True)
 
 
 def typed(readings: pd.DataFrame) -> pd.DataFrame:
@@ -116,28 +118,12 @@ def typed(readings: pd.DataFrame) -> pd.DataFrame:
     return readings.astype(dict.fromkeys(numbers, "float64") | dict.fromkeys(("seed", "step", "n"), "int64"))
 
 
-class _MemberProbes:
-    """Two models, written anew for each member and stage: building one costs more than probing it."""
+class _MemberProbes(MemberModels):
+    """Every reading of the plan, member by member."""
 
     def __init__(self, run: Run) -> None:
-        self.run, first = run, run.members[0]
-        task, config = run.config.task, run.config.model
-        weights = run.weights(first.gamma, first.seed, "init")
-        self.model, self.twin = (lens_model(config, task.d_vocab, task.length, weights) for _ in range(2))
-        self.plan = plan(config.n_layers, config.n_heads)
-
-    def load(self, member: Member, stage: str | int) -> Checkpoint:
-        """Write a member at a stage into ``model``, and its untrained twin into ``twin``."""
-        checkpoint = self.run.checkpoint(stage, member.gamma, member.seed)
-        weights = checkpoint.member(member.gamma, member.seed)
-        if not all(weight.isfinite().all() for weight in weights.values()):
-            raise RunError(
-                f"the member with gamma={member.gamma:g}, seed={member.seed} diverged: its weights at step "
-                f"{checkpoint.step} are not finite. Train it with a lower --lr."
-            )
-        write_weights(self.twin, self.run.weights(member.gamma, member.seed, "init"))
-        write_weights(self.model, weights)
-        return checkpoint
+        super().__init__(run)
+        self.plan = plan(run.config.model.n_layers, run.config.model.n_heads)
 
     def read(self, member: Member, data: AnchorDataset) -> Iterator[tuple[str, int, str, Reading]]:
         """Stage, step, rows and reading of every probe; each reading carries the untrained twin's values."""

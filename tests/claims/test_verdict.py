@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from rb_interp.claims import CLAIMS, Claim, Part, Term, expected_by_chance, judge, verdict_table
+from rb_interp.claims.detectors import MECHANISM_CLAIMS
 from rb_interp.claims.verdict import Finding, decide, decide_share, deciding
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import Interval, proportion_interval
@@ -231,9 +232,11 @@ def test_the_records_are_json_with_every_field_and_the_table_prints_them():
         "high",
     }
     asked |= {"n_seeds", "n_meeting", "twin", "met_at_initialisation", "tier", "calibrated", "reason", "parts"}
+    asked |= {"withheld", "uncalibrated_verdict"}
     for claim in claims:
         assert asked <= claim.keys()
-        assert (claim["tier"], claim["calibrated"]) == ("smoke", False)
+        assert (claim["tier"], claim["withheld"]) == ("smoke", False)
+        assert claim["calibrated"] is (False if claim["id"] in MECHANISM_CLAIMS else None)
         assert claim["verdict"] == ("HOLDS" if claim["id"] == "A5" else "UNDECIDED")
         assert claim["criterion"] == BY_ID[claim["id"]].criterion
     m7 = next(claim for claim in claims if claim["id"] == "M7")
