@@ -5,6 +5,9 @@ what ought to happen to the model if the mechanism did the work, as a claim of t
 and with the same seeds. Thresholds follow those of M9 and M10: .10 nats is "costs nothing", .20 nats more than the
 placebo is "costs something", .90 of the pairs is "moves the answer". They are ours, not the paper's, and a mechanism's
 own claim keeps its own verdict.
+
+M7 has a second check, in accuracy (.50 beyond the placebo), added after the first had been read: at the end of training
+without LayerNorm logits have no bound, single seeds lose a thousand nats, and their mean says nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +37,20 @@ WORDS: dict[str, tuple[str, str]] = {
         "layer 2's attention from the last position to the key set to 0",
         "to a random noise position",
     ),
+    "key_blocked_answers": (
+        "layer 2's attention from the last position to the key set to 0",
+        "to a random noise position",
+    ),
     "swap_key": ("layer 2's attention output at the last position taken from another input", NEW_NOISE),
     "swap_sum": ("layer 1's attention output at the last position taken from another input", NEW_NOISE),
+    "swap_key_in_place": (
+        "the same, from an input whose key stands at the same position (layer 2's output)",
+        NEW_NOISE,
+    ),
+    "swap_sum_in_place": (
+        "the same, from an input whose key stands at the same position (layer 1's output)",
+        NEW_NOISE,
+    ),
     "swap_key_carried": ("layer 1's attention output at the anchors taken from another input", NEW_NOISE),
     "swap_sum_carried": (
         "the anchors' embeddings taken from another input, layer 1's attention output there held",
@@ -43,6 +58,10 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     "number_line": (
         "the reasoning anchors' coordinates along the leading direction of layer 1's W_V reversed",
+        "along a random direction, the change of the same norm",
+    ),
+    "number_line_component": (
+        "the reasoning anchors' coordinates along their own first principal component reversed",
         "along a random direction, the change of the same norm",
     ),
 }
@@ -132,6 +151,14 @@ CAUSES: tuple[Cause, ...] = (
         "key_blocked",
         "layer 2 does without the key as well as without a noise token",
         Part(_term("key_blocked", "difference", "nats lost beyond the placebo's", stage="final"), ">=", 0.20),
+    ),
+    _cause(
+        "M7",
+        "key_blocked_answers",
+        "layer 2 answers without the key as well as without a noise token",
+        Part(
+            _term("key_blocked_answers", "difference", "accuracy lost beyond the placebo's", stage="final"), ">=", 0.50
+        ),
     ),
     _cause(
         "M7b",

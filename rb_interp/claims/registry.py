@@ -251,6 +251,12 @@ CAUSAL = (
                 _swap("sum", "placebo", "share of answers changed by new noise, layer 1's output swapped"), "<=", 0.10
             ),
         ),
+        beside=(
+            _swap("key_in_place", "effect", "key swapped between inputs with the key at one position"),
+            _swap("sum_in_place", "effect", "sum swapped between inputs with the key at one position"),
+            _swap("key_carried", "effect", "key swapped where the other circuit carries it"),
+            _swap("sum_carried", "effect", "sum swapped where the other circuit carries it"),
+        ),
     ),
     Claim(
         "M10",

@@ -17,6 +17,16 @@ LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8
 """The initialisation rates that the paper's claims are about (a larger rate is a smaller initialisation)."""
 
 
+TABLES = {
+    "effects": "effects of interventions",
+    "ablations": "ablations",
+    "patching": "patched activations",
+    "events": "events along training",
+    "dynamics": "readings along training",
+}
+"""Tables of the causal evidence, in words. Runs that were probed by an earlier version have none of them."""
+
+
 class MissingEvidenceError(RbInterpError):
     """A figure needs something that this run does not have; the message is a sentence for its reader."""
 
@@ -35,7 +45,9 @@ class Evidence:
         claims: the objects of claims.json.
         sample: rows for the figure of sample sequences, or the task to draw them from.
         meta: all optional: versions (dict), wall_seconds, host, command, circuit_thresholds (name -> rule in words),
-            expected_holds_by_chance.
+            expected_holds_by_chance, calibration (``family``, and ``rates``: rows of its table of error rates).
+        tables: causal evidence by name (see TABLES); an absent one counts as empty.
+        causes: the objects of causes.json, one for each mechanism claim that an intervention can refute.
     """
 
     config: Mapping[str, Any]
@@ -47,6 +59,8 @@ class Evidence:
     claims: Sequence[Mapping[str, Any]]
     sample: AnchorDataset | AnchorTask
     meta: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    causes: Sequence[Mapping[str, Any]] = ()
 
     @property
     def task(self) -> AnchorTask:
@@ -68,6 +82,29 @@ class Evidence:
         """Row numbers of the readings by probe, quantity, gamma, stage and rows; looking each up anew is slow."""
         table = self.readings.assign(rows=self.readings["rows"].fillna(""), gamma=self.readings["gamma"].astype(float))
         return dict(table.groupby(["probe", "quantity", "gamma", "stage", "rows"]).indices)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One of the tables of TABLES; MissingEvidenceError says what makes it where it is absent or empty."""
+        found = self.tables.get(name)
+        if found is None or found.empty:
+            raise MissingEvidenceError(f"This run has no table of {TABLES[name]}; “rb-interp probe RUN” makes it.")
+        return found
+
+    def effects(self, intervention: str, quantity: str, gamma: float, *, stage: str, rows: str) -> pd.DataFrame:
+        """Effect, placebo and difference of an intervention by seed (index, ascending), seeds without effect left out.
+
+        Raises MissingEvidenceError where there is none.
+        """
+        table = self.table("effects")
+        wanted = {"intervention": intervention, "quantity": quantity, "stage": stage, "rows": rows}
+        here = table.loc[np.isclose(table["gamma"].astype(float), gamma)]
+        for column, value in wanted.items():
+            here = here.loc[here[column] == value]
+        found = here.drop_duplicates("seed").set_index("seed").sort_index()[["effect", "placebo", "difference"]]
+        found = found.astype(float).dropna(subset="effect")
+        if found.empty:
+            raise MissingEvidenceError(f"No effect of {intervention} at γ = {gamma:g}, stage {stage}.")
+        return found
 
     def lacks(self, gamma: float) -> str:
         """A sentence where no member of this run has the given gamma, else nothing."""

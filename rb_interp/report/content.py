@@ -12,7 +12,9 @@ from rb_interp.figures.evidence import SMALL, Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import number, seeds_text
 from rb_interp.figures.panels import over_seeds, seed_interval
 from rb_interp.figures.registry import FIGURES
+from rb_interp.report.causal import ablations, calibration, causes
 from rb_interp.report.glossary import GLOSSARY
+from rb_interp.report.terminal import calibration_mark
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.toml import to_toml
 
@@ -44,8 +46,11 @@ def report_content(evidence: Evidence) -> dict[str, Any]:
         "title": TITLE,
         "question": QUESTION,
         "answer": answer(evidence),
-        "claims": [{**claim, "family": FAMILIES.get(str(claim["id"])[:1], "Other")} for claim in evidence.claims],
+        "claims": [_claim(claim) for claim in evidence.claims],
         "circuits": circuits(evidence),
+        "causes": causes(evidence),
+        "ablations": ablations(evidence),
+        "calibration": calibration(evidence),
         "learning_order": learning_order(evidence),
         "figures": figures(evidence),
         "glossary": dict(GLOSSARY),
@@ -61,6 +66,11 @@ def report_content(evidence: Evidence) -> dict[str, Any]:
         },
     }
     return json_safe(content)
+
+
+def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
+    family = FAMILIES.get(str(claim["id"])[:1], "Other")
+    return {**claim, "family": family, "calibration_mark": calibration_mark(claim)}
 
 
 def _host(host: Any) -> str:
@@ -98,7 +108,7 @@ def _sentences(evidence: Evidence) -> list[str]:
     if row:
         named = ", ".join(f"{name} {n}" for name, n in row.items() if n)
         found.append(f"Circuits at γ = {SMALL:g}: {named} (of {seeds_text(sum(row.values()))}).")
-    return found
+    return found + causes(evidence)["agreement"][:1]
 
 
 def _warnings(evidence: Evidence) -> list[str]:
@@ -110,14 +120,27 @@ def _warnings(evidence: Evidence) -> list[str]:
             f"This run has {seeds_text(len(evidence.seeds))}. No claim about members can hold or fail with fewer "
             f"than {MIN_SEEDS}."
         )
-    if not all(claim.get("calibrated", False) for claim in evidence.claims):
-        found.append(
-            "calibrated: false. The probes' error rates have not been measured for this family of models, so a "
-            "verdict on a mechanism says that the readings meet the criterion, not how often such readings mislead."
-        )
+    found += _calibration_warnings(evidence.claims)
     met = [str(c["id"]) for c in evidence.claims if c.get("met_at_initialisation") and c["verdict"] == "HOLDS"]
     if met:
         found.append(f"Already met by untrained models, so that training has shown nothing by it: {', '.join(met)}.")
+    return found
+
+
+def _calibration_warnings(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    found, mechanisms = [], [claim for claim in claims if calibration_mark(claim)]
+    missing = [str(claim["id"]) for claim in mechanisms if calibration_mark(claim) == "no"]
+    if missing:
+        found.append(
+            f"Not calibrated: {', '.join(missing)}. The probes' error rates have not been measured for this family of "
+            "models, so these verdicts say that the readings meet the criterion or not, not how often such readings "
+            "mislead."
+        )
+    held = [f"{c['id']} (the numbers alone: {c['uncalibrated_verdict']})" for c in mechanisms if c.get("withheld")]
+    if held:
+        found.append(
+            f"Withheld, because the probe misleads too often on models whose mechanism is known: {', '.join(held)}."
+        )
     return found
 
 

@@ -58,7 +58,34 @@ GLOSSARY = {
         "themselves. FAILS: the whole interval is on the other side and at most 20 % do. Otherwise, or with fewer "
         "than 5 seeds, UNDECIDED. A claim of several parts holds when all hold and fails when any fails."
     ),
+    "effect, placebo": (
+        "Effect: what an intervention on a model changes, mean over inputs. Placebo: what an intervention of the same "
+        "form and size changes that leaves alone what the mechanism is said to need (a random direction, a noise "
+        "token, the same input with other noise). An effect no larger than its placebo shows nothing."
+    ),
+    "nats lost, accuracy lost": (
+        "Cross entropy of the right answer after an intervention less that before, in nats; accuracy before less that "
+        "after. Negative: the model got better."
+    ),
+    "interchange": (
+        "A component's output is taken from another input. If it carries the key (or the sum), the answer must become "
+        "the one with the other input's key (or sum): the predicted answer."
+    ),
+    "ablation": (
+        "A component's output is set to zero, to its mean over inputs, or to its value on another input (resample). "
+        "What is lost without it, it was needed for; that does not say what it computes."
+    ),
+    "recovered": (
+        "Share of the logit difference between two inputs that comes back when one component, at one role's positions, "
+        "is taken from the other input: 0 none, 1 all. Below 0 or above 1 where other components undo or exceed it."
+    ),
     "calibrated": (
-        "Whether the error rates of the probe behind a claim have been measured on models whose mechanism is known."
+        "Whether the error rates of the probe behind a claim have been measured on models whose mechanism is known and "
+        "are good enough: a true-positive rate of at least .95 and a false-positive rate of at most .05. Where they "
+        "are known and missed, the verdict is withheld (UNDECIDED). Losses, contrasts and geometry need none."
+    ),
+    "true- and false-positive rate": (
+        "Of perturbed copies of hand-written models: the share of those with the mechanism of which the probe says so, "
+        "and of those without it of which it says so all the same. With Clopper-Pearson intervals."
     ),
 }

@@ -15,33 +15,55 @@ from rb_interp.figures.numbers import interval_text, number
 
 COLOURS = {"HOLDS": "green", "FAILS": "red", "UNDECIDED": "yellow"}
 WIDTH = 100
+HELD = "; held: it is not good enough, so the verdict is withheld"
 
 
 def print_verdicts(claims: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
-    """Print verdict, effect, seeds that meet it, untrained twin and statement of each claim, 100 columns at most."""
-    console = _console(console)
+    """Print verdict, calibration, effect, seeds that meet it, untrained twin and statement of each claim.
+
+    The table takes 100 columns at most; without claims that need calibration it has no column for it.
+    """
+    console = console_of(console)
+    marks = [calibration_mark(claim) for claim in claims]
     table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
-    for heading in ("claim", "verdict", "effect [95 %]", "met by", "untrained"):
+    calibration = ("cal.",) if any(marks) else ()
+    for heading in ("claim", "verdict", *calibration, "effect [95 %]", "met by", "untrained"):
         table.add_column(heading, no_wrap=True, justify="right" if heading == "met by" else "left")
     table.add_column("statement")
-    for claim in claims:
+    for claim, mark in zip(claims, marks, strict=True):
         verdict = str(claim["verdict"])
         texts = (_effect(claim), f"{claim['n_meeting']}/{claim['n_seeds']}", _twin(claim), str(claim["statement"]))
         table.add_row(
             Text(str(claim["id"])),
             Text(verdict, COLOURS.get(verdict, "")),
-            *(Text(_shown(text, console)) for text in texts),
+            *(Text(mark) for _ in calibration),
+            *(Text(shown(text, console)) for text in texts),
         )
     console.print(table)
     counts = Counter(str(claim["verdict"]) for claim in claims)
     told = ", ".join(f"{counts[name]} {name}" for name in COLOURS)
     starred = "; * met at initialisation" if any(claim.get("met_at_initialisation") for claim in claims) else ""
     console.print(Text(told + starred))
+    if any(marks):
+        console.print(Text(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}"))
+
+
+def calibration_mark(claim: Mapping[str, Any]) -> str:
+    """``yes``, ``no``, ``held`` where the verdict is withheld, and nothing for claims that need no calibration.
+
+    >>> calibration_mark({"id": "M1", "calibrated": False}), calibration_mark({"id": "A1", "calibrated": None})
+    ('no', '')
+    """
+    if not str(claim["id"]).startswith("M") or claim.get("calibrated") is None:
+        return ""
+    if claim.get("withheld"):
+        return "held"
+    return "yes" if claim["calibrated"] else "no"
 
 
 def print_run(run: Any, console: Console | None = None) -> None:
     """Print what a run folder (a ``study.Run``) holds: settings, how far it is, verdicts, versions."""
-    console = _console(console)
+    console = console_of(console)
     config, step = run.config, run.step or 0
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
@@ -69,7 +91,7 @@ def _counts(path: Any) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in COLOURS)
 
 
-def _console(console: Console | None) -> Console:
+def console_of(console: Console | None) -> Console:
     """The given console, or standard output; a pipe has no width of its own and gets WIDTH."""
     if console is not None:
         return console
@@ -86,7 +108,7 @@ def _twin(claim: Mapping[str, Any]) -> str:
     return number(claim.get("twin")) + ("*" if claim.get("met_at_initialisation") else "")
 
 
-def _shown(text: str, console: Console) -> str:
+def shown(text: str, console: Console) -> str:
     """The text as it is, or without what a terminal that is not Unicode could not show."""
     if console.encoding.lower().startswith("utf"):
         return text

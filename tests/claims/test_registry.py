@@ -128,6 +128,7 @@ def test_what_stands_beside_a_verdict():
         "E3": ["own_pc1_key", "own_pc1_reasoning"],
         "M4": within,
         "M5": within,
+        "M9": ["effect"] * 4,
     }
 
 
@@ -141,16 +142,18 @@ CAUSAL = {
     "M4": [("without_reasoning/difference rsn_train", 0.8, "half", ">=", 0.20)],
     "M5": [("without_memory/difference rsn_train", 0.8, "half", "<=", 0.10)],
     "M7": [("key_blocked/difference rsn_train", 0.8, "final", ">=", 0.20)],
+    "M7 ": [("key_blocked_answers/difference rsn_train", 0.8, "final", ">=", 0.50)],
     "M7b": [("key_blocked/difference mem", 0.8, "final", ">=", 0.20)],
     "M8": EXPECTED["M9"],
 }
 
 
 def test_each_mechanism_has_its_intervention_with_this_criterion():
-    assert [cause.of for cause in CAUSES] == ["M1", "M2", "M3", "M4", "M5", "M6", "M7", "M7b", "M8"]
+    assert [cause.of for cause in CAUSES] == ["M1", "M2", "M3", "M4", "M5", "M6", "M7", "M7", "M7b", "M8"]
     for cause in CAUSES:
         if cause.of != "M6":
-            assert [described(part) for part in cause.check.parts] == CAUSAL[cause.of], cause.of
+            second = " " if cause.intervention.endswith("_answers") else ""
+            assert [described(part) for part in cause.check.parts] == CAUSAL[cause.of + second], cause.of
     gap = next(cause for cause in CAUSES if cause.of == "M6").check.parts
     assert [(part.of.probe, part.minus.probe, part.operator, part.threshold) for part in gap] == [
         ("without_reasoning", "without_memory", ">=", 0.20)

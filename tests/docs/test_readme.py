@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from rb_interp.claims import CLAIMS
+from rb_interp.claims.causes import CAUSES, WORDS
 from rb_interp.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(ROOT.glob("docs/*.md"))]
-COMMANDS = ("reproduce", "train", "probe", "report", "init", "info")
+COMMANDS = ("reproduce", "train", "probe", "patch", "ablate", "calibrate", "report", "init", "info")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -109,4 +110,5 @@ def test_the_claims_page_has_every_claim_word_for_word():
     row = re.compile(r"^\| ([A-Z]\d\w*) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
     rows = row.findall((ROOT / "docs/claims.md").read_text())
     written = [tuple(cell.replace(r"\|", "|") for cell in row) for row in rows]
-    assert written == [(claim.id, claim.statement, claim.source, claim.criterion) for claim in CLAIMS]
+    claims = [(claim.id, claim.statement, claim.source, claim.criterion) for claim in CLAIMS]
+    assert written == claims + [(cause.of, *WORDS[cause.intervention], cause.check.criterion) for cause in CAUSES]

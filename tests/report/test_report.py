@@ -14,8 +14,10 @@ from rb_interp.claims import CLAIMS, judge
 from rb_interp.errors import ConfigError
 from rb_interp.figures.registry import FIGURES
 from rb_interp.report import print_verdicts, report_content, write_report
+from rb_interp.report.causal import agreement
 from rb_interp.report.content import json_safe
 from rb_interp.report.glossary import GLOSSARY
+from rb_interp.report.write import render_html
 from rb_interp.study.config import StudyConfig, from_mapping
 from rb_interp.toml import to_toml
 
@@ -101,13 +103,123 @@ def test_a_reader_is_warned(evidence):
 
     assert "smoke run" in warnings()
     assert "has 2 seeds" in warnings()
-    assert "calibrated: false" in warnings()
-    quiet = [{**claim, "calibrated": True} for claim in make_claims()]
+    assert "Not calibrated: M1, M3, M4" in warnings()
+    quiet = [{**claim, "calibrated": True if claim["id"].startswith("M") else None} for claim in make_claims()]
     enough = make_evidence(seeds=5)
     assert report_content(replace(enough, claims=quiet))["answer"]["warnings"] == []
     met = [{**claim, "met_at_initialisation": True} for claim in quiet]
     (warning,) = report_content(replace(enough, claims=met))["answer"]["warnings"]
     assert warning.endswith("by it: A1.")
+    (warning,) = report_content(replace(enough, claims=withheld(quiet)))["answer"]["warnings"]
+    assert warning.endswith("models whose mechanism is known: M1 (the numbers alone: HOLDS).")
+
+
+def withheld(claims: list[dict]) -> list[dict]:
+    """The same claims, M1's verdict withheld."""
+    reason = "the probe misleads on hand-written models: true-positive rate 0.71"
+    change = {"calibrated": False, "withheld": True, "verdict": "UNDECIDED", "uncalibrated_verdict": "HOLDS"}
+    return [{**claim, **change, "reason": reason} if claim["id"] == "M1" else claim for claim in claims]
+
+
+def test_mechanism_claims_say_whether_their_probe_is_calibrated(evidence, page):
+    def marks(html):
+        rows = dict(re.findall(r'<tr id="claim-(\w+)">(.*?)</tr>', html, flags=re.DOTALL))
+        return {
+            name: re.findall(r'<span class="badge \w*">((?:not )?calibrated)</span>', row) for name, row in rows.items()
+        }
+
+    found = marks(page)
+    for claim in evidence.claims:
+        marked = claim["id"].startswith("M") and claim["calibrated"] is not None
+        assert found[claim["id"]] == (["not calibrated"] if marked else []), claim["id"]
+    assert found["M1"]
+    assert not found["M2"]
+    calibrated = [{**claim, "calibrated": True} for claim in make_claims()]
+    html = page_of(replace(evidence, claims=withheld(calibrated)))
+    assert marks(html) == {"A1": [], "A5": [], "M1": ["not calibrated"], "M7b": ["calibrated"]}
+    assert "withheld; the numbers alone: HOLDS" in visible(html)
+    assert "Why: the probe misleads on hand-written models: true-positive rate 0.71" in visible(html)
+
+
+def page_of(evidence) -> str:
+    content = report_content(evidence)
+    return render_html(content, {figure["id"]: b"" for figure in content["figures"]})
+
+
+def test_causes_stand_beside_the_claims_own_verdicts(evidence):
+    changed = [{**claim, "verdict": "HOLDS" if claim["id"] == "M4" else claim["verdict"]} for claim in evidence.claims]
+    evidence = replace(evidence, claims=changed)
+    section = re.search(r'<section id="causes">.*?</section>', page_of(evidence), flags=re.DOTALL)[0]
+    rows = re.findall(r'<tr class="what">(.*?)</tr>\s*<tr class="more">(.*?)</tr>', section, flags=re.DOTALL)
+    own = {claim["id"]: claim["verdict"] for claim in evidence.claims}
+    table = evidence.tables["effects"]
+    for cause, (what, cells) in zip(evidence.causes, rows, strict=True):
+        assert visible(what).split()[0] == cause["of"]
+        assert re.findall(r'class="verdict (\w+)"', what) == [cause["verdict"], own[cause["of"]]]
+        assert f"Refuted if {cause['refuted_if']}." in visible(what)
+        for cell, gamma in zip(re.findall(r"<td>(.*?)</td>", cells, flags=re.DOTALL), evidence.gammas, strict=True):
+            early = cause["parts"][0]["stage"] != "final"
+            stage = "final" if not early else "half" if gamma == 0.8 else "matched"
+            here = table[(table["intervention"] == cause["intervention"]) & (table["rows"] == cause["rows"])]
+            here = here[(here["gamma"] == gamma) & (here["stage"] == stage)]
+            effect, placebo = re.findall(r"(−?\d+\.\d+) \[", visible(cell))
+            assert float(effect.replace("−", "-")) == pytest.approx(here["effect"].mean(), abs=0.0051)
+            assert float(placebo.replace("−", "-")) == pytest.approx(here["placebo"].mean(), abs=0.0051)
+            assert f"{stage}, 2 seeds" in visible(cell)
+
+
+def test_disagreements_of_claims_and_causes_are_counted():
+    pairs = {"M1": ("HOLDS", "FAILS"), "M2": ("FAILS", "FAILS"), "M3": ("UNDECIDED", "HOLDS"), "M4": ("FAILS", "HOLDS")}
+    rows = [{"of": name, "own_verdict": own, "verdict": cause} for name, (own, cause) in pairs.items()]
+    opposite, half = agreement([*rows, {"of": "M5", "own_verdict": None, "verdict": "HOLDS"}])
+    assert opposite == (
+        "Of 4 interventions on mechanisms, 1 give the claim’s own verdict and 2 the opposite one: M1 (the claim "
+        "HOLDS, its cause FAILS), M4 (the claim FAILS, its cause HOLDS)."
+    )
+    assert half == "One of the two is undecided for M3 (the claim UNDECIDED, its cause HOLDS)."
+    assert agreement([]) == []
+
+
+def test_ablations_are_means_over_seeds_for_every_method(evidence):
+    content = report_content(evidence)["ablations"]
+    table = evidence.tables["ablations"]
+    assert [row["set"] for row in content["rows"][:3]] == ["mem", "rsn_train", "rsn_test"]
+    assert len(content["rows"]) == 4 * 3
+    for row in content["rows"]:
+        here = table[(table["component"] == row["component"]) & (table["rows"] == row["set"])]
+        for cell in row["cells"]:
+            member = here[(here["method"] == cell["method"]) & (here["gamma"] == cell["gamma"])]
+            assert cell["lost"]["mean"] == pytest.approx(member["accuracy_lost"].mean())
+            assert cell["placebo"]["mean"] == pytest.approx(member["placebo_accuracy_lost"].mean())
+            assert cell["before"]["mean"] == pytest.approx((member["accuracy"] + member["accuracy_lost"]).mean())
+        assert [(cell["method"], cell["gamma"]) for cell in row["cells"]] == [
+            (method, gamma) for method in ("resample", "mean", "zero") for gamma in (0.3, 0.5, 0.8)
+        ]
+
+
+def test_error_rates_stand_in_the_page(page):
+    section = page[page.index('id="calibration"') : page.index('id="learning-order"')]
+    rows = {row.split()[0]: row for row in map(visible, re.findall(r"<tr>(.*?)</tr>", section, flags=re.DOTALL))}
+    assert "0.99 [0.97, 1.00] of 240 models" in rows["M1"]
+    assert "0.00 [0.00, 0.01] of 480 models" in rows["M1"]
+    assert rows["M1"].endswith("0.98 condensed 0.02 0.00 0.07 yes ")
+    assert "0.71 [0.65, 0.77] of 240 models" in rows["M4"]
+    assert "peaked averager 0.10" in rows["M4"]
+    assert rows["M4"].endswith("no ")
+    assert "no such model" in rows["key-to-anchors"]
+
+
+def test_a_run_without_causal_evidence_says_what_makes_it(evidence):
+    old = [{name: value for name, value in claim.items() if name != "calibrated"} for claim in make_claims()]
+    meta = {name: value for name, value in evidence.meta.items() if name != "calibration"}
+    bare = replace(evidence, tables={}, causes=[], claims=old, meta=meta)
+    html = page_of(bare)
+    html = visible(html[html.index('id="causes"') : html.index('id="learning-order"')])  # figures say it too
+    assert "No mechanism was tested by an intervention in this run; “rb-interp probe RUN” tests them." in html
+    assert "This run has no table of ablations; “rb-interp probe RUN” makes it." in html
+    assert "This family of models has no table of error rates: it is not calibrated." in html
+    known = replace(bare, meta={**meta, "calibration": {"family": "norm post, 2 layers", "rates": []}})
+    assert "This family of models (norm post, 2 layers) has no table" in visible(page_of(known))
 
 
 def test_circuits_and_learning_order_are_counted_from_the_tables(evidence):
@@ -157,3 +269,19 @@ def test_terminal_table_fits_and_names_every_claim(encoding):
     minus = "−" if encoding == "utf-8" else "-"
     assert f"0.0841 [{minus}0.0210, 0.189]" in stream.getvalue()
     assert "1 HOLDS, 1 FAILS, 2 UNDECIDED; * met at initialisation" in stream.getvalue()
+
+
+def test_the_terminal_says_which_probes_are_calibrated():
+    def printed(claims):
+        stream = StringIO()
+        print_verdicts(claims, Console(file=stream, width=140))
+        return stream.getvalue().splitlines()
+
+    plain = [{**claim, "calibrated": True} for claim in make_claims()]
+    lines = printed(withheld(plain))
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[2] for line in lines if line.startswith("M")] == ["held", "yes"]
+    assert [line.split()[2] for line in lines if line.startswith("A1")] == ["0.312"]
+    assert lines[-1].startswith("cal.: whether the probe is calibrated; held: ")
+    none = printed([claim for claim in plain if claim["id"].startswith("A")])
+    assert not any("cal." in line for line in none)

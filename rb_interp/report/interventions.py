@@ -1,0 +1,78 @@
+"""Interventions as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rb_interp.figures.numbers import share_text
+from rb_interp.report.terminal import console_of, shown
+from rb_interp.statistics.intervals import t_interval
+from rb_interp.tasks import SETS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNITS = {"logit_diff": "logit difference", "probability": "probability of the clean answer"}
+
+
+def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Console | None = None) -> None:
+    """Print a patching matrix: components in forward order down, roles across, recovered shares in the cells."""
+    console = console_of(console)
+    member = table.iloc[0]
+    differ = {"both": "key and anchors"}.get(member["change"], member["change"])
+    console.print(Text(f"recovered {UNITS[metric]}; clean and corrupted inputs differ in {differ}"))
+    console.print(Text("1: the cell carries all of the difference, 0: none of it"))
+    console.print(Text(f"gamma {member['gamma']:g}, seed {member['seed']}, stage {member['stage']}, n {member['n']}"))
+    roles = list(dict.fromkeys(table["role"]))
+    found = _columns(["layer", "component", *roles])
+    for place, cells in table.groupby(["component", "layer"], sort=False):
+        component, layer = cast(tuple[str, int], place)
+        by_role = cells.set_index("role")["recovered"]
+        found.add_row(str(int(layer) + 1), component, *(_cell(by_role.get(role)) for role in roles))
+    console.print(found)
+    wide = (table["high"] - table["low"]).max()
+    placebo = table["placebo"].abs().max()
+    told = f"95 % intervals are at most {wide:.2f} wide; the placebo's largest cell is {placebo:.2f}"
+    console.print(Text(shown(told if np.isfinite(placebo) else told.split(";")[0], console)))
+
+
+def print_ablations(table: pd.DataFrame, console: Console | None = None) -> None:
+    """Print the accuracy lost without each component, mean over seeds with its interval, by gamma, method and set."""
+    console = console_of(console)
+    sets = [name for name in SETS if name in set(table["rows"])]
+    console.print(Text(f"accuracy lost without a component, stage {table['stage'].iloc[0]}; mean over seeds [95 %]"))
+    found = _columns(["gamma", "component", "method", *sets])
+    for which, rows in table.groupby(["gamma", "component"], sort=False):
+        gamma, component = cast(tuple[float, str], which)
+        methods = list(dict.fromkeys(rows["method"]))
+        place = f"{gamma:g}", str(component)
+        for method in methods:
+            here = rows.loc[rows["method"] == method]
+            found.add_row(*place, method, *(_share(here, name, "accuracy_lost", console) for name in sets))
+        placebo = rows.loc[rows["method"] == methods[0]]
+        found.add_row(*place, "(placebo)", *(_share(placebo, name, "placebo_accuracy_lost", console) for name in sets))
+    console.print(found)
+    console.print(Text("placebo: the same component as it is on the same input with other noise"))
+
+
+def _columns(headings: list[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True, justify="left")
+    return table
+
+
+def _cell(value: float | None) -> Text:
+    if value is None or not np.isfinite(value):
+        return Text("-")
+    return Text(f"{value:5.2f}", "bold" if abs(value) >= 0.5 else "")
+
+
+def _share(rows: pd.DataFrame, name: str, column: str, console: Console) -> str:
+    values = rows.loc[rows["rows"] == name, column].dropna().to_numpy(dtype=float)
+    return shown(share_text(*t_interval(values)), console)
