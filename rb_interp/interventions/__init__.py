@@ -27,7 +27,7 @@ from rb_interp.interventions.subspace import (
 from rb_interp.lazy import lazy_names
 
 _LATER = {
-    "patch": "rb_interp.interventions.patching",
+    "patch": "rb_interp.interventions.path",
     "patching_matrix": "rb_interp.interventions.patching",
     "path_patch": "rb_interp.interventions.path",
 }

@@ -100,7 +100,10 @@ class Site:
 
     def check(self, model: Any) -> None:
         """Raise ModelError where a model has no such layer, head or hook."""
-        for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)):
+        heads = model.cfg.n_heads
+        if self.component in ("k", "v"):  # several query heads may share one of these
+            heads = getattr(model.cfg, "n_key_value_heads", None) or heads
+        for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, heads)):
             if given is not None and not 0 <= given < count:
                 raise ModelError(
                     f"site '{self}' is in {what} {given}; this model has {count} {what}s, counted from 0. "

@@ -1,0 +1,317 @@
+"""A patching matrix has generic_activation_patch's numbers, and finds the circuits of models written by hand."""
+
+import warnings
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from probes.lens_models import hooks_on, lens_model
+from transformer_lens import patching as peer
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions import last_logits
+from rb_interp.interventions.patching import (
+    COMPONENTS,
+    ROLES,
+    PatchingMatrix,
+    _Cells,
+    patch,
+    patched_logits,
+    patching_matrix,
+    ratio_interval,
+)
+from rb_interp.interventions.sites import PER_HEAD, Site, positions, read_at
+from rb_interp.models.build import build_model
+from rb_interp.models.reference import reference
+from rb_interp.tasks.anchor import AnchorTask
+from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
+
+pytestmark = pytest.mark.lens
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
+ROWS = DATA.sample("rsn_train", 24)
+CLEAN = inputs(DATA, ROWS)
+KEY, ANCHORS, BOTH, NOISE = (counterfactual(DATA, ROWS, change) for change in ("key", "anchors", "both", "noise"))
+FEW, OUTSIDE = BOTH.take(np.arange(5)), Inputs(BOTH.tokens, BOTH.labels + 30, BOTH.roles)
+SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2}
+MODELS = {
+    "none": lambda: build_model(TASK, gamma=0.4, norm="none", **SMALL),
+    "pre": lambda: build_model(TASK, gamma=0.4, norm="pre", n_layers=3, train_biases=True, **SMALL),
+    "post": lambda: build_model(TASK, gamma=0.4, norm="post", **SMALL),
+    "gpt2": lambda: lens_model("gpt2", d_vocab=40),
+    "rotary": lambda: lens_model("rotary", d_vocab=40),
+}
+
+
+def row_metric(logits, clean=CLEAN, corrupted=BOTH):
+    rows, found = np.arange(len(logits)), logits.double().numpy()
+    return found[rows, clean.labels] - found[rows, corrupted.labels]
+
+
+def by_peer(model, clean, corrupted, components, roles):
+    """Mean metric of each cell by TransformerLens's own function, ``[component, layer, role]``."""
+    tokens, others = (torch.from_numpy(rows.tokens).long() for rows in (clean, corrupted))
+    at = [torch.from_numpy(positions(clean.roles, role, tokens.shape[1])) for role in roles]
+    row, n_layers = torch.arange(len(tokens))[:, None], model.cfg.n_layers
+
+    def setter(activation, index, source, axis):
+        here = at[int(index[1])]
+        activation.movedim(axis, 1)[row, here] = source.movedim(axis, 1)[row, here]
+        return activation
+
+    def metric(logits):
+        return torch.tensor(row_metric(logits[:, -1], clean, corrupted).mean())
+
+    cells = pd.DataFrame([(layer, role) for layer in range(n_layers) for role in range(len(roles))])
+    model.eval()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, cache = model.run_with_cache(tokens)
+        found = [
+            peer.generic_activation_patch(
+                model, others, cache, metric, partial(setter, axis=2 if name == "pattern" else 1), name, index_df=cells
+            )
+            for name in components
+        ]
+    return torch.stack(found).reshape(len(components), n_layers, len(roles)).numpy()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_cell_has_the_number_of_generic_activation_patch(kind, monkeypatch):
+    monkeypatch.setattr(peer, "tqdm", lambda items, **_: items)
+    model = MODELS[kind]()
+    for corrupted in (KEY, BOTH):
+        matrix = patching_matrix(model, CLEAN, corrupted)
+        expected = by_peer(model, CLEAN, corrupted, COMPONENTS, ROLES)
+        scale = max(1.0, np.abs(expected).max())
+        np.testing.assert_allclose(matrix.patched.mean(-1), expected, atol=1e-5 * scale)
+        assert np.unique(expected.round(5)).size > 20
+    assert hooks_on(model) == []
+
+
+@pytest.mark.parametrize("kind", [*MODELS, "grouped"])
+def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
+    """Whole runs, which a caller's hook forces, and passes of few rows give the same rows; each head by itself."""
+    model = MODELS[kind]() if kind in MODELS else lens_model(kind, d_vocab=40)
+    other = Inputs(NOISE.tokens[::-1].copy(), NOISE.labels[::-1].copy(), NOISE.roles.take(np.arange(len(ROWS))[::-1]))
+    for head in (None, 1):
+        components = [name for name in COMPONENTS if name != "pattern"] if head is None else ["q", "k", "v", "z"]
+        wanted = {"components": components, "head": head, "placebo": other, "roles": ("key", "anchor", "last", "noise")}
+        fast = patching_matrix(model, CLEAN, BOTH, **wanted)
+        close = 1e-5 * np.abs(fast.patched).max()
+        for values in (1, 3_000):
+            monkeypatch.setattr("rb_interp.interventions.patching.PASS_VALUES", values)
+            pair = CLEAN.take(np.arange(3)), BOTH.take(np.arange(3))
+            few = patching_matrix(model, *pair, components=components, head=head, layers=[1], roles=("anchor", "noise"))
+            np.testing.assert_allclose(few.patched[:, 0], fast.patched[:, 1, [1, 3], :3], atol=close)
+        monkeypatch.undo()
+        with model.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", lambda activation, hook: activation)]):
+            there = hooks_on(model)
+            whole = patching_matrix(model, CLEAN, BOTH, **wanted)
+            assert hooks_on(model) == there
+        np.testing.assert_allclose(fast.patched, whole.patched, atol=close)
+        np.testing.assert_allclose(fast.placebo_patched, whole.placebo_patched, atol=close)
+        site = Site(components[2], 1, "key", head)
+        one = patched_logits(model, BOTH.tokens, BOTH.roles, other.tokens, other.roles, site)
+        np.testing.assert_allclose(fast.placebo_patched[2, 1, 0], row_metric(one), atol=close)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_models_are_run_block_by_block(kind):
+    """Else the matrix is right and slow, and nobody would see it."""
+    cells = _Cells(MODELS[kind](), CLEAN, BOTH, [Site(name, 0) for name in COMPONENTS], ROLES, "logit_diff")
+    with cells.ready():
+        assert cells.stepwise
+
+
+def test_what_the_callers_hooks_do_is_part_of_the_model():
+    model = MODELS["pre"]()
+
+    def half(activation, hook):
+        return activation / 2
+
+    with model.hooks(fwd_hooks=[("blocks.1.hook_attn_out", half)]):
+        found = patching_matrix(model, CLEAN, BOTH, components=["attn_out", "z"], roles=("last",))
+        assert not np.allclose(
+            found.patched,
+            patching_matrix(MODELS["pre"](), CLEAN, BOTH, components=["attn_out", "z"], roles=("last",)).patched,
+        )
+        before = row_metric(last_logits(model, CLEAN.tokens))
+    np.testing.assert_allclose(found.clean, before, atol=1e-5)
+
+
+def test_all_of_the_stream_recovers_everything_and_what_is_the_same_recovers_nothing():
+    for kind in ("none", "post"):
+        matrix = patching_matrix(MODELS[kind](), CLEAN, KEY, roles=("all", "key", "noise", "anchor"))
+        cells = matrix.table().set_index(["component", "layer", "role"])
+        for name in ("resid_pre", "resid_mid", "resid_post"):
+            assert cells.loc[(name, 1, "all"), "recovered"] == pytest.approx(1, abs=1e-5)
+        assert cells.loc[("resid_pre", 0, "key"), "recovered"] == pytest.approx(1, abs=1e-5)
+        for role, name in (("noise", "resid_pre"), ("anchor", "v"), ("noise", "q")):
+            assert cells.loc[(name, 0, role), "recovered"] == 0
+        assert (cells.n == len(ROWS)).all()
+        assert cells.placebo.isna().all()
+        assert list(matrix.table().columns) == [
+            *("component", "layer", "role", "recovered", "low", "high", "placebo", "n")
+        ]  # fmt: skip
+
+
+def test_probability_is_that_of_the_clean_answer():
+    model = MODELS["none"]()
+    matrix = patching_matrix(model, CLEAN, BOTH, metric="probability", components=["mlp_out"], roles=("last",))
+    site = Site("mlp_out", 1, "last")
+    patched = patched_logits(model, BOTH.tokens, BOTH.roles, CLEAN.tokens, CLEAN.roles, site).softmax(-1)
+    np.testing.assert_allclose(matrix.patched[0, 1, 0], patched[np.arange(24), CLEAN.labels], atol=1e-6)
+
+
+def test_patches_go_from_role_to_role():
+    """The averager adds the key that it finds to the sum of the anchors: with another row's key, its answer moves."""
+    model = reference("averager").model()
+    data = AnchorTask().dataset(0)
+    rows = data.sample("rsn_test", 120)
+    base, source = inputs(data, rows[:60]), inputs(data, rows[60:])
+    apart = (base.roles.positions["key"] != source.roles.positions["key"])[:, 0]
+    assert apart.mean() > 0.5
+    key, other = (rows.tokens[np.arange(60), rows.roles.positions["key"][:, 0]] for rows in (base, source))
+    found = patched_logits(model, base.tokens, base.roles, source.tokens, source.roles, "v.1@key").argmax(1)
+    assert (found.numpy() == base.labels - key + other).all()
+    matrix = patching_matrix(model, source, base, components=["v"], layers=[1], roles=("key",), metric="logit_diff")
+    patched = patched_logits(model, base.tokens, base.roles, source.tokens, source.roles, "v.1@key")
+    np.testing.assert_allclose(matrix.patched[0, 0, 0], row_metric(patched, source, base), rtol=1e-4, atol=1e-3)
+    both = ["v.1@key", "attn_out.0@last"]
+    found = patched_logits(model, base.tokens, base.roles, source.tokens, source.roles, both).argmax(1)
+    assert (found.numpy() == source.labels).all()
+
+
+EXACT = {
+    ("averager", "key"): {
+        "resid_pre.0@key": 1, "resid_pre.1@key": 1, "attn_out.1@last": 1, "z.1@last": 1, "v.1@key": 1, "k.1@key": 0,
+        "attn_out.0@last": 0, "attn_out.0@anchor": 0, "pattern.1@last": 0, "q.1@last": 0, "resid_pre.0@noise": 0,
+    },
+    ("averager", "anchors"): {
+        "resid_pre.0@anchor": 1, "attn_out.0@last": 1, "attn_out.1@last": 0, "v.0@anchor": 1, "k.0@anchor": 0,
+    },
+    ("carrier", "key"): {
+        "resid_pre.0@key": 1, "attn_out.0@anchor": 1, "v.1@anchor": 1, "v.1@key": 0, "attn_out.0@last": 0,
+        "attn_out.1@last": 1, "k.1@anchor": 0,
+    },
+    ("carrier", "anchors"): {"resid_pre.0@anchor": 1, "attn_out.0@anchor": 0, "v.1@anchor": 1, "attn_out.1@last": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change"), EXACT)
+def test_circuits_written_by_hand_are_found(name, change):
+    data, model = AnchorTask().dataset(0), reference(name).model()
+    rows = data.sample("rsn_train", 90)
+    rows = rows[data.anchor_positions[rows, -1] < 8]  # else the last position is that of an anchor
+    clean, corrupted = inputs(data, rows), counterfactual(data, rows, change)
+    redrawn = Inputs(corrupted.tokens.copy(), corrupted.labels, corrupted.roles)
+    noise = corrupted.roles.positions["noise"]
+    np.put_along_axis(
+        redrawn.tokens, noise, np.take_along_axis(counterfactual(data, rows, "noise").tokens, noise, 1), 1
+    )
+    cells = patching_matrix(model, clean, corrupted, placebo=redrawn).table().set_index(["component", "layer", "role"])
+    for text, expected in EXACT[name, change].items():
+        site = Site.parse(text)
+        cell = cells.loc[(site.component, site.layer, site.role)]
+        assert cell.recovered == pytest.approx(expected, abs=0.03), text
+        assert cell.low <= cell.recovered <= cell.high
+        if site.role != "noise":
+            assert cell.placebo == pytest.approx(0, abs=0.03), text
+
+
+def test_a_patch_ends_with_its_context_and_knows_its_rows():
+    model = MODELS["pre"]()
+    tokens = torch.from_numpy(BOTH.tokens).long()
+    clean = torch.from_numpy(CLEAN.tokens).long()
+    expected = patched_logits(model, tokens, BOTH.roles, clean, CLEAN.roles, "resid_mid.1@last")
+    values = read_at(model, clean, "resid_mid.1@last", CLEAN.roles)
+    for source in (CLEAN.tokens, values):
+        with patch(model, "resid_mid.1@last", source, BOTH.roles, CLEAN.roles):
+            torch.testing.assert_close(model(tokens)[:, -1], expected, atol=1e-5, rtol=1e-5)
+            with pytest.raises(ModelError, match=r"holds 24 rows and this pass has 5; run the rows that it was made"):
+                model(tokens[:5])
+        assert hooks_on(model) == []
+    with pytest.raises(RuntimeError, match="oops"), patch(model, "q.0.1@key", clean, BOTH.roles):
+        raise RuntimeError("oops")
+    assert hooks_on(model) == []
+    with patch(model, "resid_pre.0", clean):
+        torch.testing.assert_close(model(tokens), model(clean))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"roles": ("keys",)}, RolesError, r"needs the role 'keys'; .* has no such role: did you mean 'key'\?"),
+        ({"components": ["resid"]}, ModelError, r"there is no component 'resid'; did you mean 'resid_"),
+        ({"metric": "logitdiff"}, ModelError, r"there is no metric 'logitdiff'; did you mean 'logit_diff'\?"),
+        ({"layers": [2]}, ModelError, r"site 'resid_pre.2' is in layer 2; this model has 2 layers"),
+        ({"head": 2}, ModelError, r"is in head 2; this model has 2 heads"),
+        ({"head": 0, "components": ["mlp_out"]}, ModelError, r"names a head, but mlp_out is the sum over heads"),
+        ({"corrupted": FEW}, ModelError, r"clean has tokens of shape \[24, 9\] and corrupted of \[5, 9\]; patching"),
+        ({"placebo": FEW}, ModelError, r"the source has tokens of shape \[5, 9\] and corrupted of"),
+        ({"corrupted": CLEAN}, ModelError, r"the mean logit_diff is 0 on the clean rows and 0 on the cor"),
+        ({"corrupted": OUTSIDE}, ModelError, r"got tokens from \d+ to \d+; this model knows"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_patched_is_said(given, error, message):
+    given = {"corrupted": BOTH, **given}
+    model = MODELS["none"]()
+    with pytest.raises(error, match=message):
+        patching_matrix(model, CLEAN, given.pop("corrupted"), **given)
+    assert hooks_on(model) == []
+
+
+def test_sources_that_do_not_fit_are_refused():
+    model, few = MODELS["none"](), CLEAN.take(np.arange(5))
+    with pytest.raises(
+        ModelError, match=r"the source has tokens of shape \[5, 9\] and the rows of \[24, 9\]; patching n"
+    ):
+        patched_logits(model, BOTH.tokens, BOTH.roles, few.tokens, few.roles, "q.0@key")
+    turned = CLEAN.take(np.arange(24)[::-1])
+    with pytest.raises(ModelError, match=r"site 'pattern.0@key' stands elsewhere in the source.* patch q or k"):
+        patched_logits(model, BOTH.tokens, BOTH.roles, turned.tokens, turned.roles, "pattern.0@key")
+    with pytest.raises(ModelError, match=r"stands elsewhere in the source"):
+        patching_matrix(model, turned, BOTH)
+    roles = type(BOTH.roles)({**BOTH.roles.positions, "anchor": BOTH.roles.positions["key"]})
+    with pytest.raises(
+        ModelError, match=r"'q.0@anchor' has 2 positions in each of the rows and 1 in the source; patch"
+    ):
+        patched_logits(model, BOTH.tokens, BOTH.roles, CLEAN.tokens, roles, "q.0@anchor")
+
+
+@pytest.mark.parametrize("kind", ["normal", "skewed", "weak", "none at all"])
+def test_intervals_cover_as_promised(kind):
+    """4,000 draws of 64 inputs with a planted ratio of .3: a 95 % interval misses it in 200 of them, +- 42.
+
+    With exponential inputs it misses in 6.4 %, as Student's does.
+    """
+    rng, true, mean = np.random.default_rng(0), 0.3, {"weak": 0.4, "none at all": 0.0}.get(kind, 3.0)
+    noise = rng.standard_normal((2, 4000, 64)) if kind != "skewed" else rng.exponential(size=(2, 4000, 64)) - 1
+    whole, missed, unbounded = mean + noise[0], 0, 0
+    part = true * whole + 0.5 * noise[1]
+    for a, b in zip(part, whole, strict=True):
+        low, high = (float(end) for end in ratio_interval(a, b))
+        missed += not low <= true <= high
+        unbounded += np.isinf(high)
+    assert missed / 4000 == pytest.approx(0.05, abs=0.0105) if kind == "normal" else missed / 4000 < 0.07
+    if kind == "none at all":
+        assert unbounded / 4000 == pytest.approx(0.95, abs=0.0105)
+    elif kind != "weak":
+        assert unbounded == 0
+
+
+def test_interval_by_hand():
+    """Part and whole are independent: t(3) = 3.182, so the part's mean of 1 is off by 3.182 * sqrt(2/3)/2 = 1.299."""
+    low, high = ratio_interval(np.array([0.0, 1.0, 2.0, 1.0]), np.full(4, 2.0))
+    assert (float(low), float(high)) == pytest.approx((0.5 - 0.6496, 0.5 + 0.6496), abs=1e-3)
+    one = PatchingMatrix(
+        ("q",), (0,), ("key",), "logit_diff", None, np.ones(1), np.zeros(1), np.full((1, 1, 1, 1), 0.5), None
+    )
+    assert one.table()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]
+    assert PER_HEAD == ("q", "k", "v", "z", "pattern")

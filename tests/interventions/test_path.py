@@ -1,0 +1,174 @@
+"""A path patch is the effect along one path: identities, sums over paths, and circuits written by hand."""
+
+import numpy as np
+import pytest
+import torch
+from probes.lens_models import hooks_on, lens_model
+
+from rb_interp.errors import ModelError
+from rb_interp.interventions import edited_weights, last_logits, write_at
+from rb_interp.interventions.path import patched_logits, path_patch
+from rb_interp.interventions.sites import Site, read_at
+from rb_interp.models.build import build_model
+from rb_interp.models.reference import reference
+from rb_interp.tasks.anchor import AnchorTask
+from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
+
+pytestmark = pytest.mark.lens
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
+ROWS = DATA.sample("rsn_train", 24)
+BASE, SOURCE, NOISE = inputs(DATA, ROWS), counterfactual(DATA, ROWS, "both"), counterfactual(DATA, ROWS, "noise")
+SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2, "gamma": 0.4, "dtype": torch.float64}
+
+
+def model_of(norm="none", **given):
+    return build_model(TASK, norm=norm, **{**SMALL, **given})
+
+
+def plain(model, sites, source=SOURCE):
+    return patched_logits(model, BASE.tokens, BASE.roles, source.tokens, source.roles, sites)
+
+
+def along(model, sender, receiver, source=SOURCE):
+    return path_patch(model, BASE, source, sender, receiver).patched
+
+
+@pytest.mark.parametrize("norm", ["none", "pre", "post"])
+def test_with_nothing_between_a_path_patch_is_a_plain_patch(norm):
+    model = model_of(norm)
+    for sender, receiver, same_as in (
+        ("resid_pre.0", "attn_out.0@key", "attn_out.0@key"),
+        ("resid_pre.1", "v.1@anchor", "v.1@anchor"),
+        ("resid_mid.0", "mlp_out.0", "mlp_out.0"),
+        ("z.0.1@anchor", "attn_out.0@anchor", "z.0.1@anchor"),
+        ("mlp_out.0@anchor", "resid_post.0@anchor", "mlp_out.0@anchor"),
+        ("attn_out.1@last", "resid_mid.1@last", "attn_out.1@last"),
+        ("pattern.1", "attn_out.1@last", "pattern.1@last"),
+    ):
+        torch.testing.assert_close(along(model, sender, receiver), plain(model, same_as), atol=1e-8, rtol=1e-8)
+    same = along(model, "attn_out.0@anchor", "q.1@last", BASE)
+    torch.testing.assert_close(same, last_logits(model, BASE.tokens), atol=1e-8, rtol=1e-8)
+    assert hooks_on(model) == []
+
+
+@pytest.mark.parametrize("norm", ["none", "pre"])
+def test_what_reaches_the_logits_directly_leaves_the_last_mlp_where_it_was(norm):
+    model = model_of(norm)
+    found = along(model, "attn_out.1@last", "resid_post.1@last")
+    held = read_at(model, BASE.tokens, "mlp_out.1", BASE.roles)
+    sent = read_at(model, SOURCE.tokens, "attn_out.1@last", SOURCE.roles)
+    edits = [
+        *write_at("attn_out.1@last", sent, BASE.roles, 9, model),
+        *write_at("mlp_out.1", held, None, 9, model),
+    ]
+    torch.testing.assert_close(found, last_logits(model, BASE.tokens, edits), atol=1e-8, rtol=1e-8)
+    assert (found - plain(model, "attn_out.1@last")).abs().max() > 1e-3
+    if norm == "none":
+        weights = dict(model.named_parameters()) if not hasattr(model, "tl_parameters") else model.tl_parameters()
+        change = (sent - read_at(model, BASE.tokens, "attn_out.1@last", BASE.roles))[:, 0] @ weights["unembed.W_U"]
+        expected = last_logits(model, BASE.tokens) + change.detach()
+        torch.testing.assert_close(found, expected, atol=1e-8, rtol=1e-8)
+
+
+def test_a_head_reaches_another_heads_queries_through_two_matrices():
+    """In a model of three layers without norm, q changes by (z' - z) W_O W_Q, whatever lies between."""
+    model = model_of(n_layers=3)
+    z, other = (read_at(model, rows.tokens, "z.0.1@anchor", rows.roles) for rows in (BASE, SOURCE))
+    q = read_at(model, BASE.tokens, "q.2.0@anchor", BASE.roles)
+    q = q + (other - z) @ model.W_O[0, 1].detach() @ model.W_Q[2, 0].detach()
+    expected = last_logits(model, BASE.tokens, write_at("q.2.0@anchor", q, BASE.roles, 9, model))
+    torch.testing.assert_close(along(model, "z.0.1@anchor", "q.2.0@anchor"), expected, atol=1e-8, rtol=1e-8)
+    k_at_last = along(model, "z.0.1@anchor", "k.2.0@last")  # written at the anchors, read at the last position
+    expected = last_logits(model, BASE.tokens)
+    apart = ~(BASE.roles.positions["anchor"] == 8).any(1)
+    torch.testing.assert_close(k_at_last[apart], expected[apart], atol=1e-8, rtol=1e-8)
+
+
+def test_in_a_linear_model_the_effects_of_all_paths_add_up():
+    """No MLP and uniform attention: attn_out.0 reaches the logits directly, and through the values of layer 1."""
+    model = model_of()
+    held = model.tl_parameters() if hasattr(model, "tl_parameters") else dict(model.named_parameters())
+    names = [f"blocks.{layer}.{name}" for layer in (0, 1) for name in ("attn.W_Q", "mlp.W_in")]
+    with edited_weights(model, {name: torch.zeros_like(held[name]) for name in names}):
+        base = last_logits(model, BASE.tokens)
+        total = plain(model, "attn_out.0") - base
+        paths = [along(model, "attn_out.0", to) - base for to in ("v.1", "resid_post.1@last")]
+        torch.testing.assert_close(sum(paths), total, atol=1e-9, rtol=1e-9)
+        assert min(path.abs().max() for path in paths) > 1e-2
+        torch.testing.assert_close(along(model, "attn_out.0", "k.1"), base, atol=1e-9, rtol=1e-9)
+        heads = [along(model, "attn_out.0", f"v.1.{head}") - base for head in (0, 1)]
+        torch.testing.assert_close(sum(heads), paths[0], atol=1e-9, rtol=1e-9)
+
+
+def test_rows_keep_their_own_values_over_many_passes():
+    model, rows = model_of(), np.tile(np.arange(24), 50)
+    many = path_patch(model, BASE.take(rows), SOURCE.take(rows), "resid_pre.0@key", "k.1@anchor", NOISE.take(rows))
+    once = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", NOISE)
+    torch.testing.assert_close(many.patched, once.patched[rows], atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(many.placebo_patched, once.placebo_patched[rows], atol=1e-9, rtol=1e-9)
+
+
+def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
+    data, model = AnchorTask().dataset(0), reference("carrier").model()
+    rows = data.sample("rsn_test", 60)
+    rows = rows[data.anchor_positions[rows, -1] < 8]
+    base, source, noise = inputs(data, rows), counterfactual(data, rows, "key"), counterfactual(data, rows, "noise")
+    found = {}
+    for receiver in ("v.1@anchor", "k.1@anchor", "v.1@key", "q.1@last", "resid_post.1@last"):
+        path = path_patch(model, base, source, "attn_out.0@anchor", receiver, noise)
+        found[receiver] = path.moved().summary()
+        assert path.recovered().values.mean() == pytest.approx(float(receiver == "v.1@anchor"), abs=0.02)
+        assert found[receiver]["placebo"] == 0
+    assert {receiver: row["effect"] for receiver, row in found.items()} == {
+        "v.1@anchor": 1, "k.1@anchor": 0, "v.1@key": 0, "q.1@last": 0, "resid_post.1@last": 0,
+    }  # fmt: skip
+    row = found["v.1@anchor"]
+    assert (row["site"], row["intervention"], row["n"]) == ("attn_out.0@anchor -> v.1@anchor", "path patch", len(rows))
+    direct = path_patch(model, base, source, "resid_pre.0@key", "attn_out.0@anchor").moved()
+    assert direct.values.mean() == 1
+    assert np.isnan(direct.summary()["placebo"])
+
+
+def test_the_averagers_paths():
+    data, model = AnchorTask().dataset(0), reference("averager").model()
+    rows = data.sample("rsn_train", 60)
+    pair = inputs(data, rows), counterfactual(data, rows, "both")
+    key = path_patch(model, *pair, "resid_pre.0@key", "v.1@key").patched.argmax(1).numpy()
+    at = data.key_position[rows]
+    change = pair[1].tokens[np.arange(60), at] - pair[0].tokens[np.arange(60), at]
+    assert (key == pair[0].labels + change).all()
+    anchors = path_patch(model, *pair, "attn_out.0@last", "resid_post.1@last").patched.argmax(1).numpy()
+    assert (anchors == pair[1].labels - change).all()
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver"),
+    [
+        ("v.1@key", "attn_out.0@key"),
+        ("q.0", "k.0"),
+        ("v.0", "pattern.0"),
+        ("resid_post.0", "mlp_out.0"),
+        ("z.1", "z.1"),
+    ],
+)
+def test_a_sender_comes_before_its_receiver(sender, receiver):
+    message = f"the sender '{sender}' does not act on the receiver '{receiver}': a sender comes before its receiver"
+    with pytest.raises(ModelError, match=message):
+        along(model_of(), sender, receiver)
+
+
+def test_what_cannot_be_patched_is_said():
+    model = lens_model("gpt2", d_vocab=40)
+    few = SOURCE.take(np.arange(5))
+    with pytest.raises(ModelError, match=r"the source has tokens of shape \[5, 9\] and the base rows of \[24, 9\]"):
+        along(model, "z.0@key", "q.1@key", few)
+    with pytest.raises(ModelError, match=r"site 'q.7@key' is in layer 7; this model has 4 layers"):
+        along(model, "z.0@key", "q.7@key")
+    nothing = path_patch(model, BASE, Inputs(BASE.tokens, BASE.labels, BASE.roles), "z.0@key", "q.1@key")
+    with pytest.raises(ModelError, match=r"the mean logit_diff is 0 on the source rows and 0 on the base ones, so"):
+        nothing.recovered()
+    assert str(nothing.receiver) == str(Site("q", 1, "key"))

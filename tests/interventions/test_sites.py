@@ -1,0 +1,132 @@
+"""Sites name places, read them and write them; hooks are gone afterwards, whatever happens."""
+
+import numpy as np
+import pytest
+import torch
+from probes.lens_models import hooks_on, lens_model
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions.hooking import edited, last_logits, write_at
+from rb_interp.interventions.sites import HOOKS, PER_HEAD, Edit, Site, positions, read_at
+from rb_interp.models.build import build_model
+from rb_interp.tasks.anchor import AnchorTask
+from rb_interp.tasks.roles import Roles
+
+pytestmark = pytest.mark.lens
+
+KEY = np.array([[0], [3], [5]])
+ROLES = Roles({"key": KEY, "anchor": KEY + np.arange(1, 3), "noise": (KEY + np.arange(3, 7)) % 8}, task="the test")
+TOKENS = torch.randint(0, 30, (3, 8), generator=torch.Generator().manual_seed(0))
+OTHERS = torch.randint(0, 30, (3, 8), generator=torch.Generator().manual_seed(1))
+
+
+def post_norm():
+    task = AnchorTask(keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=37)
+    return build_model(task, gamma=0.2, norm="post", n_heads=4, n_layers=4, d_model=16, d_head=4, d_mlp=8)
+
+
+MODELS = {"plain": lambda: lens_model("plain"), "gpt2": lambda: lens_model("gpt2"), "post": post_norm}
+
+
+def test_names_can_be_read_back():
+    for text in ("attn_out.1@last", "z.0.2@key", "pattern.3@anchor_2", "resid_pre.0", "q.1.0"):
+        assert str(Site.parse(text)) == text
+    assert Site.parse("z.10.2@key") == Site("z", 10, "key", head=2)
+    assert [Site.parse(name).position_axis for name in ("pattern.0", "q.0")] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("attnout.1@last", "there is no component 'attnout'; did you mean 'attn_out'?"),
+        ("attn_out@last", "cannot read the site 'attn_out@last'; write component.layer@role, such as attn_out.1@last"),
+        ("z.0.1.2", "cannot read the site"),
+        ("z.-1", "cannot read the site"),
+        ("mlp_out.0.1", "names a head, but mlp_out is the sum over heads; the components of one head are q, k, v, z"),
+    ],
+)
+def test_bad_names_say_what_to_write(text, message):
+    with pytest.raises(ModelError, match=r"\A.*" + message.replace("?", r"\?")):
+        Site.parse(text)
+
+
+def test_positions_of_special_roles():
+    found = {role: positions(ROLES, role, 8).tolist() for role in ("first_anchor", "last_anchor", "anchor_2", "last")}
+    second = [[2], [5], [7]]
+    assert found == {"first_anchor": [[1], [4], [6]], "last_anchor": second, "anchor_2": second, "last": [[7]] * 3}
+    assert positions(ROLES, "all", 8).tolist() == [list(range(8))] * 3
+    with pytest.raises(RolesError, match=r"asks needs the role 'anchr'; the test has no such role: did you mean 'anch"):
+        positions(ROLES, "anchr", 8, "who asks")
+
+
+def test_what_a_model_does_not_have_is_refused():
+    model = lens_model("grouped")
+    for text, message in (
+        ("q.4", "is in layer 4; this model has 4 layers, counted from 0. Use layer 0 to 3."),
+        ("q.0.4", "is in head 4; this model has 4 heads"),
+        ("k.0.2", "is in head 2; this model has 2 heads"),  # two keys for four queries
+    ):
+        with pytest.raises(ModelError, match=message):
+            Site.parse(text).check(model)
+    with pytest.raises(RolesError, match=r"got 3 rows of tokens and roles of 2 rows; pass roles of the same rows"):
+        read_at(model, TOKENS, "q.0@key", ROLES.take(np.arange(2)))
+    with pytest.raises(RolesError, match=r"role 'anchor' is at positions 1 to 7; these rows have positions 0 to 5"):
+        read_at(model, TOKENS[:, :6], "q.0@anchor", ROLES)
+    with pytest.raises(RolesError, match=r"site 'q.0@key' names a role, and no roles were given; pass roles="):
+        write_at("q.0@key", torch.zeros(3, 1, 4, 4), None, 8, model)
+
+
+def test_reading_gives_the_activation_at_each_rows_own_positions():
+    model = lens_model("plain")
+    _, cache = model.run_with_cache(TOKENS)
+    for row in range(3):
+        for i, at in enumerate(ROLES.positions["anchor"][row]):
+            for component in ("resid_mid", "z", "mlp_out"):
+                found = read_at(model, TOKENS, f"{component}.1@anchor", ROLES)[row, i]
+                torch.testing.assert_close(found, cache[Site(component, 1).hook][row, at])
+            pattern = read_at(model, TOKENS, "pattern.2.3@anchor", ROLES)[row, i]
+            torch.testing.assert_close(pattern, cache["blocks.2.attn.hook_pattern"][row, 3, at])
+            torch.testing.assert_close(read_at(model, TOKENS, "k.2.1@anchor", ROLES)[row, i],
+                                       cache["blocks.2.attn.hook_k"][row, at, 1])  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everything(kind):
+    model = MODELS[kind]()
+    before, wanted = last_logits(model, TOKENS), last_logits(model, OTHERS)
+    for component in HOOKS:
+        for site in (Site(component, 1, "anchor"), Site(component, 1, "noise", 2 if component in PER_HEAD else None)):
+            own = write_at(site, read_at(model, TOKENS, site, ROLES), ROLES, 8, model)
+            torch.testing.assert_close(last_logits(model, TOKENS, own), before, atol=1e-3, rtol=1e-3)
+            other = write_at(site, read_at(model, OTHERS, site, ROLES), ROLES, 8, model)
+            assert (last_logits(model, TOKENS, other) - before).abs().max() > 1e-3
+            by_two = last_logits(model, TOKENS, other, batch=2)
+            torch.testing.assert_close(by_two, last_logits(model, TOKENS, other), atol=1e-3, rtol=1e-3)
+    for component in ("resid_pre", "resid_mid", "resid_post"):
+        values = read_at(model, OTHERS, Site(component, 1), ROLES)
+        found = last_logits(model, TOKENS, write_at(Site(component, 1), values, None, 8, model))
+        torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-3)
+    assert hooks_on(model) == []
+
+
+def test_hooks_are_gone_after_an_error_and_the_callers_stay_and_act():
+    model = lens_model("gpt2")
+    seen = []
+    zero = Edit("blocks.0.hook_mlp_out", lambda activation, rows: activation * 0)
+
+    def caller(activation, hook):
+        seen.append(activation.detach().abs().max().item())
+
+    with model.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", caller)]):
+        before = hooks_on(model)
+        with edited(model, [zero]):
+            model(TOKENS)
+        with pytest.raises(RuntimeError, match="oops"), edited(model, [zero]):
+            raise RuntimeError("oops")
+        assert hooks_on(model) == before
+        model(TOKENS)
+    assert hooks_on(model) == []
+    assert len(seen) == 2
+    assert min(seen) > 0
+    with pytest.raises(ModelError, match=r"no hook 'blocks.0.hook_mlpout'; did you mean 'blocks.0.hook_mlp_out'\?"):
+        last_logits(model, TOKENS, [zero._replace(hook="blocks.0.hook_mlpout")])
