@@ -1,4 +1,4 @@
-"""Command line: ``rb-interp reproduce | train | probe | report | init | info``."""
+"""Command line: ``rb-interp reproduce | train | probe | patch | ablate | calibrate | report | init | info``."""
 
 from __future__ import annotations
 
@@ -88,6 +88,62 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Patch:
+    """Patch one member: what does each component carry at each role, where two inputs differ in key or anchors?"""
+
+    run: Positional[Path]
+    """Run folder."""
+    gamma: float = 0.8
+    """Initialisation rate of the member."""
+    seed: int | None = None
+    """Seed of the member; the run's first by default."""
+    stage: str = "final"
+    """init, half, matched, final, or a step that was kept."""
+    change: str = "key"
+    """What clean and corrupted inputs differ in: key, anchors or both."""
+    rows: str = "rsn_train"
+    """Set of the clean inputs: mem, rsn_train or rsn_test."""
+    pairs: int = 64
+    """Pairs of inputs."""
+    components: tuple[str, ...] = ()
+    """Such as resid_pre attn_out mlp_out q k v z pattern; all but pattern and resid_mid by default."""
+    roles: tuple[str, ...] = ()
+    """Such as key first_anchor last_anchor anchor noise last."""
+    metric: str = "logit_diff"
+    """logit_diff or probability."""
+    out: Path | None = None
+    """CSV file to write the table to, with intervals and placebos."""
+
+
+@dataclass(frozen=True)
+class Ablate:
+    """Ablate components of all members: how much accuracy does each set lose without each?"""
+
+    run: Positional[Path]
+    """Run folder."""
+    sites: tuple[str, ...] = ()
+    """Such as attn_out.0 or z.1.0@key; the output of each sublayer by default."""
+    gammas: tuple[float, ...] = ()
+    """Initialisation rates of the members; all by default."""
+    stage: str = "final"
+    """init, half, matched, final, or a step that was kept."""
+    methods: tuple[str, ...] = ("zero", "mean", "resample")
+    """What stands in the component's place."""
+    n: int = 300
+    """Inputs of each set, at most."""
+    out: Path | None = None
+    """CSV file to write the table of all members to."""
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Measure again how often the mechanism probes mislead, on models whose mechanism is known."""
+
+    out: Path = Path("calibration")
+    """Folder for the two tables; what is in it already is continued."""
+
+
+@dataclass(frozen=True)
 class Report:
     """Draw the figures of a probed run and write report.html and report.json."""
 
@@ -143,6 +199,9 @@ def parse(arguments: Sequence[str]) -> Any:
         "reproduce": (Reproduce, Reproduce(base)),
         "train": (Train, Train(base)),
         "probe": (Probe, None),
+        "patch": (Patch, None),
+        "ablate": (Ablate, None),
+        "calibrate": (Calibrate, None),
         "report": (Report, None),
         "init": (Init, Init(base)),
         "info": (Info, None),
@@ -188,7 +247,8 @@ def run_command(command: Any, line: str) -> int:
         return _train(command, line)
     if isinstance(command, Init):
         return _init(command)
-    return {Probe: _probe, Report: _report, Info: _info}[type(command)](command)
+    commands = {Probe: _probe, Patch: _patch, Ablate: _ablate, Calibrate: _calibrate, Report: _report, Info: _info}
+    return commands[type(command)](command)
 
 
 def _reproduce(command: Sweep, line: str) -> int:
@@ -221,6 +281,57 @@ def _probe(command: Probe) -> int:
     run = Run.open(command.run)
     probe_run(run)
     _show_verdicts(run, report=False)
+    return 0
+
+
+def _patch(command: Patch) -> int:
+    from rb_interp.report.interventions import print_matrix
+    from rb_interp.study.explore import patch_member
+    from rb_interp.study.run import Run
+
+    run = Run.open(command.run)
+    seed = run.config.seeds[0] if command.seed is None else command.seed
+    given = {"components": command.components, "roles": command.roles}
+    table = patch_member(
+        run, command.gamma, seed, stage=_stage(command.stage), change=command.change, rows=command.rows,
+        pairs=command.pairs, metric=command.metric, **{name: value for name, value in given.items() if value},
+    )  # fmt: skip
+    print_matrix(table, command.metric)
+    return _saved(table, command.out)
+
+
+def _ablate(command: Ablate) -> int:
+    from rb_interp.report.interventions import print_ablations
+    from rb_interp.study.explore import ablate_members
+    from rb_interp.study.run import Run
+
+    table = ablate_members(
+        Run.open(command.run), command.sites, gammas=command.gammas, stage=_stage(command.stage),
+        methods=command.methods, n=command.n,
+    )  # fmt: skip
+    print_ablations(table)
+    return _saved(table, command.out)
+
+
+def _calibrate(command: Calibrate) -> int:
+    from rb_interp.study.calibrate import calibrate, print_rates, write_tables
+
+    print(f"tables: {command.out}", file=sys.stderr)
+    print_rates(write_tables(calibrate(folder=command.out), command.out))
+    return 0
+
+
+def _stage(text: str) -> str | int:
+    """A stage by name, or a step."""
+    return int(text) if text.isdigit() else text
+
+
+def _saved(table: Any, out: Path | None) -> int:
+    from rb_interp.files import write_bytes
+
+    if out is not None:
+        write_bytes(out, table.to_csv(index=False).encode())
+        print(f"table: {out}")
     return 0
 
 

@@ -60,7 +60,7 @@ FIGURES = [
     FigureSpec("composition", "Key and sum of anchors", draw_composition, caption_composition, ("M8",)),
     FigureSpec(
         "causes",
-        "Causes: what each mechanism's intervention does, beside its placebo",
+        "Causes: interventions on each mechanism, beside their placebos",
         draw_causes,
         caption_causes,
         ("M1", "M2", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9", "M10"),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rb_interp.figures.evidence import Evidence
 
 ARRAYS = "arrays.safetensors"
+CAUSAL = ("effects", "ablations", "patching", "dynamics", "events")
+"""Tables of what interventions did and of what happened when; runs that were probed by an older version lack them."""
 
 
 def reproduce(
@@ -48,25 +50,39 @@ def default_folder(config: StudyConfig) -> Path:
 
 
 def probe_run(run: Run, progress: bool = True) -> None:
-    """Probe a finished run and judge the claims: readings.parquet, circuits.parquet, claims.json, arrays."""
+    """Probe a finished run, intervene on it, and judge the claims: tables, arrays, claims.json, causes.json."""
     from safetensors.numpy import save_file
 
     from rb_interp.claims import judge
-    from rb_interp.study.measure import measure
+    from rb_interp.claims.calibration import family
+    from rb_interp.claims.judging_causes import judge_causes
+    from rb_interp.study.causal import measure_causes
+    from rb_interp.study.dynamics import dynamics
+    from rb_interp.study.measure import joined, measure
 
     if not run.finished:
         raise RunError(
             f"{run.folder} stands at step {run.step or 0} of {run.config.train.steps}; "
             f"finish it first: rb-interp train --config {run.folder / 'config.toml'} --out {run.folder}"
         )
-    measured = measure(run, progress)
+    measured, causes, moved = measure(run, progress), measure_causes(run, progress), dynamics(run, progress)
+    readings = joined(measured.readings, causes.readings())
     run.write_table("curves", run.curves())
-    run.write_table("readings", measured.readings)
+    run.write_table("readings", readings)
     run.write_table("circuits", measured.circuits)
+    for name in ("effects", "ablations", "patching"):
+        run.write_table(name, getattr(causes, name))
+    run.write_table("dynamics", moved.values)
+    run.write_table("events", moved.events)
     write_whole(run.folder / ARRAYS, lambda path: save_file(measured.arrays, path))
-    claims = judge(measured.readings, run.config.tier)
-    text = json.dumps(claims, indent=1, allow_nan=False)
-    write_whole(run.folder / "claims.json", lambda path: path.write_text(text))
+    tier = run.config.tier
+    _write_json(run.folder / "claims.json", judge(readings, tier, family=family(run.config.model)))
+    _write_json(run.folder / "causes.json", judge_causes(readings, causes.effects, tier))
+
+
+def _write_json(path: Path, content: list[dict]) -> None:
+    text = json.dumps(content, indent=1, allow_nan=False)
+    write_whole(path, lambda temporary: temporary.write_text(text))
 
 
 def evidence(run: Run) -> Evidence:
@@ -75,19 +91,23 @@ def evidence(run: Run) -> Evidence:
     from safetensors.numpy import load_file
 
     from rb_interp.claims import expected_by_chance
+    from rb_interp.claims.calibration import family, shipped_rates
     from rb_interp.figures.evidence import Evidence
     from rb_interp.probes.circuit import RULES
 
     try:
         tables = {name: run.read_table(name) for name in ("curves", "readings", "circuits")}
         claims = json.loads((run.folder / "claims.json").read_text())
+        causal = {name: run.read_table(name) for name in CAUSAL if (run.folder / f"{name}.parquet").exists()}
+        causes = run.folder / "causes.json"
+        judged = json.loads(causes.read_text()) if causes.exists() else []
         arrays = load_file(run.folder / ARRAYS)
     except (OSError, ValueError, SafetensorError) as error:
         raise RunError(
             f"what was read in {run.folder} is missing or damaged ({error}); "
             f"'rb-interp probe {run.folder}' makes it again."
         ) from None
-    about = run.about
+    about, of_family, rates = run.about, family(run.config.model), shipped_rates()
     meta = {
         "versions": about["versions"],
         "host": about["host"],
@@ -95,12 +115,15 @@ def evidence(run: Run) -> Evidence:
         "created": about["created"],
         "expected_holds_by_chance": expected_by_chance(claims),
         "circuit_thresholds": RULES,
+        "calibration": {"family": of_family, "rates": rates.loc[rates["family"] == of_family].to_dict("records")},
     }
     return Evidence(
         config=about["config"],
         tier=run.config.tier,
         **tables,
         arrays=arrays,
+        tables=causal,
+        causes=judged,
         claims=claims,
         sample=run.config.task.dataset(run.config.seeds[0]),
         meta=meta,

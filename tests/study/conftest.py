@@ -2,6 +2,7 @@
 
 import pytest
 
+import rb_interp.study.causal
 from rb_interp.cli import main
 from rb_interp.study.config import StudyConfig
 from rb_interp.tasks import AnchorTask
@@ -19,6 +20,15 @@ TINY = StudyConfig.from_preset(
     n_null=20,
     n_init=10,
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_interventions():
+    """Fewer inputs and draws: these tests ask whether tables are right, not how sharp they are."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, few in (("ROWS", 60), ("PAIRS", 16), ("DRAWS", 4)):
+            patched.setattr(rb_interp.study.causal, name, few)
+        yield
 
 
 @pytest.fixture(scope="session")
