@@ -7,7 +7,10 @@ install_import_hook("rb_interp", "beartype.beartype")
 
 collect_ignore = ["docs/conf.py"]
 
-LENS = ("tutorial_any_model.md", "tutorial_study.md", "models.md", "reference_models.md", "interventions.md", "calibration.md")
+LENS = (
+    *("tutorial_any_model.md", "tutorial_study.md", "models.md"),
+    *("reference_models.md", "interventions.md", "calibration.md"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

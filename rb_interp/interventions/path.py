@@ -144,7 +144,7 @@ def aligned(
     site: Site, roles: Roles | None, source_roles: Roles | None, length: int, n_rows: int
 ) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
     """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
-    at, source_at = where(site, roles, length, n_rows), where(site, roles, length, n_rows)
+    at, source_at = where(site, roles, length, n_rows), where(site, source_roles, length, n_rows)
     if at.shape != source_at.shape:
         raise ModelError(
             f"site '{site}' has {at.shape[1]} positions in each of the rows and {source_at.shape[1]} in the source; "

@@ -92,7 +92,7 @@ QUANTITIES = {
         *("margin_mem", "margin_rsn_train", "half_step", "area_mem", "area_rsn_train", "area_rsn_test"),
     },
     "lemma_1": {"within_0.05", "max_deviation"},
-    **dict.fromkeys(WORDS, {"effect", "placebo", "difference"}),
+    **{name: {"effect", "placebo", "difference"} for name in WORDS},
 }
 
 

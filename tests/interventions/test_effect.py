@@ -46,9 +46,7 @@ def test_no_input_gives_nan_and_other_inputs_are_refused():
     row = effect([], np.empty((1, 0)), "moved_as_predicted").summary()
     assert np.isnan(row["effect"])
     assert row["n"] == 0
-    with pytest.raises(
-        ModelError, match=r"2 inputs and its placebo shape \[1, 3\]; expected \[draw, 2\]"
-    ):
+    with pytest.raises(ModelError, match=r"2 inputs and its placebo shape \[1, 3\]; expected \[draw, 2\]"):
         effect([1.0, 2.0], [[0.0, 0.0, 0.0]])
 
 
