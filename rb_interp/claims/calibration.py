@@ -57,7 +57,8 @@ def family(config: ModelConfig) -> str:
     >>> family(ModelConfig.preset("quick"))
     'norm none, 2 layers, learned positions'
     """
-    return f"norm {config.norm}, {config.n_layers} layers, learned positions"
+    heads = "" if config.n_heads == 1 else f", {config.n_heads} heads"  # probes read one head, and so do the tables
+    return f"norm {config.norm}, {config.n_layers} layers{heads}, learned positions"
 
 
 def copies() -> pd.DataFrame:

@@ -53,7 +53,7 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     "swap_key_carried": ("layer 1's attention output at the anchors taken from another input", NEW_NOISE),
     "swap_sum_carried": (
-        "the anchors' embeddings taken from another input, layer 1's attention output there held",
+        "the anchors' embeddings taken from another input, layer 1's attention output held everywhere",
         NEW_NOISE,
     ),
     "number_line": (

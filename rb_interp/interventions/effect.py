@@ -31,6 +31,8 @@ class Effect:
         intervention: what was done, in words. site: where.
         quantity: ``nats_lost`` (cross entropy of the right answer, after less before), ``accuracy_lost`` (before less
             after), ``moved_as_predicted`` (1 where the answer became the predicted one), or ``recovered``.
+            Where a placebo has no prediction of its own, as in an interchange, it counts every changed answer: the
+            stricter count.
         values: effect on each input, ``[row]``. placebo: the placebo's effect on each input, ``[draw, row]``.
         placebo_name: what the placebo is, in words.
 

@@ -8,7 +8,8 @@ carries the key and nothing else of the source reaches the answer, the answer be
 The two circuits of the anchor task carry them at different sites, CARRIERS. In average-then-key the last position gets
 the sum from layer 1's attention and the key from the last layer's. In key-to-anchors layer 1's attention brings the key
 to the anchors' positions, whose own embeddings bring the sum: there the anchors' embedding is taken from the source
-while layer 1's attention is held as it was. An embedding holds its position too, so these pairs share it.
+while layer 1's attention is held as it was at all positions, so that the anchors reach the last one through later
+layers alone. An embedding holds its position too, so these pairs share it.
 
 The placebo takes the same sites from the same row with its noise redrawn: key, anchors, position and answer are the
 same, so a site that carries only key or sum changes nothing.
@@ -59,7 +60,7 @@ class Carrier(NamedTuple):
 
 CARRIERS = {
     "average-then-key": Carrier("attn_out.{last}@last", "attn_out.0@last"),
-    "key-to-anchors": Carrier("attn_out.0@anchor", "resid_pre.0@anchor", ("attn_out.0@anchor",), True),
+    "key-to-anchors": Carrier("attn_out.0@anchor", "resid_pre.0@anchor", ("attn_out.0",), True),
 }
 """Circuit name -> its carriers."""
 PROBES = {"average-then-key": "interchange", "key-to-anchors": "interchange_carried"}

@@ -10,7 +10,7 @@ anchors share); ``component``, the anchors' own first principal component (Fig. 
 are answered rightly, and whose predicted answer is another one, are counted.
 
 The placebo moves the anchors by the same permutation along random directions, with a change of W_E of the same
-Frobenius norm; it counts the inputs whose answer changes at all.
+Frobenius norm, and counts the same: the inputs whose answer becomes the predicted one.
 
 How it can mislead. The number may lie along u and be read from elsewhere too: then the answer changes, but not as
 predicted. All layers read the changed embedding, not only layer 1's values. Where W_V's leading direction is not that
@@ -117,15 +117,15 @@ def permuted_number_line(
             return most_likely(model, tokens)
 
     moved = (answers(change) == predicted).astype(float)
-    changed = []
+    other_moved = []
     for other in random_directions(n_draws, vectors.shape[1], np.random.default_rng([seed, 13])):
         along = moves(vectors, order, other)
         along *= np.linalg.norm(change) / max(np.linalg.norm(along), np.finfo(float).tiny)
-        changed.append(answers(along) != data.labels[chosen])
+        other_moved.append(answers(along) == predicted)
     name = "anchors permuted along " + (f"the {direction} direction" if isinstance(direction, str) else "a direction")
     placebo = "random direction, change of the same norm"
     return Effect(
-        name, "W_E", "moved_as_predicted", moved, np.reshape(changed, (n_draws, len(chosen))).astype(float), placebo
+        name, "W_E", "moved_as_predicted", moved, np.reshape(other_moved, (n_draws, len(chosen))).astype(float), placebo
     )
 
 

@@ -9,7 +9,8 @@ The placebo fills the same cell from rows that differ from the corrupted ones in
 
 Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's ``generic_activation_patch``,
 whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255). What misleads: two cells that
-recover the same half look like two that recover one half each, and a role of many positions is patched at all of them.
+recover the same half look like two that recover one half each, and roles overlap: the last position is that of a noise
+token or an anchor too, so what it carries shows in their cells.
 """
 
 from __future__ import annotations

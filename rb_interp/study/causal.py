@@ -89,7 +89,11 @@ def measure_causes(run: Run, progress: bool = True) -> Causes:
 def _at(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
     """The effects of a stage; on the untrained twin, those that a claim compares with it."""
     if stage != "final" and entropies is not None:
-        yield "forced_average", REASONING, forced_average(model, _inputs(data, REASONING), entropies, n_draws=DRAWS)
+        yield (
+            "forced_average",
+            REASONING,
+            forced_average(model, _inputs(data, REASONING), entropies, n_draws=DRAWS, seed=data.seed),
+        )
     if stage in ("half", "matched"):
         yield from value_subspaces(model, data)
     if stage in ("init", "final"):
@@ -111,7 +115,7 @@ def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
     }
     for name, basis in bases.items():
         keep = name == "leading_direction_only"
-        yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS)
+        yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
 
 
 def swaps(model: Any, data: AnchorDataset) -> Iterator[Found]:
@@ -132,11 +136,13 @@ def finished_circuit(model: Any, data: AnchorDataset) -> Iterator[Found]:
     """What the last layer's look at the key is worth on reasoning and on memory inputs, and the number line."""
     last = model.cfg.n_layers - 1
     for rows in (REASONING, MEMORY):
-        yield "key_blocked", rows, blocked_attention(model, _inputs(data, rows), last)
-        yield "key_blocked_answers", rows, blocked_attention(model, _inputs(data, rows), last, quantity="accuracy_lost")
+        for name, quantity in (("key_blocked", "nats_lost"), ("key_blocked_answers", "accuracy_lost")):
+            given = _inputs(data, rows)
+            yield name, rows, blocked_attention(model, given, last, quantity=quantity, seed=data.seed)
     if model.cfg.n_heads == 1:
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
-            yield name, REASONING, permuted_number_line(model, data, direction=direction, n_draws=DRAWS)
+            effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)
+            yield name, REASONING, effect
 
 
 def contributions(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:

@@ -106,7 +106,7 @@ def test_models_written_by_hand_carry_key_and_sum_where_their_circuit_does(name,
     assert reading.probe == {"average-then-key": "interchange", "key-to-anchors": "interchange_carried"}[circuit]
     sites = {
         "average-then-key": ("attn_out.1@last", "attn_out.0@last"),
-        "key-to-anchors": ("attn_out.0@anchor", "resid_pre.0@anchor; held: attn_out.0@anchor"),
+        "key-to-anchors": ("attn_out.0@anchor", "resid_pre.0@anchor; held: attn_out.0"),
     }
     assert (found.key.site, found.sum.site) == sites[circuit]
     assert reading.n == found.n == 100

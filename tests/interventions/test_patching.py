@@ -124,25 +124,26 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
 @pytest.mark.parametrize("kind", MODELS)
 def test_models_are_run_block_by_block(kind):
     """Else the matrix is right and slow, and nobody would see it."""
-    cells = _Cells(MODELS[kind](), CLEAN, BOTH, [Site(name, 0) for name in COMPONENTS], ROLES, "logit_diff")
-    with cells.ready():
-        assert cells.stepwise
+    for sites in ([Site(name, 0) for name in COMPONENTS], [Site(name, 1, head=1) for name in PER_HEAD]):
+        cells = _Cells(MODELS[kind](), CLEAN, BOTH, sites, ROLES, "logit_diff")
+        with cells.ready():
+            assert cells.stepwise
 
 
 def test_what_the_callers_hooks_do_is_part_of_the_model():
-    model = MODELS["pre"]()
+    model, wanted = MODELS["pre"](), {"components": ["attn_out", "z", "k"], "roles": ("last", "key")}
 
-    def half(activation, hook):
-        return activation / 2
+    def half_of_one_row(activation, hook):
+        return torch.cat([activation[:1] / 2, activation[1:]])
 
-    with model.hooks(fwd_hooks=[("blocks.1.hook_attn_out", half)]):
-        found = patching_matrix(model, CLEAN, BOTH, components=["attn_out", "z"], roles=("last",))
-        assert not np.allclose(
-            found.patched,
-            patching_matrix(MODELS["pre"](), CLEAN, BOTH, components=["attn_out", "z"], roles=("last",)).patched,
-        )
-        before = row_metric(last_logits(model, CLEAN.tokens))
-    np.testing.assert_allclose(found.clean, before, atol=1e-5)
+    without = patching_matrix(model, CLEAN, BOTH, **wanted)
+    with model.hooks(fwd_hooks=[("blocks.1.hook_attn_out", half_of_one_row)]):
+        found = patching_matrix(model, CLEAN, BOTH, **wanted)
+        expected = row_metric(patched_logits(model, BOTH.tokens, BOTH.roles, CLEAN.tokens, CLEAN.roles, "k.1@key"))
+        np.testing.assert_allclose(found.patched[2, 1, 1], expected, atol=1e-5)
+        np.testing.assert_allclose(found.clean, row_metric(last_logits(model, CLEAN.tokens)), atol=1e-5)
+    assert not np.allclose(found.patched[..., 0], without.patched[..., 0], atol=1e-3)
+    np.testing.assert_allclose(found.patched[..., 1:], without.patched[..., 1:], atol=1e-5)
 
 
 def test_all_of_the_stream_recovers_everything_and_what_is_the_same_recovers_nothing():
