@@ -289,6 +289,7 @@ def _patch(command: Patch) -> int:
     from rb_interp.study.explore import patch_member
     from rb_interp.study.run import Run
 
+    check_table(command.out)
     run = Run.open(command.run)
     seed = run.config.seeds[0] if command.seed is None else command.seed
     given = {"components": command.components, "roles": command.roles}
@@ -305,6 +306,7 @@ def _ablate(command: Ablate) -> int:
     from rb_interp.study.explore import ablate_members
     from rb_interp.study.run import Run
 
+    check_table(command.out)
     table = ablate_members(
         Run.open(command.run), command.sites, gammas=command.gammas, stage=_stage(command.stage),
         methods=command.methods, n=command.n,
@@ -319,6 +321,12 @@ def _calibrate(command: Calibrate) -> int:
     print(f"tables: {command.out}", file=sys.stderr)
     print_rates(write_tables(calibrate(folder=command.out), command.out))
     return 0
+
+
+def check_table(out: Path | None) -> None:
+    """Raise ConfigError, before any work is done, where a table would go over what is no table."""
+    if out is not None and (out.is_dir() or out.suffix != ".csv"):
+        raise ConfigError(f"--out {out}: the table is written as CSV; name a file that ends in .csv.")
 
 
 def _stage(text: str) -> str | int:

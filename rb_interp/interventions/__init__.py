@@ -25,6 +25,7 @@ from rb_interp.interventions.subspace import (
     without_subspace,
 )
 from rb_interp.lazy import lazy_names
+from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
 
 _LATER = {
     "patch": "rb_interp.interventions.path",
@@ -35,6 +36,7 @@ _LATER = {
 __all__ = [
     "Edit",
     "Effect",
+    "Inputs",
     "KeyAndSum",
     "Site",
     "ablate",
@@ -43,11 +45,13 @@ __all__ = [
     "ablations",
     "blocked_attention",
     "blocked_edits",
+    "counterfactual",
     "edited",
     "edited_weights",
     "forced_average",
     "forced_pattern",
     "forced_pattern_of",
+    "inputs",
     "interchange",
     "interchange_edits",
     "key_and_sum",

@@ -71,6 +71,8 @@ def patch(
     >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
     True
     """
+    if isinstance(source, Inputs):
+        source, source_roles = source.tokens, source_roles or source.roles
     site, given = Site.parse(site), torch.as_tensor(source)
     site.check(model)
     values = (

@@ -71,9 +71,9 @@ class Site:
         """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``."""
         if isinstance(text, Site):
             return text
-        place, _, role = text.partition("@")
+        place, at, role = str(text).partition("@")
         component, *numbers = place.split(".")
-        if not 1 <= len(numbers) <= 2 or not all(number.isdigit() for number in numbers):
+        if not 1 <= len(numbers) <= 2 or not all(number.isdigit() for number in numbers) or (at and not role):
             raise ModelError(
                 f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, or with a head "
                 f"component.layer.head@role, such as z.0.2@key."
@@ -157,6 +157,8 @@ def where(site: Site, roles: Roles | None, length: int, n_rows: int) -> Int[Tens
     """Positions of a site's role as a tensor; every position where it has none, for which no roles are needed."""
     if site.role in (None, "all"):
         return torch.arange(length).expand(n_rows, length)
+    if site.role == "last":
+        return torch.full((n_rows, 1), length - 1)
     if roles is None:
         raise RolesError(f"site '{site}' names a role, and no roles were given; pass roles=, or leave '@' away.")
     if len(roles) != n_rows:

@@ -43,6 +43,7 @@ def capture(
     Raises ModelError where a hook name does not exist in this model (naming the nearest one) or does not fire, and
     where tokens lie outside its vocabulary or context.
     """
+    names = list(dict.fromkeys(names))
     known = model.hook_dict if hasattr(model, "hook_dict") else dict(model.named_modules())
     for name in names:
         if name not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rb_interp.figures.ablations import METHODS, before, components, in_words, lost
@@ -59,28 +59,30 @@ def agreement(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Sentences that count where the verdicts on a claim and on its cause differ.
 
     >>> agreement([{"of": "M1", "verdict": "FAILS", "own_verdict": "HOLDS"}])[0]
-    'Of 1 intervention on mechanisms, 0 give the claim’s own verdict and 1 the opposite one: M1 (the claim HOLDS, ...'
+    'Of 1 intervention on mechanisms, 0 decide as the claim does and 1 decides the opposite: M1 (the claim HOLDS, ...'
     """
     pairs = [(str(row["of"]), str(row["own_verdict"]), str(row["verdict"])) for row in rows if row["own_verdict"]]
     if not pairs:
         return []
-    same = [name for name, own, cause in pairs if own == cause]
-    opposite = [
-        f"{name} (the claim {own}, its cause {cause})"
-        for name, own, cause in pairs
-        if own != cause and "UNDECIDED" not in (own, cause)
-    ]
-    half = [
-        f"{name} (the claim {own}, its cause {cause})"
-        for name, own, cause in pairs
-        if own != cause and "UNDECIDED" in (own, cause)
-    ]
-    first = (
-        f"Of {len(pairs)} {'intervention' if len(pairs) == 1 else 'interventions'} on mechanisms, {len(same)} give the "
-        f"claim’s own verdict and {len(opposite)} the opposite one{': ' if opposite else ''}{', '.join(opposite)}."
-    )
-    second = f"One of the two is undecided for {', '.join(half)}."
-    return [first, second] if half else [first]
+
+    def named(fits: Callable[[str, str], bool]) -> list[str]:
+        return [f"{name} (the claim {own}, the intervention {cause})" for name, own, cause in pairs if fits(own, cause)]
+
+    same = named(lambda own, cause: own == cause != "UNDECIDED")
+    opposite = named(lambda own, cause: own != cause and "UNDECIDED" not in (own, cause))
+    half = named(lambda own, cause: own != cause and "UNDECIDED" in (own, cause))
+    many = f"{len(pairs)} {'intervention' if len(pairs) == 1 else 'interventions'}"
+    found = [f"Of {many} on mechanisms, {_decide(same, 'as')} and {_decide(opposite, 'opposite')}."]
+    if half:
+        found.append(f"One of the two is undecided for {', '.join(half)}.")
+    both = sum(own == cause == "UNDECIDED" for _, own, cause in pairs)
+    return [*found, f"Both are undecided for {both}."] if both else found
+
+
+def _decide(named: list[str], how: str) -> str:
+    verb = "decides" if len(named) == 1 else "decide"
+    words = "as the claim does" if how == "as" else "the opposite"
+    return f"{len(named)} {verb} {words}{': ' if named else ''}{', '.join(named)}"
 
 
 def ablations(evidence: Evidence) -> dict[str, Any]:

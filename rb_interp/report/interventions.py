@@ -29,16 +29,20 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
     console.print(Text("1: the cell carries all of the difference, 0: none of it"))
     console.print(Text(f"gamma {member['gamma']:g}, seed {member['seed']}, stage {member['stage']}, n {member['n']}"))
     roles = list(dict.fromkeys(table["role"]))
-    found = _columns(["layer", "component", *roles])
+    found = _columns(["site", *roles])
     for place, cells in table.groupby(["component", "layer"], sort=False):
         component, layer = cast(tuple[str, int], place)
         by_role = cells.set_index("role")["recovered"]
-        found.add_row(str(int(layer) + 1), component, *(_cell(by_role.get(role)) for role in roles))
+        found.add_row(f"{component}.{int(layer)}", *(_cell(by_role.get(role)) for role in roles))
     console.print(found)
-    wide = (table["high"] - table["low"]).max()
-    placebo = table["placebo"].abs().max()
-    told = f"95 % intervals are at most {wide:.2f} wide; the placebo's largest cell is {placebo:.2f}"
-    console.print(Text(shown(told if np.isfinite(placebo) else told.split(";")[0], console)))
+    wide, placebo = float(np.max(table["high"] - table["low"])), float(np.max(np.abs(table["placebo"])))
+    told = [f"95 % intervals are at most {wide:.2f} wide"] if np.isfinite(wide) else []
+    told += [f"the placebo's largest cell is {placebo:.2f}"] if np.isfinite(placebo) else []
+    console.print(Text(shown("; ".join(told), console)))
+    if not (np.isfinite(wide) and placebo < 0.5):
+        console.print(Text("The placebo does as much as cells do: this member hardly tells these inputs apart."))
+    if {"noise", "last"} <= set(roles):
+        console.print(Text("noise includes the last position where a noise token stands there"))
 
 
 def print_ablations(table: pd.DataFrame, console: Console | None = None) -> None:
@@ -49,14 +53,17 @@ def print_ablations(table: pd.DataFrame, console: Console | None = None) -> None
     found = _columns(["gamma", "component", "method", *sets])
     for which, rows in table.groupby(["gamma", "component"], sort=False):
         gamma, component = cast(tuple[float, str], which)
+        rows = rows.assign(before=rows["accuracy"] + rows["accuracy_lost"])
         methods = list(dict.fromkeys(rows["method"]))
         place = f"{gamma:g}", str(component)
         for method in methods:
             here = rows.loc[rows["method"] == method]
             found.add_row(*place, method, *(_share(here, name, "accuracy_lost", console) for name in sets))
         placebo = rows.loc[rows["method"] == methods[0]]
+        found.add_row(*place, "(had)", *(_share(placebo, name, "before", console) for name in sets))
         found.add_row(*place, "(placebo)", *(_share(placebo, name, "placebo_accuracy_lost", console) for name in sets))
     console.print(found)
+    console.print(Text("had: accuracy with the component, the most there is to lose"))
     console.print(Text("placebo: the same component as it is on the same input with other noise"))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pandas as pd
 from tqdm import tqdm
 
-from rb_interp.errors import RunError, TaskError, nearest
+from rb_interp.errors import ModelError, RunError, TaskError, nearest
 from rb_interp.interventions.ablation import METHODS, ablations
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.sites import Site
+from rb_interp.interventions.sites import Site, where
 from rb_interp.study.causal import with_noise_of
 from rb_interp.study.models import MemberModels
 from rb_interp.study.run import Run
@@ -54,8 +54,9 @@ def patch_member(
     corrupted = counterfactual(data, chosen, change)
     placebo = with_noise_of(corrupted, counterfactual(data, chosen, "noise"))
     found = patching_matrix(
-        model, inputs(data, chosen), corrupted, components=components, roles=roles, metric=metric, placebo=placebo
-    )
+        model, inputs(data, chosen), corrupted, components=tuple(dict.fromkeys(components)),
+        roles=tuple(dict.fromkeys(roles)), metric=metric, placebo=placebo,
+    )  # fmt: skip
     return found.table().assign(gamma=gamma, seed=seed, stage=str(stage), change=change)
 
 
@@ -81,10 +82,19 @@ def ablate_members(
     for gamma in gammas:
         if gamma not in run.config.gammas:
             raise RunError(f"this run has no member with gamma={gamma:g}; its gammas are {list(run.config.gammas)}.")
+    if n < 2:
+        raise RunError(f"n={n}; resampling takes values from another input, so give at least 2 inputs of each set.")
     layers = range(run.config.model.n_layers)
     sites = list(sites) or [f"{component}.{layer}" for layer in layers for component in ("attn_out", "mlp_out")]
     parsed = [Site.parse(site) for site in sites]
     models, tables = MemberModels(run), []
+    data = run.config.task.dataset(run.config.seeds[0])
+    for site in parsed:
+        site.check(models.model)
+        where(site, data.roles(), run.config.task.length, len(data))
+    for method in methods:
+        if method not in METHODS:
+            raise ModelError(f"there is no ablation '{method}'; {nearest(method, METHODS)}")
     members = [member for member in run.members if not gammas or member.gamma in gammas]
     for member in tqdm(members, disable=not progress, unit="member", desc="ablating"):
         models.load(member, stage)

@@ -52,7 +52,8 @@ class AnchorDataset:
     def sample(self, kind: str, n: int) -> Int[np.ndarray, " n"]:
         """Up to n fixed rows of a set, the same at every call; all of them where the set is smaller."""
         rows = self.rows(kind)
-        rng = np.random.default_rng([self.seed, SETS.index(kind), n, 3])
+        number = (*SETS, "train").index(kind)
+        rng = np.random.default_rng([self.seed, number, n, 3])
         return np.sort(rng.permutation(rows)[:n])
 
     def roles(self, rows: Int[np.ndarray, " n"] | None = None) -> Roles:

@@ -12,11 +12,11 @@ from transformer_lens import patching as peer
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import last_logits
+from rb_interp.interventions.cells import Cells
 from rb_interp.interventions.patching import (
     COMPONENTS,
     ROLES,
     PatchingMatrix,
-    _Cells,
     patch,
     patched_logits,
     patching_matrix,
@@ -105,7 +105,7 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
         fast = patching_matrix(model, CLEAN, BOTH, **wanted)
         close = 1e-5 * np.abs(fast.patched).max()
         for values in (1, 3_000):
-            monkeypatch.setattr("rb_interp.interventions.patching.PASS_VALUES", values)
+            monkeypatch.setattr("rb_interp.interventions.cells.PASS_VALUES", values)
             pair = CLEAN.take(np.arange(3)), BOTH.take(np.arange(3))
             few = patching_matrix(model, *pair, components=components, head=head, layers=[1], roles=("anchor", "noise"))
             np.testing.assert_allclose(few.patched[:, 0], fast.patched[:, 1, [1, 3], :3], atol=close)
@@ -125,7 +125,7 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
 def test_models_are_run_block_by_block(kind):
     """Else the matrix is right and slow, and nobody would see it."""
     for sites in ([Site(name, 0) for name in COMPONENTS], [Site(name, 1, head=1) for name in PER_HEAD]):
-        cells = _Cells(MODELS[kind](), CLEAN, BOTH, sites, ROLES, "logit_diff")
+        cells = Cells(MODELS[kind](), CLEAN, BOTH, sites, ROLES, "logit_diff")
         with cells.ready():
             assert cells.stepwise
 

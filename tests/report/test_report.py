@@ -171,12 +171,16 @@ def test_causes_stand_beside_the_claims_own_verdicts(evidence):
 def test_disagreements_of_claims_and_causes_are_counted():
     pairs = {"M1": ("HOLDS", "FAILS"), "M2": ("FAILS", "FAILS"), "M3": ("UNDECIDED", "HOLDS"), "M4": ("FAILS", "HOLDS")}
     rows = [{"of": name, "own_verdict": own, "verdict": cause} for name, (own, cause) in pairs.items()]
-    opposite, half = agreement([*rows, {"of": "M5", "own_verdict": None, "verdict": "HOLDS"}])
-    assert opposite == (
-        "Of 4 interventions on mechanisms, 1 give the claim’s own verdict and 2 the opposite one: M1 (the claim "
-        "HOLDS, its cause FAILS), M4 (the claim FAILS, its cause HOLDS)."
+    rows.append({"of": "M5", "own_verdict": None, "verdict": "HOLDS"})
+    rows.append({"of": "M7", "own_verdict": "UNDECIDED", "verdict": "UNDECIDED"})
+    decided, half, neither = agreement(rows)
+    assert decided == (
+        "Of 5 interventions on mechanisms, 1 decides as the claim does: M2 (the claim FAILS, the intervention FAILS) "
+        "and 2 decide the opposite: M1 (the claim HOLDS, the intervention FAILS), M4 (the claim FAILS, the "
+        "intervention HOLDS)."
     )
-    assert half == "One of the two is undecided for M3 (the claim UNDECIDED, its cause HOLDS)."
+    assert half == "One of the two is undecided for M3 (the claim UNDECIDED, the intervention HOLDS)."
+    assert neither == "Both are undecided for 1."
     assert agreement([]) == []
 
 
