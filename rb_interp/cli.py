@@ -305,21 +305,26 @@ def _ablate(command: Ablate) -> int:
     from rb_interp.report.interventions import print_ablations
     from rb_interp.study.explore import ablate_members
     from rb_interp.study.run import Run
+    from rb_interp.study.threads import one_thread
 
     check_table(command.out)
-    table = ablate_members(
-        Run.open(command.run), command.sites, gammas=command.gammas, stage=_stage(command.stage),
-        methods=command.methods, n=command.n,
-    )  # fmt: skip
+    with one_thread():
+        table = ablate_members(
+            Run.open(command.run), command.sites, gammas=command.gammas, stage=_stage(command.stage),
+            methods=command.methods, n=command.n,
+        )  # fmt: skip
     print_ablations(table)
     return _saved(table, command.out)
 
 
 def _calibrate(command: Calibrate) -> int:
     from rb_interp.study.calibrate import calibrate, print_rates, write_tables
+    from rb_interp.study.threads import one_thread
 
     print(f"tables: {command.out}", file=sys.stderr)
-    print_rates(write_tables(calibrate(folder=command.out), command.out))
+    with one_thread():
+        copies = calibrate(folder=command.out)
+    print_rates(write_tables(copies, command.out))
     return 0
 
 

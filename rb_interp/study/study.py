@@ -59,13 +59,15 @@ def probe_run(run: Run, progress: bool = True) -> None:
     from rb_interp.study.causal import measure_causes
     from rb_interp.study.dynamics import dynamics
     from rb_interp.study.measure import joined, measure
+    from rb_interp.study.threads import one_thread
 
     if not run.finished:
         raise RunError(
             f"{run.folder} stands at step {run.step or 0} of {run.config.train.steps}; "
             f"finish it first: rb-interp train --config {run.folder / 'config.toml'} --out {run.folder}"
         )
-    measured, causes, moved = measure(run, progress), measure_causes(run, progress), dynamics(run, progress)
+    with one_thread():
+        measured, causes, moved = measure(run, progress), measure_causes(run, progress), dynamics(run, progress)
     readings = joined(measured.readings, causes.readings())
     run.write_table("curves", run.curves())
     run.write_table("readings", readings)
