@@ -127,3 +127,11 @@ def test_patch_and_ablate_print_and_write_what_the_functions_give(run, tmp_path,
 def test_bad_input_names_the_nearest_right_one(run, call, error, message):
     with pytest.raises(error, match=message):
         call(run)
+
+
+@pytest.mark.parametrize("command", ["patch", "ablate"])
+def test_a_table_never_goes_over_what_is_no_table(run, command, capsys):
+    before = (run.folder / "config.toml").read_bytes()
+    assert main([command, str(run.folder), "--out", str(run.folder / "config.toml")]) == 2
+    assert "name a file that ends in .csv" in capsys.readouterr().err
+    assert (run.folder / "config.toml").read_bytes() == before
