@@ -11,6 +11,7 @@ Reasoning combinations listed in ``masked`` never occur in training. There are n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 
@@ -42,6 +43,10 @@ class AnchorTask:
         label_ranges: for ``ranges``, one label range per group; the memory anchors are split into as many
             equal groups, and combinations stay within a group.
         memory_share: share of memory rows among all rows, from 0 to 1.
+        unordered: one memory label for all orders of the same anchors; a model that sums embeddings cannot tell orders
+            apart (see ``labels.irreducible_loss``).
+        balanced_keys: every key equally often with every combination, instead of drawn at random. With length q + 1
+            and as few rows as possible these are all inputs there are, each once.
 
     Raises TaskError where settings contradict each other.
 
@@ -64,6 +69,8 @@ class AnchorTask:
     memory_labels: str = "keys"
     label_ranges: tuple[Span, ...] = ()
     memory_share: float = 0.5
+    unordered: bool = False
+    balanced_keys: bool = False
 
     def __post_init__(self) -> None:
         check(self)
@@ -190,8 +197,21 @@ def _check_counts(task: AnchorTask) -> None:
             f"n_sequences={task.n_sequences} leaves some of {n_memory} memory and {n_reasoning} reasoning "
             f"combinations without a row; raise n_sequences."
         )
+    n_keys = len(task.tokens("key"))
+    if task.balanced_keys and (memory % n_keys or reasoning % n_keys):
+        raise TaskError(
+            f"balanced_keys with n_sequences={task.n_sequences}: {memory} rows for each memory combination "
+            f"and {reasoning} for each reasoning combination are no multiple of {n_keys} keys; with memory_share=0.5, "
+            f"n_sequences={_balanced_rows(task)} works."
+        )
     if memory * n_memory + reasoning * n_train == 0:
         raise TaskError("the training set is empty: every reasoning combination is masked; leave some out of masked.")
+
+
+def _balanced_rows(task: AnchorTask) -> int:
+    """Fewest rows, at equal shares of memory and reasoning, that give every key to every combination equally often."""
+    n_memory, n_reasoning = len(task.combinations("mem")), len(task.tokens("reasoning_anchor")) ** task.q
+    return 2 * len(task.tokens("key")) * math.lcm(n_memory, n_reasoning)
 
 
 PRESETS = {

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from rb_interp.errors import TaskError, nearest
-from rb_interp.tasks.labels import draw_label_table, label_bounds
+from rb_interp.tasks.labels import draw_label_table, first_of_its_anchors, label_bounds
 from rb_interp.tasks.roles import Roles
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
     groups = np.repeat(np.arange(len(task.memory_groups())), len(memory) // len(task.memory_groups()))
     low, high = label_bounds(task.memory_labels, memory, keys, groups, task.label_ranges)
     table = draw_label_table(low, high, np.random.default_rng([seed, 1]))
+    if task.unordered:
+        table = table[first_of_its_anchors(memory)]
     per_set = [np.repeat(task.combinations(kind), task.rows_per_combination(kind), axis=0) for kind in SETS]
     anchors = np.concatenate(per_set)
     kind = np.repeat(np.arange(len(SETS)), [len(rows) for rows in per_set])
@@ -84,6 +86,8 @@ def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
     rng = np.random.default_rng([seed, 2])
     tokens = rng.integers(keys[0], keys[-1] + 1, (n, task.length))
     key_position = rng.integers(0, task.length - q, n)
+    if task.balanced_keys:  # rows of one combination stand together, in multiples of the number of keys
+        np.put_along_axis(tokens, key_position[:, None], np.resize(keys, n)[:, None], 1)
     anchor_positions = key_position[:, None] + 1 + np.arange(q)
     np.put_along_axis(tokens, anchor_positions, anchors, 1)
     key = np.take_along_axis(tokens, key_position[:, None], 1)[:, 0]

@@ -10,8 +10,13 @@ A table holds one label for each anchor combination and key, drawn once and kept
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from jaxtyping import Int
+
+if TYPE_CHECKING:
+    from rb_interp.tasks.dataset import AnchorDataset
 
 LABEL_KINDS = ("keys", "near_sum", "ranges")
 
@@ -44,3 +49,33 @@ def draw_label_table(
 ) -> Int[np.ndarray, "combination key"]:
     """Draw one label per combination and key, uniform on its bounds (inclusive)."""
     return rng.integers(low, high + 1)
+
+
+def first_of_its_anchors(combinations: Int[np.ndarray, "combination q"]) -> Int[np.ndarray, " combination"]:
+    """For each combination the number of the first one that holds the same anchors in any order.
+
+    >>> first_of_its_anchors(np.array([[1, 1], [1, 2], [2, 1], [2, 2]])).tolist()
+    [0, 1, 1, 3]
+    """
+    _, first, group = np.unique(np.sort(combinations, 1), axis=0, return_index=True, return_inverse=True)
+    return first[group.reshape(-1)]
+
+
+def irreducible_loss(data: AnchorDataset, kind: str) -> float:
+    """Mean loss (nats) on a set that is left to any model that sees which tokens a row holds and not their order.
+
+    The entropy of the label given the multiset of tokens, in the rows of the set: 0 where the multiset decides. A model
+    that sums embeddings (paper 1, Definition 1) cannot go below it.
+
+    >>> from rb_interp.tasks import AnchorTask
+    >>> task = AnchorTask(length=3, balanced_keys=True, unordered=True, n_sequences=2000)
+    >>> irreducible_loss(task.dataset(seed=0), "mem")
+    0.0
+    """
+    rows = data.rows(kind)
+    seen, counts = np.unique(
+        np.column_stack([np.sort(data.tokens[rows], 1), data.labels[rows]]), axis=0, return_counts=True
+    )
+    _, group = np.unique(seen[:, :-1], axis=0, return_inverse=True)
+    total = np.bincount(group.reshape(-1), counts)[group.reshape(-1)]
+    return float((counts * np.log(total / counts)).sum() / max(len(rows), 1))
