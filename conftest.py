@@ -9,7 +9,7 @@ collect_ignore = ["docs/conf.py"]
 
 LENS = (
     *("tutorial_any_model.md", "tutorial_study.md", "models.md"),
-    *("reference_models.md", "interventions.md", "calibration.md"),
+    *("reference_models.md", "interventions.md", "calibration.md", "simplified_models.md"),
 )
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.probes.capture import Tokens, as_rows, capture
+from rb_interp.probes.check import has_attention
 from rb_interp.tasks.roles import Roles
 
 HOOKS = {
@@ -100,6 +101,11 @@ class Site:
 
     def check(self, model: Any) -> None:
         """Raise ModelError where a model has no such layer, head or hook."""
+        if not has_attention(model):
+            raise ModelError(
+                f"site '{self}' is in a transformer layer, and a {type(model).__name__} has none; edit its hooks by "
+                f"name, such as hook_sum."
+            )
         heads = model.cfg.n_heads
         if self.component in ("k", "v"):  # several query heads may share one of these
             heads = getattr(model.cfg, "n_key_value_heads", None) or heads

@@ -15,6 +15,9 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.lens import LensModel, live_parameters, make_lens_model, write_weights
 from rb_interp.models.post_norm import PostNormTransformer
 from rb_interp.models.schemes import draw, parameters
+from rb_interp.models.simplified import EmbMLP, OneLayer
+
+SIMPLIFIED = {model.architecture: model for model in (EmbMLP, OneLayer)}
 
 
 def build_model(
@@ -30,7 +33,8 @@ def build_model(
 ) -> LensModel:
     """An untrained model for a task, every weight drawn by a named scheme (``models.schemes``), on CPU.
 
-    A HookedTransformer (a native TransformerBridge on TransformerLens 4), or a PostNormTransformer for ``post``.
+    A HookedTransformer (a native TransformerBridge on TransformerLens 4), a PostNormTransformer for ``post``, or the
+    EmbMLP or OneLayer that ``architecture`` asks for.
     Models of one seed share their standard normal draws: between gammas each matrix differs by one factor. Biases
     other than b_U are frozen at 0 unless ``train_biases=True``; the caller's random state stays as it was.
 
@@ -42,7 +46,8 @@ def build_model(
         config: sizes and all else; by default those of the preset ``quick``.
         sizes: single fields of ModelConfig, over ``config``.
 
-    Raises ModelError for an unknown size, a scheme without the gamma it needs, or a task without the two sizes.
+    Raises ModelError for an unknown size, sizes that the architecture does not allow, a scheme without the gamma it
+    needs, or a task without the two sizes.
 
     >>> from rb_interp.tasks.anchor import AnchorTask
     >>> model = build_model(AnchorTask(), gamma=0.8, n_heads=2)
@@ -70,8 +75,8 @@ def lens_model(
     To look at many members of one shape, keep the model and call ``lens.write_weights(model, weights)`` for each.
     Raises ModelError where a weight is missing, unknown or of another shape.
     """
-    make = PostNormTransformer if config.norm == "post" else make_lens_model
-    model = make(config, d_vocab, n_ctx, dtype)
+    transformer = PostNormTransformer if config.norm == "post" else make_lens_model
+    model = SIMPLIFIED.get(config.architecture, transformer)(config, d_vocab, n_ctx, dtype)
     write_weights(model, weights)
     held = live_parameters(model)
     for parameter in parameters(config, d_vocab, n_ctx):

@@ -9,6 +9,7 @@ from rb_interp.errors import ModelError, nearest
 NORMS = ("none", "pre", "post")
 SCHEMES = ("fan_in", "d_model", "torch_default")
 ACTIVATIONS = ("relu", "gelu", "tanh")
+ARCHITECTURES = ("transformer", "one_layer", "emb_mlp")
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,13 @@ class MatrixGammas:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A decoder-only transformer with learned position embeddings and an untied unembedding.
+    """A decoder-only transformer with learned position embeddings and an untied unembedding, or a simplified model.
 
     Attributes:
+        architecture: ``transformer``; ``one_layer``, paper 1's Definition 2, one layer without LayerNorm, positions and
+            unembedding, so that d_model is d_vocab; or ``emb_mlp``, its Definition 1, an MLP on the sum of embeddings,
+            which has no use for d_head. The simplified ones have one layer, one head, no norm, and the scheme
+            ``fan_in``.
         n_layers: number of blocks.
         n_heads: attention heads of a block.
         d_model: width of the residual stream.
@@ -67,15 +72,24 @@ class ModelConfig:
     gammas: MatrixGammas = MatrixGammas()
     train_biases: bool = False
     layer_norm_eps: float = 1e-5
+    architecture: str = "transformer"
 
     def __post_init__(self) -> None:
         for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp"):
             if getattr(self, name) < 1:
                 raise ModelError(f"{name}={getattr(self, name)}; expected a positive number.")
-        for name, known in (("norm", NORMS), ("scheme", SCHEMES), ("act", ACTIVATIONS)):
+        choices = (("norm", NORMS), ("scheme", SCHEMES), ("act", ACTIVATIONS), ("architecture", ARCHITECTURES))
+        for name, known in choices:
             if getattr(self, name) not in known:
                 raise ModelError(
                     f"{name}='{getattr(self, name)}' is not known; {nearest(str(getattr(self, name)), known)}"
+                )
+
+        for name, only in SIMPLIFIED.items() if self.architecture != "transformer" else ():
+            if getattr(self, name) != only:
+                raise ModelError(
+                    f"{name}={getattr(self, name)!r} with architecture='{self.architecture}'; its definition has "
+                    f"{name}={only!r}."
                 )
 
     @staticmethod
@@ -84,6 +98,10 @@ class ModelConfig:
         if name not in PRESETS:
             raise ModelError(f"there is no model preset '{name}'; {nearest(name, PRESETS)}")
         return PRESETS[name]
+
+
+SIMPLIFIED = {"n_layers": 1, "n_heads": 1, "norm": "none", "scheme": "fan_in", "train_biases": False}
+"""Settings that Definitions 1 and 2 leave no choice in."""
 
 
 def check_gamma(gamma: float) -> None:

@@ -39,7 +39,7 @@ except ImportError:
     GENERATION = 4
 
 LensModel = Any
-"""A HookedTransformer, a TransformerBridge or a PostNormTransformer."""
+"""A HookedTransformer, a TransformerBridge, a PostNormTransformer, an EmbMLP or a OneLayer."""
 
 
 def resid_mid_is_a_copy(model: LensModel) -> bool:

@@ -52,8 +52,18 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
     ['embed.W_E', 'pos_embed.W_pos', 'blocks.0.attn.W_Q']
     """
     d, h, k, m = model.d_model, model.n_heads, model.d_head, model.d_mlp
-    biases = model.train_biases
-    found = [Parameter("embed.W_E", (d_vocab, d), d, True), Parameter("pos_embed.W_pos", (n_ctx, d), d, True)]
+    biases, embedding = model.train_biases, Parameter("embed.W_E", (d_vocab, d), d, True)
+    if model.architecture == "emb_mlp":
+        layers = [Parameter("mlp.W_in", (d, m), d, True), Parameter("mlp.W_out", (m, d_vocab), m, True)]
+        return [embedding, *layers]
+    found = [embedding]
+    if model.architecture == "transformer":
+        found += [Parameter("pos_embed.W_pos", (n_ctx, d), d, True)]
+    elif d != d_vocab:
+        raise ModelError(
+            f"d_model={d} and d_vocab={d_vocab} with architecture='one_layer', which has no unembedding; give both the "
+            f"same value."
+        )
     for layer in range(model.n_layers):
         block = f"blocks.{layer}."
         if model.norm != "none":
@@ -66,6 +76,8 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
             found += _layer_norm(block + "ln2", d)
         found += [Parameter(f"{block}mlp.W_in", (d, m), d, True), Parameter(f"{block}mlp.b_in", (m,), 0, biases)]
         found += [Parameter(f"{block}mlp.W_out", (m, d), m, True), Parameter(f"{block}mlp.b_out", (d,), 0, biases)]
+    if model.architecture == "one_layer":
+        return found
     if model.norm == "pre":
         found += _layer_norm("ln_final", d)
     return [*found, Parameter("unembed.W_U", (d, d_vocab), d, True), Parameter("unembed.b_U", (d_vocab,), 0, True)]

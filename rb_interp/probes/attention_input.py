@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.probes.capture import capture
+from rb_interp.probes.check import has_attention
 
 TOLERANCE = 0.02
 """Relative error up to which a tensor counts as the attention's input; float32 reaches 1e-6, bfloat16 about 1e-2."""
@@ -66,11 +67,12 @@ def token_embeddings(
 ) -> Float[np.ndarray, "token d_model"]:
     """Embedding of each token as the head reads it, in float64.
 
-    W_E where the head reads the residual stream; else LayerNorm's output on constant sequences of ``length`` positions,
-    averaged over them.
+    W_E where the head reads the residual stream, and where a model has no head; else LayerNorm's output on constant
+    sequences of ``length`` positions, averaged over them.
     """
     rows = torch.as_tensor(np.repeat(np.asarray(ids)[:, None], length, 1))
-    kind, inputs = attention_inputs(model, rows, layer, head)
-    if kind == "residual":
-        return model.W_E.detach()[torch.as_tensor(ids)].double().cpu().numpy()
-    return inputs.mean(1).numpy()
+    if has_attention(model):
+        kind, inputs = attention_inputs(model, rows, layer, head)
+        if kind == "normalised":
+            return inputs.mean(1).numpy()
+    return model.W_E.detach()[torch.as_tensor(ids)].double().cpu().numpy()

@@ -12,16 +12,28 @@ from rb_interp.probes.capture import Tokens, as_rows
 from rb_interp.tasks.roles import Roles
 
 
+def has_attention(model: Any) -> bool:
+    """Whether a model has any attention heads; an EmbMLP has none, and its ``cfg`` says so."""
+    return model.cfg.n_layers > 0 and model.cfg.n_heads > 0
+
+
 def check_layer_head(model: Any, layer: int, head: int | None, probe: str, twin: Any = None) -> None:
-    """Raise ModelError where the model, or its twin, has no such layer or head (both counted from 0)."""
-    for what, cfg in (("this model", model.cfg), ("the twin", None if twin is None else twin.cfg)):
-        if cfg is None:
+    """Raise ModelError where the model, or its twin, has no attention, or no such layer or head (counted from 0)."""
+    for what, looked_at in (("this model", model), ("the twin", twin)):
+        if looked_at is None:
             continue
+        cfg = looked_at.cfg
+        if not has_attention(looked_at):
+            raise ModelError(
+                f"{probe} looks at layers and heads, and {what}, of type {type(looked_at).__name__}, has none; use it "
+                f"on a model with attention. geometry reads a model without."
+            )
         for name, given, count in (("layer", layer, cfg.n_layers), ("head", head, cfg.n_heads)):
             if given is not None and not 0 <= given < count:
+                several = f"s, counted from 0. Use {name}=0 to {name}={count - 1}."
                 raise ModelError(
-                    f"{probe} got {name}={given}; {what} has {count} {name}s, counted from 0. "
-                    f"Use {name}=0 to {name}={count - 1}."
+                    f"{probe} got {name}={given}; {what} has {count} {name}"
+                    + (several if count > 1 else f". Use {name}=0.")
                 )
 
 

@@ -1,7 +1,7 @@
 """Geometry of the token embeddings (paper 1, Figs. 4A, 5 and 14; Theorem 1, Eq. 14).
 
 For used tokens s (keys, memory anchors, reasoning anchors) with vectors w_s, d = d_model: the rows of W_E, and in a
-pre-norm model what the first attention reads, the normalised embedding.
+pre-norm model what the first attention reads, the normalised embedding. A model without attention will do (Fig. 4A).
 
     cos_memory, cos_reasoning   mean of cos(w_s, w_t) over distinct s, t of the group (raw)         [-1, 1]
     abs_cos                     mean |cos| over all distinct used tokens                            [0, 1]
@@ -37,9 +37,8 @@ from jaxtyping import Float, Int
 
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.capture import LensModel
-from rb_interp.probes.check import check_layer_head
+from rb_interp.probes.check import check_layer_head, has_attention
 from rb_interp.probes.reading import Null, Reading
-from rb_interp.probes.theory import theorem_1_embeddings
 from rb_interp.probes.vectors import (
     cosines,
     expected_abs_cos,
@@ -53,6 +52,7 @@ from rb_interp.probes.vectors import (
     spearman,
 )
 from rb_interp.tasks.roles import Roles
+from rb_interp.theory.embeddings import theorem_1_embeddings
 
 GROUPS = ("key", "memory_anchor", "reasoning_anchor")
 """Token groups in the order of the arrays ``tokens`` and ``group`` (0, 1, 2)."""
@@ -82,7 +82,8 @@ def geometry(
     ``layer`` and ``head`` matter in pre-norm models alone: whose LayerNorm the embedding is seen through.
     Raises RolesError where a token group is missing, ModelError for a layer or head that is not there.
     """
-    check_layer_head(model, layer, head, "geometry", twin)
+    if has_attention(model):
+        check_layer_head(model, layer, head, "geometry", twin)
     groups = {name: roles.group(name, "geometry") for name in GROUPS}
     used, length = used_tokens(groups)[0], SHORT if tokens is None else tokens.shape[1]
     embedding = _embedding(model, used, length, layer, head)

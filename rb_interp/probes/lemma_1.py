@@ -14,7 +14,9 @@ over more rows, longer rows or more heads is larger.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,7 +26,11 @@ from torch import Tensor
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import intended_std, parameters, standard_draw
+from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.tasks.anchor import AnchorTask
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FIRST_SEED = 1_000_000
 """Initialisation i of ``seed`` s is drawn from seed FIRST_SEED * (s + 1) + i, away from the seeds that are trained."""
@@ -69,11 +75,14 @@ class FreshAttention:
         ]  # fmt: skip
 
 
-def fresh_weights(config: ModelConfig, task: AnchorTask, gamma: float | None, seed: int) -> dict[str, Tensor]:
-    """The tensors that first-layer attention needs, by TransformerLens name, exactly as ``schemes.draw`` gives them."""
+def fresh_weights(
+    config: ModelConfig, task: AnchorTask, gammas: Sequence[float | None], seed: int
+) -> Iterator[dict[str, Tensor]]:
+    """For each gamma the tensors that first-layer attention needs, by TransformerLens name, as ``draw`` has them."""
     found = [p for p in parameters(config, task.d_vocab, task.length) if p.name in NEEDED]
-    draws = {p.name: intended_std(p, config, gamma) * standard_draw(p, config.scheme, seed) for p in found}
-    return {name: torch.from_numpy(draw) for name, draw in draws.items()}
+    draws = {p: torch.from_numpy(standard_draw(p, config.scheme, seed)) for p in found}
+    for gamma in gammas:
+        yield {p.name: intended_std(p, config, gamma) * draw for p, draw in draws.items()}
 
 
 def first_attention(
@@ -107,6 +116,19 @@ def lemma_1(
     >>> lemma_1(ModelConfig(), AnchorTask.preset("smoke"), gamma=0.8, n_init=3).share
     1.0
     """
+    (deviation,) = max_deviations(config, task, [gamma], n_init, n_rows, seed)
+    return FreshAttention(gamma, tolerance, n_rows, deviation)
+
+
+def max_deviations(
+    config: ModelConfig, task: AnchorTask, gammas: Sequence[float | None], n_init: int, n_rows: int = 64, seed: int = 0
+) -> Float[np.ndarray, "gamma n_init"]:
+    """Largest abs(A_ij - 1/i) of each initialisation at each gamma, in [0, 1]; gammas share their standard draws."""
+    if config.architecture != "transformer":
+        raise ConfigError(
+            f"lemma_1 with architecture='{config.architecture}'; it reads attention over token and position embeddings, "
+            f"so pass a ModelConfig with architecture='transformer'."
+        )
     if min(n_init, n_rows) < 1 or seed < 0:
         raise ConfigError(f"lemma_1 got n_init={n_init}, n_rows={n_rows}, seed={seed}; expected 1, 1 and 0 at least.")
     first = FIRST_SEED * (seed + 1)
@@ -114,9 +136,34 @@ def lemma_1(
     picked = np.random.default_rng([first, 5]).choice(data.rows("train"), (n_init, n_rows))
     uniform = torch.ones(task.length, task.length, dtype=torch.float64).tril()
     uniform /= uniform.sum(1, keepdim=True)
-    deviation = np.empty(n_init)
+    deviation = np.empty((len(gammas), n_init))
     for i in range(n_init):
-        weights = fresh_weights(config, task, gamma, first + i)
-        attention = first_attention(weights, torch.from_numpy(data.tokens[picked[i]]), config)
-        deviation[i] = float((attention - uniform).abs().max())
-    return FreshAttention(gamma, tolerance, n_rows, deviation)
+        tokens = torch.from_numpy(data.tokens[picked[i]])
+        for at, weights in enumerate(fresh_weights(config, task, gammas, first + i)):
+            deviation[at, i] = float((first_attention(weights, tokens, config) - uniform).abs().max())
+    return deviation
+
+
+def lemma_1_table(
+    config: ModelConfig,
+    task: AnchorTask,
+    gammas: Sequence[float],
+    d_models: Sequence[int],
+    n_init: int = 100,
+    tolerance: float = 0.05,
+) -> pd.DataFrame:
+    """Share of initialisations within the tolerance at every gamma and width, with Clopper-Pearson intervals.
+
+    Lemma 1 with eps = ``tolerance`` says that beyond some gamma the share is at least 1 - eps. Columns: gamma, d_model,
+    n_init, n_within, share, low, high, tolerance.
+    """
+    import pandas as pd
+
+    rows = []
+    for d_model in d_models:
+        found = max_deviations(replace(config, d_model=d_model), task, gammas, n_init)
+        for gamma, within in zip(gammas, (found <= tolerance).sum(1).tolist(), strict=True):
+            share = proportion_interval(within, n_init)
+            at = {"gamma": gamma, "d_model": d_model, "n_init": n_init, "n_within": within}
+            rows.append({**at, "share": share.estimate, "low": share.low, "high": share.high, "tolerance": tolerance})
+    return pd.DataFrame(rows)

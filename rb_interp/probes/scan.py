@@ -10,6 +10,7 @@ import pandas as pd
 
 from rb_interp.errors import ModelError
 from rb_interp.probes.capture import Tokens
+from rb_interp.probes.check import check_layer_head, has_attention
 from rb_interp.probes.reading import Reading
 from rb_interp.tasks.roles import Roles
 
@@ -30,9 +31,11 @@ def scan(
 
     Raises ModelError where the probe does not look at single heads, or a layer or head is not there.
     """
+    name = getattr(probe, "__name__", "this probe")
     if not {"layer", "head"} <= set(signature(probe).parameters):
-        name = getattr(probe, "__name__", "this probe")
         raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, tokens, roles) itself.")
+    if not has_attention(model):
+        check_layer_head(model, 0, 0, name)
     layers = range(model.cfg.n_layers) if layers is None else layers
     heads = list(range(model.cfg.n_heads) if heads is None else heads)
     readings = (probe(model, tokens, roles, layer=layer, head=head, **options) for layer in layers for head in heads)

@@ -19,6 +19,12 @@ from rb_interp.training.config import TrainConfig
 PRESETS = ("smoke", "quick", "paper")
 HOST_FIELDS = ("device", "workers", "save_every")
 """Training settings that say where and how a run is computed, not what it is."""
+LATER = {
+    "task": {"unordered": False, "balanced_keys": False},
+    "model": {"architecture": "transformer"},
+    "train": {"optimiser": "adamw", "keep_at": [], "stages": ["half"], "track_drift": False},
+}
+"""Settings that came later: at these values a run is what it was without them, and keeps its fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class StudyConfig:
                 f"memory_share={self.task.memory_share}; a study compares memory with reasoning, so give a share "
                 f"between 0 and 1. train_members trains on one kind alone too."
             )
-        if self.model.n_layers < 2:
+        if self.model.n_layers < 2 and self.model.architecture == "transformer":
             raise ConfigError(
                 f"n_layers={self.model.n_layers}; a study asks what the second layer does, so give 2 or more. "
                 f"train_members trains models of one layer too."
@@ -119,22 +125,30 @@ def comparable(config: Any) -> dict:
     for part in (data, data.get("train", {})):
         for name in HOST_FIELDS:
             part.pop(name, None)
+    for name, later in LATER.items():
+        for part in (data, data.get(name, {})):
+            for key in [key for key, value in later.items() if key in part and part[key] == value]:
+                del part[key]
     return data
 
 
 def load_config(path: Path) -> StudyConfig:
     """Read a TOML file: a ``preset`` and what differs from it. Unknown keys are errors."""
+    return from_mapping(read_toml(path), str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; ConfigError where there is none."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        data = tomllib.loads(Path(path).read_text())
+        return tomllib.loads(Path(path).read_text())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); give --config an existing TOML file.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}. Mend that line and try again.") from None
-    return from_mapping(data, str(path))
 
 
 def from_mapping(data: Mapping[str, Any], source: str = "the configuration") -> StudyConfig:
@@ -144,7 +158,7 @@ def from_mapping(data: Mapping[str, Any], source: str = "the configuration") -> 
     10
     """
     try:
-        return _overlay(StudyConfig.from_preset(str(data.get("preset", "quick"))), data, source, "")
+        return overlay(StudyConfig.from_preset(str(data.get("preset", "quick"))), data, source, "")
     except (TypeError, ValueError) as error:  # a list of another length or depth than the field has
         raise ConfigError(
             f"{source}: a value has the wrong shape ({error}); compare it with the config.toml of a run, where ranges "
@@ -152,7 +166,7 @@ def from_mapping(data: Mapping[str, Any], source: str = "the configuration") -> 
         ) from None
 
 
-def _overlay(base: Any, data: Mapping[str, Any], source: str, path: str) -> Any:
+def overlay(base: Any, data: Mapping[str, Any], source: str, path: str) -> Any:
     known = {f.name for f in fields(base)}
     hints = get_type_hints(type(base))
     changes = {}
@@ -163,7 +177,7 @@ def _overlay(base: Any, data: Mapping[str, Any], source: str, path: str) -> Any:
         if is_dataclass(current):
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{source}: '{path}{key}' is {value!r}; expected a table [{path}{key}].")
-            changes[key] = _overlay(current, value, source, f"{path}{key}.")
+            changes[key] = overlay(current, value, source, f"{path}{key}.")
         else:
             changes[key] = _typed(value, current, hints[key], f"{source}: '{path}{key}'")
     return replace(base, **changes)
@@ -174,7 +188,7 @@ def _typed(value: Any, current: Any, hint: Any, where: str) -> Any:
     if isinstance(current, tuple):
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{where} is {value!r}; expected a list.")
-        wanted = float if "float" in str(hint) else int
+        wanted = next((kind for kind in (float, str) if kind.__name__ in str(hint)), int)
         return _tuple(value, wanted, where)
     optional = "None" in str(hint)
     if optional and value is None:
@@ -190,6 +204,9 @@ def _typed(value: Any, current: Any, hint: Any, where: str) -> Any:
 def _tuple(value: Any, wanted: type, where: str) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_tuple(item, wanted, where) for item in value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or (wanted is int and not isinstance(value, int)):
-        raise ConfigError(f"{where} holds {value!r}; expected numbers ({wanted.__name__}).")
+    allowed = {float: (int, float), int: int, str: str}[wanted]
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        raise ConfigError(
+            f"{where} holds {value!r}; expected {'words' if wanted is str else 'numbers'} ({wanted.__name__})."
+        )
     return wanted(value)

@@ -46,7 +46,7 @@ from rb_interp.statistics.intervals import t_interval
 from rb_interp.study.run import Run
 from rb_interp.tasks import SETS
 from rb_interp.tasks.roles import Roles
-from rb_interp.training.members import Member, half_name, step_name
+from rb_interp.training.members import Member, stage_name, step_name
 
 Side = Literal[">", ">=", "<="]
 SIDES = {">": np.greater, ">=": np.greater_equal, "<=": np.less_equal}
@@ -118,11 +118,11 @@ def dynamics(run: Run, progress: bool = True) -> Dynamics:
 
 def _work(run: Run) -> Iterator[tuple[str, list[Member]]]:
     """Names of checkpoints, and the members to read in each: all, or the one whose ``half`` it is."""
-    steps = [int(name.removeprefix("step_")) for name in run.store.names() if name.startswith("step_")]
+    steps = run.kept_steps
     yield from ((step_name(step), list(run.members)) for step in steps)
-    for member, half in run.half_steps().items():
+    for member, half in run.stage_steps().items():
         if half >= 0 and half not in steps:
-            yield half_name(member), [member]
+            yield stage_name("half", member), [member]
 
 
 class _Probed:

@@ -15,7 +15,8 @@ from rb_interp import __version__
 from rb_interp.errors import RunError, nearest
 from rb_interp.files import write_whole
 from rb_interp.study.config import StudyConfig, comparable, from_mapping
-from rb_interp.training.members import Member, Trained, half_name, saved_curves, step_name, train_members
+from rb_interp.training.config import STAGES as TRAINED_STAGES
+from rb_interp.training.members import Member, Trained, saved_curves, stage_name, step_name, train_members
 from rb_interp.training.store import Checkpoint, Store
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "rb_interp run 1"
 PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
-STAGES = ("init", "half", "matched", "final")
+STAGES = ("init", "half", "matched", "leaving", "before_memory", "final")
 MATCHED_GAMMA = 0.8
 
 
@@ -107,7 +108,8 @@ class Run:
         last = self.config.train.steps
         if self.step != last or not self.store.exists(step_name(last)):
             return False
-        return last in self.curves()["step"].to_numpy() and min(self.half_steps().values()) >= 0
+        reached = [step for stage in self.config.train.stages for step in self.stage_steps(stage).values()]
+        return last in self.curves()["step"].to_numpy() and min(reached, default=0) >= 0
 
     def train(self, progress: bool = True) -> Trained | None:
         """Train to the last step, from wherever the run stopped; None where there was nothing left to do."""
@@ -124,13 +126,22 @@ class Run:
         """Learning curves so far: gamma, seed, step, set, loss, accuracy."""
         return saved_curves(self.store.read("state"), self.members).table()
 
-    def half_steps(self) -> dict[Member, int]:
-        """Step at which each member reached half (the last step where it never did)."""
-        half = self.store.read("state").tensors["curves/half"].tolist()
-        return dict(zip(self.members, half, strict=True))
+    def stage_steps(self, stage: str = "half") -> dict[Member, int]:
+        """Step at which each member reached a stage of its own (``training.stages``)."""
+        steps = self.store.read("state").tensors[f"curves/{stage}"].tolist()
+        return dict(zip(self.members, steps, strict=True))
+
+    @property
+    def kept_steps(self) -> list[int]:
+        """Steps at which all members were kept, ascending."""
+        return [int(name.removeprefix("step_")) for name in self.store.names() if name.startswith("step_")]
 
     def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
-        """The checkpoint that holds a member at a stage (``init``, ``half``, ``matched``, ``final``) or a step."""
+        """The checkpoint that holds a member at a stage or a step.
+
+        Stages are ``init``, ``final``, those that ``train.stages`` keeps (``half``, ``leaving``, ``before_memory``),
+        and with ``half`` also ``matched``.
+        """
         return self.store.read(self._name(stage, gamma, seed))
 
     def weights(self, gamma: float, seed: int, stage: str | int = "final") -> dict[str, Tensor]:
@@ -151,9 +162,8 @@ class Run:
                 f"{list(self.config.gammas)}, its seeds {list(self.config.seeds)}."
             )
         if isinstance(stage, Integral):
-            steps = [int(name.removeprefix("step_")) for name in self.store.names() if name.startswith("step_")]
-            if stage not in steps:
-                raise RunError(f"this run kept no checkpoint at step {stage}; it kept steps {steps}.")
+            if stage not in self.kept_steps:
+                raise RunError(f"this run kept no checkpoint at step {stage}; it kept steps {self.kept_steps}.")
             return step_name(int(stage))
         if stage not in STAGES:
             raise RunError(f"there is no stage '{stage}'; {nearest(str(stage), STAGES)}, or a step.")
@@ -161,12 +171,13 @@ class Run:
             raise RunError(
                 f"stage 'matched' needs gamma {MATCHED_GAMMA} in the run; it has {list(self.config.gammas)}."
             )
-        return {
-            "init": step_name(0),
-            "final": step_name(self.config.train.steps),
-            "half": half_name(Member(gamma, seed)),
-            "matched": half_name(Member(MATCHED_GAMMA, seed)),
-        }[stage]
+        own = "half" if stage == "matched" else stage
+        if own in TRAINED_STAGES and own not in self.config.train.stages:
+            raise RunError(f"this run kept no stage '{own}'; its train.stages are {list(self.config.train.stages)}.")
+        fixed = {"init": 0, "final": self.config.train.steps}
+        if stage in fixed:
+            return step_name(fixed[stage])
+        return stage_name(own, Member(MATCHED_GAMMA if stage == "matched" else gamma, seed))
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write ``name.parquet`` whole or not at all."""
@@ -182,9 +193,9 @@ class Run:
         return pd.read_parquet(path)
 
 
-def leftovers(folder: Path) -> bool:
+def leftovers(folder: Path, about: str = "run.json") -> bool:
     """Whether a folder holds nothing but temporary files of a run that was killed before it began."""
-    return all(path.name.startswith(".run.json.") for path in folder.iterdir())
+    return all(path.name.startswith(f".{about}.") for path in folder.iterdir())
 
 
 def versions() -> dict[str, str]:

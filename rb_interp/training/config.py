@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rb_interp.errors import ConfigError, nearest
 
 SCHEDULES = ("constant", "cosine")
+OPTIMISERS = ("adamw", "sgd")
+STAGES = ("half", "leaving", "before_memory")
 DTYPES = ("float32", "float64", "bfloat16")
 
 
@@ -16,14 +18,15 @@ class TrainConfig:
 
     Attributes:
         steps: optimiser steps.
-        batch_size: rows of a step.
+        batch_size: rows of a step; all training rows where it is their number or more.
+        optimiser: ``adamw``, or ``sgd``, plain gradient descent without momentum (betas and eps play no part).
         lr: learning rate after warm-up.
         lr_final: where the cosine ends (``constant`` ignores it).
         schedule: ``constant`` or ``cosine``.
         warmup: steps of linear warm-up before the schedule, 0 for none.
         betas: AdamW's decay rates of the two moments.
         eps: AdamW's epsilon.
-        weight_decay: AdamW's, on every trained tensor as in torch.optim.AdamW.
+        weight_decay: AdamW's, on every trained tensor as in torch.optim.AdamW; with ``sgd`` the gradient of an L2 term.
         clip: largest gradient norm of one member; 0 for no clipping.
         dtype: float32, float64 (tests), or bfloat16 (autocast on GPU, weights stay float32).
         tf32: allow TF32 matrix products on GPU.
@@ -32,11 +35,17 @@ class TrainConfig:
         eval_every: steps between evaluations.
         eval_rows: rows of each set in an evaluation, at most.
         n_checkpoints: log-spaced checkpoints between step 0 and the last.
+        keep_at: shares of the steps, from 0 to 1, at which all members are kept too.
+        stages: what is kept of each member where its curves say so: ``half``, ``leaving``, ``before_memory``, see
+            ``training.stages``.
+        track_drift: sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to 3),
+            see ``training.tracking``; simplified architectures alone.
         save_every: seconds between saves of the state to continue from.
     """
 
     steps: int = 6000
     batch_size: int = 128
+    optimiser: str = "adamw"
     lr: float = 1e-3
     lr_final: float = 5e-5
     schedule: str = "cosine"
@@ -52,6 +61,9 @@ class TrainConfig:
     eval_every: int = 25
     eval_rows: int = 300
     n_checkpoints: int = 8
+    keep_at: tuple[float, ...] = ()
+    stages: tuple[str, ...] = ("half",)
+    track_drift: bool = False
     save_every: float = 20.0
 
     def __post_init__(self) -> None:
@@ -73,7 +85,12 @@ class TrainConfig:
                 raise ConfigError(f"{name}={getattr(self, name)}; expected 0 or more.")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"betas={tuple(self.betas)}; expected two numbers from 0 to 1, such as (0.9, 0.999).")
-        for name, known in (("schedule", SCHEDULES), ("dtype", DTYPES)):
+        if not all(0 <= share <= 1 for share in self.keep_at):
+            raise ConfigError(f"keep_at={self.keep_at}; expected shares of the steps, from 0 to 1.")
+        for stage in self.stages:
+            if stage not in STAGES:
+                raise ConfigError(f"stages={self.stages}: '{stage}' is not known; {nearest(stage, STAGES)}")
+        for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("dtype", DTYPES)):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}='{getattr(self, name)}' is not known; {nearest(getattr(self, name), known)}")
 

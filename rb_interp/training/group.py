@@ -18,6 +18,11 @@ from rb_interp.tasks import SETS, AnchorDataset, AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.schedule import learning_rate
 from rb_interp.training.stacked import stacked_logits
+from rb_interp.training.tracking import Drift
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+DRIFT = "drift/"
+"""What the names of the sums of ``training.tracking`` begin with in checkpoints."""
 
 
 @dataclass(frozen=True, order=True)
@@ -54,14 +59,9 @@ class Group:
         self.weights = self._initial_weights()
         trained = {p.name for p in parameters(model, task.d_vocab, task.length) if p.trained}
         self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}
-        self.optimiser = torch.optim.AdamW(
-            self.trained.values(),
-            lr=train.lr,
-            betas=train.betas,
-            eps=train.eps,
-            weight_decay=train.weight_decay,
-            fused=True,
-        )
+        self.optimiser = make_optimiser(list(self.trained.values()), train)
+        data = (self.batches.tokens, self.batches.labels, self.which_seed)
+        self.drift = Drift(model, self.weights, *data) if train.track_drift else None
 
     def _initial_weights(self) -> dict[str, Tensor]:
         drawn = [draw(self.model, self.task.d_vocab, self.task.length, m.gamma, m.seed) for m in self.members]
@@ -87,12 +87,15 @@ class Group:
     def advance(self, steps: int) -> None:
         """Take optimiser steps."""
         for _ in range(steps):
+            lr = learning_rate(self.step, self.train)
+            if self.drift is not None:
+                self.drift.add(self.weights, lr)
             gradients = self.gradients()
             if self.train.clip > 0:
                 clip_per_member(gradients, self.train.clip)
             for weight, gradient in zip(self.trained.values(), gradients, strict=True):
                 weight.grad = gradient.contiguous()  # the fused optimiser ignores strides
-            self.optimiser.param_groups[0]["lr"] = learning_rate(self.step, self.train)
+            self.optimiser.param_groups[0]["lr"] = lr
             self.optimiser.step()
             self.step += 1
 
@@ -111,11 +114,16 @@ class Group:
                 found[:, index, 1] = right[:, start:end].mean(1).cpu()
         return found
 
-    def state(self) -> dict[str, Tensor]:
-        """Weights (``name``) and moments (``exp_avg/name``, ``exp_avg_sq/name``), members first, copied to CPU."""
+    def state(self, moments: bool = True) -> dict[str, Tensor]:
+        """Weights (``name``), moments (``exp_avg/name``, ``exp_avg_sq/name``) and sums (``drift/name``), copied to CPU.
+
+        Members come first.
+        """
         kept = {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
-        for name, weight in self.trained.items():
-            for moment in ("exp_avg", "exp_avg_sq"):
+        sums = {} if self.drift is None else self.drift.sums
+        kept |= {f"{DRIFT}{name}": value.cpu().clone() for name, value in sums.items()}
+        for name, weight in self.trained.items() if moments and self.train.optimiser == "adamw" else ():
+            for moment in MOMENTS:
                 value = self.optimiser.state[weight].get(moment, torch.zeros_like(weight))
                 kept[f"{moment}/{name}"] = value.detach().cpu().clone()
         return kept
@@ -125,14 +133,25 @@ class Group:
         self.step = step
         for name, weight in self.weights.items():
             weight.data.copy_(state[name])
-        for name, weight in self.trained.items() if step else ():
-            moments = {m: state[f"{m}/{name}"].to(self.device, self.dtype) for m in ("exp_avg", "exp_avg_sq")}
+        for name, value in () if self.drift is None else self.drift.sums.items():
+            value.copy_(state[f"{DRIFT}{name}"])
+        for name, weight in self.trained.items() if step and self.train.optimiser == "adamw" else ():
+            moments = {m: state[f"{m}/{name}"].to(self.device, self.dtype) for m in MOMENTS}
             self.optimiser.state[weight] = {"step": torch.tensor(float(step), device=self.device), **moments}
 
     def _autocast(self):
         if self.train.dtype == "bfloat16":
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
+
+
+def make_optimiser(parameters: Sequence[Tensor], train: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW or plain gradient descent, as configured."""
+    if train.optimiser == "sgd":
+        return torch.optim.SGD(parameters, lr=train.lr, weight_decay=train.weight_decay, fused=True)
+    return torch.optim.AdamW(
+        parameters, lr=train.lr, betas=train.betas, eps=train.eps, weight_decay=train.weight_decay, fused=True
+    )
 
 
 class Batches:
@@ -155,6 +174,8 @@ class Batches:
 
     def at(self, step: int, which: Int[Tensor, " member"]) -> tuple[Tensor, Tensor]:
         """Tokens [member, batch, pos] and labels [member, batch] of a step."""
+        if self.size == self.n_rows:  # full batch: the order plays no part
+            return self.tokens[which], self.labels[which]
         per_epoch = self.n_rows // self.size
         epoch, index = divmod(step, per_epoch)
         if epoch != self.epoch:

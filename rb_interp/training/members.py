@@ -22,10 +22,15 @@ from rb_interp.training.allocator import keep_freed_memory
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.group import Group, Member
 from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
+from rb_interp.training.stages import FIRST, WITH_SIBLINGS, meets
 from rb_interp.training.store import Checkpoint, Store
 
-MEMBERS_A_GROUP = 8
-"""Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache."""
+MEMBERS_A_GROUP, ROOM = 8, 1_000_000
+"""Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
+
+ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. Large
+batches leave it to fewer members, full ones to one.
+"""
 
 
 @dataclass
@@ -74,9 +79,9 @@ class Trained:
     seconds: dict[str, float]
 
 
-def half_name(member: Member) -> str:
-    """Checkpoint with the same-seed siblings at the step where this member reached half."""
-    return f"half_gamma{member.gamma}_seed{member.seed}"
+def stage_name(stage: str, member: Member) -> str:
+    """Checkpoint at the step where this member reached a stage; ``half`` holds its same-seed siblings too."""
+    return f"{stage}_gamma{member.gamma}_seed{member.seed}"
 
 
 def step_name(step: int) -> str:
@@ -96,8 +101,10 @@ def train_members(
 ) -> Trained:
     """Train every gamma with every seed in one program.
 
-    With a store, checkpoints are kept (step 0, log-spaced, last; and a seed's members at each step where one of
-    them reaches half), and a run that was stopped, by Ctrl-C or harder, continues from its last saved state.
+    With a store, checkpoints are kept (step 0, log-spaced, last; and members where they reach the configured stages,
+    for ``half`` with the same-seed siblings), and a run that was stopped, by Ctrl-C or harder, continues from its last
+    saved state.
+
     Raises ConfigError for an empty sweep or a device that is not there, RunError where files cannot be used.
 
     >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)
@@ -126,7 +133,7 @@ class _Training:
         self.shares = share_out(members, model, task, train, device, train.workers or os.cpu_count() or 1)
         self.groups = [group for share in self.shares for group in share]
         self.curves = Curves(members)
-        self.half: dict[Member, int] = {}
+        self.reached: dict[str, dict[Member, int]] = {stage: {} for stage in train.stages}
         self.seconds = {"steps": 0.0, "evaluation": 0.0, "writing": 0.0}
         self.step, self.saved = 0, (-1, 0)
 
@@ -154,7 +161,9 @@ class _Training:
                 raise
         if self.saved != (self.step, len(self.curves.evaluations)):
             self._save()
-        return Trained(self.curves, Checkpoint(self.step, self._keys(self.members), self._weights()), self.seconds)
+        return Trained(
+            self.curves, Checkpoint(self.step, self._keys(self.members), self._state(moments=False)), self.seconds
+        )
 
     def _advance(self, pool: ThreadPoolExecutor, mark: int, bar: tqdm) -> None:
         started = time.monotonic()
@@ -177,40 +186,41 @@ class _Training:
     def _keep_what_is_due(self) -> None:
         """Checkpoints of the evaluation just made; doing it twice does no harm."""
         step, values = self.curves.evaluations[-1]
-        reached = values[:, SETS.index("rsn_train"), 0] <= 0.5 * math.log(self.d_vocab)
-        last = step == self.train.steps
-        for member, now in zip(self.members, reached, strict=True):
-            if member not in self.half and (now or last):
-                self._keep(half_name(member), [m for m in self.members if m.seed == member.seed])
-                self.half[member] = step
+        last, due = step == self.train.steps, []
+        for stage, reached in self.reached.items():
+            for member, now in zip(self.members, meets(stage, values, self.d_vocab), strict=True):
+                if member not in reached and (now or last) if stage in FIRST else now:
+                    with_it = [m for m in self.members if m.seed == member.seed and stage in WITH_SIBLINGS]
+                    due.append((stage_name(stage, member), with_it or [member]))
+                    reached[member] = step
         if step in checkpoint_steps(self.train):
-            self._keep(step_name(step), self.members)
+            due.append((step_name(step), self.members))
+        self._keep(due)
 
-    def _keep(self, name: str, members: Sequence[Member]) -> None:
-        if self.store is None:
+    def _keep(self, due: Sequence[tuple[str, Sequence[Member]]]) -> None:
+        """Write checkpoints: names and the members that they hold."""
+        if self.store is None or not due:
             return
-        started = time.monotonic()
-        index = [self.members.index(m) for m in members]
-        weights = {key: value[index] for key, value in self._weights().items()}
-        self.store.write(name, self.step, self._keys(members), weights)
+        started, weights = time.monotonic(), self._state(moments=False)
+        for name, members in due:
+            index = [self.members.index(m) for m in members]
+            chosen = {key: value[index] for key, value in weights.items()}
+            self.store.write(name, self.step, self._keys(members), chosen)
         self.seconds["writing"] += time.monotonic() - started
 
-    def _weights(self) -> dict[str, Tensor]:
-        return {key: value for key, value in self._state().items() if "/" not in key}
-
-    def _state(self) -> dict[str, Tensor]:
-        states = [group.state() for group in self.groups]
+    def _state(self, moments: bool = True) -> dict[str, Tensor]:
+        states = [group.state(moments) for group in self.groups]
         return {key: torch.cat([state[key] for state in states]) for key in states[0]}
 
     def _save(self) -> None:
         if self.store is None:
             return
         started = time.monotonic()
-        half = torch.tensor([self.half.get(member, -1) for member in self.members])
+        reached = {stage: [steps.get(m, -1) for m in self.members] for stage, steps in self.reached.items()}
         curves = {
             "curves/steps": torch.tensor(self.curves.steps),
             "curves/values": torch.from_numpy(np.stack([values for _, values in self.curves.evaluations])),
-            "curves/half": half,
+            **{f"curves/{stage}": torch.tensor(steps) for stage, steps in reached.items()},
         }
         self.store.write("state", self.step, self._keys(self.members), {**self._state(), **curves})
         self.saved = (self.step, len(self.curves.evaluations))
@@ -228,8 +238,9 @@ class _Training:
             first = last
         self.curves = saved_curves(saved, self.members)
         self.saved = (self.step, len(self.curves.evaluations))
-        half = saved.tensors["curves/half"].tolist()
-        self.half = {member: step for member, step in zip(self.members, half, strict=True) if step >= 0}
+        for stage in self.reached:
+            steps = zip(self.members, saved.tensors[f"curves/{stage}"].tolist(), strict=True)
+            self.reached[stage] = {member: step for member, step in steps if step >= 0}
 
     def _settle(self, pool: ThreadPoolExecutor) -> None:
         """After Ctrl-C: let every group reach the step that was asked of it, then save what is consistent."""
@@ -269,10 +280,21 @@ def share_out(
     return [
         [
             Group([members[i] for i in part], model, task, train, device)
-            for part in np.array_split(share, math.ceil(len(share) / MEMBERS_A_GROUP))
+            for part in np.array_split(share, math.ceil(len(share) / members_a_group(model, task, train)))
         ]
         for share in shares
     ]
+
+
+def members_a_group(model: ModelConfig, task: AnchorTask, train: TrainConfig) -> int:
+    """How many members share an operation on CPU, at least one.
+
+    >>> members_a_group(ModelConfig(), AnchorTask(), TrainConfig()), members_a_group(
+    ...     ModelConfig(), AnchorTask(), TrainConfig(batch_size=2000))
+    (8, 1)
+    """
+    one = min(train.batch_size, task.n_sequences) * (model.d_mlp + 2 * task.d_vocab)
+    return max(1, min(MEMBERS_A_GROUP, ROOM // one))
 
 
 def bring_to(pool: ThreadPoolExecutor, shares: Sequence[Sequence[Group]], target: int) -> None:

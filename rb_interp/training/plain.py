@@ -12,7 +12,7 @@ from tqdm import tqdm
 from rb_interp.errors import ModelError
 from rb_interp.tasks import SETS, AnchorDataset, AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Batches
+from rb_interp.training.group import Batches, make_optimiser
 from rb_interp.training.schedule import evaluation_steps, learning_rate
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def train_model(
     _check(model, task)
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
-    optimiser = torch.optim.AdamW(
-        parameters, lr=train.lr, betas=train.betas, eps=train.eps, weight_decay=train.weight_decay, fused=True
-    )
+    optimiser = make_optimiser(parameters, train)
     data = task.dataset(seed)
     batches, only = Batches([data], train, device), torch.zeros(1, dtype=torch.long, device=device)
     marks, rows = set(evaluation_steps(train)), []

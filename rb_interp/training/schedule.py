@@ -30,12 +30,25 @@ def evaluation_steps(config: TrainConfig) -> list[int]:
 
 
 def checkpoint_steps(config: TrainConfig) -> list[int]:
-    """Evaluation steps at which all members are kept: 0, ``n_checkpoints`` log-spaced ones, and the last.
+    """Evaluation steps at which all members are kept: 0, ``n_checkpoints`` log-spaced, ``keep_at``, and the last.
 
     >>> checkpoint_steps(TrainConfig(steps=1000, eval_every=10, n_checkpoints=4))
     [0, 10, 30, 100, 320, 1000]
     """
     grid = np.array(evaluation_steps(config))
     wanted = np.geomspace(max(1, config.eval_every), config.steps, config.n_checkpoints + 1)
-    nearest = grid[np.abs(grid[:, None] - wanted).argmin(0)]
-    return sorted({0, *nearest.tolist(), config.steps})
+    shares = [step_at(share, config) for share in config.keep_at]
+    return sorted({0, *_nearest(grid, wanted), *shares, config.steps})
+
+
+def step_at(share: float, config: TrainConfig) -> int:
+    """The evaluation step nearest to a share of the steps.
+
+    >>> step_at(0.05, TrainConfig(steps=1000, eval_every=20))
+    40
+    """
+    return _nearest(np.array(evaluation_steps(config)), np.array([share * config.steps]))[0]
+
+
+def _nearest(grid: np.ndarray, wanted: np.ndarray) -> list[int]:
+    return grid[np.abs(grid[:, None] - wanted).argmin(0)].tolist()

@@ -22,11 +22,10 @@ from torch import Tensor
 
 from rb_interp.models.config import ModelConfig
 from rb_interp.training.matmul import member_matmul
+from rb_interp.training.simplified import ACTIVATIONS, emb_mlp_logits, one_layer_logits, token_embeddings
 
 Weights = Mapping[str, Tensor]
 """TransformerLens name -> tensor ``[member, ...]``."""
-
-ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "tanh": torch.tanh}
 
 
 def stacked_logits(
@@ -35,8 +34,13 @@ def stacked_logits(
     """Logits of every member on its own tokens.
 
     Returns ``[member, batch, d_vocab]`` at the last position, or ``[member, batch, pos, d_vocab]`` with
-    ``every_position``.
+    ``every_position`` (one position for Emb-MLP, which has a single answer).
     """
+    if model.architecture == "emb_mlp":
+        logits = emb_mlp_logits(weights, tokens, model)
+        return logits[:, :, None] if every_position else logits
+    if model.architecture == "one_layer":
+        return one_layer_logits(weights, tokens, model, every_position=every_position)
     members, batch, length = tokens.shape
     resid = embed(weights, tokens).view(members, batch * length, model.d_model)
     for layer in range(model.n_layers):
@@ -55,11 +59,7 @@ def stacked_logits(
 
 def embed(weights: Weights, tokens: Int[Tensor, "member batch pos"]) -> Float[Tensor, "member batch pos d_model"]:
     """Token plus position embeddings."""
-    table = weights["embed.W_E"]
-    members, d_vocab, d_model = table.shape
-    shift = torch.arange(0, members * d_vocab, d_vocab, device=tokens.device).view(-1, 1, 1)
-    found = F.embedding(tokens + shift, table.reshape(members * d_vocab, d_model))
-    return found + weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
+    return token_embeddings(weights, tokens) + weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
 
 
 def linear(

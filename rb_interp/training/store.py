@@ -37,6 +37,12 @@ class Checkpoint:
         index = self.members.index((gamma, seed))
         return {name: value[index] for name, value in self.tensors.items() if "/" not in name}
 
+    def drift(self, gamma: float, seed: int) -> dict[str, Tensor]:
+        """Sums of the predictions along training of one member (``training.tracking``); empty where none were kept."""
+        index, prefix = self.members.index((gamma, seed)), "drift/"
+        found = {name: value[index] for name, value in self.tensors.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): value for name, value in found.items()}
+
 
 class Store:
     """The ``checkpoints`` folder of a run.

@@ -12,9 +12,9 @@ from rb_interp.errors import ConfigError, RolesError
 from rb_interp.models.build import build_model
 from rb_interp.models.lens import read_weights, write_weights
 from rb_interp.probes.geometry import GROUPS, geometry, geometry_arrays, geometry_nulls, geometry_values
-from rb_interp.probes.theory import theorem_1_embeddings
 from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
 from rb_interp.tasks import AnchorTask, Roles
+from rb_interp.theory.embeddings import theorem_1_embeddings
 
 TOKENS = {"key": np.arange(20, 32), "memory_anchor": np.arange(1, 5), "reasoning_anchor": np.arange(10, 18)}
 USED = np.concatenate([TOKENS[name] for name in GROUPS])

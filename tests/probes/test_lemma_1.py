@@ -17,7 +17,7 @@ TASK = AnchorTask.preset("smoke")
 
 def test_weights_are_those_of_the_scheme():
     config = ModelConfig(n_heads=2, norm="pre")
-    full, needed = draw(config, TASK.d_vocab, TASK.length, 0.5, 7), fresh_weights(config, TASK, 0.5, 7)
+    full, needed = draw(config, TASK.d_vocab, TASK.length, 0.5, 7), next(fresh_weights(config, TASK, [0.5], 7))
     assert len(needed) == 4
     for name, weight in needed.items():
         np.testing.assert_array_equal(weight.numpy(), full[name])
@@ -27,7 +27,7 @@ def test_weights_are_those_of_the_scheme():
 @pytest.mark.parametrize(("norm", "kind"), [("none", "plain"), ("pre", "folded")])
 def test_attention_is_that_of_a_transformer_lens_model(norm, kind):
     config = ModelConfig(n_layers=1, n_heads=4, d_model=16, d_head=4, d_mlp=32, norm=norm)
-    weights = fresh_weights(config, TASK, 0.3, 3)
+    weights = next(fresh_weights(config, TASK, [0.3], 3))
     tokens = TASK.dataset(0).tokens[:10]
     expected = first_attention(weights, torch.from_numpy(tokens), config).numpy()
     model = lens_model(kind, n_layers=1, d_vocab=TASK.d_vocab, n_ctx=TASK.length)

@@ -174,7 +174,7 @@ def found(run) -> Dynamics:
 
 @pytest.mark.lens
 def test_every_member_is_read_at_every_checkpoint_of_its_own(run, found):
-    half, kept = run.half_steps(), {0, 5, 20, 80}
+    half, kept = run.stage_steps(), {0, 5, 20, 80}
     assert any(step not in kept for step in half.values())
     for member in run.members:
         own = found.values[(found.values.gamma == member.gamma) & (found.values.seed == member.seed)]

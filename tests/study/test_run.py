@@ -60,7 +60,7 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
     assert run.train(progress=False) is None
     assert run.checkpoint("init", 0.8, 0).step == 0
     assert run.checkpoint("final", 0.8, 0).step == run.checkpoint(20, 0.5, 0).step == 20
-    assert run.checkpoint("matched", 0.5, 0).step == run.half_steps()[run.members[1]]
+    assert run.checkpoint("matched", 0.5, 0).step == run.stage_steps()[run.members[1]]
     with pytest.raises(RunError, match="kept steps"):
         run.weights(0.8, 0, 7)
     with pytest.raises(RunError, match="did you mean 'final'"):

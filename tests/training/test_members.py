@@ -16,7 +16,7 @@ from rb_interp.errors import ConfigError, RunError
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.members import half_name, step_name, train_members
+from rb_interp.training.members import stage_name, step_name, train_members
 from rb_interp.training.schedule import checkpoint_steps, learning_rate
 from rb_interp.training.store import Store
 
@@ -89,7 +89,7 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
     for member in trained.curves.members:
         of_member = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed) & (curves.set == "rsn_train")]
         reached = of_member[of_member.loss <= 0.5 * math.log(easy.d_vocab)].step
-        kept = store.read(half_name(member))
+        kept = store.read(stage_name("half", member))
         assert 0 < reached.min() == kept.step < 150
         assert kept.members == ((0.5, member.seed), (0.8, member.seed))
     assert {step_name(s) for s in checkpoint_steps(train)} <= set(store.names())

@@ -1,0 +1,45 @@
+"""What paper 1 predicts from task and weights: label distributions, drift, Theorem 1, inner products."""
+
+from rb_interp.theory.agreement import agreement, permuted_r2
+from rb_interp.theory.drift import (
+    emb_mlp_map,
+    leading_direction,
+    one_layer_drift,
+    one_layer_maps,
+    pull,
+    value_direction,
+    value_flow,
+)
+from rb_interp.theory.embeddings import gaussian_profile, theorem_1_embeddings
+from rb_interp.theory.inner_products import InnerProducts, exponent, inner_product_error
+from rb_interp.theory.label_distributions import (
+    empirical,
+    excess,
+    population,
+    population_pull,
+    rates,
+    reasoning_moments,
+)
+
+__all__ = [
+    "InnerProducts",
+    "agreement",
+    "emb_mlp_map",
+    "empirical",
+    "excess",
+    "exponent",
+    "gaussian_profile",
+    "inner_product_error",
+    "leading_direction",
+    "one_layer_drift",
+    "one_layer_maps",
+    "permuted_r2",
+    "population",
+    "population_pull",
+    "pull",
+    "rates",
+    "reasoning_moments",
+    "theorem_1_embeddings",
+    "value_direction",
+    "value_flow",
+]

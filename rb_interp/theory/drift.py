@@ -1,0 +1,173 @@
+"""Drift of W_E and W_V under gradient flow at small scale (paper 1, Eq. 4, Propositions 1 to 3).
+
+With u = 1 / d_vocab, r_s the occurrences of token s a row, and the pull  R[s] = r_s (P^s - u):
+
+    Emb-MLP     dW_E / dt = R W_out^T W_in^T                                                       (Eq. 5)
+    one layer   dW_E / dt = (R / L) (W_f^T + I) (W_VO^T + I),   W_f = W_in W_out,  W_VO = W_V W_O  (Eqs. 10, 11)
+
+Plain gradient descent moves W_E by the learning rate times this, each step; the loss is the mean over rows. The limit
+taken is: sigma'(.) = 1, output = softmax = u, and in the one layer attention = 1 / L.
+
+Positions. In one layer a token reaches the output from every position through W_VO, and from the last position alone
+through the residual stream:
+
+    dW_E / dt = (R / L) (W_f^T + I) W_VO^T + R_last (W_f^T + I),   R_last: pull of the occurrences at the last position
+
+Eqs. (10), (11) as printed are this with R_last = R / L: they take the share of a token's occurrences that stand last
+as 1 / L. With the key before its q anchors and the block anywhere, that share is 1 / (q (L - q)) for anchors, 1/2 at
+q = 2, L = 3, where no key stands last at all.
+
+W_V (Fig. 6, appendix B.8). The paper's own theorem was not available; from Eq. (9) by the same approximations
+
+    dW_V / dt = (1 / L) W_E^T R (W_f + I)^T W_O^T
+
+Its left direction: with y_i - u averaging to g over rows, the sum over tokens splits into a rank-one part and the rest,
+
+    W_E^T R / L = mean over rows of xbar_i^T (y_i - u) = xbar^T g + Cov(xbar_i, y_i),    xbar = sum_s r_s w_s / L
+
+so the r-weighted sum of embeddings is the left singular vector exactly where every token has the same P^s, and nearly
+where what labels have in common outweighs how they differ. In general it is sum_s c_s w_s, c_s the component of R[s]
+along the leading label direction, signs included. ``value_direction`` is the first, ``leading_direction`` of
+``value_flow`` the second.
+
+How it can mislead. The relative error at the first step falls with the scale of the weights: as its cube in the
+Emb-MLP with an odd activation (from softmax), as its square where sigma''(0) is not 0, and in proportion in one layer,
+whose output holds the embedding itself. Later the limit is left as soon as any row's output is no longer uniform. A
+drift that is mostly common to all tokens agrees with anything that is common too: read agreement centred. Of W_V it is
+the *change* that is predicted: at larger scales the initial W_V outweighs it. The r-weighted sum counts frequent tokens
+most, not those whose labels say most: where keys are frequent as noise, it points to their mean.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rb_interp.theory.label_distributions import check_count
+
+
+def pull(
+    tokens: Int[Tensor, "*member row pos"],
+    labels: Int[Tensor, "*member row"],
+    d_vocab: int,
+    count: str = "occurrences",
+    last: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> Float[Tensor, "*member d_vocab d_vocab"]:
+    """R[s] = r_s (P^s - u) of the given rows (Eq. 4): row s sums to 0, and is 0 where token s does not occur.
+
+    ``count="sequences"`` counts a row once however often the token stands in it; ``last`` counts the last position
+    alone. Raises ConfigError for an unknown ``count``.
+
+    >>> pull(torch.tensor([[3, 1, 1], [3, 2, 1]]), torch.tensor([0, 1]), 4)[1]      # twice with 0, once with 1
+    tensor([ 0.6250,  0.1250, -0.3750, -0.3750])
+    """
+    check_count(count)
+    if last:
+        tokens = tokens[..., -1:]
+    seen, weight = tokens.long(), torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device)
+    if count == "sequences":
+        seen = seen.sort(-1).values
+        weight[..., 1:] = (seen[..., 1:] != seen[..., :-1]).double()
+    cells = (seen * d_vocab + labels.long()[..., None]).flatten(-2)
+    table = torch.zeros(*cells.shape[:-1], d_vocab**2, dtype=torch.float64, device=tokens.device)
+    table = table.scatter_add_(-1, cells, weight.flatten(-2)).unflatten(-1, (d_vocab, d_vocab))
+    table /= max(tokens.shape[-2], 1)
+    return (table - table.sum(-1, keepdim=True) / d_vocab).to(dtype)
+
+
+def emb_mlp_map(
+    W_in: Float[Tensor, "*member d_model d_mlp"], W_out: Float[Tensor, "*member d_mlp d_vocab"]
+) -> Float[Tensor, "*member d_vocab d_model"]:
+    """W_out^T W_in^T of Proposition 1: ``pull @ emb_mlp_map`` is the drift of W_E per unit of learning rate.
+
+    >>> emb_mlp_map(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0, 0.0, -3.0]]))
+    tensor([[ 3.,  6.],
+            [ 0.,  0.],
+            [-3., -6.]])
+    """
+    return (W_in @ W_out).mT
+
+
+def one_layer_maps(
+    W_V: Float[Tensor, "*member d_model d_head"],
+    W_O: Float[Tensor, "*member d_head d_model"],
+    W_in: Float[Tensor, "*member d_model d_mlp"],
+    W_out: Float[Tensor, "*member d_mlp d_model"],
+) -> tuple[Float[Tensor, "*member d_model d_model"], Float[Tensor, "*member d_model d_model"]]:
+    """``attention`` = (W_f^T + I) W_VO^T and ``direct`` = W_f^T + I, whose sum is W of Propositions 2 and 3.
+
+    The first axis is the label's (d_vocab = d_model), the second the embedding's.
+
+    >>> attention, direct = one_layer_maps(*(torch.full((1, 1), x) for x in (2.0, 5.0, 3.0, 1.0)))
+    >>> attention.item(), direct.item()          # (3 + 1) 10, 3 + 1
+    (40.0, 4.0)
+    """
+    direct = (W_in @ W_out).mT + torch.eye(W_in.shape[-2], dtype=W_in.dtype, device=W_in.device)
+    return direct @ (W_V @ W_O).mT, direct
+
+
+def one_layer_drift(
+    pull: Float[Tensor, "*#member d_vocab d_vocab"],
+    attention: Float[Tensor, "*#member d_vocab d_vocab"],
+    direct: Float[Tensor, "*#member d_vocab d_vocab"],
+    length: int,
+    pull_last: Float[Tensor, "*#member d_vocab d_vocab"] | None = None,
+) -> Float[Tensor, "*member d_vocab d_vocab"]:
+    """Drift of the one-layer model's W_E per unit of learning rate: as printed, or by position with ``pull_last``.
+
+    >>> R, I = torch.ones(1, 1), torch.ones(1, 1)
+    >>> one_layer_drift(R, 4 * I, 2 * I, 2).item(), one_layer_drift(R, 4 * I, 2 * I, 2, pull_last=0 * R).item()
+    (3.0, 2.0)
+    """
+    if pull_last is None:
+        return pull / length @ (attention + direct)
+    return pull / length @ attention + pull_last @ direct
+
+
+def value_flow(
+    W_E: Float[Tensor, "*member d_vocab d_model"],
+    pull: Float[Tensor, "*#member d_vocab d_vocab"],
+    W_O: Float[Tensor, "*member d_head d_model"],
+    W_in: Float[Tensor, "*member d_model d_mlp"],
+    W_out: Float[Tensor, "*member d_mlp d_model"],
+    length: int,
+) -> Float[Tensor, "*member d_model d_head"]:
+    """Predicted change of W_V per unit of learning rate (d_vocab = d_model), in the units of W_V.
+
+    >>> one = torch.ones(1, 1)
+    >>> value_flow(2 * one, 3 * one, 5 * one, one, one, 3).item()         # 2 x 3 x (1 + 1) x 5 / 3
+    20.0
+    """
+    carried = W_E.mT @ pull / length
+    return (carried + carried @ (W_in @ W_out).mT) @ W_O.mT
+
+
+def value_direction(
+    W_E: Float[Tensor, "*member d_vocab d_model"], rates: Float[Tensor, "*#member d_vocab"]
+) -> Float[Tensor, "*member d_model"]:
+    """Unit vector along the r-weighted sum of embeddings: the flow's left direction where all P^s are the same.
+
+    >>> value_direction(torch.eye(2), torch.tensor([3.0, 4.0]))
+    tensor([0.6000, 0.8000])
+    """
+    total = (rates[..., None] * W_E).sum(-2)
+    return total / total.norm(dim=-1, keepdim=True)
+
+
+def leading_direction(
+    change: Float[Tensor, "*member d_model d_head"],
+) -> tuple[Float[Tensor, "*member d_model"], Float[Tensor, "*member"]]:
+    """Leading left singular vector (of arbitrary sign) and its share s_1^2 / sum s^2, in [1 / rank, 1].
+
+    The share is nan where nothing changed; everything is nan where the change is not finite.
+
+    >>> vector, share = leading_direction(torch.diag(torch.tensor([1.0, 2.0])))
+    >>> vector.abs(), round(share.item(), 6)
+    (tensor([0., 1.]), 0.8)
+    """
+    broken = ~change.isfinite().all(-1).all(-1)
+    left, singular, _ = torch.linalg.svd(change.nan_to_num(0, 0, 0), full_matrices=False)
+    share = singular[..., 0] ** 2 / (singular**2).sum(-1)
+    return left[..., 0].masked_fill(broken[..., None], torch.nan), share.masked_fill(broken, torch.nan)

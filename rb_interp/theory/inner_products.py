@@ -1,0 +1,132 @@
+"""Eq. (13) of Theorem 1 (paper 1): how far inner products of the closed form are from those of embeddings.
+
+    sup over i, j of |<w~^{s_i}, w~^{s_j}> - <w^{s_i}, w^{s_j}>|  <=  O(d_m^{1-gamma} q^{-1/2} + d_m^{-gamma})
+
+w is the embedding of the one-layer model (Definition 2, d_m = d_vocab) after one full-batch step of plain gradient
+descent of size eta = L / r_s, so that r_s eta / L = 1; w~ is Eq. (12) with noise of its own; the supremum is over pairs
+of reasoning anchors, i = j included. The gradient is exact: real softmax, attention and activation (tanh).
+
+Readings. The theorem takes d_m to infinity and names no other width, so d_head and d_mlp are held fixed. Then the norm
+of W_f = W_in W_out grows as d_m^{1-gamma}, the very factor of the bound; with d_mlp in proportion to d_m it grows as
+d_m^{1-2 gamma}, and shrinks from gamma = .5 on. Both are arguments. The theorem has n -> infinity and no masked
+combinations: the task is taken without its mask, on all of its reasoning rows (memory rows do not touch reasoning
+anchors). C_1, C_2 and sigma_P "depend on r_s, eta, L, q": C_1 = L / (q (L - q)) (r_s eta times the share of an anchor's
+occurrences that stand last) by default, and 1 (r_s eta / L by the letter of Eq. 11) with ``C_1=1.0``.
+
+How it can mislead. The bound is an upper one with unnamed constants: an exponent below 1 - gamma is within it, and says
+nothing about whether it is tight. The error has parts that do not grow at all (a trapezoid is not a normal curve: .001
+to .01), noise against noise (d_m^{1/2-2 gamma}) and noise against profile (d_m^{-gamma}); which leads depends on gamma
+and on the widths tried. The slope of a sum of powers is none of their exponents. Compare ``error`` with ``scale``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rb_interp.errors import TaskError
+from rb_interp.theory.embeddings import gaussian_profile
+
+if TYPE_CHECKING:
+    from rb_interp.tasks import AnchorTask
+
+
+class InnerProducts(NamedTuple):
+    """Largest absolute error of an inner product, and the mean absolute inner product <w^{s_i}, w^{s_j}>."""
+
+    error: float
+    scale: float
+
+
+def inner_product_error(
+    task: AnchorTask,
+    gamma: float,
+    d_model: int,
+    seed: int = 0,
+    *,
+    d_head: int = 32,
+    d_mlp: int = 128,
+    C_1: float | None = None,
+    centre: str = "label",
+) -> InnerProducts:
+    """Left side of Eq. (13), at d_vocab = d_model, and the size of what it compares; both at least 0.
+
+    The same seed gives the same numbers. Raises TaskError where the task's labels do not fit d_model, or it has no
+    reasoning rows.
+
+    >>> from rb_interp.tasks import AnchorTask
+    >>> task = AnchorTask(length=3, unordered=True, balanced_keys=True, n_sequences=2000)
+    >>> found = inner_product_error(task, 0.8, 100)
+    >>> found.error < 0.05, 0.02 < found.scale < 0.1
+    (True, True)
+    """
+    task = replace(task, d_vocab=d_model, masked=())
+    anchors = task.tokens("reasoning_anchor")
+    real = stepped_embeddings(task, gamma, seed, d_head, d_mlp)[anchors].double().numpy()
+    factor = task.length / (task.q * (task.length - task.q)) if C_1 is None else C_1
+    rng = np.random.default_rng([seed, d_model, 13])
+    ideal = gaussian_profile(task, anchors, d_model, factor, centre=centre, gamma=gamma, rng=rng)
+    gram = real @ real.T
+    return InnerProducts(float(np.abs(ideal @ ideal.T - gram).max()), float(np.abs(gram).mean()))
+
+
+def stepped_embeddings(
+    task: AnchorTask, gamma: float, seed: int, d_head: int = 32, d_mlp: int = 128
+) -> Float[Tensor, "d_vocab d_model"]:
+    """W_E of the one-layer model after one step of size L / r_s on the reasoning rows that are trained on.
+
+    Rows of reasoning anchors are what Eq. (13) compares; other tokens are moved by these rows alone.
+    """
+    data = task.dataset(seed)
+    rows = data.rows("rsn_train")
+    if not len(rows):
+        raise TaskError(f"memory_share={task.memory_share} leaves no reasoning row to learn from; lower memory_share.")
+    W_E, *weights = _draw(task.d_vocab, d_head, d_mlp, gamma, seed)
+    W_E.requires_grad_()
+    tokens, labels = torch.as_tensor(data.tokens[rows]), torch.as_tensor(data.labels[rows])
+    loss = torch.nn.functional.cross_entropy(one_layer_logits(W_E[tokens], *weights), labels, reduction="sum")
+    (gradient,) = torch.autograd.grad(loss, W_E)
+    occurrences = task.q * len(rows) / len(task.tokens("reasoning_anchor"))
+    return W_E.detach() - task.length / occurrences * gradient
+
+
+def one_layer_logits(
+    x: Float[Tensor, "row pos d_model"],
+    W_Q: Float[Tensor, "d_model d_head"],
+    W_K: Float[Tensor, "d_model d_head"],
+    W_V: Float[Tensor, "d_model d_head"],
+    W_O: Float[Tensor, "d_head d_model"],
+    W_in: Float[Tensor, "d_model d_mlp"],
+    W_out: Float[Tensor, "d_mlp d_model"],
+) -> Float[Tensor, "row d_model"]:
+    """Output of Definition 2 at the last position (Eq. 9), with tanh."""
+    last = x[:, -1]
+    scores = torch.einsum("nd,npd->np", last @ W_Q @ W_K.T, x) / math.sqrt(W_Q.shape[1])
+    mean = torch.einsum("np,npd->nd", scores.softmax(-1), x)
+    resid_mid = last + mean @ W_V @ W_O
+    return resid_mid + (resid_mid @ W_in).tanh() @ W_out
+
+
+def exponent(d_models: Sequence[int], errors: Float[np.ndarray, "*draw width"]) -> Float[np.ndarray, "*draw"]:
+    """Slope of log error on log d_model by least squares, for each row of errors (Eq. 13 bounds it by 1 - gamma).
+
+    >>> float(exponent((10, 100, 1000), np.array([4.0, 2.0, 1.0])).round(3))
+    -0.301
+    """
+    x = np.log(np.asarray(d_models, dtype=np.float64))
+    x = x - x.mean()
+    return np.asarray(np.log(errors) @ x / (x @ x))
+
+
+def _draw(d_model: int, d_head: int, d_mlp: int, gamma: float, seed: int) -> list[Tensor]:
+    """W_E, W_Q, W_K, W_V, W_O, W_in, W_out with standard deviation d_in^-gamma."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(d_model, d_model), *[(d_model, d_head)] * 3, (d_head, d_model), (d_model, d_mlp), (d_mlp, d_model)]
+    return [torch.randn(shape, generator=generator) * shape[0] ** -gamma for shape in shapes]

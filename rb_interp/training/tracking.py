@@ -1,0 +1,72 @@
+"""Sums over training of what theory predicts of each step, from the weights that the step began with.
+
+Emb-MLP (Proposition 1, Eq. 5): the embedding moves by lr R M with M = W_out^T W_in^T, and R, the pull of each token's
+labels, never changes. So one sum tells the prediction for all tokens at any time:
+
+    map        sum of lr M
+
+One layer (Propositions 2 and 3, Eqs. 10 and 11): through attention and through the residual stream apart, and the
+leading-order flow of W_V:
+
+    attention  sum of lr (W_f^T + I) W_VO^T        direct  sum of lr (W_f^T + I)        value  sum of lr dW_V
+
+Under AdamW the same sums are kept, with the learning rate of each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rb_interp.errors import ConfigError
+from rb_interp.models.config import ModelConfig
+from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
+
+Weights = Mapping[str, Tensor]
+
+
+class Drift:
+    """The sums of a group of members, ``sums``: name -> ``[member, ...]``.
+
+    Args:
+        model: a simplified architecture; ConfigError for a transformer, for which there is no prediction.
+        tokens, labels: the training rows of each member's seed, ``[seed, row, pos]`` and ``[seed, row]``.
+        which_seed: index into them, for each member.
+    """
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        weights: Weights,
+        tokens: Int[Tensor, "seed row pos"],
+        labels: Int[Tensor, "seed row"],
+        which_seed: Int[Tensor, " member"],
+    ) -> None:
+        if model.architecture == "transformer":
+            raise ConfigError(
+                "track_drift with architecture='transformer'; the propositions are about one_layer and emb_mlp models."
+            )
+        self.model, self.length = model, tokens.shape[2]
+        table = weights["embed.W_E"]
+        pulls = pull(tokens, labels, table.shape[1], dtype=table.dtype)
+        self.pulls: Float[Tensor, "member d_vocab d_vocab"] = pulls[which_seed]
+        self.sums = {name: torch.zeros_like(value) for name, value in self._rates(weights).items()}
+
+    @torch.no_grad()
+    def add(self, weights: Weights, lr: float) -> None:
+        """Add the prediction of one step."""
+        for name, rate in self._rates(weights).items():
+            self.sums[name].add_(rate, alpha=lr)
+
+    @torch.no_grad()
+    def _rates(self, weights: Weights) -> dict[str, Tensor]:
+        if self.model.architecture == "emb_mlp":
+            return {"map": emb_mlp_map(weights["mlp.W_in"], weights["mlp.W_out"])}
+        w_v, w_o = (weights[f"blocks.0.attn.W_{name}"][:, 0] for name in "VO")
+        w_in, w_out = (weights[f"blocks.0.mlp.W_{name}"] for name in ("in", "out"))
+        attention, direct = one_layer_maps(w_v, w_o, w_in, w_out)
+        value = value_flow(weights["embed.W_E"], self.pulls, w_o, w_in, w_out, self.length)
+        return {"attention": attention, "direct": direct, "value": value}

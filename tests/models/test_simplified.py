@@ -1,0 +1,309 @@
+"""Emb-MLP and the one-layer model compute Definitions 1 and 2, can be hooked everywhere, and fit what stands around."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from rb_interp.errors import ModelError
+from rb_interp.interventions.hooking import last_logits
+from rb_interp.interventions.sites import Edit
+from rb_interp.models.build import build_model, lens_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.lens import read_weights, write_weights
+from rb_interp.models.schemes import draw, parameters
+from rb_interp.models.simplified import EmbMLP, OneLayer
+from rb_interp.models.table import initialisation_table
+from rb_interp.probes import carrying, composition, geometry, routing, uniformity, value_alignment
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.plain import train_model
+from rb_interp.training.stacked import stacked_logits
+
+pytestmark = pytest.mark.lens
+
+D_VOCAB, N_CTX = 23, 5
+EMB_MLP = ModelConfig(architecture="emb_mlp", n_layers=1, act="tanh", d_model=12, d_mlp=20)
+ONE_LAYER = ModelConfig(architecture="one_layer", n_layers=1, act="tanh", d_model=D_VOCAB, d_head=7, d_mlp=20)
+CONFIGS = {"emb_mlp": EMB_MLP, "one_layer": ONE_LAYER}
+TASK = AnchorTask(
+    length=3, keys=(10, 15), memory_anchors=(0, 2), reasoning_anchors=(5, 7), masked=(), d_vocab=30, n_sequences=324
+)
+
+
+def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, np.ndarray]:
+    """Every matrix away from 0, the frozen biases of the one-layer model at 0."""
+    rng = np.random.default_rng(seed)
+    shapes = parameters(config, D_VOCAB, N_CTX)
+    return {p.name: 0.4 * rng.standard_normal(p.shape) * p.trained for p in shapes}
+
+
+def some_tokens(rows: int = 6, length: int = N_CTX) -> Tensor:
+    return torch.randint(0, D_VOCAB, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+def made(config: ModelConfig, seed: int = 0) -> Any:
+    return lens_model(config, D_VOCAB, N_CTX, random_weights(config, seed), torch.float64)
+
+
+def of_the_task(architecture: str, gamma: float = 0.5, seed: int = 0, **sizes: Any) -> Any:
+    config = replace(CONFIGS[architecture], d_model=TASK.d_vocab)
+    return build_model(TASK, gamma, config=config, seed=seed, dtype=torch.float64, **sizes)
+
+
+@pytest.fixture(params=CONFIGS)
+def config(request):
+    return CONFIGS[request.param]
+
+
+@pytest.mark.parametrize("length", range(1, N_CTX + 1))
+def test_emb_mlp_is_definition_1_and_knows_no_order(length):
+    model, tokens = made(EMB_MLP), some_tokens(length=length)
+    W = random_weights(EMB_MLP)
+    for row, logits in zip(tokens.tolist(), model(tokens).detach().numpy(), strict=True):
+        by_hand = np.tanh(sum(W["embed.W_E"][token] for token in row) @ W["mlp.W_in"]) @ W["mlp.W_out"]
+        np.testing.assert_allclose(logits, by_hand[None], rtol=0, atol=1e-13)
+    for order in itertools.islice(itertools.permutations(range(length)), 24):
+        torch.testing.assert_close(model(tokens[:, list(order)]), model(tokens), rtol=0, atol=1e-13)
+
+
+def test_one_layer_is_definition_2_and_knows_the_last_position():
+    model, tokens = made(ONE_LAYER), some_tokens()
+    W = {name.removeprefix("blocks.0."): weight.squeeze() for name, weight in random_weights(ONE_LAYER).items()}
+    for row, logits in zip(tokens.tolist(), model(tokens)[:, -1].detach().numpy(), strict=True):
+        x = W["embed.W_E"][row]
+        scores = np.exp(x @ W["attn.W_K"] @ (x[-1] @ W["attn.W_Q"]) / np.sqrt(7))
+        mid = scores / scores.sum() @ x @ W["attn.W_V"] @ W["attn.W_O"] + x[-1]
+        by_hand = np.tanh(mid @ W["mlp.W_in"]) @ W["mlp.W_out"] + mid
+        np.testing.assert_allclose(logits, by_hand, rtol=0, atol=1e-12)
+    answer = model(tokens)[:, -1]
+    torch.testing.assert_close(model(tokens[:, [2, 0, 3, 1, 4]])[:, -1], answer, rtol=0, atol=1e-13)
+    assert (model(tokens[:, [4, 1, 2, 3, 0]])[:, -1] - answer).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("act", ["relu", "gelu", "tanh"])
+def test_one_layer_is_a_lens_model_without_positions_and_unembedding(act):
+    config = replace(ONE_LAYER, act=act)
+    model, weights, tokens = made(config), random_weights(config), some_tokens()
+    transformer = replace(config, architecture="transformer")
+    weights |= {"unembed.W_U": np.eye(D_VOCAB), "unembed.b_U": np.zeros(D_VOCAB)}
+    weights |= {"pos_embed.W_pos": np.zeros((N_CTX, D_VOCAB))}
+    twin = lens_model(transformer, D_VOCAB, N_CTX, weights, torch.float64)
+    (logits, cache), (theirs, their_cache) = model.run_with_cache(tokens), twin.run_with_cache(tokens)
+    torch.testing.assert_close(logits, theirs, rtol=0, atol=1e-10)
+    assert set(cache) == set(model.hook_dict)
+    for name in set(cache) - {"blocks.0.attn.hook_attn_scores"}:  # 4.x keeps the pattern there
+        torch.testing.assert_close(cache[name], their_cache[name], rtol=0, atol=1e-10)
+    torch.testing.assert_close(cache["pattern", 0], cache["attn_scores", 0].softmax(-1))
+    for name in ("W_E", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_out"):
+        assert torch.equal(getattr(model, name), getattr(twin, name)), name
+    torch.testing.assert_close(model.OV.AB[0, 0], model.W_V[0, 0] @ model.W_O[0, 0])
+    torch.testing.assert_close(model.QK.AB[0, 0], model.W_Q[0, 0] @ model.W_K[0, 0].T)
+
+
+def test_both_are_what_is_trained(config):
+    members = [random_weights(config, seed) for seed in range(3)]
+    stacked = {name: torch.tensor(np.stack([member[name] for member in members])) for name in members[0]}
+    tokens = torch.stack([some_tokens().roll(seed, 0) for seed in range(3)])
+    last, every = (stacked_logits(stacked, tokens, config, every_position=every) for every in (False, True))
+    for seed in range(3):
+        logits = made(config, seed)(tokens[seed])
+        torch.testing.assert_close(last[seed], logits[:, -1], rtol=0, atol=1e-12)
+        torch.testing.assert_close(every[seed], logits, rtol=0, atol=1e-12)
+
+
+def test_hooks_of_emb_mlp_hold_the_definitions_steps():
+    model, tokens = made(EMB_MLP), some_tokens()
+    logits, cache = model.run_with_cache(tokens)
+    assert set(cache) == {"hook_embed", "hook_sum", "mlp.hook_pre", "mlp.hook_post", "hook_logits"}
+    assert torch.equal(cache["hook_embed"], model.W_E[tokens])
+    torch.testing.assert_close(cache["hook_sum"], cache["hook_embed"].sum(1, keepdim=True))
+    torch.testing.assert_close(cache["mlp.hook_pre"], cache["hook_sum"] @ model.W_in)
+    torch.testing.assert_close(cache["mlp.hook_post"], cache["mlp.hook_pre"].tanh())
+    torch.testing.assert_close(logits, cache["mlp.hook_post"] @ model.W_out)
+    assert torch.equal(cache["hook_logits"], logits)
+    assert isinstance(model.run_with_cache(tokens, return_cache_object=False)[1], dict)
+
+
+@pytest.mark.parametrize("hook", ["hook_embed", "hook_sum", "mlp.hook_pre", "mlp.hook_post", "hook_logits"])
+def test_editing_any_step_of_emb_mlp_changes_its_answer_as_it_should(hook):
+    model, tokens = made(EMB_MLP), some_tokens()
+    before = last_logits(model, tokens)
+    assert torch.equal(last_logits(model, tokens, [Edit(hook, lambda x, rows: 0 * x)]), torch.zeros_like(before))
+    swapped = last_logits(model, tokens, [Edit(hook, lambda x, rows: x.flip(0))])
+    torch.testing.assert_close(swapped, before.flip(0), rtol=0, atol=1e-13)
+    assert torch.equal(last_logits(model, tokens), before)
+
+
+def test_leaving_one_token_out_of_emb_mlp_is_a_shorter_row():
+    def leave_out(x, rows):
+        return torch.cat([x[:, :-1], torch.zeros_like(x[:, -1:])], 1)
+
+    model, tokens = made(EMB_MLP), some_tokens()
+    without = last_logits(model, tokens, [Edit("hook_embed", leave_out)])
+    torch.testing.assert_close(without, last_logits(model, tokens[:, :-1]), rtol=0, atol=1e-13)
+
+
+def test_editing_one_layer_reaches_the_answer():
+    model, tokens = made(ONE_LAYER), some_tokens()
+    cache = model.run_with_cache(tokens)[1]
+
+    def silenced(*hooks: str) -> Tensor:
+        return last_logits(model, tokens, [Edit(f"blocks.0.{hook}", lambda x, rows: 0 * x) for hook in hooks])
+
+    last = {name: cache[name, 0][:, -1] for name in ("resid_pre", "resid_mid", "mlp_out")}
+    alone = last["resid_pre"] + (last["resid_pre"] @ model.W_in[0]).tanh() @ model.W_out[0]
+    for hook in ("hook_attn_out", "attn.hook_z", "attn.hook_v", "attn.hook_pattern"):
+        torch.testing.assert_close(silenced(hook), alone, rtol=0, atol=1e-13)
+    for hook in ("hook_mlp_out", "mlp.hook_pre", "mlp.hook_post"):
+        torch.testing.assert_close(silenced(hook), last["resid_mid"], rtol=0, atol=1e-13)
+    for hook in ("hook_resid_mid", "hook_resid_post", "hook_resid_pre"):
+        assert torch.equal(silenced(hook), torch.zeros_like(alone)), hook
+    assert torch.equal(silenced("attn.hook_q"), silenced("attn.hook_k"))
+    assert (silenced("attn.hook_q") - last_logits(model, tokens)).abs().max() > 0.01
+
+
+def test_what_is_written_is_read_back_and_only_matrices_are_trained(config):
+    model = made(config)
+    written = random_weights(config, seed=1)
+    write_weights(model, written)
+    held = read_weights(model)
+    assert list(held) == list(dict(model.named_parameters()))
+    assert {name: tensor.numpy().tobytes() for name, tensor in held.items()} == {
+        name: value.tobytes() for name, value in written.items()
+    }
+    fresh = {"emb_mlp": EmbMLP, "one_layer": OneLayer}[config.architecture](config, D_VOCAB, N_CTX)
+    for each in (model, fresh):
+        trained = {name for name, tensor in each.named_parameters() if tensor.requires_grad}
+        assert trained == {name for name in written if name.rsplit(".", 1)[-1].startswith("W_")}
+    model(some_tokens()).square().sum().backward()
+    assert all((parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("gamma", [0.3, 0.8])
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_draws_have_the_standard_deviation_of_gamma(architecture, gamma):
+    task = AnchorTask(length=3, d_vocab=100)
+    sizes: dict[str, Any] = {"d_model": 100 if architecture == "one_layer" else 64, "d_mlp": 128}
+    model = build_model(task, gamma, config=CONFIGS[architecture], dtype=torch.float64, **sizes)
+    config = replace(CONFIGS[architecture], **sizes)
+    table = initialisation_table(task, config, gamma).set_index("parameter")
+    assert table.z.abs().max() < 4
+    d_in = defaultdict(lambda: config.d_model, W_O=config.d_head, W_out=128)
+    for name, weight in read_weights(model).items():
+        kind = name.rsplit(".", 1)[-1]
+        if kind.startswith("b_"):
+            assert not weight.any()
+            continue
+        std = d_in[kind] ** -gamma
+        assert table.intended_std[name] == pytest.approx(std, rel=1e-12)
+        assert float(weight.std(correction=0)) == pytest.approx(std, rel=4 / (2 * weight.numel()) ** 0.5), name
+    other = draw(config, 100, 3, 0.5, 0)
+    assert all(
+        np.allclose(tensor, other[name] * d_in[name.rsplit(".", 1)[-1]] ** (0.5 - gamma), rtol=1e-12, atol=0)
+        for name, tensor in read_weights(model).items()
+    )
+
+
+def test_return_types():
+    for model in (made(EMB_MLP), made(ONE_LAYER)):
+        tokens = some_tokens()
+        assert model(tokens, return_type=None) is None
+        torch.testing.assert_close(model(tokens[3]), model(tokens)[3:4])
+        with pytest.raises(ModelError, match="6 positions; this model holds n_ctx=5. Pass shorter rows"):
+            model(torch.zeros(1, 6).long())
+    logits, loss = made(ONE_LAYER)(tokens, return_type="both")
+    torch.testing.assert_close(loss, cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()))
+    assert torch.equal(made(ONE_LAYER)(tokens, return_type="loss"), loss)
+    with pytest.raises(ModelError, match=r"return_type='logit' of a OneLayer; did you mean 'logits'\?, or None\."):
+        model(tokens, return_type="logit")
+    with pytest.raises(ModelError, match="return_type='both' of a EmbMLP; known: logits, or None"):
+        made(EMB_MLP)(tokens, return_type="both")  # one answer has no next token
+
+
+def test_settings_that_the_definitions_leave_no_choice_in_say_what_to_do():
+    with pytest.raises(ModelError, match="norm='pre' with architecture='one_layer'; its definition has norm='none'"):
+        of_the_task("one_layer", norm="pre")
+    with pytest.raises(ModelError, match="n_layers=2 with architecture='emb_mlp'; its definition has n_layers=1"):
+        of_the_task("emb_mlp", n_layers=2)
+    with pytest.raises(ModelError, match="d_model=64 and d_vocab=30 with architecture='one_layer'.*give both the same"):
+        of_the_task("one_layer", d_model=64)
+    with pytest.raises(ModelError, match="d_model=23 and d_vocab=24 with architecture='one_layer'"):
+        OneLayer(ONE_LAYER, 24, N_CTX)
+    with pytest.raises(ModelError, match="architecture='transformer' makes no EmbMLP; use architecture='emb_mlp'"):
+        EmbMLP(ModelConfig(), D_VOCAB, N_CTX)
+    with pytest.raises(ModelError, match="architecture='emb_mpl' is not known; did you mean 'emb_mlp'"):
+        build_model(TASK, 0.8, architecture="emb_mpl")
+
+
+def test_cfg_says_what_there_is():
+    emb_mlp, one_layer = made(EMB_MLP).cfg, made(ONE_LAYER).cfg
+    assert (emb_mlp.n_layers, emb_mlp.n_heads, emb_mlp.d_model, emb_mlp.d_mlp) == (0, 0, 12, 20)
+    assert (one_layer.n_layers, one_layer.n_heads, one_layer.d_model, one_layer.d_head) == (1, 1, D_VOCAB, 7)
+    for cfg in (emb_mlp, one_layer):
+        assert (cfg.d_vocab, cfg.n_ctx, cfg.act_fn, cfg.dtype) == (D_VOCAB, N_CTX, "tanh", torch.float64)
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_geometry_reads_the_rows_of_the_embedding(architecture):
+    model, twin = of_the_task(architecture), of_the_task(architecture, seed=1)
+    data = TASK.dataset(0)
+    reading = geometry(model, data.tokens, data.roles(), twin=twin, n_null=20)
+    rows = model.W_E.detach().numpy()[[5, 6, 7]]
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose(reading.arrays["cos_reasoning_matrix"], unit @ unit.T, atol=1e-12)
+    assert reading.values["cos_reasoning"] == pytest.approx((unit @ unit.T)[np.triu_indices(3, 1)].mean())
+    other = geometry(twin, None, data.roles(), n_null=0).values
+    assert reading.twin["order_rho"] == other["order_rho"]
+    assert reading.values["participation_ratio"] == reading.values["participation"] / other["participation"]
+
+
+def test_probes_of_attention_read_one_layer():
+    data = TASK.dataset(0)
+    given = data.tokens, data.roles()
+    weights = read_weights(of_the_task("one_layer"))
+    weights["blocks.0.attn.W_K"][:] = 0
+    u = weights["embed.W_E"][6] - weights["embed.W_E"][[*range(10, 16), *range(3), *range(5, 8)]].mean(0)
+    weights["blocks.0.attn.W_V"] = torch.outer(u, torch.arange(1.0, 8.0).double())[None]
+    uniform = lens_model(replace(ONE_LAYER, d_model=TASK.d_vocab), TASK.d_vocab, TASK.length, weights, torch.float64)
+    assert uniformity(uniform, *given, twin=of_the_task("one_layer")).values["tv"] == pytest.approx(0, abs=1e-12)
+    assert routing(uniform, *given, layer=0).values["key"] == pytest.approx(1 / 3)
+    assert carrying(uniform, *given).values["key_from_anchor_1"] == pytest.approx(1 / 2)
+    aligned = value_alignment(uniform, *given, k=1)
+    at = aligned.arrays["tokens"].tolist().index(6)
+    assert abs(aligned.arrays["cosines"][0, at]) == pytest.approx(1)
+    assert aligned.values["spectrum_ratio"] > 1e6
+    shares = composition(uniform, *given, n_null=0).values
+    assert shares["resid_pre.0:anchor_2"] == pytest.approx(1)  # the last token, and no position
+    assert shares["attn_out.0:key"] + shares["attn_out.0:anchors"] == pytest.approx(1, abs=0.03)  # averaging adds
+    with pytest.raises(ModelError, match=r"routing got layer=1; this model has 1 layer\. Use layer=0\."):
+        routing(uniform, *given, layer=1)
+
+
+@pytest.mark.parametrize("probe", [uniformity, routing, value_alignment, carrying, composition])
+def test_probes_of_attention_refuse_emb_mlp(probe):
+    data = TASK.dataset(0)
+    message = f"{probe.__name__} looks at layers and heads, and this model, of type EmbMLP, has none; use it on a model"
+    with pytest.raises(ModelError, match=message):
+        probe(of_the_task("emb_mlp"), data.tokens, data.roles(), layer=0)
+    with pytest.raises(ModelError, match="and the twin, of type EmbMLP, has none"):
+        probe(of_the_task("one_layer"), data.tokens, data.roles(), layer=0, twin=of_the_task("emb_mlp"))
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_a_few_steps_of_training_lower_the_loss(architecture):
+    model = of_the_task(architecture)
+    before = read_weights(model)
+    curves = train_model(model, TASK, TrainConfig(steps=30, batch_size=64, lr=1e-2), progress=False)
+    loss = curves.groupby("step").loss.mean()
+    assert loss.iloc[-1] < 0.7 * loss.iloc[0]
+    for name, weight in read_weights(model).items():
+        assert torch.equal(weight, before[name]) == name.rsplit(".", 1)[-1].startswith("b_"), name
