@@ -2,9 +2,10 @@
 
 from rb_interp.claims.criterion import Claim, Part, Term
 from rb_interp.claims.registry import CLAIMS
+from rb_interp.claims.studies import claims_of
 from rb_interp.lazy import lazy_names
 
-__all__ = ["CLAIMS", "Claim", "Part", "Term", "expected_by_chance", "judge", "verdict_table"]
+__all__ = ["CLAIMS", "Claim", "Part", "Term", "claims_of", "expected_by_chance", "judge", "verdict_table"]
 
 _WHERE = {"judge": "judging", "verdict_table": "judging", "expected_by_chance": "judging"}
 

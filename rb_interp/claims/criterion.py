@@ -14,6 +14,18 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 
+STUDY_PARTS = {
+    "sweep": "Emb-MLP",
+    "descent": "Emb-MLP under gradient descent",
+    "one_layer": "one-layer model under gradient descent",
+    "keys": "labels uniform on the keys",
+    "near_sum": "labels near the key",
+    "ranges": "a label range for each group",
+}
+"""What the parts of a study of several are called, by name."""
+STAGE_WORDS = {"leaving": "leaving the plateau", "before_memory": "before memory is learned"}
+"""Stages whose name is not what they are called."""
+
 
 @dataclass(frozen=True)
 class Term:
@@ -21,10 +33,12 @@ class Term:
 
     Attributes:
         probe, quantity: as the probe names them.
-        gamma, stage: of the member that is read (stage ``init``, ``half``, ``matched`` or ``final``).
-        rows: the inputs behind the number (``rsn_train``, ``mem``); empty for weights and curves.
+        gamma, stage: of the member that is read (stage ``init``, ``half``, ``matched`` or ``final``; studies of several
+            parts also have ``leaving``, ``early``, ``late`` and ``before_memory``).
+        rows: the inputs behind the number (``rsn_train``, ``mem``), or the tokens; empty for weights and curves.
         layer: counted from 0; None where the reading is not tied to one.
         label: how people call the number.
+        part: of a study of several parts, empty for what compares them; a table without such a column ignores it.
     """
 
     probe: str
@@ -34,11 +48,17 @@ class Term:
     rows: str = ""
     layer: int | None = None
     label: str = ""
+    part: str = ""
 
     @property
     def place(self) -> str:
-        """Gamma and stage, in words."""
-        return f"gamma {self.gamma:g}, {self.stage}"
+        """Part, gamma and stage, in words.
+
+        >>> Term("drift", "r2", 0.8, "leaving", "anchor", part="one_layer").place
+        'one-layer model under gradient descent, gamma 0.8, leaving the plateau'
+        """
+        where = f"gamma {self.gamma:g}, {STAGE_WORDS.get(self.stage, self.stage)}"
+        return f"{STUDY_PARTS.get(self.part, self.part)}, {where}" if self.part else where
 
 
 @dataclass(frozen=True)
@@ -113,12 +133,13 @@ class Claim:
 
     @property
     def criterion(self) -> str:
-        """All parts as printed, with the gate; the place is said once where the parts share it."""
-        one_place = not any(part.minus for part in self.parts) and len({part.of.place for part in self.parts}) == 1
-        if one_place:
-            text = f"{self.parts[0].of.place}: " + " and ".join(part.comparison for part in self.parts)
-        else:
-            text = " and ".join(part.criterion for part in self.parts)
+        """All parts as printed, with the gate; a place is said once where parts in a row share it."""
+        printed, said = [], ""
+        for part in self.parts:
+            place = "" if part.minus else part.of.place
+            printed.append(part.comparison if place and place == said else part.criterion)
+            said = place
+        text = " and ".join(printed)
         if self.unit == "share":
             text += "; a share meets a threshold with its whole Clopper-Pearson interval"
         return text + (f"; in seeds with {self.gate.comparison}" if self.gate else "")

@@ -39,7 +39,8 @@ def judge(readings: pd.DataFrame, tier: str, claims: Iterable[Claim] = CLAIMS, f
     says which rates; ``uncalibrated_verdict`` is what the numbers alone give, and ``parts`` stay as they are.
 
     Args:
-        readings: one row per gamma, seed, stage, rows, probe, layer, head and quantity.
+        readings: one row per gamma, seed, stage, rows, probe, layer, head and quantity. Where a study has several
+            parts, a column ``part`` says of which, empty for what compares them.
         tier: how serious the run is: ``smoke``, ``quick`` or ``paper``.
         claims: which claims to judge.
         family: of the run's models, from `claims.calibration.family`; None or an unknown one has no calibration.
@@ -155,15 +156,19 @@ def _through_gate(readings: pd.DataFrame, gate: Part | None, values: dict[int, f
 def _read(readings: pd.DataFrame, term: Term) -> _Sample:
     """The finite values of one term by seed; a seed with several readings has no value."""
     here = readings.loc[(readings["quantity"] == term.quantity) & (readings["probe"] == term.probe)]
+    at = f"gamma {term.gamma:g}"
+    if "part" in here:
+        here = here.loc[here["part"].fillna("") == term.part]
+        at += f", part '{term.part}'" if term.part else ""
     here = here.loc[np.isclose(here["gamma"].astype(float), term.gamma)]
     if here.empty:
-        return _Sample({}, {}, f"no reading of {term.probe}/{term.quantity} at gamma {term.gamma:g}")
+        return _Sample({}, {}, f"no reading of {term.probe}/{term.quantity} at {at}")
     here = here.loc[(here["stage"] == term.stage) & (here["rows"] == term.rows)]
     if term.layer is not None:
         here = here.loc[here["layer"] == term.layer]
     if here.empty:
         where = f"stage {term.stage}, rows '{term.rows}'" + ("" if term.layer is None else f", layer {term.layer + 1}")
-        return _Sample({}, {}, f"no reading of {term.probe}/{term.quantity} at gamma {term.gamma:g}, {where}")
+        return _Sample({}, {}, f"no reading of {term.probe}/{term.quantity} at {at}, {where}")
     if here["seed"].duplicated().any():
         return _Sample({}, {}, f"several readings of {term.probe}/{term.quantity} per seed (heads?), one is needed")
     finite = here.loc[np.isfinite(here["value"].astype(float))]

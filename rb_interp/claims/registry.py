@@ -11,8 +11,8 @@ from rb_interp.claims.criterion import Claim, Part, Term
 LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8  # gamma: a larger rate is a smaller initialisation
 
 
-def _curve(quantity: str, label: str, gamma: float = SMALL) -> Term:
-    return Term("learning_order", quantity, gamma, "final", label=label)
+def _curve(quantity: str, label: str, gamma: float = SMALL, part: str = "") -> Term:
+    return Term("learning_order", quantity, gamma, "final", label=label, part=part)
 
 
 def _geometry(quantity: str, label: str, gamma: float = SMALL, stage: str = "final") -> Term:
@@ -44,10 +44,6 @@ def _forced(quantity: str, label: str) -> Term:
     return Term("forced_average", quantity, SMALL, "half", "rsn_train", label=label)
 
 
-def _bias(gamma: float) -> Term:
-    return _curve("bias", "B", gamma)
-
-
 def _uniform_share(gamma: float) -> Term:
     return Term("lemma_1", "within_0.05", gamma, "init", label="uniform share")
 
@@ -57,44 +53,51 @@ _WITHIN = (
     _value("cos_memory_within", "mean |cos(u1, memory anchors)|, centred within the anchors"),
 )
 
-LEARNING_ORDER = (
-    Claim(
-        "A1",
+
+def learning_order_claims(
+    prefix: str, statements: tuple[str, ...], sources: tuple[str, ...], part: str = ""
+) -> tuple[Claim, ...]:
+    """The five claims about which mapping is learned first, on the anchor task or on a part of a study.
+
+    Ids are ``prefix`` and 1 to 5; statements and sources are in that order, and statistics and thresholds the same.
+    """
+
+    def curve(quantity: str, label: str, gamma: float = SMALL) -> Term:
+        return _curve(quantity, label, gamma, part)
+
+    def bias(gamma: float) -> Term:
+        return curve("bias", "B", gamma)
+
+    parts = (
+        (Part(bias(SMALL), ">=", 0.10), Part(curve("bias_test", "B_test"), ">=", 0.10)),
+        (
+            Part(curve("abs_bias", "|B|", LARGE), "<=", 0.10),
+            Part(curve("margin_mem", "label entropy - L_mem (nats)", LARGE), ">=", 0.3),
+            Part(curve("margin_rsn_train", "label entropy - L_rsn_train (nats)", LARGE), ">=", 0.3),
+        ),
+        (
+            Part(curve("acc_rsn_test", "accuracy on rsn_test", LARGE), "<=", 0.20),
+            Part(curve("acc_gap", "accuracy on rsn_train - accuracy on rsn_test", LARGE), ">=", 0.20),
+        ),
+        (Part(bias(SMALL), ">", 0.0, bias(MIDDLE)), Part(bias(MIDDLE), ">", 0.0, bias(LARGE))),
+        (Part(curve("acc_rsn_test", "accuracy on rsn_test"), ">=", 0.90),),
+    )
+    return tuple(
+        Claim(f"{prefix}{number}", statement, source, criteria)
+        for number, (statement, source, criteria) in enumerate(zip(statements, sources, parts, strict=True), start=1)
+    )
+
+
+LEARNING_ORDER = learning_order_claims(
+    "A",
+    (
         "With small initialisation the reasoning mapping is learned before the memory mapping.",
-        "Fig. 3A right",
-        (Part(_bias(SMALL), ">=", 0.10), Part(_curve("bias_test", "B_test"), ">=", 0.10)),
-    ),
-    Claim(
-        "A2",
         "With large initialisation both mappings are learned at about the same pace.",
-        "Fig. 3A left",
-        (
-            Part(_curve("abs_bias", "|B|", LARGE), "<=", 0.10),
-            Part(_curve("margin_mem", "label entropy - L_mem (nats)", LARGE), ">=", 0.3),
-            Part(_curve("margin_rsn_train", "label entropy - L_rsn_train (nats)", LARGE), ">=", 0.3),
-        ),
-    ),
-    Claim(
-        "A3",
         "With large initialisation the reasoning mapping is memorised: it does not carry over to masked pairs.",
-        "Fig. 3A left",
-        (
-            Part(_curve("acc_rsn_test", "accuracy on rsn_test", LARGE), "<=", 0.20),
-            Part(_curve("acc_gap", "accuracy on rsn_train - accuracy on rsn_test", LARGE), ">=", 0.20),
-        ),
-    ),
-    Claim(
-        "A4",
         "The smaller the initialisation, the stronger the preference for reasoning.",
-        "Fig. 3A",
-        (Part(_bias(SMALL), ">", 0.0, _bias(MIDDLE)), Part(_bias(MIDDLE), ">", 0.0, _bias(LARGE))),
-    ),
-    Claim(
-        "A5",
         "With small initialisation the reasoning mapping carries over to masked pairs.",
-        "Fig. 3A right",
-        (Part(_curve("acc_rsn_test", "accuracy on rsn_test"), ">=", 0.90),),
     ),
+    ("Fig. 3A right", "Fig. 3A left", "Fig. 3A left", "Fig. 3A", "Fig. 3A right"),
 )
 
 EMBEDDING = (

@@ -5,6 +5,7 @@ from rb_interp.probes.carrying import carrying
 from rb_interp.probes.circuit import name_circuit
 from rb_interp.probes.composition import composition
 from rb_interp.probes.geometry import geometry
+from rb_interp.probes.label_range import label_range
 from rb_interp.probes.learning_order import learning_order
 from rb_interp.probes.lemma_1 import lemma_1
 from rb_interp.probes.reading import Null, Reading
@@ -20,6 +21,7 @@ __all__ = [
     "carrying",
     "composition",
     "geometry",
+    "label_range",
     "learning_order",
     "lemma_1",
     "name_circuit",

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 
-from rb_interp.claims import CLAIMS
+from rb_interp.claims import CLAIMS, claims_of
+from rb_interp.claims.calibration import standing
 from rb_interp.claims.causes import CAUSES, WORDS
+from rb_interp.errors import ConfigError
 
 # id -> (what is read, gamma, stage, operator, threshold[, less the same quantity at gamma, stage])
 EXPECTED = {
@@ -65,6 +67,41 @@ EXPECTED = {
         ("forced_average/placebo rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
     ],
 }
+ANCHOR = tuple(EXPECTED)
+GRADIENT_DESCENT = [("drift/r2 anchor", ">=", 0.90), ("drift/r2_excess anchor", ">=", 0.10)]
+EMBEDDING = [("geometry/order_rho", "<=", -0.80), ("geometry/cos_memory", ">=", 0.50)]
+EXPECTED |= {
+    "B1": [
+        ("learning_order/bias in sweep", 0.8, "final", ">=", 0.10),
+        ("learning_order/bias_test in sweep", 0.8, "final", ">=", 0.10),
+    ],
+    "B2": [
+        ("learning_order/abs_bias in sweep", 0.3, "final", "<=", 0.10),
+        ("learning_order/margin_mem in sweep", 0.3, "final", ">=", 0.3),
+        ("learning_order/margin_rsn_train in sweep", 0.3, "final", ">=", 0.3),
+    ],
+    "B3": [
+        ("learning_order/acc_rsn_test in sweep", 0.3, "final", "<=", 0.20),
+        ("learning_order/acc_gap in sweep", 0.3, "final", ">=", 0.20),
+    ],
+    "B4": [
+        ("learning_order/bias in sweep", 0.8, "final", ">", 0, 0.5, "final"),
+        ("learning_order/bias in sweep", 0.5, "final", ">", 0, 0.3, "final"),
+    ],
+    "B5": [("learning_order/acc_rsn_test in sweep", 0.8, "final", ">=", 0.90)],
+    "T1": [(f"{what} in descent", 0.8, "leaving", *rest) for what, *rest in GRADIENT_DESCENT],
+    "T2": [("drift/r2 anchor in descent", 0.8, "leaving", ">=", 0.20, 0.3, "leaving")],
+    "T3": [(f"{what} in sweep", 0.8, at, *rest) for at in ("early", "late") for what, *rest in EMBEDDING],
+    "T4": [(f"{what} in one_layer", 0.8, "leaving", *rest) for what, *rest in GRADIENT_DESCENT],
+    "R1": [("label_speed/bias", 0.8, "final", ">=", 0.05)],
+    "R2": [("label_range/lowest_inside mem in ranges", 0.8, "before_memory", ">=", 0.90)],
+}
+STUDIES = {
+    "anchor": ANCHOR,
+    "emb-mlp": ("B1", "B2", "B3", "B4", "B5", "T1", "T2", "T3", "T4"),
+    "labels": ("R1", "R2"),
+}
+EVERY = [claim for study in STUDIES for claim in claims_of(study)]
 SOURCES = {
     **{"A1": "Fig. 3A right", "A2": "Fig. 3A left", "A3": "Fig. 3A left", "A4": "Fig. 3A", "A5": "Fig. 3A right"},
     **{"E1": "Fig. 5A bottom", "E2": "Fig. 5A top", "E3": "Fig. 5B", "E4": "Fig. 14", "E5": "related work"},
@@ -72,6 +109,9 @@ SOURCES = {
     **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
     **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
     **{"M9": "key + sum, causal", "M10": "average, causal"},
+    **dict.fromkeys(("B1", "B2", "B3", "B4", "B5"), "Fig. 3B"),
+    **{"T1": "Prop. 1", "T2": "Prop. 1", "T3": "Fig. 4A", "T4": "Props. 2-3"},
+    **{"R1": "Fig. 8 left", "R2": "Fig. 8 right"},
 }
 # What each probe writes, so that no claim waits for a number that nobody computes.
 QUANTITIES = {
@@ -92,6 +132,9 @@ QUANTITIES = {
         *("margin_mem", "margin_rsn_train", "half_step", "area_mem", "area_rsn_train", "area_rsn_test"),
     },
     "lemma_1": {"within_0.05", "max_deviation"},
+    "drift": {"r2", "r2_excess", "cos", "r2_positions", "cos_positions", "r2_sequences"},
+    "label_speed": {"bias", "area_mem1", "area_mem2"},
+    "label_range": {"lowest_inside", *(f"inside_{group}" for group in (1, 2, 3, 4)), "pooled", "accuracy"},
     **{name: {"effect", "placebo", "difference"} for name in WORDS},
 }
 
@@ -100,35 +143,57 @@ def described(part) -> tuple:
     term = part.of
     what = f"{term.probe}/{term.quantity}" + (f" {term.rows}" if term.rows else "")
     what += "" if term.layer is None else f" @{term.layer}"
+    what += f" in {term.part}" if term.part else ""
     if part.minus is None:
         return what, term.gamma, term.stage, part.operator, part.threshold
     other = part.minus
-    assert (other.probe, other.rows, other.layer) == (term.probe, term.rows, term.layer)
+    assert (other.probe, other.rows, other.layer, other.part) == (term.probe, term.rows, term.layer, term.part)
     assert other.quantity == {"placebo": "effect"}.get(term.quantity, term.quantity)
     return what, term.gamma, term.stage, part.operator, part.threshold, other.gamma, other.stage
 
 
 def test_the_claims_are_exactly_these_with_these_criteria():
-    assert [claim.id for claim in CLAIMS] == list(EXPECTED)
-    for claim in CLAIMS:
+    assert claims_of("anchor") == CLAIMS
+    for study, ids in STUDIES.items():
+        assert tuple(claim.id for claim in claims_of(study)) == ids
+    for claim in EVERY:
         assert [described(part) for part in claim.parts] == EXPECTED[claim.id], claim.id
         assert claim.source == SOURCES[claim.id]
 
 
+def test_a_study_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match=r"no claims of a study 'emb_mlp'; did you mean 'emb-mlp'\?"):
+        claims_of("emb_mlp")
+
+
+def test_claims_that_read_no_mechanism_need_no_calibration():
+    for study in ("emb-mlp", "labels"):
+        for claim in claims_of(study):
+            assert standing(claim.id, "norm none, 2 layers, learned positions") == (None, "")
+
+
 def test_only_m7b_has_a_gate_and_only_i1_is_about_a_share():
-    assert {claim.id: described(claim.gate) for claim in CLAIMS if claim.gate} == {
+    assert {claim.id: described(claim.gate) for claim in EVERY if claim.gate} == {
         "M7b": ("learning_order/acc_mem", 0.8, "final", ">=", 0.50)
     }
-    assert [claim.id for claim in CLAIMS if claim.unit == "share"] == ["I1"]
+    assert [claim.id for claim in EVERY if claim.unit == "share"] == ["I1"]
 
 
 def test_what_stands_beside_a_verdict():
     within = ["cos_reasoning_within", "cos_memory_within"]
-    assert {claim.id: [term.quantity for term in claim.beside] for claim in CLAIMS if claim.beside} == {
+    for claim in EVERY:
+        for term in claim.beside:
+            of = claim.parts[0].of
+            assert (term.part, term.gamma, term.stage, term.rows) == (of.part, of.gamma, of.stage, of.rows), claim.id
+    assert {claim.id: [term.quantity for term in claim.beside] for claim in EVERY if claim.beside} == {
         "E3": ["own_pc1_key", "own_pc1_reasoning"],
         "M4": within,
         "M5": within,
         "M9": ["effect"] * 4,
+        "T1": ["r2_sequences", "cos"],
+        "T4": ["r2_positions"],
+        "R1": ["area_mem1", "area_mem2"],
+        "R2": ["pooled", "inside_1", "inside_2", "inside_3", "inside_4", "accuracy"],
     }
 
 
@@ -162,7 +227,7 @@ def test_each_mechanism_has_its_intervention_with_this_criterion():
 
 
 def test_every_quantity_is_one_that_a_probe_writes():
-    for claim in CLAIMS:
+    for claim in EVERY:
         parts = claim.parts + ((claim.gate,) if claim.gate else ())
         terms = [*(part.of for part in parts), *(part.minus for part in parts if part.minus), *claim.beside]
         for term in terms:
@@ -179,14 +244,32 @@ def test_every_quantity_is_one_that_a_probe_writes():
             "gamma 0.8, final: layer 2's attention from the last position to the key, memory inputs >= 0.9; "
             "in seeds with accuracy on mem >= 0.5",
         ),
+        ("B5", "Emb-MLP, gamma 0.8, final: accuracy on rsn_test >= 0.9"),
+        (
+            "T3",
+            "Emb-MLP, gamma 0.8, early: Spearman(|s_i - s_j|, cos) over reasoning anchors <= -0.8 and "
+            "mean cos between memory anchors >= 0.5 and "
+            "Emb-MLP, gamma 0.8, late: Spearman(|s_i - s_j|, cos) over reasoning anchors <= -0.8 and "
+            "mean cos between memory anchors >= 0.5",
+        ),
+        (
+            "T4",
+            "one-layer model under gradient descent, gamma 0.8, leaving the plateau: "
+            "R^2 of the anchors' predicted drift >= 0.9 and R^2 - that of predictions permuted within kind >= 0.1",
+        ),
+        (
+            "R2",
+            "a label range for each group, gamma 0.8, before memory is learned: "
+            "mean probability inside the group's own label range, the lowest of the groups >= 0.9",
+        ),
     ],
 )
 def test_criteria_as_printed(id, criterion):
-    assert next(claim for claim in CLAIMS if claim.id == id).criterion == criterion
+    assert next(claim for claim in EVERY if claim.id == id).criterion == criterion
 
 
 def test_printed_criteria_carry_every_label_operator_and_threshold():
-    for claim in CLAIMS:
+    for claim in EVERY:
         assert claim.statement.endswith(".")
         for part in claim.parts:
             assert part.of.label

@@ -1,0 +1,135 @@
+r"""Does a model know the labels that a group of memory anchors can have, before it knows any?  (paper 1, Fig. 8 right)
+
+Memory anchors stand in groups g, each with a range R_g of labels from which its labels were drawn. With p(X) the
+output distribution at the last position:
+
+    inside_g = mean over inputs X of group g of  sum_{i in R_g} p_i(X)            lowest_inside = min_g inside_g
+    pooled   = min_g  1/G sum_h |R_g and R_h| / |R_h|      inside_g of a model that knows only the labels of all groups
+
+How it can mislead. A model that knows each group's range reads 1, one that knows only the pooled labels .52 with the
+paper's four nested ranges (narrowest first .52, .79, .94, 1: that is why the lowest counts), and an *untrained* one the
+width of the narrowest range over d_vocab, .10. A model that has memorised every label reads 1 as well, without knowing
+any range: the number speaks only together with an ``accuracy`` that is still low. Ranges that share labels can all be
+met by putting everything on the labels that they share, so look at the mean outputs, which should fill each range and
+not only lie in it. Being inside says nothing about *which* label: one that is certain and wrong reads 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from rb_interp.errors import TaskError
+from rb_interp.probes.capture import LensModel, Tokens, as_rows, check_range, evaluation, passes
+from rb_interp.probes.reading import Reading
+
+Ranges = Sequence[tuple[int, int]]
+"""Lowest and highest label of each group, both inclusive."""
+
+
+def inside_ranges(
+    probabilities: Float[np.ndarray, "row d_vocab"], groups: Int[np.ndarray, " row"], ranges: Ranges
+) -> Float[np.ndarray, " group"]:
+    """Mean probability that inputs of each group give to their group's labels, in [0, 1] (Fig. 8 right).
+
+    Raises TaskError for a range outside the vocabulary, and for a group without an input or without a range.
+
+    >>> inside_ranges(np.array([[0.7, 0.2, 0.1], [0.0, 0.5, 0.5]]), np.array([0, 1]), [(0, 0), (0, 1)]).tolist()
+    [0.7, 0.5]
+    """
+    outputs = mean_outputs(probabilities, groups, ranges)
+    return np.array([output[low : high + 1].sum() for output, (low, high) in zip(outputs, ranges, strict=True)])
+
+
+def mean_outputs(
+    probabilities: Float[np.ndarray, "row d_vocab"], groups: Int[np.ndarray, " row"], ranges: Ranges
+) -> Float[np.ndarray, "group d_vocab"]:
+    """Mean output distribution over the inputs of each group; raises as `inside_ranges` does."""
+    d_vocab = probabilities.shape[1]
+    if not all(0 <= low <= high < d_vocab for low, high in ranges):
+        raise TaskError(f"label ranges {list(ranges)}; expected low <= high within 0..{d_vocab - 1}, both inclusive.")
+    found = np.unique(groups)
+    if not np.array_equal(found, np.arange(len(ranges))):
+        raise TaskError(
+            f"inputs of the groups {found.tolist()} with {len(ranges)} label ranges; give inputs of every group, "
+            f"numbered 0 to {len(ranges) - 1}."
+        )
+    return np.stack([probabilities[groups == group].mean(0) for group in found])
+
+
+def pooled_inside(ranges: Ranges) -> Float[np.ndarray, " group"]:
+    """Probability of each group's labels, in (0, 1], under the labels of all groups together.
+
+    Every group weighs the same and its labels are uniform on its range.
+
+    >>> pooled_inside([(30, 49), (30, 69), (30, 89), (30, 109)]).round(3).tolist()
+    [0.521, 0.792, 0.938, 1.0]
+    """
+    low, high = np.array(ranges).T
+    shared = np.minimum(high[:, None], high) - np.maximum(low[:, None], low) + 1
+    return (shared.clip(0) / (high - low + 1)).mean(1)
+
+
+def output_probabilities(model: LensModel, tokens: Tokens) -> Float[np.ndarray, "row d_vocab"]:
+    """Output distribution at the last position, in float64; ModelError for tokens that the model does not know."""
+    rows = as_rows(tokens)
+    check_range(model, rows)
+    device = next(model.parameters()).device
+    with torch.no_grad(), evaluation(model):
+        logits = [model(chunk.to(device))[:, -1].cpu().double() for chunk in rows.split(passes(model, rows))]
+    return torch.cat(logits).softmax(-1).numpy()
+
+
+def label_range(
+    model: LensModel,
+    tokens: Tokens,
+    labels: Int[np.ndarray, " row"],
+    groups: Int[np.ndarray, " row"],
+    ranges: Ranges,
+    *,
+    twin: LensModel | None = None,
+) -> Reading:
+    """How much of its output a model gives to the labels that an input's group can have.
+
+    Values, all in [0, 1]: ``lowest_inside``; ``inside_1`` and so on, one for each group; ``pooled``, which is a
+    property of the ranges; ``accuracy`` on these inputs. Arrays: ``outputs`` ``[group, d_vocab]`` (mean output
+    distribution), ``inside`` and ``pooled`` ``[group]``, ``ranges`` ``[group, 2]``. Source: paper 1, Fig. 8 right.
+
+    Args:
+        tokens, labels: memory inputs, and the labels that they were trained on.
+        groups: which group each input belongs to, counted from 0.
+        ranges: the label range of each group.
+
+    Raises ModelError for tokens that the model does not know, TaskError for groups and ranges that do not fit.
+    """
+    ranges = [(int(low), int(high)) for low, high in ranges]
+    outputs, values = _read(model, tokens, labels, groups, ranges)
+    arrays = {
+        "outputs": outputs,
+        "inside": np.array([values[f"inside_{group + 1}"] for group in range(len(ranges))]),
+        "pooled": pooled_inside(ranges),
+        "ranges": np.array(ranges),
+    }
+    untrained = {} if twin is None else _read(twin, tokens, labels, groups, ranges)[1]
+    return Reading("label_range", values, twin=untrained, arrays=arrays, n=len(labels))
+
+
+def _read(
+    model: LensModel, tokens: Tokens, labels: np.ndarray, groups: np.ndarray, ranges: Ranges
+) -> tuple[np.ndarray, dict[str, float]]:
+    probabilities = output_probabilities(model, tokens)
+    if not len(probabilities) == len(labels) == len(groups):
+        raise TaskError(
+            f"label_range got {len(probabilities)} rows of tokens, {len(labels)} labels and {len(groups)} groups; "
+            f"give one label and one group for each row."
+        )
+    inside = inside_ranges(probabilities, groups, ranges)
+    return mean_outputs(probabilities, groups, ranges), {
+        "lowest_inside": float(inside.min()),
+        **{f"inside_{group}": float(value) for group, value in enumerate(inside, start=1)},
+        "pooled": float(pooled_inside(ranges).min()),
+        "accuracy": float((probabilities.argmax(1) == labels).mean()),
+    }
