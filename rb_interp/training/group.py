@@ -107,7 +107,7 @@ class Group:
         with self._autocast():
             logits = stacked_logits(self.weights, tokens, self.model)
         loss = cross_entropy(logits, labels)
-        right = (logits.argmax(-1) == labels).to(loss.dtype)
+        right = (logits.argmax(-1) == labels).double()  # in float32 16 of 80 would be more than .20
         for index, (start, end) in enumerate(bounds):
             if end > start:
                 found[:, index, 0] = loss[:, start:end].mean(1).cpu()

@@ -86,6 +86,9 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
     )
     trained = train_members(easy, MODEL, train, [0.5, 0.8], [0, 1], store=store, progress=False)
     curves = trained.curves.table()
+    shares = set(curves.accuracy.dropna())
+    assert len(shares) > 5
+    assert shares <= {right / 20 for right in range(21)}  # exactly, since criteria compare with .20
     for member in trained.curves.members:
         of_member = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed) & (curves.set == "rsn_train")]
         reached = of_member[of_member.loss <= 0.5 * math.log(easy.d_vocab)].step
