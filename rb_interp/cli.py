@@ -16,9 +16,12 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from rb_interp import __version__
 from rb_interp.errors import ConfigError, RbInterpError, nearest
-from rb_interp.study.config import StudyConfig, load_config
+from rb_interp.study.config import StudyConfig
+from rb_interp.study.series_config import SeriesConfig, load_study
 from rb_interp.tasks import AnchorTask
 
+ANCHOR = "anchor"
+"""The study of one part, whose every setting is a flag."""
 COMBINATIONS = PrimitiveConstructorSpec(
     nargs="*",
     metavar="A,B",
@@ -60,9 +63,12 @@ def shallow(config: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to run. --config and --preset set what the other flags start from."""
+    """What to run. --study, --config and --preset set what the other flags start from."""
 
-    study: OmitArgPrefixes[StudyFlags]
+    sweep: OmitArgPrefixes[StudyFlags]
+    study: str = ANCHOR
+    """anchor (the Transformer on the anchor task), emb-mlp (Emb-MLP, and theory beside measurement) or labels (label
+    distributions). The last two have several parts; they take their settings from --preset or --config."""
     out: Path | None = None
     """Run folder; by default runs/ and the preset's name. An existing run of the same configuration is continued."""
     config: Path | None = None
@@ -77,6 +83,33 @@ class Reproduce(Sweep):
 @dataclass(frozen=True)
 class Train(Sweep):
     """Train the gamma sweep only (does not need transformer_lens)."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What to run: a study of several parts. Its settings come from --preset, or from --config."""
+
+    study: str
+    """emb-mlp or labels."""
+    seeds: tuple[int, ...]
+    """Seeds of every part."""
+    preset: str = "quick"
+    """Sizes: smoke, quick or paper."""
+    out: Path | None = None
+    """Folder; by default runs/ and the study's and the preset's name. An existing one of the same configuration is
+    continued."""
+    config: Path | None = None
+    """TOML file with a study, a preset, and a table for what differs in each part."""
+
+
+@dataclass(frozen=True)
+class ReproduceParts(Parts):
+    """Train every part of a study, measure, judge the claims, and write report.html."""
+
+
+@dataclass(frozen=True)
+class TrainParts(Parts):
+    """Train every part of a study only (does not need transformer_lens)."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +196,7 @@ class Info:
 class Init:
     """Print each parameter's shape, d_in, intended and measured standard deviation."""
 
-    study: OmitArgPrefixes[StudyFlags]
+    sweep: OmitArgPrefixes[StudyFlags]
     gamma: float = 0.8
     """Initialisation rate."""
     seed: int = 0
@@ -194,10 +227,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str]) -> Any:
     """The command that the arguments stand for."""
-    base = StudyFlags.of(starting_point(arguments))
+    start = starting_point(arguments)
+    if isinstance(start, SeriesConfig):
+        base = StudyFlags.of(StudyConfig.from_preset())
+        given = (start.study, start.seeds, start.preset)
+        sweeps = {"reproduce": (ReproduceParts, ReproduceParts(*given)), "train": (TrainParts, TrainParts(*given))}
+    else:
+        base = StudyFlags.of(start)
+        sweeps = {"reproduce": (Reproduce, Reproduce(base)), "train": (Train, Train(base))}
     kinds = {
-        "reproduce": (Reproduce, Reproduce(base)),
-        "train": (Train, Train(base)),
+        **sweeps,
         "probe": (Probe, None),
         "patch": (Patch, None),
         "ablate": (Ablate, None),
@@ -219,15 +258,19 @@ def parse(arguments: Sequence[str]) -> Any:
     return tyro.cli(union, args=list(arguments), prog="rb-interp", description=text)  # type: ignore
 
 
-def starting_point(arguments: Sequence[str]) -> StudyConfig:
-    """Configuration that --config or --preset names; the remaining flags change it."""
-    file, preset = _value(arguments, "--config"), _value(arguments, "--preset")
+def starting_point(arguments: Sequence[str]) -> StudyConfig | SeriesConfig:
+    """Configuration that --config, --study or --preset names; the remaining flags change it."""
+    file, preset, study = (_value(arguments, flag) for flag in ("--config", "--preset", "--study"))
     if file is not None:
-        base = load_config(Path(file))
-        if preset not in (None, base.preset):
-            raise ConfigError(f"--preset {preset} and {file} (preset {base.preset}) disagree; give one of them.")
+        base = load_study(Path(file))
+        held = base.study if isinstance(base, SeriesConfig) else ANCHOR
+        for flag, given, has in (("preset", preset, base.preset), ("study", study, held)):
+            if given not in (None, has):
+                raise ConfigError(f"--{flag} {given} and {file} ({flag} {has}) disagree; give one of them.")
         return base
-    return StudyConfig.from_preset(preset or "quick")
+    if study in (None, ANCHOR):
+        return StudyConfig.from_preset(preset or "quick")
+    return SeriesConfig.from_preset(study, preset or "quick")
 
 
 def _value(arguments: Sequence[str], flag: str) -> str | None:
@@ -241,6 +284,8 @@ def _value(arguments: Sequence[str], flag: str) -> str | None:
 
 def run_command(command: Any, line: str) -> int:
     """Carry a parsed command out."""
+    if isinstance(command, Parts):
+        return _parts(command, line)
     if isinstance(command, Reproduce):
         return _reproduce(command, line)
     if isinstance(command, Train):
@@ -251,12 +296,28 @@ def run_command(command: Any, line: str) -> int:
     return commands[type(command)](command)
 
 
+def _parts(command: Parts, line: str) -> int:
+    from rb_interp.study.series import Series, default_series_folder, reproduce_series
+
+    base = SeriesConfig.from_preset(command.study, command.preset)
+    held = base if command.config is None else load_study(command.config)
+    config = (held if isinstance(held, SeriesConfig) else base).with_seeds(command.seeds)
+    folder = command.out or default_series_folder(config)
+    print(f"study folder: {folder}", file=sys.stderr)
+    if isinstance(command, ReproduceParts):
+        _show_verdicts(reproduce_series(config, folder, command=line))
+        return 0
+    Series.start(folder, config, line).train()
+    print(f"trained; next: rb-interp probe {folder}")
+    return 0
+
+
 def _reproduce(command: Sweep, line: str) -> int:
     from rb_interp.study.study import default_folder, reproduce
 
-    folder = command.out or default_folder(command.study.config)
+    folder = command.out or default_folder(command.sweep.config)
     print(f"run folder: {folder}", file=sys.stderr)
-    _show_verdicts(reproduce(command.study.config, folder, command=line))
+    _show_verdicts(reproduce(command.sweep.config, folder, command=line))
     return 0
 
 
@@ -265,10 +326,10 @@ def _train(command: Sweep, line: str) -> int:
     from rb_interp.study.study import default_folder
     from rb_interp.training.members import resolve_device
 
-    resolve_device(command.study.train.device)
-    folder = command.out or default_folder(command.study.config)
+    resolve_device(command.sweep.train.device)
+    folder = command.out or default_folder(command.sweep.config)
     print(f"run folder: {folder}", file=sys.stderr)
-    run = Run.start(folder, command.study.config, line)
+    run = Run.start(folder, command.sweep.config, line)
     run.train()
     print(f"trained to step {run.step}; next: rb-interp probe {folder}")
     return 0
@@ -276,11 +337,14 @@ def _train(command: Sweep, line: str) -> int:
 
 def _probe(command: Probe) -> int:
     from rb_interp.study.run import Run
+    from rb_interp.study.series import Series, is_series, probe_series
     from rb_interp.study.study import probe_run
 
-    run = Run.open(command.run)
-    probe_run(run)
-    _show_verdicts(run, report=False)
+    if is_series(command.run):
+        probe_series(held := Series.open(command.run))
+    else:
+        probe_run(held := Run.open(command.run))
+    _show_verdicts(held, report=False)
     return 0
 
 
@@ -350,25 +414,33 @@ def _saved(table: Any, out: Path | None) -> int:
 
 def _report(command: Report) -> int:
     from rb_interp.study.run import Run
+    from rb_interp.study.series import Series, is_series, report_series
     from rb_interp.study.study import report_run
 
-    print(report_run(Run.open(command.run)))
+    if is_series(command.run):
+        print(report_series(Series.open(command.run)))
+    else:
+        print(report_run(Run.open(command.run)))
     return 0
 
 
 def _init(command: Init) -> int:
     from rb_interp.models.table import initialisation_table
 
-    table = initialisation_table(command.study.config.task, command.study.model, command.gamma, command.seed)
+    table = initialisation_table(command.sweep.config.task, command.sweep.model, command.gamma, command.seed)
     print(table.to_string(index=False, float_format="{:.4g}".format))
     return 0
 
 
 def _info(command: Info) -> int:
-    from rb_interp.report.terminal import print_run
+    from rb_interp.report.terminal import print_run, print_series
     from rb_interp.study.run import Run
+    from rb_interp.study.series import Series, is_series
 
-    print_run(Run.open(command.run))
+    if is_series(command.run):
+        print_series(Series.open(command.run))
+    else:
+        print_run(Run.open(command.run))
     return 0
 
 

@@ -29,12 +29,15 @@ PANELS = {
 
 
 @styled
-def draw_bias(evidence: Evidence) -> Figure:
-    """Bias index B and B_test against the rate, every seed and the interval over seeds."""
+def draw_bias(evidence: Evidence, family: str = "A") -> Figure:
+    """Bias index B and B_test against the rate, every seed and the interval over seeds.
+
+    ``family`` is the letter of the claims; their thresholds are the same in every family.
+    """
     figure = new_figure(2.9)
     panels = figure.subplots(1, 2)
     for axes, (quantity, (kind, title)) in zip(panels, PANELS.items(), strict=True):
-        try_panel(axes, _bias_panel, evidence, quantity, SET_COLOURS[kind])
+        try_panel(axes, _bias_panel, evidence, quantity, SET_COLOURS[kind], family)
         axes.set_title(title)
     ends = [end for axes in panels if axes.lines for end in axes.get_ylim()]
     for axes in panels:
@@ -44,15 +47,15 @@ def draw_bias(evidence: Evidence) -> Figure:
     return figure
 
 
-def _bias_panel(axes: Axes, evidence: Evidence, quantity: str, colour: str) -> None:
+def _bias_panel(axes: Axes, evidence: Evidence, quantity: str, colour: str, family: str) -> None:
     table = _by_seed(evidence, quantity)
     if LARGE in evidence.gammas and quantity == "bias":
         place = evidence.gammas.index(LARGE)
         axes.fill_between(
             [place - 0.36, place + 0.36], -THRESHOLDS["A2"], THRESHOLDS["A2"], color="#ececec", lw=0, zorder=0
         )
-        axes.text(place - 0.34, -THRESHOLDS["A2"] + 0.01, "A2: within ± .10", va="bottom", fontsize=6.5)
-    criterion_at(axes, evidence, SMALL, THRESHOLDS["A1"], "A1: ≥ .10", below=True)
+        axes.text(place - 0.34, -THRESHOLDS["A2"] + 0.01, f"{family}2: within ± .10", va="bottom", fontsize=6.5)
+    criterion_at(axes, evidence, SMALL, THRESHOLDS["A1"], f"{family}1: ≥ .10", below=True)
     places = np.arange(len(evidence.gammas))
     for shift, (_, values) in zip(offsets(table.shape[1]), table.items(), strict=True):
         axes.plot(places + shift, values, color=colour, lw=0.6, alpha=0.45, zorder=1)
@@ -87,14 +90,14 @@ def _by_seed(evidence: Evidence, quantity: str) -> pd.DataFrame:
     return pd.DataFrame(found).T.reindex(evidence.gammas)
 
 
-def caption_bias(evidence: Evidence) -> Caption:
-    """Caption of the bias index, with its interval at every rate."""
+def caption_bias(evidence: Evidence, family: str = "A") -> Caption:
+    """Caption of the bias index, with its interval at every rate; ``family`` is the letter of the claims."""
     told = "; ".join(f"{over_seeds(evidence, 'learning_order', 'bias', g)} at γ = {g:g}" for g in evidence.gammas)
     return Caption(
         "B compares the areas under the blue and the purple loss curves, B_test those under the blue and the "
         "orange ones. Each dot is a seed, thin lines join the members that share a seed (and so data and draws); "
         f"the bar beside them is the mean with its 95 % interval over {seeds_text(len(evidence.seeds))}. B = "
         f"{told or 'n/a'}.",
-        "seeds at γ = 0.8 below the dashed line (A1), seeds at γ = 0.3 outside the grey band (A2), or thin lines "
-        "in the left panel that do not rise from each rate to the next (A4).",
+        f"seeds at γ = 0.8 below the dashed line ({family}1), seeds at γ = 0.3 outside the grey band ({family}2), or "
+        f"thin lines in the left panel that do not rise from each rate to the next ({family}4).",
     )

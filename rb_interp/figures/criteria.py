@@ -10,6 +10,13 @@ THRESHOLDS = {
     "M7": 0.90,
     "M8": 0.80,
 }
+THEORY = {
+    "T1": 0.90,
+    "T2": 0.20,
+    "T4": 0.90,
+    "excess": 0.10,
+}
+LABELS = {"R1": 0.05, "R2": 0.90}
 
 
 def written(claim: str, relation: str) -> str:

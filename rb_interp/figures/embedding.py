@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -34,15 +36,15 @@ def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
 
 
 @styled
-def draw_cosines(evidence: Evidence) -> Figure:
-    """Cosines between anchor embeddings, before and after training at the small initialisation (after Fig. 5A)."""
+def draw_cosines(evidence: Evidence, stages: Iterable[str] = STAGES) -> Figure:
+    """Cosines between anchor embeddings at three stages, small initialisation (after Fig. 5A)."""
     if evidence.lacks(SMALL):
         return sentence_figure(evidence.lacks(SMALL))
     figure = new_figure(5.0)
     panels = figure.subplots(2, 3)
     rows = (("memory", "cos_memory", "mean cosine"), ("reasoning", "order_rho", "order (Spearman)"))
     for line, (kind, quantity, word) in zip(panels, rows, strict=True):
-        for axes, stage in zip(line, STAGES, strict=True):
+        for axes, stage in zip(line, stages, strict=True):
             try_panel(axes, _cosine_panel, evidence, kind, stage, quantity, word)
         line[0].set_ylabel(f"{kind} anchor (token)")
     images = [axes.images[0] for axes in panels.flat if axes.images]

@@ -23,8 +23,17 @@ TABLES = {
     "patching": "patched activations",
     "events": "events along training",
     "dynamics": "readings along training",
+    "drift": "predicted and measured drifts of embeddings",
+    "agreement": "where theory and measurement part",
+    "value_flow": "predicted and measured changes of W_V",
+    "inner_products": "inner products beside Eq. 13",
+    "exponents": "exponents of Eq. 13",
+    "lemma_1": "attention at initialisation",
+    "label_distributions": "label distributions",
+    "in_range": "probability inside the label ranges",
+    "outputs": "output distributions",
 }
-"""Tables of the causal evidence, in words. Runs that were probed by an earlier version have none of them."""
+"""Tables beyond curves and readings, in words. Runs that were probed by an earlier version have none of them."""
 
 
 class MissingEvidenceError(RbInterpError):
@@ -46,8 +55,11 @@ class Evidence:
         sample: rows for the figure of sample sequences, or the task to draw them from.
         meta: all optional: versions (dict), wall_seconds, host, command, circuit_thresholds (name -> rule in words),
             expected_holds_by_chance, calibration (``family``, and ``rates``: rows of its table of error rates).
-        tables: causal evidence by name (see TABLES); an absent one counts as empty.
+        tables: causal evidence, or theory beside measurement, by name (see TABLES); an absent one counts as empty.
         causes: the objects of causes.json, one for each mechanism claim that an intervention can refute.
+        study: ``anchor``, ``emb-mlp`` or ``labels``.
+        parts: the parts of a study of several, each with what its own run shows; curves, readings and tables of the
+            study name theirs in a column ``part``.
     """
 
     config: Mapping[str, Any]
@@ -61,6 +73,8 @@ class Evidence:
     meta: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     causes: Sequence[Mapping[str, Any]] = ()
+    study: str = "anchor"
+    parts: Mapping[str, Evidence] = field(default_factory=dict)
 
     @property
     def task(self) -> AnchorTask:

@@ -44,19 +44,20 @@ def draw_learning(evidence: Evidence) -> Figure:
         _curves(accuracy, evidence, gamma, "accuracy")
         accuracy.set_ylim(-0.02, 1.02)
         loss.set_title(_title(evidence, gamma))
-        _step_axis(accuracy, float(evidence.curves["step"].to_numpy().max()))
+        step_axis(accuracy, float(evidence.curves["step"].to_numpy().max()))
     panels[0, 0].set_ylabel("cross entropy (nats)")
     panels[1, 0].set_ylabel("accuracy (share correct)")
     figure.legend(handles=_legend(), loc="outside upper center", ncols=5)
     return figure
 
 
-def _thin(steps: np.ndarray) -> np.ndarray:
+def thin(steps: np.ndarray) -> np.ndarray:
     """The evaluations that are drawn: all, or DRAWN evenly spaced ones with the first and the last."""
     return steps if len(steps) <= DRAWN else steps[np.linspace(0, len(steps) - 1, DRAWN).round().astype(int)]
 
 
-def _step_axis(axes: Axes, last: float) -> None:
+def step_axis(axes: Axes, last: float) -> None:
+    """Axis of training steps up to ``last``, in thousands or millions where that reads better."""
     unit, name = next((u, n) for u, n in UNITS.items() if last >= 2 * u or u == 1)
     axes.set_xlabel(f"training step{name}")
     axes.xaxis.set_major_formatter(lambda value, _place: f"{value / unit:,g}")
@@ -89,20 +90,35 @@ def _curves(axes: Axes, evidence: Evidence, gamma: float, column: str) -> None:
         table = pd.pivot_table(rows.loc[rows["set"] == name], index="step", columns="seed", values=column)
         if table.empty:
             continue
-        table = table.loc[_thin(table.index.to_numpy())]
+        table = table.loc[thin(table.index.to_numpy())]
         steps, values = table.index.to_numpy(), table.to_numpy()
         colour, line = SET_COLOURS[name], SET_LINES[name]
         axes.plot(steps, values, color=colour, lw=0.5, alpha=0.45, zorder=2)
-        mean, low, high = _band(table)
+        mean, low, high = band(table)
         axes.fill_between(steps, low, high, color=colour, alpha=0.12, lw=0, zorder=1)
         axes.plot(steps, mean, color=colour, lw=1.7, ls=line, zorder=3)
 
 
-def _band(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and interval over seeds (columns) at each step (rows)."""
+def band(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over seeds (columns) at each step (rows), and the ends of its 95 % interval."""
     found = [seed_interval(row[~np.isnan(row)]) for row in table.to_numpy()]
-    mean, low, high = (np.array(column) for column in zip(*found, strict=True))
+    mean, low, high = np.array(found).reshape(-1, 3).T
     return mean, low, high
+
+
+def mean_band(axes: Axes, table: pd.DataFrame, colour: object, limits: tuple[float, float] = (-np.inf, np.inf)) -> None:
+    """Seeds (columns) as thin lines over steps (rows); their mean, and from three seeds on its 95 % interval as a band.
+
+    Mean and band stand at the steps that all seeds have; the band's ends are cut at ``limits``.
+    """
+    for _, values in table.items():
+        values = values.dropna()
+        axes.plot(values.index, values, color=colour, lw=0.5, alpha=0.4, zorder=2)
+    shared = table.dropna()
+    mean, low, high = band(shared)
+    if table.shape[1] > 2:
+        axes.fill_between(shared.index, np.clip(low, *limits), np.clip(high, *limits), color=colour, alpha=0.12, lw=0)
+    axes.plot(shared.index, mean, color=colour, lw=1.6, zorder=3)
 
 
 def _half_marks(axes: Axes, evidence: Evidence, gamma: float, named: bool) -> None:
@@ -134,8 +150,8 @@ def _cut_off(evidence: Evidence) -> str:
     return f" Losses above {number(limit)} nats lie outside the panels." if higher else ""
 
 
-def caption_learning(evidence: Evidence) -> Caption:
-    """Caption of the learning curves."""
+def caption_learning(evidence: Evidence, family: str = "A") -> Caption:
+    """Caption of the learning curves; ``family`` is the letter of the claims."""
     return Caption(
         "Cross entropy (top) and accuracy (bottom) on memory (blue), reasoning trained on (purple) and reasoning "
         f"held out (orange, dashed), for {seeds_text(len(evidence.seeds))}: thin lines are seeds, thick lines their "
@@ -143,7 +159,7 @@ def caption_learning(evidence: Evidence) -> Caption:
         "a seed's purple loss first reaches half of ln d_vocab (the last one where it never does). ln d_vocab is the "
         f"loss of a uniform guess, above which B counts no loss.{_cut_off(evidence)} B above each column is positive "
         "where reasoning is learned first.",
-        f"at γ = {SMALL:g}, a blue curve that falls together with the purple one or before it (A1), or an orange "
-        f"accuracy that ends below .90 (A5); at γ = {LARGE:g}, curves that fall at clearly different times (A2), or an "
-        "orange accuracy that ends above .20 (A3).",
+        f"at γ = {SMALL:g}, a blue curve that falls together with the purple one or before it ({family}1), or an "
+        f"orange accuracy that ends below .90 ({family}5); at γ = {LARGE:g}, curves that fall at clearly different "
+        f"times ({family}2), or an orange accuracy that ends above .20 ({family}3).",
     )

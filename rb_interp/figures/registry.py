@@ -7,22 +7,43 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from rb_interp.errors import ConfigError, nearest
 from rb_interp.figures.ablations import caption_ablations, draw_ablations
+from rb_interp.figures.agreement import caption_agreement, draw_agreement
+from rb_interp.figures.agreement_end import caption_agreement_end, draw_agreement_end
 from rb_interp.figures.bias import caption_bias, draw_bias
 from rb_interp.figures.causes import caption_causes, draw_causes
 from rb_interp.figures.circuits import caption_circuits, draw_circuits
 from rb_interp.figures.composition import caption_composition, draw_composition
+from rb_interp.figures.distributions import caption_distributions, draw_distributions
+from rb_interp.figures.drift import caption_drift, draw_drift
 from rb_interp.figures.dynamics import caption_dynamics, draw_dynamics
+from rb_interp.figures.emb_mlp import (
+    caption_emb_bias,
+    caption_emb_cosines,
+    caption_emb_learning,
+    caption_emb_pca,
+    caption_emb_theory,
+    draw_emb_bias,
+    draw_emb_cosines,
+    draw_emb_learning,
+    draw_emb_pca,
+    draw_emb_theory,
+)
 from rb_interp.figures.embedding import caption_cosines, caption_pca, draw_cosines, draw_pca
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.first_layer import caption_first_layer, draw_first_layer
+from rb_interp.figures.label_range import caption_label_range, draw_label_range
+from rb_interp.figures.label_speed import caption_label_speed, draw_label_speed
 from rb_interp.figures.learning import caption_learning, draw_learning
 from rb_interp.figures.orthogonality import caption_orthogonality, draw_orthogonality
 from rb_interp.figures.panels import Caption
 from rb_interp.figures.patching_matrix import caption_patching_matrix, draw_patching_matrix
 from rb_interp.figures.routing import caption_routing, draw_routing
+from rb_interp.figures.scaling import caption_inner_products, caption_lemma_1, draw_inner_products, draw_lemma_1
 from rb_interp.figures.tasks import caption_tasks, draw_tasks
 from rb_interp.figures.theory import caption_theory, draw_theory
+from rb_interp.figures.value_flow import caption_value_flow, draw_value_flow
 
 
 @dataclass(frozen=True)
@@ -81,3 +102,86 @@ FIGURES = [
         ("E4", "E5"),
     ),
 ]
+
+EMB_MLP = [
+    FigureSpec(
+        "learning",
+        "What Emb-MLP learns first (after Fig. 3B)",
+        draw_emb_learning,
+        caption_emb_learning,
+        ("B1", "B2", "B3", "B5"),
+    ),
+    FigureSpec(
+        "bias", "Emb-MLP's bias index against initialisation rate", draw_emb_bias, caption_emb_bias, ("B1", "B2", "B4")
+    ),
+    FigureSpec(
+        "cosines",
+        "Cosines of anchor embeddings, early and late (after Fig. 4A)",
+        draw_emb_cosines,
+        caption_emb_cosines,
+        ("T3",),
+    ),
+    FigureSpec(
+        "label_distributions",
+        "Which labels a token sees (after Figs. 4B and 4C)",
+        draw_distributions,
+        caption_distributions,
+    ),
+    FigureSpec(
+        "agreement",
+        "Predicted and measured drift along training",
+        draw_agreement,
+        caption_agreement,
+        ("T1", "T2", "T4"),
+    ),
+    FigureSpec("agreement_end", "Where theory and measurement part", draw_agreement_end, caption_agreement_end),
+    FigureSpec(
+        "drift_r2",
+        "Predicted and measured drift as learning begins",
+        draw_drift,
+        caption_drift,
+        ("T1", "T2", "T4"),
+    ),
+    FigureSpec("value_flow", "Predicted and measured change of W_V", draw_value_flow, caption_value_flow),
+    FigureSpec("pca", "Principal components of Emb-MLP's embedding", draw_emb_pca, caption_emb_pca),
+    FigureSpec(
+        "theory", "Emb-MLP's embeddings beside Theorem 1 (after Figs. 5C and 5D)", draw_emb_theory, caption_emb_theory
+    ),
+    FigureSpec(
+        "inner_products",
+        "How the error of Theorem 1 grows with width (Eq. 13)",
+        draw_inner_products,
+        caption_inner_products,
+    ),
+    FigureSpec("lemma_1", "Uniform attention at initialisation (Lemma 1)", draw_lemma_1, caption_lemma_1),
+]
+
+LABELS = [
+    FigureSpec(
+        "label_speed",
+        "Labels near the key are learned sooner (after Fig. 8 left)",
+        draw_label_speed,
+        caption_label_speed,
+        ("R1",),
+    ),
+    FigureSpec(
+        "label_range",
+        "Outputs lie in their label range before memory is learned (after Fig. 8 right)",
+        draw_label_range,
+        caption_label_range,
+        ("R2",),
+    ),
+]
+
+STUDIES = {"anchor": FIGURES, "emb-mlp": EMB_MLP, "labels": LABELS}
+
+
+def figures_of(study: str) -> list[FigureSpec]:
+    """The figures of a study, in the order in which they are shown. Raises ConfigError for an unknown study.
+
+    >>> [spec.id for spec in figures_of("labels")]
+    ['label_speed', 'label_range']
+    """
+    if study not in STUDIES:
+        raise ConfigError(f"there are no figures of a study '{study}'; {nearest(study, STUDIES)}")
+    return STUDIES[study]

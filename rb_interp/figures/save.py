@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.registry import FIGURES
+from rb_interp.figures.registry import figures_of
 from rb_interp.figures.style import styled
 from rb_interp.files import write_bytes
 
@@ -34,12 +34,12 @@ def settle(figure: Figure) -> None:
 
 
 def save_figures(evidence: Evidence, folder: str | Path) -> dict[str, Path]:
-    """Draw every figure of FIGURES into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
+    """Draw every figure of the study into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
 
     Returns figure id -> path of its SVG. Raises RunError where the folder cannot be written.
     """
     paths = {}
-    for spec in FIGURES:
+    for spec in figures_of(evidence.study):
         figure = spec.draw(evidence)
         settle(figure)
         paths[spec.id] = Path(folder) / f"{spec.id}.svg"

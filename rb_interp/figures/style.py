@@ -21,7 +21,7 @@ RED, BLUE, GREY, INK = "#c4312a", "#0a3d91", "#8a8a8a", "#1c1c1c"
 COSINES = "RdBu_r"
 GAMMA_RAMP = LinearSegmentedColormap.from_list("gamma", ["#9cc5bd", "#3f8f8b", "#0c3f45"])
 ATTENTION = LinearSegmentedColormap.from_list("attention", ["#ffffff", "#bcd9d4", "#3f8f8b", "#0c3f45"])
-MARKERS = ("o", "s", "D", "^", "v", "P")
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "p")
 
 WIDTH = 7.2
 """Inches, the text width of a paper with one column."""

@@ -126,8 +126,8 @@ def max_deviations(
     """Largest abs(A_ij - 1/i) of each initialisation at each gamma, in [0, 1]; gammas share their standard draws."""
     if config.architecture != "transformer":
         raise ConfigError(
-            f"lemma_1 with architecture='{config.architecture}'; it reads attention over token and position embeddings, "
-            f"so pass a ModelConfig with architecture='transformer'."
+            f"lemma_1 with architecture='{config.architecture}'; it reads attention over token and position "
+            f"embeddings, so pass a ModelConfig with architecture='transformer'."
         )
     if min(n_init, n_rows) < 1 or seed < 0:
         raise ConfigError(f"lemma_1 got n_init={n_init}, n_rows={n_rows}, seed={seed}; expected 1, 1 and 0 at least.")

@@ -11,21 +11,17 @@ from rb_interp.figures.circuits import circuit_counts
 from rb_interp.figures.evidence import SMALL, Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import number, seeds_text
 from rb_interp.figures.panels import over_seeds, seed_interval
-from rb_interp.figures.registry import FIGURES
+from rb_interp.figures.registry import figures_of
 from rb_interp.report.causal import ablations, calibration, causes
-from rb_interp.report.glossary import GLOSSARY
+from rb_interp.report.glossary import glossary_of
+from rb_interp.report.label_ranges import label_ranges, label_sentences
+from rb_interp.report.studies import family_of, question_of, title_of
 from rb_interp.report.terminal import calibration_mark
+from rb_interp.report.theory import theory, theory_sentences
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.toml import to_toml
 
-TITLE = "Anchor study: is the rule learned before the table?"
-QUESTION = (
-    "Does a small initialisation make a transformer learn a rule before it learns a table, and through which circuit? "
-    "Each claim below is a sentence of “An Analysis for Reasoning Bias of Language Models with Small Initialization” "
-    "(arXiv 2502.04375), with a criterion that was fixed before these runs."
-)
 VERDICTS = ("HOLDS", "FAILS", "UNDECIDED")
-FAMILIES = {"A": "Learning order", "E": "Embedding", "I": "Initialisation", "M": "Mechanism"}
 MIN_SEEDS = 5
 LEARNING = {
     "bias": "bias index B",
@@ -43,17 +39,13 @@ def report_content(evidence: Evidence) -> dict[str, Any]:
     """Everything that the report shows, JSON-safe: numbers that are not finite become None."""
     meta = evidence.meta
     content = {
-        "title": TITLE,
-        "question": QUESTION,
+        "title": title_of(evidence.study),
+        "question": question_of(evidence.study),
         "answer": answer(evidence),
         "claims": [_claim(claim) for claim in evidence.claims],
-        "circuits": circuits(evidence),
-        "causes": causes(evidence),
-        "ablations": ablations(evidence),
-        "calibration": calibration(evidence),
-        "learning_order": learning_order(evidence),
+        **sections(evidence),
         "figures": figures(evidence),
-        "glossary": dict(GLOSSARY),
+        "glossary": glossary_of(evidence.study),
         "repeat": {
             "command": meta.get("command", ""),
             "toml": meta.get("toml") or to_toml(evidence.config),
@@ -68,9 +60,24 @@ def report_content(evidence: Evidence) -> dict[str, Any]:
     return json_safe(content)
 
 
+def sections(evidence: Evidence) -> dict[str, Any]:
+    """The sections between verdicts and figures, which depend on the study; the page shows those that are there."""
+    if evidence.study == "emb-mlp":
+        order = learning_order(evidence.parts["sweep"]) if "sweep" in evidence.parts else []
+        return {"theory": theory(evidence), "learning_order": order}
+    if evidence.study == "labels":
+        return {"label_ranges": label_ranges(evidence)}
+    return {
+        "circuits": circuits(evidence),
+        "causes": causes(evidence),
+        "ablations": ablations(evidence),
+        "calibration": calibration(evidence),
+        "learning_order": learning_order(evidence),
+    }
+
+
 def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
-    family = FAMILIES.get(str(claim["id"])[:1], "Other")
-    return {**claim, "family": family, "calibration_mark": calibration_mark(claim)}
+    return {**claim, "family": family_of(str(claim["id"])), "calibration_mark": calibration_mark(claim)}
 
 
 def _host(host: Any) -> str:
@@ -101,9 +108,14 @@ def _sentences(evidence: Evidence) -> list[str]:
             "If every statistic sat exactly at its threshold, chance alone would give at most "
             f"{number(float(chance))} HOLDS."
         )
-    bias = [f"{over_seeds(evidence, 'learning_order', 'bias', gamma)} at γ = {gamma:g}" for gamma in evidence.gammas]
+    if evidence.study == "labels":
+        return found + label_sentences(evidence)
+    ordered = evidence.parts.get("sweep", evidence)
+    bias = [f"{over_seeds(ordered, 'learning_order', 'bias', gamma)} at γ = {gamma:g}" for gamma in ordered.gammas]
     if bias:
         found.append(f"Bias index B (positive: the rule is learned before the table): {'; '.join(bias)}.")
+    if evidence.study == "emb-mlp":
+        return found + theory_sentences(evidence)[:1]
     row = circuit_counts(evidence).get(SMALL)
     if row:
         named = ", ".join(f"{name} {n}" for name, n in row.items() if n)
@@ -185,7 +197,7 @@ def _cell(evidence: Evidence, quantity: str, gamma: float) -> dict[str, Any]:
 def figures(evidence: Evidence) -> list[dict[str, Any]]:
     """Id, title, claims, caption and file of every figure, in the order in which they are shown."""
     found = []
-    for spec in FIGURES:
+    for spec in figures_of(evidence.study):
         caption = spec.caption(evidence)
         found.append(
             {

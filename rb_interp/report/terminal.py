@@ -84,6 +84,34 @@ def print_run(run: Any, console: Console | None = None) -> None:
     console.print(table)
 
 
+def print_series(series: Any, console: Console | None = None) -> None:
+    """Print what the folder of a study of several parts (a ``study.series.Series``) holds."""
+    console = console_of(console)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    rows = {
+        "folder": str(series.folder),
+        "study": f"{series.config.study}, tier {series.config.tier}, seeds {list(series.config.seeds)}",
+        **{f"part {name}": _part(run) for name, run in series.parts.items()},
+        "verdicts": _counts(series.folder / "claims.json"),
+        "made": f"{series.about.get('created', '')}  {series.about.get('command', '')}".strip(),
+        "versions": ", ".join(f"{name} {version}" for name, version in series.about.get("versions", {}).items()),
+    }
+    for name, text in rows.items():
+        table.add_row(name, Text(text))
+    console.print(table)
+
+
+def _part(run: Any) -> str:
+    config, step = run.config, run.step or 0
+    finished = ", finished" if run.finished else ""
+    return (
+        f"{config.model.architecture}, {config.train.optimiser}, gammas {list(config.gammas)}, "
+        f"step {step:,} of {config.train.steps:,}{finished}"
+    )
+
+
 def _counts(path: Any) -> str:
     if not path.exists():
         return "not judged yet"

@@ -61,6 +61,11 @@ def probe_run(run: Run, progress: bool = True) -> None:
     from rb_interp.study.measure import joined, measure
     from rb_interp.study.threads import one_thread
 
+    if run.config.model.architecture != "transformer":
+        raise RunError(
+            f"{run.folder} holds models of architecture '{run.config.model.architecture}', a part of a study; probe "
+            f"the folder of the whole study: rb-interp probe {run.folder.parent}"
+        )
     if not run.finished:
         raise RunError(
             f"{run.folder} stands at step {run.step or 0} of {run.config.train.steps}; "
@@ -98,7 +103,7 @@ def evidence(run: Run) -> Evidence:
     from rb_interp.probes.circuit import RULES
 
     try:
-        tables = {name: run.read_table(name) for name in ("curves", "readings", "circuits")}
+        curves, readings, circuits = (run.read_table(name) for name in ("curves", "readings", "circuits"))
         claims = json.loads((run.folder / "claims.json").read_text())
         causal = {name: run.read_table(name) for name in CAUSAL if (run.folder / f"{name}.parquet").exists()}
         causes = run.folder / "causes.json"
@@ -122,7 +127,9 @@ def evidence(run: Run) -> Evidence:
     return Evidence(
         config=about["config"],
         tier=run.config.tier,
-        **tables,
+        curves=curves,
+        readings=readings,
+        circuits=circuits,
         arrays=arrays,
         tables=causal,
         causes=judged,

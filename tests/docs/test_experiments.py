@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from rb_interp.study.config import StudyConfig, comparable, load_config
+from rb_interp.study.run import flatten
+from rb_interp.study.series_config import SeriesConfig, load_study
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 DIFFERS = {
@@ -15,12 +17,31 @@ DIFFERS = {
     "learning_rate_post_2e-4": ("paper", {"train.lr": 2e-4, "train.steps": 60_000}),
     "scheme_d_model": ("quick", {"model.scheme": "d_model"}),
 }
+PARTS = {
+    "emb_mlp": ("emb-mlp", "quick", {}),
+    "emb_mlp_relu": ("emb-mlp", "quick", {f"{part}.model.act": "relu" for part in ("sweep", "descent", "one_layer")}),
+    "emb_mlp_paper": ("emb-mlp", "paper", {}),
+    "labels": ("labels", "quick", {}),
+    "labels_paper": ("labels", "paper", {}),
+}
 
 
 def test_every_file_is_listed_here_and_in_the_readme():
-    assert {path.stem for path in FOLDER.glob("*.toml")} == set(DIFFERS)
+    assert {path.stem for path in FOLDER.glob("*.toml")} == {*DIFFERS, *PARTS}
     readme = (FOLDER / "README.md").read_text()
-    assert all(f"[{name}.toml]({name}.toml)" in readme for name in DIFFERS)
+    assert all(f"[{name}.toml]({name}.toml)" in readme for name in (*DIFFERS, *PARTS))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_study_of_several_parts_differs_from_its_preset_in_what_its_name_says(name):
+    study, preset, expected = PARTS[name]
+    base, found = SeriesConfig.from_preset(study, preset), load_study(FOLDER / f"{name}.toml")
+    changed = {}
+    for part, config in found.parts.items():
+        before, after = flatten(comparable(base.parts[part])), flatten(comparable(config))
+        changed |= {f"{part}.{key}": value for key, value in after.items() if value != before.get(key)}
+    assert changed == expected
+    assert (found.study, found.scaling, found.tier) == (study, base.scaling, "custom" if expected else preset)
 
 
 @pytest.mark.parametrize("name", DIFFERS)
@@ -35,7 +56,7 @@ def test_it_differs_from_its_preset_in_what_its_name_says(name):
     assert {key: found[key] for key in rest} == {key: base[key] for key in rest}
 
 
-@pytest.mark.parametrize("name", DIFFERS)
+@pytest.mark.parametrize("name", [*DIFFERS, *PARTS])
 def test_it_says_which_figure_and_which_question(name):
     comment = "\n".join(line for line in (FOLDER / f"{name}.toml").read_text().splitlines() if line.startswith("#"))
     assert "Fig" in comment

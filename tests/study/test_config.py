@@ -27,10 +27,10 @@ def test_toml_gives_the_same_study(config, tmp_path):
 def test_flags_give_the_same_study(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(VARIED.to_toml())
-    assert parse(["reproduce", "--config", str(path)]).study.config == VARIED
+    assert parse(["reproduce", "--config", str(path)]).sweep.config == VARIED
     flags = "--preset smoke --gammas .5 1 --seeds 7 --norm pre --n-heads 2 --qk .4 --d-model 64 --d-head 32 --d-mlp 128"
-    assert parse(["reproduce", *flags.split()]).study.config == VARIED
-    masked = parse(["train", "--masked", "12,13", "15,11", "--steps", "7"]).study.config
+    assert parse(["reproduce", *flags.split()]).sweep.config == VARIED
+    masked = parse(["train", "--masked", "12,13", "15,11", "--steps", "7"]).sweep.config
     assert masked.task.masked == ((12, 13), (15, 11))
     assert masked.train.steps == 7
 
