@@ -22,10 +22,11 @@ def _range(quantity: str, label: str) -> Term:
 LABEL_RANGES: tuple[Claim, ...] = (
     Claim(
         "R1",
-        "Memory is learned sooner where its labels lie near the key than where they are uniform on all keys.",
+        "The loss on memory falls sooner where its labels lie near the key than where they are uniform on all keys.",
         "Fig. 8 left",
         (Part(_speed("bias", "(A_mem1 - A_mem2) / (A_mem1 + A_mem2)"), ">=", 0.05),),
         beside=(
+            _speed("bias_per_entropy", "the same with each loss divided by the entropy of its label's range"),
             _speed("area_mem1", "A_mem1, labels uniform on the keys"),
             _speed("area_mem2", "A_mem2, labels near the key"),
         ),

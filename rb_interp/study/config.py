@@ -132,6 +132,14 @@ def comparable(config: Any) -> dict:
     return data
 
 
+def flatten(data: dict, prefix: str = "") -> dict[str, Any]:
+    """Nested keys joined by dots."""
+    flat = {}
+    for key, value in data.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
 def load_config(path: Path) -> StudyConfig:
     """Read a TOML file: a ``preset`` and what differs from it. Unknown keys are errors."""
     return from_mapping(read_toml(path), str(path))

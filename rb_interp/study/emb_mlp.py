@@ -4,7 +4,7 @@ Predictions of the embedding's drift W_E(t) - W_E(0), one for each way of leavin
 
     each_step    R M summed over the steps with the weights that each step began with, R from the training rows
     step_0       the same with the weights of step 0 throughout
-    population   as each_step, with R from infinitely many rows (Eqs. 6 to 8)
+    population   as each_step, with R from infinitely many rows of the combinations that are trained on (Eqs. 6 to 8)
     positions    one layer alone: as each_step, with each token's actual share of occurrences at the last position,
                  which Propositions 2 and 3 take as 1 / L
     sequences    as each_step, where a row counts once however often it holds a token, as Eq. 4 is printed
@@ -152,7 +152,7 @@ class _Predictions:
             count: pull(tokens, labels, task.d_vocab, count, dtype=torch.float64)
             for count in ("occurrences", "sequences")
         }
-        self.pulls["population"] = torch.from_numpy(population_pull(task))
+        self.pulls["population"] = torch.from_numpy(population_pull(task, masked=True))
         self.pulls["last"] = pull(tokens, labels, task.d_vocab, last=True, dtype=torch.float64)
         self.start = {k: v.double() for k, v in run.weights(member.gamma, member.seed, "init").items()}
         self.rates = np.cumsum(
@@ -242,11 +242,16 @@ def leaving_readings(member: Member, step: int, compared: Iterator[dict[str, Any
 
 
 def agreement_table(drift: pd.DataFrame) -> pd.DataFrame:
-    """Where agreement first falls below AGREES: step and f by member, group, prediction and metric; nan for never."""
+    """Where agreement is first below AGREES: step and f by member, group, prediction and metric; nan for never.
+
+    A metric that nothing defines at any step has no row, as the cosine of a prediction that moves all tokens alike.
+    """
     rows = []
     for place, member in drift.loc[drift["step"] > 0].sort_values("step").groupby(KEYS, sort=False):
         named = dict(zip(KEYS, place, strict=True))  # type: ignore[arg-type]
         for metric in ("cos", "r2"):
+            if member[metric].isna().all():
+                continue
             lost = member.loc[~(member[metric] >= AGREES)]
             first = lost.iloc[0] if len(lost) else {"step": math.nan, "fraction": math.nan}
             found = {"step": float(first["step"]), "fraction": float(first["fraction"])}

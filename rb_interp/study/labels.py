@@ -5,6 +5,7 @@
     ranges     labels uniform on a range of the anchors' group   Fig. 8 right
 
     R1   (A_mem1 - A_mem2) / (A_mem1 + A_mem2)     A of ``probes.learning_order``; positive: labels near the key sooner
+    R1n  the same with each loss divided by the entropy of its label's range, so that knowing ranges counts for nothing
     R2   lowest probability inside a group's range ``probes.label_range``, before memory is learned
 
 How R1 can mislead. The two tasks differ in how much there is to learn: once a model has seen that labels lie near the
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,11 +33,14 @@ from rb_interp.study.models import MemberModels
 from rb_interp.study.run import Run
 from rb_interp.study.series import SeriesMeasured
 from rb_interp.tasks import SETS, AnchorDataset
+from rb_interp.tasks.labels import range_entropy
 from rb_interp.training.members import Member
 
 PARTS = ("keys", "near_sum", "ranges")
 """Parts of the study; each is named like the memory labels of its task."""
 BEFORE_MEMORY = "before_memory"
+Areas = Mapping[Any, float]
+"""(gamma, seed) -> mean over training."""
 
 
 def measure_labels(parts: Mapping[str, Run], progress: bool = True) -> SeriesMeasured:
@@ -51,7 +56,8 @@ def measure_labels(parts: Mapping[str, Run], progress: bool = True) -> SeriesMea
     data = {seed: parts["ranges"].config.task.dataset(seed) for seed in parts["ranges"].config.seeds}
     orders = {name: typed(_learning_order(parts[name])) for name in PARTS}
     found = [_in_part(orders[name], name) for name in PARTS]
-    found.append(_in_part(label_speed(orders["keys"], orders["near_sum"]), ""))
+    per_entropy = [_areas_per_entropy(parts[name]) for name in ("keys", "near_sum")]
+    found.append(_in_part(label_speed(orders["keys"], orders["near_sum"], *per_entropy), ""))
     models, rows, in_range, outputs, arrays = MemberModels(parts["ranges"]), [], [], [], {}
     for member in tqdm(parts["ranges"].members, disable=not progress, unit="member", desc="label ranges"):
         step, along = _along_training(models, member, data[member.seed])
@@ -66,20 +72,36 @@ def measure_labels(parts: Mapping[str, Run], progress: bool = True) -> SeriesMea
     return SeriesMeasured(joined(*found), tables, arrays)
 
 
-def label_speed(keys: pd.DataFrame, near_sum: pd.DataFrame) -> pd.DataFrame:
+def label_speed(
+    keys: pd.DataFrame, near_sum: pd.DataFrame, keys_per_entropy: Areas, near_sum_per_entropy: Areas
+) -> pd.DataFrame:
     """Readings ``label_speed`` of two learning_order tables whose runs differ in their memory labels alone (R1).
 
     ``bias``: (A_mem1 - A_mem2) / (A_mem1 + A_mem2), in [-1, 1], positive where memory labels near the key (2) are
-    learned sooner than labels uniform on the keys (1); ``area_mem1`` and ``area_mem2``, in (0, 1]. The twin compares
-    two models that stay untrained: about 0.
+    learned sooner than labels uniform on the keys (1); ``area_mem1`` and ``area_mem2``, in (0, 1];
+    ``bias_per_entropy``, the same index of the two areas per entropy (mean over training of min(L / H, 1), H from
+    ``range_entropy``): about 0 where both models know the range of a label and no label. The twin compares two models
+    that stay untrained: about 0.
     """
     areas = [table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum)]
     rows = []
     for pair in areas[0].merge(areas[1], on=["gamma", "seed"], suffixes=("_1", "_2")).to_dict("records"):
         values, twin = (_speed(pair[f"{column}_1"], pair[f"{column}_2"]) for column in ("value", "twin"))
+        member = (pair["gamma"], pair["seed"])
+        values["bias_per_entropy"] = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
+        twin["bias_per_entropy"] = 0.0  # a uniform guess over the vocabulary is above both entropies
         place = {"gamma": pair["gamma"], "seed": pair["seed"], "stage": "final", "step": pair["step_1"], "rows": ""}
         rows += [{**place, **row} for row in Reading("label_speed", values, twin=twin, n=pair["n_1"]).table()]
     return typed(pd.DataFrame(rows))
+
+
+def _areas_per_entropy(run: Run) -> Areas:
+    """Mean over training of min(L_mem / H, 1) by member, H the mean entropy of a memory label in its range."""
+    entropies = {seed: range_entropy(run.config.task.dataset(seed)) for seed in run.config.seeds}
+    curves = run.curves()
+    memory = curves.loc[curves["set"] == "mem"]
+    left = (memory["loss"] / memory["seed"].map(entropies)).clip(upper=1)
+    return left.groupby([memory["gamma"], memory["seed"]]).mean().to_dict()
 
 
 def _speed(area_keys: float, area_near: float) -> dict[str, float]:

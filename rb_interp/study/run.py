@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rb_interp import __version__
 from rb_interp.errors import RunError, nearest
 from rb_interp.files import write_whole
-from rb_interp.study.config import StudyConfig, comparable, from_mapping
+from rb_interp.study.config import StudyConfig, comparable, flatten, from_mapping
 from rb_interp.training.config import STAGES as TRAINED_STAGES
 from rb_interp.training.members import Member, Trained, saved_curves, stage_name, step_name, train_members
 from rb_interp.training.store import Checkpoint, Store
@@ -216,11 +216,3 @@ def differences(old: StudyConfig, new: StudyConfig) -> str:
         f"{key}: {before.get(key)!r} there, {after.get(key)!r} here" for key in after if before.get(key) != after[key]
     ]
     return "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
-
-
-def flatten(data: dict, prefix: str = "") -> dict[str, Any]:
-    """Nested keys joined by dots."""
-    flat = {}
-    for key, value in data.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

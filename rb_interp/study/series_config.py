@@ -24,7 +24,7 @@ from typing import Any
 
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.study.config import PRESETS, StudyConfig, comparable, from_mapping, overlay, read_toml
+from rb_interp.study.config import PRESETS, StudyConfig, comparable, flatten, from_mapping, overlay, read_toml
 from rb_interp.tasks import AnchorTask
 from rb_interp.toml import to_toml
 from rb_interp.training.config import TrainConfig
@@ -85,6 +85,18 @@ class SeriesConfig:
     def __post_init__(self) -> None:
         if len({part.seeds for part in self.parts.values()}) > 1:
             raise ConfigError(f"the parts of study '{self.study}' have different seeds; give them the same.")
+        for name, part in self.parts.items():
+            _check_part(self.study, name, part)
+        if self.study == "labels":
+            _check_pair(self.parts["keys"], self.parts["near_sum"])
+        if self.scaling is not None:
+            task = self.parts["one_layer"].task
+            highest = task.keys[1] + task.q * task.reasoning_anchors[1]
+            if self.scaling.d_models[0] <= highest:
+                raise ConfigError(
+                    f"scaling.d_models begins at {self.scaling.d_models[0]}; the labels of part 'one_layer' go up to "
+                    f"{highest}, so begin above that."
+                )
 
     @staticmethod
     def from_preset(study: str, preset: str = "quick", seeds: tuple[int, ...] = ()) -> SeriesConfig:
@@ -169,6 +181,35 @@ def load_study(path: Path) -> StudyConfig | SeriesConfig:
     return series_from_mapping(data, str(path))
 
 
+def _check_part(study: str, name: str, part: StudyConfig) -> None:
+    """Raise ConfigError where a part is not what its name, and the claims about it, say that it is."""
+    for key, wanted in DEFINED[study][name].items():
+        group, field = key.split(".")
+        has = getattr(getattr(part, group), field)
+        if isinstance(wanted, tuple):
+            missing = [value for value in wanted if value not in has]
+            if missing:
+                raise ConfigError(f"{name}.{key}={has} lacks {missing[0]!r}, which study '{study}' measures; add it.")
+        elif has != wanted:
+            raise ConfigError(f"{name}.{key}={has!r}; part '{name}' of study '{study}' has {wanted!r} by definition.")
+    if part.train.optimiser == "sgd" and part.train.batch_size < part.task.n_sequences:
+        raise ConfigError(
+            f"{name}.train.batch_size={part.train.batch_size}; part '{name}' is full-batch, so give "
+            f"{part.task.n_sequences}, its n_sequences, or more."
+        )
+
+
+def _check_pair(keys: StudyConfig, near_sum: StudyConfig) -> None:
+    """Raise ConfigError where the two parts that R1 compares differ in more than their memory labels."""
+    before, after = flatten(comparable(keys)), flatten(comparable(near_sum))
+    for key, value in before.items():
+        if value != after.get(key) and key != "task.memory_labels":
+            raise ConfigError(
+                f"parts 'keys' and 'near_sum' of study 'labels' differ in {key} ({value!r}, {after.get(key)!r}); they "
+                f"are compared, so change both alike."
+            )
+
+
 def _same(part: StudyConfig, base: StudyConfig) -> bool:
     settings = ("task", "model", "train")
     return all(comparable(getattr(part, name)) == comparable(getattr(base, name)) for name in settings)
@@ -204,6 +245,21 @@ def _labels(preset: str) -> dict[str, StudyConfig]:
 
 
 STUDIES = {"emb-mlp": _emb_mlp, "labels": _labels}
+
+_PLAIN = {"train.optimiser": "sgd", "train.clip": 0.0, "train.weight_decay": 0.0, "train.track_drift": True}
+_PLAIN |= {"train.stages": ("leaving",)}
+_SWEPT = {"train.optimiser": "adamw", "train.track_drift": True, "train.stages": ("half", "leaving")}
+_SWEPT |= {"train.keep_at": (EARLY, LATE)}
+_READ = {"model.architecture": "transformer", "train.stages": ("half", "before_memory")}
+DEFINED: dict[str, dict[str, dict[str, Any]]] = {
+    "emb-mlp": {
+        "sweep": {"model.architecture": "emb_mlp", **_SWEPT},
+        "descent": {"model.architecture": "emb_mlp", **_PLAIN},
+        "one_layer": {"model.architecture": "one_layer", **_PLAIN},
+    },
+    "labels": {name: {"task.memory_labels": name, **_READ} for name in ("keys", "near_sum", "ranges")},
+}
+"""What a part has to be for the claims about it to mean what they say; of tuples, what has to be in there."""
 
 EMB_MLP_TASKS = {
     preset: replace(AnchorTask.preset(preset), length=3, unordered=True, balanced_keys=True, n_sequences=n)

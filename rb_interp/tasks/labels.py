@@ -10,6 +10,7 @@ A table holds one label for each anchor combination and key, drawn once and kept
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +50,26 @@ def draw_label_table(
 ) -> Int[np.ndarray, "combination key"]:
     """Draw one label per combination and key, uniform on its bounds (inclusive)."""
     return rng.integers(low, high + 1)
+
+
+def range_entropy(data: AnchorDataset) -> float:
+    """Mean entropy (nats) of a memory label that is known to lie in its range, over the memory rows; nan without any.
+
+    The loss of a model that knows the range of each row's label (``label_bounds``) and nothing else.
+
+    >>> from rb_interp.tasks import AnchorTask
+    >>> bool(np.isclose(range_entropy(AnchorTask().dataset(seed=0)), np.log(40)))         # 40 keys
+    True
+    """
+    task, rows = data.task, data.rows("mem")
+    combinations, keys = task.combinations("mem"), task.tokens("key")
+    groups = np.repeat(np.arange(len(task.memory_groups())), len(combinations) // len(task.memory_groups()))
+    low, high = label_bounds(task.memory_labels, combinations, keys, groups, task.label_ranges)
+    number = {combination: at for at, combination in enumerate(map(tuple, combinations.tolist()))}
+    anchors = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1)
+    which = [number[combination] for combination in map(tuple, anchors.tolist())]
+    key = data.tokens[rows, data.key_position[rows]] - keys[0]
+    return float(np.log((high - low + 1)[which, key]).mean()) if len(rows) else math.nan
 
 
 def first_of_its_anchors(combinations: Int[np.ndarray, "combination q"]) -> Int[np.ndarray, " combination"]:

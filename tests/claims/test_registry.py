@@ -133,7 +133,7 @@ QUANTITIES = {
     },
     "lemma_1": {"within_0.05", "max_deviation"},
     "drift": {"r2", "r2_excess", "cos", "r2_positions", "cos_positions", "r2_sequences"},
-    "label_speed": {"bias", "area_mem1", "area_mem2"},
+    "label_speed": {"bias", "bias_per_entropy", "area_mem1", "area_mem2"},
     "label_range": {"lowest_inside", *(f"inside_{group}" for group in (1, 2, 3, 4)), "pooled", "accuracy"},
     **{name: {"effect", "placebo", "difference"} for name in WORDS},
 }
@@ -192,7 +192,7 @@ def test_what_stands_beside_a_verdict():
         "M9": ["effect"] * 4,
         "T1": ["r2_sequences", "cos"],
         "T4": ["r2_positions"],
-        "R1": ["area_mem1", "area_mem2"],
+        "R1": ["bias_per_entropy", "area_mem1", "area_mem2"],
         "R2": ["pooled", "inside_1", "inside_2", "inside_3", "inside_4", "accuracy"],
     }
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.study.config import StudyConfig, comparable, load_config
-from rb_interp.study.run import flatten
+from rb_interp.study.config import StudyConfig, comparable, flatten, load_config
 from rb_interp.study.series_config import SeriesConfig, load_study
 
 FOLDER = Path(__file__).parents[2] / "experiments"

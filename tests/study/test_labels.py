@@ -72,15 +72,28 @@ def test_speed_compares_the_areas_of_the_two_parts(measured, parts):
         assert found["value"] != 0
         assert abs(found["twin"]) < 1e-3  # at step 0 both are uniform guesses
         assert reading(measured, "label_speed", "area_mem2", seed, "")["value"] == pytest.approx(areas[1])
+        per_entropy = []
+        for name in ("keys", "near_sum"):
+            task, data = parts[name].config.task, parts[name].config.task.dataset(seed)
+            rows = data.rows("mem")
+            sums = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1).sum(1)
+            widths = 2 * sums + 1 if name == "near_sum" else np.full(len(rows), task.keys[1] - task.keys[0] + 1)
+            curves = parts[name].curves()
+            loss = curves.loc[(curves["set"] == "mem") & (curves["seed"] == seed), "loss"].to_numpy()
+            per_entropy.append(np.minimum(loss / np.log(widths).mean(), 1).mean())
+        index = (per_entropy[0] - per_entropy[1]) / (per_entropy[0] + per_entropy[1])
+        found = reading(measured, "label_speed", "bias_per_entropy", seed, "")
+        assert found["value"] == pytest.approx(index)
         assert reading(measured, "learning_order", "area_mem", seed, "keys")["value"] == pytest.approx(areas[0])
 
 
 def test_speed_by_hand():
     columns = {"quantity": ["area_mem"], "gamma": [0.8], "seed": [3], "stage": ["final"], "step": [60], "n": [7]}
     keys, near = (pd.DataFrame({**columns, "value": [area], "twin": [1.0]}) for area in (0.75, 0.25))
-    table = label_speed(keys, near).set_index("quantity")
-    assert table["value"].to_dict() == {"bias": 0.5, "area_mem1": 0.75, "area_mem2": 0.25}
-    assert table["twin"].to_dict() == {"bias": 0.0, "area_mem1": 1.0, "area_mem2": 1.0}
+    table = label_speed(keys, near, {(0.8, 3): 0.6}, {(0.8, 3): 0.9}).set_index("quantity")
+    expected = {"bias": 0.5, "area_mem1": 0.75, "area_mem2": 0.25, "bias_per_entropy": pytest.approx(-0.2)}
+    assert table["value"].to_dict() == expected
+    assert table["twin"].to_dict() == {"bias": 0.0, "area_mem1": 1.0, "area_mem2": 1.0, "bias_per_entropy": 0.0}
     assert set(table["seed"]) == {3}
 
 

@@ -159,6 +159,9 @@ def test_agreement_is_lost_where_it_first_falls_below():
     table = agreement_table(pd.DataFrame([{**named, **row} for row in rows])).set_index("metric")
     assert (table.step["r2"], table.fraction["r2"], table.last_step["r2"]) == (20.0, 0.8, 80)
     assert math.isnan(table.step["cos"])
+    assert len(agreement_table(pd.DataFrame([{**named, **row, "r2": math.nan} for row in rows]))) == 1  # cos alone
+    diverged = [{**row, "r2": math.nan if row["step"] > 20 else 0.95} for row in rows]
+    assert agreement_table(pd.DataFrame([{**named, **row} for row in diverged])).set_index("metric").step["r2"] == 40
 
 
 def test_an_exported_member_answers_as_it_was_trained(emb_mlp):
@@ -207,6 +210,31 @@ def test_flags_choose_study_preset_and_seeds():
         (
             'study = "emb-mlp"\n[one_layer.model]\nd_model = 7',
             "d_model=7 and d_vocab=100 with architecture='one_layer'",
+        ),
+        (
+            'study = "emb-mlp"\n[descent.train]\noptimiser = "adamw"',
+            "descent.train.optimiser='adamw'; part 'descent' of",
+        ),
+        (
+            'study = "emb-mlp"\n[sweep.train]\ntrack_drift = false',
+            "sweep.train.track_drift=False; part 'sweep' of study",
+        ),
+        (
+            'study = "emb-mlp"\n[descent.train]\nstages = ["half"]',
+            "descent.train.stages=('half',) lacks 'leaving', which",
+        ),
+        (
+            'study = "emb-mlp"\n[descent.train]\nbatch_size = 64',
+            "descent.train.batch_size=64; part 'descent' is full-b",
+        ),
+        ('study = "emb-mlp"\n[scaling]\nd_models = [80, 90]', "scaling.d_models begins at 80; the labels of part"),
+        (
+            'study = "labels"\n[keys.train]\nlr = 0.1',
+            "parts 'keys' and 'near_sum' of study 'labels' differ in train.lr",
+        ),
+        (
+            'study = "labels"\n[keys.task]\nmemory_labels = "near_sum"',
+            "keys.task.memory_labels='near_sum'; part 'keys' of",
         ),
     ],
 )
