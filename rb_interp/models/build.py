@@ -17,7 +17,7 @@ from rb_interp.models.post_norm import PostNormTransformer
 from rb_interp.models.schemes import draw, parameters
 from rb_interp.models.simplified import EmbMLP, OneLayer
 
-SIMPLIFIED = {model.architecture: model for model in (EmbMLP, OneLayer)}
+SIMPLIFIED = {"emb_mlp": EmbMLP, "one_layer": OneLayer}
 
 
 def build_model(

@@ -19,15 +19,14 @@ import torch
 from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformer_lens import ActivationCache, FactoredMatrix, HookedRootModule
 from transformer_lens.hook_points import HookPoint
-from transformer_lens.utilities import lm_cross_entropy_loss
 
-from rb_interp.errors import ModelError, nearest
+from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
+from rb_interp.models.hooked import HookedBlocks
 from rb_interp.models.lens import lens_config
 
-# ruff: noqa: N802, N815 (weights carry the field's names)
+# ruff: noqa: N802 (weights carry the field's names)
 
 ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -152,12 +151,7 @@ class Unembed(nn.Module):
         return self.hook_out(self.hook_in(resid) @ self.W_U + self.b_U)
 
 
-def _stacked(module: str, name: str) -> property:
-    """A weight of every layer, stacked along a leading layer axis."""
-    return property(lambda model: torch.stack([getattr(getattr(block, module), name) for block in model.blocks]))
-
-
-class PostNormTransformer(HookedRootModule):
+class PostNormTransformer(HookedBlocks):
     """A post-norm transformer to be used like a HookedTransformer; its weights hold 0 until written.
 
     Attributes:
@@ -184,46 +178,11 @@ class PostNormTransformer(HookedRootModule):
         self.unembed = Unembed(self.cfg)
         self.setup()
 
-    def forward(self, input: Int[Tensor, "*batch pos"], return_type: str | None = "logits") -> Any:
-        """Logits ``[batch, pos, d_vocab]``, the mean next-token ``loss`` in nats, both, or None for hooks alone.
-
-        A single row of tokens counts as a batch of one, as in HookedTransformer.
-
-        Raises ModelError for any other ``return_type`` and for more positions than ``n_ctx``.
-        """
-        known = ("logits", "loss", "both")
-        if return_type is not None and return_type not in known:
-            raise ModelError(f"return_type='{return_type}'; {nearest(str(return_type), known)}, or None.")
-        tokens = input[None] if input.ndim == 1 else input
-        if tokens.shape[1] > self.cfg.n_ctx:
-            raise ModelError(
-                f"{tokens.shape[1]} positions; this model holds n_ctx={self.cfg.n_ctx}. Pass shorter rows."
-            )
+    def logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
         resid = self.hook_embed(self.embed(tokens)) + self.hook_pos_embed(self.pos_embed(tokens))
         for block in self.blocks:
             resid = block(resid)
-        if return_type is None:
-            return None
-        logits = self.unembed(resid)
-        if return_type == "logits":
-            return logits
-        loss = lm_cross_entropy_loss(logits, tokens)
-        return loss if return_type == "loss" else (logits, loss)
-
-    def run_with_cache(self, *args: Any, return_cache_object: bool = True, **kwargs: Any) -> tuple[Any, Any]:
-        """Output and activations, as in HookedTransformer: an ActivationCache, or a plain dictionary."""
-        out, cache = super().run_with_cache(*args, **kwargs)
-        if return_cache_object:
-            cache = ActivationCache(cache, self, has_batch_dim=not kwargs.get("remove_batch_dim", False))
-        return out, cache
-
-    W_Q, W_K, W_V, W_O = (_stacked("attn", name) for name in ("W_Q", "W_K", "W_V", "W_O"))
-    b_Q, b_K, b_V, b_O = (_stacked("attn", name) for name in ("b_Q", "b_K", "b_V", "b_O"))
-    W_in, b_in, W_out, b_out = (_stacked("mlp", name) for name in ("W_in", "b_in", "W_out", "b_out"))
-
-    @property
-    def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
-        return self.embed.W_E
+        return self.unembed(resid)
 
     @property
     def W_pos(self) -> Float[Tensor, "n_ctx d_model"]:
@@ -236,14 +195,6 @@ class PostNormTransformer(HookedRootModule):
     @property
     def b_U(self) -> Float[Tensor, " d_vocab"]:
         return self.unembed.b_U
-
-    @property
-    def QK(self) -> FactoredMatrix:
-        return FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1))
-
-    @property
-    def OV(self) -> FactoredMatrix:
-        return FactoredMatrix(self.W_V, self.W_O)
 
 
 def _empty(cfg: Any, *shape: int) -> nn.Parameter:

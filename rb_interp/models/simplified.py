@@ -19,75 +19,32 @@ from typing import Any, ClassVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformer_lens import ActivationCache, FactoredMatrix, HookedRootModule
 from transformer_lens.hook_points import HookPoint
-from transformer_lens.utilities import lm_cross_entropy_loss
 
-from rb_interp.errors import ModelError, nearest
+from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
+from rb_interp.models.hooked import HookedBlocks, HookedModel
 from rb_interp.models.lens import lens_config
 from rb_interp.models.post_norm import ACTIVATION, Block, Embed
 from rb_interp.models.schemes import parameters
 
-# ruff: noqa: N802, N815 (weights carry the field's names)
+# ruff: noqa: N802 (weights carry the field's names)
 
 
-class Simplified(HookedRootModule):
-    """What the two models share: embedding, checks, return types and the cache; weights hold 0 until written."""
+def check_architecture(config: ModelConfig, wanted: str, kind: str) -> None:
+    """Raise ModelError where a configuration is of another architecture than the class that it was given to."""
+    if config.architecture != wanted:
+        raise ModelError(
+            f"architecture='{config.architecture}' makes no {kind}; use architecture='{wanted}', or "
+            f"rb_interp.models.build.lens_model, which picks the class."
+        )
 
-    architecture: ClassVar[str]
-    return_types: ClassVar[tuple[str, ...]]
 
-    def __init__(self, config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__()
-        if config.architecture != self.architecture:
-            raise ModelError(
-                f"architecture='{config.architecture}' makes no {type(self).__name__}; use "
-                f"architecture='{self.architecture}', or rb_interp.models.build.lens_model, which picks the class."
-            )
-        self.cfg = lens_config(config, d_vocab, n_ctx, dtype)
-        self.embed, self.hook_embed = Embed(self.cfg), HookPoint()
-
-    def finish(self, config: ModelConfig) -> None:
-        """Name the hook points and freeze what the architecture does not train."""
-        self.setup()
-        for parameter in parameters(config, self.cfg.d_vocab, self.cfg.n_ctx):
-            self.get_parameter(parameter.name).requires_grad_(parameter.trained)
-
-    def logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch answer d_vocab"]:
-        """The forward pass itself; the last answer is the row's."""
-        raise NotImplementedError
-
-    def forward(self, input: Int[Tensor, "*batch pos"], return_type: str | None = "logits") -> Any:
-        """Logits ``[batch, pos, d_vocab]`` (one position for EmbMLP), or None for hooks alone.
-
-        OneLayer also gives the mean next-token ``loss`` in nats, or ``both``. A single row of tokens counts as a batch
-        of one. Raises ModelError for any other ``return_type`` and for more positions than ``n_ctx``.
-        """
-        if return_type is not None and return_type not in self.return_types:
-            hint = nearest(str(return_type), self.return_types)
-            raise ModelError(f"return_type='{return_type}' of a {type(self).__name__}; {hint}, or None.")
-        tokens = input[None] if input.ndim == 1 else input
-        if tokens.shape[1] > self.cfg.n_ctx:
-            raise ModelError(
-                f"{tokens.shape[1]} positions; this model holds n_ctx={self.cfg.n_ctx}. Pass shorter rows."
-            )
-        logits = self.logits(tokens)
-        if return_type in (None, "logits"):
-            return logits if return_type else None
-        loss = lm_cross_entropy_loss(logits, tokens)
-        return loss if return_type == "loss" else (logits, loss)
-
-    def run_with_cache(self, *args: Any, return_cache_object: bool = True, **kwargs: Any) -> tuple[Any, Any]:
-        """Output and activations, as in HookedTransformer: an ActivationCache, or a plain dictionary."""
-        out, cache = super().run_with_cache(*args, **kwargs)
-        if return_cache_object:
-            cache = ActivationCache(cache, self, has_batch_dim=not kwargs.get("remove_batch_dim", False))
-        return out, cache
-
-    @property
-    def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
-        return self.embed.W_E
+def finish(model: HookedModel, config: ModelConfig) -> None:
+    """Name the hook points and freeze what the architecture does not train."""
+    model.setup()
+    for parameter in parameters(config, model.cfg.d_vocab, model.cfg.n_ctx):
+        model.get_parameter(parameter.name).requires_grad_(parameter.trained)
 
 
 class SumMLP(nn.Module):
@@ -104,7 +61,7 @@ class SumMLP(nn.Module):
         return self.hook_post(self.act_fn(self.hook_pre(x @ self.W_in))) @ self.W_out
 
 
-class EmbMLP(Simplified):
+class EmbMLP(HookedModel):
     """An MLP on the sum of embeddings, whatever their order (paper 1, Definition 1): one answer for each row.
 
     Hooks: ``hook_embed`` [batch, pos, d_model], ``hook_sum`` [batch, 1, d_model], ``mlp.hook_pre`` and
@@ -118,15 +75,17 @@ class EmbMLP(Simplified):
     ((5, 1, 200), ['embed.W_E', 'mlp.W_in', 'mlp.W_out'])
     """
 
-    architecture = "emb_mlp"
-    return_types = ("logits",)
+    return_types: ClassVar[tuple[str, ...]] = ("logits",)  # one answer has no next token
 
     def __init__(self, config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__(config, d_vocab, n_ctx, dtype)
+        super().__init__()
+        check_architecture(config, "emb_mlp", "EmbMLP")
+        self.cfg = lens_config(config, d_vocab, n_ctx, dtype)
         self.cfg.n_layers = self.cfg.n_heads = 0
+        self.embed, self.hook_embed = Embed(self.cfg), HookPoint()
         self.mlp = SumMLP(self.cfg)
         self.hook_sum, self.hook_logits = HookPoint(), HookPoint()
-        self.finish(config)
+        finish(self, config)
 
     def logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch 1 d_vocab"]:
         total = self.hook_sum(self.hook_embed(self.embed(tokens)).sum(1, keepdim=True))
@@ -141,12 +100,7 @@ class EmbMLP(Simplified):
         return self.mlp.W_out
 
 
-def _of_the_layer(module: str, name: str) -> property:
-    """A weight of the single layer with a leading layer axis, as in HookedTransformer."""
-    return property(lambda model: getattr(getattr(model.blocks[0], module), name)[None])
-
-
-class OneLayer(Simplified):
+class OneLayer(HookedBlocks):
     """One transformer layer read as logits (paper 1, Definition 2, Eq. 9), with HookedTransformer's names and hooks.
 
     ``blocks.0.hook_resid_post`` holds the logits. The biases that the names include are frozen at 0.
@@ -159,28 +113,16 @@ class OneLayer(Simplified):
     ((1, 1, 100, 32), (5, 3, 100))
     """
 
-    architecture = "one_layer"
-    return_types = ("logits", "loss", "both")
-
     def __init__(self, config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__(config, d_vocab, n_ctx, dtype)
+        super().__init__()
+        check_architecture(config, "one_layer", "OneLayer")
+        self.cfg = lens_config(config, d_vocab, n_ctx, dtype)
+        self.embed, self.hook_embed = Embed(self.cfg), HookPoint()
         block = Block(self.cfg)
         for name in ("ln1", "ln2"):
             block.register_module(name, nn.Identity())
         self.blocks = nn.ModuleList([block])
-        self.finish(config)
+        finish(self, config)
 
     def logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
         return self.blocks[0](self.hook_embed(self.embed(tokens)))
-
-    W_Q, W_K, W_V, W_O = (_of_the_layer("attn", name) for name in ("W_Q", "W_K", "W_V", "W_O"))
-    b_Q, b_K, b_V, b_O = (_of_the_layer("attn", name) for name in ("b_Q", "b_K", "b_V", "b_O"))
-    W_in, b_in, W_out, b_out = (_of_the_layer("mlp", name) for name in ("W_in", "b_in", "W_out", "b_out"))
-
-    @property
-    def QK(self) -> FactoredMatrix:
-        return FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1))
-
-    @property
-    def OV(self) -> FactoredMatrix:
-        return FactoredMatrix(self.W_V, self.W_O)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import platform
 from dataclasses import asdict
-from datetime import datetime, timezone
-from importlib import metadata
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp import __version__
 from rb_interp.errors import RunError, nearest
 from rb_interp.files import write_whole
+from rb_interp.study.about import check_free, read_about, write_about
 from rb_interp.study.config import StudyConfig, comparable, flatten, from_mapping
 from rb_interp.training.config import STAGES as TRAINED_STAGES
 from rb_interp.training.members import Member, Trained, saved_curves, stage_name, step_name, train_members
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = "rb_interp run 1"
-PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
+ABOUT = "run.json"
 STAGES = ("init", "half", "matched", "leaving", "before_memory", "final")
 MATCHED_GAMMA = 0.8
 
@@ -47,7 +43,7 @@ class Run:
     def start(folder: Path | str, config: StudyConfig, command: str = "") -> Run:
         """Make the folder, or open it where it holds the same configuration; RunError where it holds another."""
         folder = Path(folder)
-        if (folder / "run.json").exists():
+        if (folder / ABOUT).exists():
             run = Run.open(folder)
             if run.config.fingerprint != config.fingerprint:
                 raise RunError(
@@ -56,41 +52,15 @@ class Run:
                 )
             run.config = config
             return run
-        if folder.exists() and (not folder.is_dir() or not leftovers(folder)):
-            raise RunError(f"{folder} exists and is not a run of rb_interp; nothing was changed. Use another --out.")
-        about = {
-            "format": FORMAT,
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "command": command,
-            "fingerprint": config.fingerprint,
-            "tier": config.tier,
-            "versions": versions(),
-            "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
-            "config": json.loads(json.dumps(asdict(config))),
-        }
-        write_whole(folder / "run.json", lambda path: path.write_text(json.dumps(about, indent=1)))
-        write_whole(folder / "config.toml", lambda path: path.write_text(config.to_toml()))
-        return Run(folder, config, about)
+        check_free(folder, ABOUT, "run")
+        return Run(folder, config, write_about(folder / ABOUT, FORMAT, config, asdict(config), command))
 
     @staticmethod
     def open(folder: Path | str) -> Run:
         """Open a run folder; RunError says what is wrong with it."""
-        path = Path(folder) / "run.json"
-        try:
-            about = json.loads(path.read_text())
-            if about.get("format") != FORMAT:
-                raise RunError(
-                    f"{path} is not a run of this version (format {about.get('format')!r}, expected {FORMAT!r})."
-                )
-            return Run(Path(folder), from_mapping(about["config"], str(path)), about)
-        except (FileNotFoundError, NotADirectoryError):
-            raise RunError(
-                f"{folder} is not a run folder: it has no run.json. Make one with 'rb-interp train'."
-            ) from None
-        except (OSError, json.JSONDecodeError, KeyError, AttributeError) as error:
-            raise RunError(
-                f"{path} cannot be read ({error!r}); it is damaged. Move the folder away and run again."
-            ) from None
+        path = Path(folder) / ABOUT
+        about = read_about(path, FORMAT, "run", "rb-interp train")
+        return Run(Path(folder), from_mapping(about["config"], str(path)), about)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -191,22 +161,6 @@ class Run:
         if not path.exists():
             raise RunError(f"{path} is not there yet; 'rb-interp probe {self.folder}' makes it.")
         return pd.read_parquet(path)
-
-
-def leftovers(folder: Path, about: str = "run.json") -> bool:
-    """Whether a folder holds nothing but temporary files of a run that was killed before it began."""
-    return all(path.name.startswith(f".{about}.") for path in folder.iterdir())
-
-
-def versions() -> dict[str, str]:
-    """Installed versions of what results depend on."""
-    found = {"rb-interp": __version__}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 def differences(old: StudyConfig, new: StudyConfig) -> str:

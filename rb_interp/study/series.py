@@ -7,17 +7,16 @@ figures/  report.html  report.json
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import RunError
 from rb_interp.files import write_whole
-from rb_interp.study.run import Run, leftovers, versions
+from rb_interp.study.about import check_free, read_about, write_about
+from rb_interp.study.run import Run
 from rb_interp.study.series_config import SeriesConfig, series_from_mapping
 
 if TYPE_CHECKING:
@@ -71,41 +70,15 @@ class Series:
                     f"another --out, or repeat the command that made it to continue it."
                 )
             return Series(folder, config, held.about)
-        if folder.exists() and (not folder.is_dir() or not leftovers(folder, ABOUT)):
-            raise RunError(f"{folder} exists and is not a study of rb_interp; nothing was changed. Use another --out.")
-        about = {
-            "format": FORMAT,
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "command": command,
-            "fingerprint": config.fingerprint,
-            "tier": config.tier,
-            "versions": versions(),
-            "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
-            "config": json.loads(json.dumps(config.plain)),
-        }
-        write_whole(folder / ABOUT, lambda path: path.write_text(json.dumps(about, indent=1)))
-        write_whole(folder / "config.toml", lambda path: path.write_text(config.to_toml()))
-        return Series(folder, config, about)
+        check_free(folder, ABOUT, "study")
+        return Series(folder, config, write_about(folder / ABOUT, FORMAT, config, config.plain, command))
 
     @staticmethod
     def open(folder: Path | str) -> Series:
         """Open a study folder; RunError says what is wrong with it."""
         path = Path(folder) / ABOUT
-        try:
-            about = json.loads(path.read_text())
-            if about.get("format") != FORMAT:
-                raise RunError(
-                    f"{path} is not a study of this version (format {about.get('format')!r}, expected {FORMAT!r})."
-                )
-            return Series(Path(folder), series_from_mapping(about["config"], str(path)), about)
-        except (FileNotFoundError, NotADirectoryError):
-            raise RunError(
-                f"{folder} is not a study folder: it has no {ABOUT}. Make one with 'rb-interp reproduce --study'."
-            ) from None
-        except (OSError, json.JSONDecodeError, KeyError, AttributeError) as error:
-            raise RunError(
-                f"{path} cannot be read ({error!r}); it is damaged. Move the folder away and run again."
-            ) from None
+        about = read_about(path, FORMAT, "study", "rb-interp reproduce --study")
+        return Series(Path(folder), series_from_mapping(about["config"], str(path)), about)
 
     @property
     def finished(self) -> bool:

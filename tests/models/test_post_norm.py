@@ -67,7 +67,9 @@ def test_return_types(model, tokens):
     torch.testing.assert_close(model(tokens, return_type="loss"), by_hand)
     assert model(tokens, return_type=None) is None
     torch.testing.assert_close(model(tokens[3]), logits[3:4])
-    with pytest.raises(ModelError, match=r"return_type='logit'; did you mean 'logits'\?, or None\."):
+    with pytest.raises(
+        ModelError, match=r"return_type='logit' of a PostNormTransformer; did you mean 'logits'\?, or None\."
+    ):
         model(tokens, return_type="logit")
     with pytest.raises(ModelError, match="10 positions; this model holds n_ctx=9"):
         model(torch.zeros(1, 10).long())
