@@ -229,6 +229,7 @@ def parse(arguments: Sequence[str]) -> Any:
     """The command that the arguments stand for."""
     start = starting_point(arguments)
     if isinstance(start, SeriesConfig):
+        check_series_flags(arguments, start.study)
         base = StudyFlags.of(StudyConfig.from_preset())
         given = (start.study, start.seeds, start.preset)
         sweeps = {"reproduce": (ReproduceParts, ReproduceParts(*given)), "train": (TrainParts, TrainParts(*given))}
@@ -256,6 +257,17 @@ def parse(arguments: Sequence[str]) -> Any:
         union = union | choice  # type: ignore
     text = "What initialisation does to the circuit a transformer learns: train, probe, judge, show."
     return tyro.cli(union, args=list(arguments), prog="rb-interp", description=text)  # type: ignore
+
+
+def check_series_flags(arguments: Sequence[str], study: str) -> None:
+    """Raise ConfigError for a flag that only the anchor study has."""
+    known = ("--study", "--preset", "--seeds", "--out", "--config", "--help")
+    for flag in (argument.split("=")[0] for argument in arguments if argument.startswith("--")):
+        if flag not in known:
+            raise ConfigError(
+                f"study '{study}' has several parts and no {flag}; it takes {', '.join(known[:-1])}. Set it for each "
+                f"part in a TOML file and give that as --config."
+            )
 
 
 def starting_point(arguments: Sequence[str]) -> StudyConfig | SeriesConfig:
@@ -336,8 +348,9 @@ def _train(command: Sweep, line: str) -> int:
 
 
 def _probe(command: Probe) -> int:
+    from rb_interp.study.about import is_series
     from rb_interp.study.run import Run
-    from rb_interp.study.series import Series, is_series, probe_series
+    from rb_interp.study.series import Series, probe_series
     from rb_interp.study.study import probe_run
 
     if is_series(command.run):
@@ -413,8 +426,9 @@ def _saved(table: Any, out: Path | None) -> int:
 
 
 def _report(command: Report) -> int:
+    from rb_interp.study.about import is_series
     from rb_interp.study.run import Run
-    from rb_interp.study.series import Series, is_series, report_series
+    from rb_interp.study.series import Series, report_series
     from rb_interp.study.study import report_run
 
     if is_series(command.run):
@@ -434,8 +448,9 @@ def _init(command: Init) -> int:
 
 def _info(command: Info) -> int:
     from rb_interp.report.terminal import print_run, print_series
+    from rb_interp.study.about import is_series
     from rb_interp.study.run import Run
-    from rb_interp.study.series import Series, is_series
+    from rb_interp.study.series import Series
 
     if is_series(command.run):
         print_series(Series.open(command.run))

@@ -30,6 +30,7 @@ from rb_interp.interventions.path import patch as patch
 from rb_interp.interventions.path import patched_logits as patched_logits
 from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site
 from rb_interp.models.lens import LensModel
+from rb_interp.probes.check import has_attention
 from rb_interp.tasks.counterfactual import Inputs
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ def patching_matrix(
     if not roles:
         raise ModelError("a matrix needs at least one role; name some, such as 'last', or leave roles= away.")
     numbers = tuple(range(model.cfg.n_layers) if layers is None else layers)
+    if not has_attention(model):
+        Site(chosen[0], 0).check(model)
     groups = [Site(component, layer, head=head) for component, layer in product(chosen, numbers)]
     cells = Cells(model, clean, corrupted, groups, roles, metric)
     shape = (len(chosen), len(numbers), len(roles), len(clean))

@@ -131,5 +131,5 @@ def _read(
         "lowest_inside": float(inside.min()),
         **{f"inside_{group}": float(value) for group, value in enumerate(inside, start=1)},
         "pooled": float(pooled_inside(ranges).min()),
-        "accuracy": float((probabilities.argmax(1) == labels).mean()),
+        "accuracy": float((probabilities.argmax(1) == np.asarray(labels)).mean()),
     }

@@ -15,6 +15,7 @@ from rb_interp.errors import RunError
 from rb_interp.files import write_whole
 
 KEYS = ("format", "created", "command", "fingerprint", "tier", "versions", "host", "config")
+SERIES = "series.json"
 PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
 
 
@@ -55,6 +56,11 @@ def read_about(path: Path, format: str, kind: str, make: str) -> dict[str, Any]:
         raise RunError(
             f"{path} cannot be read ({error!r}); it is damaged. Move the folder away and run again."
         ) from None
+
+
+def is_series(folder: Path | str) -> bool:
+    """Whether a folder holds a study of several parts."""
+    return (Path(folder) / SERIES).exists()
 
 
 def check_free(folder: Path, about: str, kind: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig, check_gamma
+from rb_interp.models.schemes import parameters
 from rb_interp.tasks import AnchorTask
 from rb_interp.toml import to_toml
 from rb_interp.training.config import TrainConfig
@@ -72,6 +73,7 @@ class StudyConfig:
                 f"memory_share={self.task.memory_share}; a study compares memory with reasoning, so give a share "
                 f"between 0 and 1. train_members trains on one kind alone too."
             )
+        parameters(self.model, self.task.d_vocab, self.task.length)  # sizes that contradict the task
         if self.model.n_layers < 2 and self.model.architecture == "transformer":
             raise ConfigError(
                 f"n_layers={self.model.n_layers}; a study asks what the second layer does, so give 2 or more. "

@@ -13,7 +13,7 @@ Predictions of the embedding's drift W_E(t) - W_E(0), one for each way of leavin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -119,12 +119,22 @@ def measure_drift(run: Run, progress: bool = True, name: str = "") -> tuple[pd.D
         checkpoint = run.store.read(f"step_{step:08d}")
         for member, prediction in predictions.items():
             at = {"gamma": member.gamma, "seed": member.seed, "step": step, "fraction": fractions[member][step]}
-            rows += [{**at, **row} for row in prediction.compare(checkpoint)]
+            rows += [{**at, **row} for row in _kept(prediction.compare(checkpoint))]
             flows += [{**at, **row} for row in prediction.compare_values(checkpoint)]
     for member, prediction in predictions.items():
         checkpoint = run.checkpoint("leaving", member.gamma, member.seed)
-        leaving += leaving_readings(member, checkpoint.step, prediction.compare(checkpoint, ("sequences",)))
+        step, compared = checkpoint.step, list(prediction.compare(checkpoint))
+        leaving += leaving_readings(member, step, compared)
+        if step not in steps:  # every member has its own row where claims are read
+            at = {"gamma": member.gamma, "seed": member.seed, "step": step, "fraction": fractions[member][step]}
+            rows += [{**at, **row} for row in _kept(compared)]
+            flows += [{**at, **row} for row in prediction.compare_values(checkpoint)]
     return pd.DataFrame(rows), pd.DataFrame(leaving), pd.DataFrame(flows)
+
+
+def _kept(compared: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows for the table of drifts, which leaves out how Eq. 4 is printed."""
+    return (row for row in compared if row["prediction"] != "sequences")
 
 
 def _fractions(run: Run) -> dict[Member, dict[int, float]]:
@@ -190,13 +200,11 @@ class _Predictions:
             return pull @ maps["map"]
         return one_layer_drift(pull, maps["attention"], maps["direct"], self.config.task.length, last)
 
-    def compare(self, checkpoint: Checkpoint, more: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+    def compare(self, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
         """One row per group and prediction; nan at step 0, where nothing has moved."""
         weights = checkpoint.member(self.member.gamma, self.member.seed)
         moved = weights["embed.W_E"].double() - self.start["embed.W_E"]
         for prediction, drift in self.drifts(checkpoint).items():
-            if prediction == "sequences" and prediction not in more:
-                continue
             for group, tokens in self.groups.items():
                 m, p = moved[tokens], drift[tokens]
                 cos, r2 = agreement(p, m)
@@ -222,7 +230,7 @@ class _Predictions:
         }
 
 
-def leaving_readings(member: Member, step: int, compared: Iterator[dict[str, Any]]) -> list[dict]:
+def leaving_readings(member: Member, step: int, compared: Iterable[dict[str, Any]]) -> list[dict]:
     """Readings of the probe ``drift`` at the stage ``leaving``, one for each group and quantity."""
     found: dict[str, dict[str, float]] = {}
     for row in compared:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import RunError, nearest
 from rb_interp.files import write_whole
-from rb_interp.study.about import check_free, read_about, write_about
+from rb_interp.study.about import check_free, is_series, read_about, write_about
 from rb_interp.study.config import StudyConfig, comparable, flatten, from_mapping
 from rb_interp.training.config import STAGES as TRAINED_STAGES
 from rb_interp.training.members import Member, Trained, saved_curves, stage_name, step_name, train_members
@@ -59,6 +59,9 @@ class Run:
     def open(folder: Path | str) -> Run:
         """Open a run folder; RunError says what is wrong with it."""
         path = Path(folder) / ABOUT
+        if is_series(folder):
+            parts = sorted(part.parent.name for part in Path(folder).glob(f"*/{ABOUT}"))
+            raise RunError(f"{folder} is a study of several parts; name one of them: {', '.join(parts)}.")
         about = read_about(path, FORMAT, "run", "rb-interp train")
         return Run(Path(folder), from_mapping(about["config"], str(path)), about)
 

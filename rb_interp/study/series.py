@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import RunError
 from rb_interp.files import write_whole
-from rb_interp.study.about import check_free, read_about, write_about
-from rb_interp.study.run import Run
+from rb_interp.study.about import SERIES, check_free, read_about, write_about
+from rb_interp.study.config import comparable
+from rb_interp.study.run import Run, differences
 from rb_interp.study.series_config import SeriesConfig, series_from_mapping
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from rb_interp.figures.evidence import Evidence
 
 FORMAT = "rb_interp series 1"
-ABOUT = "series.json"
 ARRAYS = "arrays.safetensors"
 
 
@@ -56,29 +56,30 @@ class Series:
 
     def __init__(self, folder: Path, config: SeriesConfig, about: dict[str, Any]) -> None:
         self.folder, self.config, self.about = Path(folder), config, about
-        self.parts = {name: Run.start(self.folder / name, part) for name, part in config.parts.items()}
+        self.parts = {name: Run.open(self.folder / name) for name in config.parts}
 
     @staticmethod
     def start(folder: Path | str, config: SeriesConfig, command: str = "") -> Series:
         """Make the folder, or open it where it holds the same study; RunError where it holds something else."""
         folder = Path(folder)
-        if (folder / ABOUT).exists():
-            held = Series.open(folder)
-            if held.config.fingerprint != config.fingerprint:
+        if (folder / SERIES).exists():
+            held, about = _read(folder)
+            if held.fingerprint != config.fingerprint:
                 raise RunError(
-                    f"{folder} holds study '{held.config.study}' with another configuration; nothing was changed. Use "
-                    f"another --out, or repeat the command that made it to continue it."
+                    f"{folder} holds a study with another configuration ({_differences(held, config)}); nothing was "
+                    f"changed. Use another --out, or repeat the command that made it to continue it."
                 )
-            return Series(folder, config, held.about)
-        check_free(folder, ABOUT, "study")
-        return Series(folder, config, write_about(folder / ABOUT, FORMAT, config, config.plain, command))
+        else:
+            check_free(folder, SERIES, "study")
+            about = write_about(folder / SERIES, FORMAT, config, config.plain, command)
+        for name, part in config.parts.items():
+            Run.start(folder / name, part)
+        return Series(folder, config, about)
 
     @staticmethod
     def open(folder: Path | str) -> Series:
         """Open a study folder; RunError says what is wrong with it."""
-        path = Path(folder) / ABOUT
-        about = read_about(path, FORMAT, "study", "rb-interp reproduce --study")
-        return Series(Path(folder), series_from_mapping(about["config"], str(path)), about)
+        return Series(Path(folder), *_read(Path(folder)))
 
     @property
     def finished(self) -> bool:
@@ -99,9 +100,20 @@ class Series:
         write_whole(self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
 
 
-def is_series(folder: Path | str) -> bool:
-    """Whether a folder holds a study of several parts."""
-    return (Path(folder) / ABOUT).exists()
+def _read(folder: Path) -> tuple[SeriesConfig, dict[str, Any]]:
+    """Configuration and description of a study folder."""
+    about = read_about(folder / SERIES, FORMAT, "study", "rb-interp reproduce --study")
+    return series_from_mapping(about["config"], str(folder / SERIES)), about
+
+
+def _differences(held: SeriesConfig, wanted: SeriesConfig) -> str:
+    """Settings that differ, in the first part where any does, or what else does."""
+    if held.study != wanted.study:
+        return f"study: '{held.study}' there, '{wanted.study}' here"
+    for name, part in wanted.parts.items():
+        if comparable(held.parts[name]) != comparable(part):
+            return f"part '{name}', {differences(held.parts[name], part)}"
+    return f"preset or scaling: '{held.preset}', {held.scaling} there, '{wanted.preset}', {wanted.scaling} here"
 
 
 def reproduce_series(
@@ -143,12 +155,7 @@ def probe_series(series: Series, progress: bool = True) -> None:
     from rb_interp.claims import claims_of, judge
     from rb_interp.study.threads import one_thread
 
-    for name, run in series.parts.items():
-        if not run.finished:
-            raise RunError(
-                f"part '{name}' of {series.folder} stands at step {run.step or 0} of {run.config.train.steps}; finish "
-                f"it first: rb-interp reproduce --config {series.folder / 'config.toml'} --out {series.folder}"
-            )
+    _check_trained(series)
     with one_thread():
         measured = _measure(series, progress)
     series.write_table("readings", measured.readings)
@@ -161,6 +168,15 @@ def probe_series(series: Series, progress: bool = True) -> None:
     judged = judge(measured.readings, config.tier, claims_of(config.study))
     text = json.dumps(judged, indent=1, allow_nan=False)
     write_whole(series.folder / "claims.json", lambda path: path.write_text(text))
+
+
+def _check_trained(series: Series) -> None:
+    for name, run in series.parts.items():
+        if not run.finished:
+            raise RunError(
+                f"part '{name}' of {series.folder} stands at step {run.step or 0} of {run.config.train.steps}; finish "
+                f"it first: rb-interp reproduce --config {series.folder / 'config.toml'} --out {series.folder}"
+            )
 
 
 def _measure(series: Series, progress: bool) -> SeriesMeasured:
@@ -181,6 +197,7 @@ def evidence_series(series: Series) -> Evidence:
 
     from rb_interp.claims import expected_by_chance
 
+    _check_trained(series)
     folder, config = series.folder, series.config
     try:
         readings = pd.read_parquet(folder / "readings.parquet")

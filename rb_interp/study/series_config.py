@@ -154,8 +154,9 @@ def series_from_mapping(data: Mapping[str, Any], source: str = "the configuratio
     10
     """
     seeds = data.get("seeds", ())
-    if not (isinstance(seeds, list | tuple) and all(type(seed) is int for seed in seeds)):
-        raise ConfigError(f"{source}: 'seeds' is {seeds!r}; expected a list of whole numbers.")
+    whole = isinstance(seeds, list | tuple) and all(type(seed) is int for seed in seeds)
+    if not whole or ("seeds" in data and not seeds):
+        raise ConfigError(f"{source}: 'seeds' is {seeds!r}; expected a list of whole numbers, at least one.")
     base = SeriesConfig.from_preset(str(data.get("study")), str(data.get("preset", "quick")), tuple(seeds))
     parts, scaling = dict(base.parts), base.scaling
     for key, value in data.items():

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rb_interp.errors import RunError
+from rb_interp.errors import ConfigError, RunError
 from rb_interp.files import write_whole
+from rb_interp.study.about import is_series
 from rb_interp.study.config import StudyConfig
 from rb_interp.study.run import Run
 from rb_interp.training.members import resolve_device
@@ -31,6 +32,11 @@ def reproduce(
         out: the run folder; by default ``runs/`` and the preset's name, with a fingerprint where settings differ.
     """
     config = config or StudyConfig.from_preset()
+    if config.model.architecture != "transformer":
+        raise ConfigError(
+            f"architecture='{config.model.architecture}'; the anchor study reads attention in two layers. Use --study "
+            f"emb-mlp for the simplified models, or 'rb-interp train' to train without probing."
+        )
     started = time.monotonic()
     resolve_device(config.train.device)
     run = Run.start(out or default_folder(config), config, command)
@@ -61,11 +67,7 @@ def probe_run(run: Run, progress: bool = True) -> None:
     from rb_interp.study.measure import joined, measure
     from rb_interp.study.threads import one_thread
 
-    if run.config.model.architecture != "transformer":
-        raise RunError(
-            f"{run.folder} holds models of architecture '{run.config.model.architecture}', a part of a study; probe "
-            f"the folder of the whole study: rb-interp probe {run.folder.parent}"
-        )
+    _refuse_part(run, "probe")
     if not run.finished:
         raise RunError(
             f"{run.folder} stands at step {run.step or 0} of {run.config.train.steps}; "
@@ -85,6 +87,20 @@ def probe_run(run: Run, progress: bool = True) -> None:
     tier = run.config.tier
     _write_json(run.folder / "claims.json", judge(readings, tier, family=family(run.config.model)))
     _write_json(run.folder / "causes.json", judge_causes(readings, causes.effects, tier))
+
+
+def _refuse_part(run: Run, command: str) -> None:
+    """Raise RunError where a run is a part of a study, or of an architecture that the anchor claims say nothing of."""
+    if is_series(run.folder.parent):
+        raise RunError(
+            f"{run.folder} is a part of a study; {command} the folder of the whole study: "
+            f"rb-interp {command} {run.folder.parent}"
+        )
+    if run.config.model.architecture != "transformer":
+        raise RunError(
+            f"{run.folder} holds models of architecture '{run.config.model.architecture}'; the anchor study's probes "
+            f"and claims are about transformers. Probe its members from Python, with probe_members."
+        )
 
 
 def _write_json(path: Path, content: list[dict]) -> None:
@@ -143,6 +159,7 @@ def report_run(run: Run) -> Path:
     """Draw the figures and write report.html and report.json; returns the page."""
     from rb_interp.report import write_report
 
+    _refuse_part(run, "report")
     return write_report(evidence(run), run.folder)
 
 

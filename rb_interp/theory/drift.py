@@ -44,6 +44,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.errors import TaskError
 from rb_interp.theory.label_distributions import check_count
 
 
@@ -58,12 +59,17 @@ def pull(
     """R[s] = r_s (P^s - u) of the given rows (Eq. 4): row s sums to 0, and is 0 where token s does not occur.
 
     ``count="sequences"`` counts a row once however often the token stands in it; ``last`` counts the last position
-    alone. Raises ConfigError for an unknown ``count``.
+    alone. Raises ConfigError for an unknown ``count``, TaskError for tokens or labels outside the vocabulary.
 
     >>> pull(torch.tensor([[3, 1, 1], [3, 2, 1]]), torch.tensor([0, 1]), 4)[1]      # twice with 0, once with 1
     tensor([ 0.6250,  0.1250, -0.3750, -0.3750])
     """
     check_count(count)
+    for name, ids in (("token", tokens), ("label", labels)):
+        if ids.numel() and not 0 <= ids.min() <= ids.max() < d_vocab:
+            raise TaskError(
+                f"{name}s run from {ids.min()} to {ids.max()}; d_vocab={d_vocab} has 0 to {d_vocab - 1}. Raise d_vocab."
+            )
     if last:
         tokens = tokens[..., -1:]
     seen, weight = tokens.long(), torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device)

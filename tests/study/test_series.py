@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -200,7 +201,7 @@ def test_flags_choose_study_preset_and_seeds():
         ('study = "lables"', "there is no study 'lables'; did you mean 'labels'?"),
         ('study = "labels"\n[keis.train]\nsteps = 3', "unknown key 'keis' in study 'labels'; did you mean 'keys'?"),
         ('study = "labels"\n[keys.train]\nstep = 3', "unknown key 'keys.train.step'; did you mean 'steps'?"),
-        ('study = "labels"\nseeds = 3', "'seeds' is 3; expected a list of whole numbers."),
+        ('study = "labels"\nseeds = 3', "'seeds' is 3; expected a list of whole numbers, at least one."),
         ('study = "labels"\n[scaling]\nn_init = 3', "unknown key 'scaling' in study 'labels'"),
         ('study = "emb-mlp"\n[scaling]\nd_models = [100]', "d_models=[100]; expected two or more widths, ascending."),
         (
@@ -250,7 +251,9 @@ def test_nothing_that_is_there_is_overwritten(tmp_path):
     config = SeriesConfig.from_preset("labels", "smoke")
     series = Series.start(tmp_path / "run", config)
     before = (tmp_path / "run/series.json").read_bytes()
-    with pytest.raises(RunError, match="holds study 'labels' with another configuration; nothing was changed"):
+    with pytest.raises(
+        RunError, match=r"holds a study with another configuration \(part 'keys', seeds: .*\); nothing was changed"
+    ):
         Series.start(tmp_path / "run", config.with_seeds((5,)))
     assert (tmp_path / "run/series.json").read_bytes() == before
     (tmp_path / "other").mkdir()
@@ -264,9 +267,52 @@ def test_nothing_that_is_there_is_overwritten(tmp_path):
         Series.open(tmp_path / "run")
 
 
-def test_a_part_cannot_be_probed_as_an_anchor_study(emb_mlp, capsys):
-    assert main(["probe", str(emb_mlp.parts["sweep"].folder)]) == 2
-    assert "probe the folder of the whole study" in capsys.readouterr().err
+def test_parts_and_studies_are_told_apart(emb_mlp, capsys):
+    part = str(emb_mlp.parts["sweep"].folder)
+    for command in ("probe", "report"):
+        assert main([command, part]) == 2
+        assert f"{part} is a part of a study; {command} the folder of the whole study" in capsys.readouterr().err
+    assert main(["patch", str(emb_mlp.folder)]) == 2
+    assert "is a study of several parts; name one of them: descent, one_layer, sweep." in capsys.readouterr().err
+    for command in ("patch", "ablate"):
+        assert main([command, part]) == 2
+        assert "is in a transformer layer, and a EmbMLP has none" in capsys.readouterr().err
+
+
+def test_reading_a_study_writes_nothing(tmp_path):
+    series = Series.start(tmp_path / "run", SeriesConfig.from_preset("labels", "smoke"))
+    shutil.rmtree(series.parts["ranges"].folder)
+    with pytest.raises(RunError, match=r"ranges is not a run folder: it has no run\.json"):
+        Series.open(series.folder)
+    assert not series.parts["ranges"].folder.exists()
+    assert sorted(Series.start(series.folder, series.config).parts) == ["keys", "near_sum", "ranges"]
+
+
+def test_every_member_has_a_row_where_claims_are_read(emb_mlp):
+    drift, flow = (pd.read_parquet(emb_mlp.folder / f"{name}.parquet") for name in ("drift", "value_flow"))
+    for name, run in emb_mlp.parts.items():
+        for member in run.members:
+            step = run.checkpoint("leaving", member.gamma, member.seed).step
+            for table in (drift, *([flow] if name == "one_layer" else [])):
+                mine = table[(table.part == name) & (table.gamma == member.gamma) & (table.seed == member.seed)]
+                assert step in set(mine.step)
+                assert not mine.duplicated(
+                    [column for column in ("step", "group", "prediction") if column in mine]
+                ).any()
+
+
+def test_flags_of_the_anchor_study_are_refused_where_there_are_parts():
+    with pytest.raises(
+        ConfigError, match="study 'emb-mlp' has several parts and no --gammas; it takes --study, --preset"
+    ):
+        parse(["reproduce", "--study", "emb-mlp", "--gammas", "0.3"])
+
+
+def test_the_anchor_study_refuses_simplified_models_before_it_trains(tmp_path, capsys):
+    flags = ["--preset", "smoke", "--architecture", "emb_mlp", "--n-layers", "1", "--out", str(tmp_path / "run")]
+    assert main(["reproduce", *flags]) == 2
+    assert "architecture='emb_mlp'; the anchor study reads attention in two layers." in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_unknown_preset_or_disagreement_is_named(tmp_path):

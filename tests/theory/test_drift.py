@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
-from rb_interp.errors import ConfigError
+from rb_interp.errors import ConfigError, TaskError
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.agreement import agreement
 from rb_interp.theory.drift import (
@@ -205,3 +205,9 @@ def test_value_flow_subtracts_tokens_whose_labels_oppose() -> None:
     assert float(share) == pytest.approx(1)
     torch.testing.assert_close(vector / vector[0], torch.tensor([1.0, -1 / 3]))
     assert abs(float(vector @ value_direction(one, torch.tensor([0.75, 0.25])))) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("tokens", "labels"), [([[0], [1]], [2, 0]), ([[0], [1]], [0, -1]), ([[0], [7]], [0, 1])])
+def test_tokens_and_labels_outside_the_vocabulary_are_refused(tokens, labels):
+    with pytest.raises(TaskError, match=r"s run from -?\d to \d; d_vocab=2 has 0 to 1\. Raise d_vocab\."):
+        pull(torch.tensor(tokens), torch.tensor(labels), 2)
