@@ -123,6 +123,8 @@ def one_layer_drift(
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
     """Drift of the one-layer model's W_E per unit of learning rate: as printed, or by position with ``pull_last``.
 
+    (R / L) (W_f^T + I) (W_VO^T + I) (Eqs. 10, 11), or (R / L) (W_f^T + I) W_VO^T + R_last (W_f^T + I).
+
     >>> R, I = torch.ones(1, 1), torch.ones(1, 1)
     >>> one_layer_drift(R, 4 * I, 2 * I, 2).item(), one_layer_drift(R, 4 * I, 2 * I, 2, pull_last=0 * R).item()
     (3.0, 2.0)
@@ -141,6 +143,8 @@ def value_flow(
     length: int,
 ) -> Float[Tensor, "*member d_model d_head"]:
     """Predicted change of W_V per unit of learning rate (d_vocab = d_model), in the units of W_V.
+
+    (1 / L) W_E^T R (W_f + I)^T W_O^T with W_f = W_in W_out: leading order of Eq. (9) at small scale.
 
     >>> one = torch.ones(1, 1)
     >>> value_flow(2 * one, 3 * one, 5 * one, one, one, 3).item()         # 2 x 3 x (1 + 1) x 5 / 3

@@ -46,6 +46,8 @@ def theorem_1_embeddings(
 ) -> Float[np.ndarray, "token coordinate"]:
     """Embeddings that Eq. (14) gives tokens of these values; ``kind`` is ``reasoning`` or ``key``.
 
+    w_i = exp(-(i - s)^2 / 12), for reasoning anchors less 1 / n_coordinates.
+
     Entries lie in [-1/n_coordinates, 1]. Raises ConfigError where the kind has no formula (memory anchors).
 
     >>> from rb_interp.probes.vectors import cosines
@@ -71,6 +73,8 @@ def gaussian_profile(
     rng: np.random.Generator | None = None,
 ) -> Float[np.ndarray, "token d_model"]:
     """Eq. (12) for reasoning anchors of these values; without ``rng`` there is no noise.
+
+    w_j = C_1 (C_2 exp(-(j - s)^2 / (2 sigma_P)) - 1 / d_model) + eps,  eps ~ N(0, d_model^(-2 gamma)).
 
     In the units of an embedding; without noise each row sums to 0 but for what falls beyond the edges. Raises
     ConfigError for an unknown ``centre``, and for noise without its ``gamma``.

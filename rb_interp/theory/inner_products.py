@@ -58,6 +58,8 @@ def inner_product_error(
 ) -> InnerProducts:
     """Left side of Eq. (13), at d_vocab = d_model, and the size of what it compares; both at least 0.
 
+    max over i, j of |<w~_i, w~_j> - <w_i, w_j>|, bounded by O(d_model^(1-gamma) q^(-1/2) + d_model^(-gamma)).
+
     The same seed gives the same numbers. Raises TaskError where the task's labels do not fit d_model, or it has no
     reasoning rows.
 

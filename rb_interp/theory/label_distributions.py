@@ -39,6 +39,8 @@ COUNTS = ("occurrences", "sequences")
 def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarray, "token d_vocab"]:
     """P^s of every token of a group (ascending) with infinitely many rows: each row of the result sums to 1.
 
+    Memory anchors: 1 / N_Z on the keys (Eq. 7). Reasoning anchors: P(Z + sum of q - 1 anchors = i - s) (Eq. 8).
+
     ``masked=True`` leaves the masked combinations out, as training does. Raises TaskError for an unknown group, and for
     one that never occurs.
 
