@@ -20,6 +20,7 @@ from rb_interp.figures.registry import figures_of
 from rb_interp.study.emb_mlp import agreement_table
 from rb_interp.study.series import Series, default_series_folder
 from rb_interp.study.series_config import SeriesConfig, load_study, series_from_mapping
+from rb_interp.training.members import Member
 
 EMB_MLP = """
 study = "emb-mlp"
@@ -32,6 +33,7 @@ gammas = [0.3, 0.8]
 [descent.train]
 steps = 60
 lr = 1.0
+n_checkpoints = 1
 [one_layer]
 gammas = [0.3, 0.8]
 [one_layer.train]
@@ -103,7 +105,9 @@ def test_the_same_command_again_trains_nothing_and_gives_the_same_verdicts(done,
 def test_measured_drift_is_what_the_checkpoints_say(emb_mlp):
     """R^2 at a kept step, from the raw files, with the formula written out again."""
     table, run = pd.read_parquet(emb_mlp.folder / "drift.parquet"), emb_mlp.parts["descent"]
-    task, step = run.config.task, 20
+    task, step = run.config.task, run.stage_steps("leaving")[Member(0.8, 1)]
+    assert 0 < step < 60
+    assert step not in run.kept_steps
     data = task.dataset(1)
     rows = data.rows("train")
     R = np.zeros((task.d_vocab, task.d_vocab))
@@ -111,7 +115,7 @@ def test_measured_drift_is_what_the_checkpoints_say(emb_mlp):
         for token in tokens:
             R[token] -= 1 / task.d_vocab / len(rows)
             R[token, label] += 1 / len(rows)
-    kept, start = run.checkpoint(step, 0.8, 1), run.weights(0.8, 1, "init")
+    kept, start = run.checkpoint("leaving", 0.8, 1), run.weights(0.8, 1, "init")
     anchors = np.r_[task.tokens("memory_anchor"), task.tokens("reasoning_anchor")]
     moved = (kept.member(0.8, 1)["embed.W_E"].double() - start["embed.W_E"].double()).numpy()[anchors]
     fixed = 1.0 * step * (start["mlp.W_in"].double() @ start["mlp.W_out"].double()).T.numpy()
@@ -132,6 +136,29 @@ def test_measured_drift_is_what_the_checkpoints_say(emb_mlp):
     assert found.r2_permuted["each_step"] == pytest.approx(np.mean(draws), abs=4 * error)
 
 
+def test_positions_give_each_occurrence_at_the_end_its_own_way(emb_mlp):
+    """The one-layer prediction by position, from the raw files: the residual stream carries the last token alone."""
+    table, run = pd.read_parquet(emb_mlp.folder / "drift.parquet"), emb_mlp.parts["one_layer"]
+    task, data = run.config.task, run.config.task.dataset(0)
+    rows = data.rows("train")
+    excess = np.eye(task.d_vocab)[data.labels[rows]] - 1 / task.d_vocab
+    seen = np.eye(task.d_vocab)[data.tokens[rows]]
+    R, last = seen.sum(1).T @ excess / len(rows), seen[:, -1].T @ excess / len(rows)
+    kept = run.checkpoint(10, 0.8, 0)
+    sums = {name: value.double().numpy() for name, value in kept.drift(0.8, 0).items()}
+    anchors = np.r_[task.tokens("memory_anchor"), task.tokens("reasoning_anchor")]
+    moved = (kept.member(0.8, 0)["embed.W_E"].double() - run.weights(0.8, 0, "init")["embed.W_E"].double()).numpy()
+    m = moved[anchors] - moved[anchors].mean(0)
+    found = table[(table.part == "one_layer") & (table.gamma == 0.8) & (table.seed == 0) & (table.step == 10)]
+    found = found[found.group == "anchor"].set_index("prediction").r2
+    printed = R / 3 @ (sums["attention"] + sums["direct"])
+    by_position = R / 3 @ sums["attention"] + last @ sums["direct"]
+    for prediction, predicted in (("each_step", printed), ("positions", by_position)):
+        p = predicted[anchors] - predicted[anchors].mean(0)
+        assert found[prediction] == pytest.approx(1 - ((m - p) ** 2).sum() / (m**2).sum(), abs=1e-6)
+    assert found["positions"] > 0.99 > 0.95 > found["each_step"]
+
+
 def test_readings_at_leaving_are_those_of_that_checkpoint(emb_mlp):
     readings = pd.read_parquet(emb_mlp.folder / "readings.parquet")
     drift = readings[readings.probe == "drift"]
@@ -142,14 +169,12 @@ def test_readings_at_leaving_are_those_of_that_checkpoint(emb_mlp):
         anchor = rows[rows["rows"] == "anchor"].set_index("quantity").value
         assert anchor.r2_excess == pytest.approx(anchor.r2 - anchor.r2_permuted)
         assert ("r2_positions" in anchor) == (part == "one_layer")
-    assert (
-        readings[readings.probe == "geometry"]
-        .groupby("stage")
-        .step.nunique()
-        .loc[["init", "early", "late"]]
-        .eq(1)
-        .all()
-    )
+    geometry = readings[readings.probe == "geometry"].groupby("stage").step.unique()
+    assert [geometry[stage].tolist() for stage in ("init", "early", "late", "final")] == [[0], [0], [50], [60]]
+    drift = pd.read_parquet(emb_mlp.folder / "drift.parquet")
+    mine = drift[(drift.part == "descent") & (drift.group == "reasoning_anchor") & (drift.step > 0)]
+    r2 = mine.pivot_table(index=["gamma", "seed", "step"], columns="prediction", values="r2")
+    np.testing.assert_allclose(r2["population"], r2["each_step"])  # every key with every trained combination, once
 
 
 def test_agreement_is_lost_where_it_first_falls_below():
