@@ -69,7 +69,8 @@ def make_labels(seeds: int = 3, tier: str = "quick") -> Evidence:
     rng = np.random.default_rng(5)
     for seed in range(seeds):
         mem1, mem2 = 0.61 + 0.02 * rng.normal(), 0.44 + 0.02 * rng.normal()
-        speed = {"bias": (mem1 - mem2) / (mem1 + mem2), "area_mem1": mem1, "area_mem2": mem2}
+        fair = (mem1 / 3.7 - mem2 / 2.6) / (mem1 / 3.7 + mem2 / 2.6)
+        speed = {"bias": (mem1 - mem2) / (mem1 + mem2), "bias_per_entropy": fair, "area_mem1": mem1, "area_mem2": mem2}
         for name, value in speed.items():
             found.append(_row("", 0.8, seed, "final", 6000, "label_speed", name, value, twin=0.001))
     return _series("labels", parts, pd.concat([*readings, pd.DataFrame(found)], ignore_index=True), tables, tier)

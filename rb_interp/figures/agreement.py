@@ -14,7 +14,9 @@ from rb_interp.figures.learning import mean_band
 from rb_interp.figures.numbers import number
 from rb_interp.figures.panels import Caption, sentence_figure, try_panel
 from rb_interp.figures.parts import (
+    ADAPTIVE,
     FLOOR,
+    LEVEL,
     PARTS,
     at_leaving,
     floor_band,
@@ -28,7 +30,6 @@ from rb_interp.figures.parts import (
 )
 from rb_interp.figures.style import GREY, INK, gamma_colour, gamma_marker, new_figure, styled
 
-LEVEL = 0.9
 ROWS = {
     ("r2", "each_step"): "R², weights of each step",
     ("r2", "step_0"): "R², weights of step 0",
@@ -70,10 +71,10 @@ def _panel(axes: Axes, evidence: Evidence, part: str, column: str, prediction: s
         table = drift_by_step(evidence, column, part=part, gamma=gamma, prediction=prediction)
         colour = gamma_colour(gamma, every)
         mean_band(axes, table, colour, (FLOOR, 1.0))
-        for seed, step in leaving_steps(evidence, part, gamma).items():
-            if seed in table and step in table.index:
-                axes.plot([step], [table.at[step, seed]], gamma_marker(gamma, every), ms=5, mfc=colour, mec="white",
-                          mew=0.5, zorder=5)  # fmt: skip
+        steps, values = leaving_steps(evidence, part, gamma), _left(evidence, part, gamma, column, prediction)
+        for seed in steps.keys() & values.keys():
+            axes.plot([steps[seed]], [max(values[seed], FLOOR)], gamma_marker(gamma, every), ms=5, mfc=colour,
+                      mec="white", mew=0.5, zorder=5)  # fmt: skip
         if part == "one_layer" and prediction == "each_step":
             _with_positions(axes, evidence, column, gamma, colour)
     log_steps(axes)
@@ -81,7 +82,16 @@ def _panel(axes: Axes, evidence: Evidence, part: str, column: str, prediction: s
         floor_band(axes)
     else:
         axes.set_ylim(min(-0.05, axes.get_ylim()[0]), 1.05)
-    level_line(axes, LEVEL, ".90")
+    level_line(axes, LEVEL, ".90", x=1.015)
+
+
+def _left(evidence: Evidence, part: str, gamma: float, column: str, prediction: str) -> dict[int, float]:
+    """Agreement at ``leaving`` by seed; none where it was not read."""
+    try:
+        found = at_leaving(evidence, column, part=part, gamma=gamma, group="anchor", prediction=prediction)
+    except MissingEvidenceError:
+        return {}
+    return {int(seed): float(value) for seed, value in found.items()}  # pyright: ignore[reportArgumentType]
 
 
 def _with_positions(axes: Axes, evidence: Evidence, column: str, gamma: float, colour: object) -> None:
@@ -101,7 +111,7 @@ def _legend(evidence: Evidence) -> list[Line2D]:
         for g in every
     ]  # fmt: skip
     thin = Line2D([], [], color=GREY, lw=0.6, label="one seed")
-    mark = Line2D([], [], color=INK, marker="o", ms=4, mec="white", ls="", label="stage “leaving”")
+    mark = Line2D([], [], color=INK, marker="o", ms=4, mec="white", ls="", label="markers of a rate: stage “leaving”")
     more = Line2D([], [], color=GREY, lw=1.2, ls=(0, (3, 1.5)), label="knowing positions too (one-layer model)")
     return [*lines, thin, mark, more]
 
@@ -112,6 +122,9 @@ def caption_agreement(evidence: Evidence) -> Caption:
     told = "; ".join(
         f"{told_at_leaving(evidence, 'r2', part=part, prediction='each_step', **at)} with the weights of each step and "
         f"{told_at_leaving(evidence, 'r2', part=part, prediction='step_0', **at)} with those of step 0 ({words})"
+        if part != ADAPTIVE
+        else f"no R² but the cosine, {told_at_leaving(evidence, 'cos', part=part, prediction='each_step', **at)} "
+        f"({words})"
         for part, words in PARTS.items()
         if _has(evidence, part)
     )
@@ -125,7 +138,8 @@ def caption_agreement(evidence: Evidence) -> Caption:
         "loss on reasoning leaves the level of a uniform guess (f < .99). Dashed lines of the one-layer model also "
         "know how often each token stands last, where the residual connection carries it; Propositions 2 and 3 take "
         f"that to be one position in L. R² at the markers at γ = {SMALL:g}: {told or number(None)}. The prediction is "
-        "about plain gradient descent; AdamW rescales every coordinate of the gradient.",
+        "about plain gradient descent; AdamW rescales every coordinate of the gradient, which R² ignores, so that only "
+        "its cosine means something.",
         f"a dark line (γ = {SMALL:g}) below .90 at its markers in the left or the right column (T1, T4 judge "
         "this number), or light lines (large initialisation) that stay as high as dark ones (T2).",
     )

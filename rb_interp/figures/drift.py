@@ -9,13 +9,16 @@ from matplotlib.lines import Line2D
 
 from rb_interp.figures.criteria import THEORY
 from rb_interp.figures.evidence import LARGE, SMALL, Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import interval_text, number
+from rb_interp.figures.numbers import near_text, number
 from rb_interp.figures.panels import Caption, criterion_at, gamma_axis, offsets, seed_interval, seeds_at, try_panel
-from rb_interp.figures.parts import FLOOR, PARTS, floor_band, part_of
+from rb_interp.figures.parts import ADAPTIVE, FLOOR, PARTS, floor_band, of_seeds, part_of, told_at_leaving
 from rb_interp.figures.style import GREY, INK, REASONING, new_figure, styled
 
 CLAIMED = {"descent": "T1", "one_layer": "T4"}
 POSITIONS = "#b0620a"
+SPREAD = 0.06
+NAMES_AT = 1.12
+"""Height at which the names of criteria begin, above all data: R² is at most 1."""
 
 
 @styled
@@ -51,7 +54,7 @@ def r2_at_leaving(evidence: Evidence, part: str, gamma: float, quantity: str = "
 
 def _panel(axes: Axes, evidence: Evidence, part: str) -> None:
     found, drawn = part_of(evidence, part), 0
-    marks = {"r2": ("o", REASONING, -0.3), "r2_positions": ("D", POSITIONS, -0.02), "permuted": ("x", GREY, 0.22)}
+    marks = {"r2": ("o", REASONING, -0.36), "r2_positions": ("D", POSITIONS, -0.1), "permuted": ("x", GREY, 0.16)}
     for place, gamma in enumerate(found.gammas):
         for quantity, (marker, colour, shift) in marks.items():
             try:
@@ -62,7 +65,7 @@ def _panel(axes: Axes, evidence: Evidence, part: str) -> None:
             if (values < FLOOR).any():
                 _outside(axes, place + shift, values, marker, colour, written=quantity == "r2")
             else:
-                seeds_at(axes, place + shift, values, colour, marker, spread=0.075)
+                seeds_at(axes, place + shift, values, colour, marker, spread=SPREAD)
     if not drawn:
         raise MissingEvidenceError("This part has no reading of drift at the stage “leaving”.")
     floor_band(axes)
@@ -73,7 +76,7 @@ def _panel(axes: Axes, evidence: Evidence, part: str) -> None:
 def _outside(axes: Axes, x: float, values: np.ndarray, marker: str, colour: str, written: bool) -> None:
     """Seeds of which some lie below the panel: those at its hatched strip, with their mean in writing."""
     shown = np.where(values < FLOOR, FLOOR - 0.08, values)
-    axes.plot(x + offsets(len(values), 0.075), shown, marker, ms=3.6, mfc="white", mec=colour, mew=0.9, zorder=3)
+    axes.plot(x + offsets(len(values), SPREAD), shown, marker, ms=3.6, mfc="white", mec=colour, mew=0.9, zorder=3)
     if written:
         text = f"mean {number(float(values.mean()))}"
         axes.annotate(text, (x, float(shown.max())), xytext=(0, 6), textcoords="offset points",
@@ -84,27 +87,31 @@ def _criteria(axes: Axes, evidence: Evidence, found: Evidence, part: str) -> Non
     if part not in CLAIMED:
         return
     claim = CLAIMED[part]
-    levels = [(claim, SMALL, THEORY[claim])]
+    levels = [(f"{THEORY[claim]:.2f}".lstrip("0"), SMALL, THEORY[claim], -0.4, NAMES_AT)]
     try:
-        levels.append((claim, SMALL, r2_at_leaving(evidence, part, SMALL, "permuted").mean() + THEORY["excess"]))
+        over = r2_at_leaving(evidence, part, SMALL, "permuted").mean() + THEORY["excess"]
+        levels.append(("permuted + .10", SMALL, over, 0.4, NAMES_AT + 0.16))
         if claim == "T1":
-            levels.append(("T2", LARGE, r2_at_leaving(evidence, part, SMALL).mean() - THEORY["T2"]))
+            less = r2_at_leaving(evidence, part, SMALL).mean() - THEORY["T2"]
+            levels.append((f"γ = {SMALL:g} less .20", LARGE, less, -0.4, NAMES_AT))
     except MissingEvidenceError:
         pass
-    for name, gamma, level in levels:
+    for name, gamma, level, side, height in levels:
         if gamma in found.gammas and level > FLOOR:
             criterion_at(axes, found, gamma, level, "")
-            side = 1 if name == "T2" else -1
-            place = found.gammas.index(gamma) + 0.38 * side
-            axes.text(place, level, name, fontsize=6.5, ha="left" if side > 0 else "right", va="center", zorder=9)
-    axes.set_ylim(top=max(axes.get_ylim()[1], *(level + 0.04 for _, _, level in levels)))
+            place, middle = found.gammas.index(gamma) + side, gamma == SMALL
+            axes.plot([place, place], [level, height], color=INK, lw=0.5, zorder=1)
+            axes.text(place, height, name, fontsize=6.5, ha="center" if middle else "left", va="bottom", zorder=9)
+    axes.set_ylim(top=NAMES_AT + 0.34)
 
 
 def _told(evidence: Evidence, part: str, gamma: float, quantity: str = "r2") -> str:
     try:
-        return interval_text(*seed_interval(r2_at_leaving(evidence, part, gamma, quantity)))
+        values = r2_at_leaving(evidence, part, gamma, quantity)
     except MissingEvidenceError:
         return number(None)
+    threshold = THEORY["T1"] if quantity == "r2" else None
+    return near_text(*seed_interval(values), threshold) + of_seeds(evidence, part, len(values))
 
 
 def caption_drift(evidence: Evidence) -> Caption:
@@ -118,7 +125,10 @@ def caption_drift(evidence: Evidence) -> Caption:
         f"{_told(evidence, 'descent', SMALL, 'permuted')}) and {_told(evidence, 'descent', LARGE)} at γ = {LARGE:g}; "
         f"one-layer model: {_told(evidence, 'one_layer', SMALL)} at γ = {SMALL:g}, and "
         f"{_told(evidence, 'one_layer', SMALL, 'r2_positions')} where the prediction also knows each token's position. "
-        "AdamW, which the theory is not about, stands beside them unjudged.",
+        "AdamW, which the theory is not about, stands beside them unjudged: R² ignores how it scales every coordinate "
+        "of the gradient, so only its cosine means something, "
+        f"{told_at_leaving(evidence, 'cos', part=ADAPTIVE, gamma=SMALL, group='anchor', prediction='each_step')} at "
+        f"γ = {SMALL:g}.",
         f"at γ = {SMALL:g}, R² below .90 or no more than .10 above the permuted predictions, with plain gradient "
         f"descent (T1) or in the one-layer model (T4); R² at γ = {LARGE:g} above the dashed line there, less than .20 "
         f"below that at γ = {SMALL:g} (T2).",

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from rb_interp.figures.criteria import LABELS
 from rb_interp.figures.evidence import SMALL, Evidence, MissingEvidenceError
 from rb_interp.figures.learning import band, step_axis, thin
-from rb_interp.figures.numbers import interval_text, number, seeds_text
+from rb_interp.figures.numbers import interval_text, number, seeds_text, share_text
 from rb_interp.figures.panels import Caption, seed_interval, seeds_at, threshold, try_panel
 from rb_interp.figures.parts import part_of
 from rb_interp.figures.style import GREY, INK, MEMORY, SET_COLOURS, new_figure, styled
@@ -56,7 +56,8 @@ def _curves(axes: Axes, evidence: Evidence, column: str) -> None:
         mean, low, high = band(table)
         highest = max(highest, float(table.to_numpy().max()))
         axes.plot(table.index, table.to_numpy(), color=colour, lw=0.4, alpha=0.35, zorder=2)
-        axes.fill_between(table.index, low, high, color=colour, alpha=0.12, lw=0, zorder=1)
+        if table.shape[1] > 2:
+            axes.fill_between(table.index, low, high, color=colour, alpha=0.12, lw=0, zorder=1)
         axes.plot(table.index, mean, color=colour, ls=line, lw=1.7, zorder=3)
         step_axis(axes, float(table.index.max()))
     axes.set_ylim(*((-0.02, 1.02) if column == "accuracy" else (0, 1.05 * highest)))
@@ -77,8 +78,20 @@ def _index(axes: Axes, evidence: Evidence) -> None:
 
 
 def index_values(evidence: Evidence, quantity: str = "bias") -> np.ndarray:
-    """``bias`` (R1's index), ``area_mem1`` or ``area_mem2`` by seed. MissingEvidenceError where not read."""
+    """``bias`` (R1's index), ``bias_per_entropy``, ``area_mem1`` or ``area_mem2`` by seed.
+
+    Raises MissingEvidenceError where not read.
+    """
     return evidence.values("label_speed", quantity, SMALL).to_numpy()
+
+
+def final_accuracy(evidence: Evidence, part: str, quantity: str) -> str:
+    """``mean [low, high]`` over seeds of a part's final accuracy (``acc_mem``, ``acc_rsn_train``), or ``n/a``."""
+    try:
+        values = part_of(evidence, part).values("learning_order", quantity, SMALL)
+    except MissingEvidenceError:
+        return number(None)
+    return share_text(*seed_interval(values))
 
 
 def _told(evidence: Evidence, quantity: str) -> str:
@@ -93,11 +106,18 @@ def caption_label_speed(evidence: Evidence) -> Caption:
     return Caption(
         "Two sweeps with the same seeds and the same reasoning rows, which differ in their memory labels alone: drawn "
         "from all keys (mem1), or from the integers within the sum of the anchors around the key (mem2). Thin lines "
-        "are seeds, thick ones their mean, bands its 95 % interval. A is the mean over training of the loss over ln "
-        f"d_vocab: {_told(evidence, 'area_mem1')} for mem1 and {_told(evidence, 'area_mem2')} for mem2, so the index "
-        f"on the right is {_told(evidence, 'bias')}; positive where mem2 is learned sooner. mem2 also has fewer labels "
-        "for each key, so a model that knows the key and no pair already loses less on it: the loss tells which falls "
-        "sooner, the accuracy which is memorised sooner.",
-        "seeds at or below the dashed line on the right (R1), or a light blue loss that falls with the dark one; "
-        "purple lines that differ, which would show that the reasoning halves were not trained alike.",
+        "are seeds, thick ones their mean, bands its 95 % interval (from three seeds on). A is the "
+        "mean over training of the loss over ln d_vocab: "
+        f" {_told(evidence, 'area_mem1')} for mem1 and {_told(evidence, 'area_mem2')} for mem2, so the index "
+        f"on the right is {_told(evidence, 'bias')}; positive where mem2's loss falls sooner. mem2 also has fewer "
+        "labels for each key, so a model that knows the key and no pair already loses less on it; with each loss "
+        f"divided by the entropy of its labels the index is {_told(evidence, 'bias_per_entropy')}. The loss tells "
+        "which falls sooner, the accuracy which is memorised: final accuracy on memory is "
+        f"{final_accuracy(evidence, 'keys', 'acc_mem')} (mem1) and "
+        f"{final_accuracy(evidence, 'near_sum', 'acc_mem')} (mem2). Purple: the same reasoning rows beside each, with "
+        f"a final accuracy of {final_accuracy(evidence, 'keys', 'acc_rsn_train')} and "
+        f"{final_accuracy(evidence, 'near_sum', 'acc_rsn_train')}; one model learns both sets, so its memory labels "
+        "may speed or slow the rule.",
+        "seeds at or below the dashed line on the right (R1), or a light blue loss that falls with the dark one or "
+        "after it. Purple lines that differ do not refute R1; they show what the memory labels do to the rule.",
     )

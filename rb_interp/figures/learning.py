@@ -24,6 +24,10 @@ DRAWN = 400
 LIMIT = 2.0
 UNITS = {1_000_000: " (millions)", 1000: " (thousands)", 1: ""}
 HALF = "#6d2a78"
+REFUTED = (
+    " A mean on the wrong side does not yet refute: a claim FAILS where the whole 95 % interval over seeds lies there, "
+    "and is UNDECIDED where the interval holds the threshold."
+)
 
 
 @styled
@@ -95,7 +99,8 @@ def _curves(axes: Axes, evidence: Evidence, gamma: float, column: str) -> None:
         colour, line = SET_COLOURS[name], SET_LINES[name]
         axes.plot(steps, values, color=colour, lw=0.5, alpha=0.45, zorder=2)
         mean, low, high = band(table)
-        axes.fill_between(steps, low, high, color=colour, alpha=0.12, lw=0, zorder=1)
+        if table.shape[1] > 2:
+            axes.fill_between(steps, low, high, color=colour, alpha=0.12, lw=0, zorder=1)
         axes.plot(steps, mean, color=colour, lw=1.7, ls=line, zorder=3)
 
 
@@ -152,6 +157,7 @@ def _cut_off(evidence: Evidence) -> str:
 
 def caption_learning(evidence: Evidence, family: str = "A") -> Caption:
     """Caption of the learning curves; ``family`` is the letter of the claims."""
+    unsure = "" if family == "A" else REFUTED
     return Caption(
         "Cross entropy (top) and accuracy (bottom) on memory (blue), reasoning trained on (purple) and reasoning "
         f"held out (orange, dashed), for {seeds_text(len(evidence.seeds))}: thin lines are seeds, thick lines their "
@@ -161,5 +167,5 @@ def caption_learning(evidence: Evidence, family: str = "A") -> Caption:
         "where reasoning is learned first.",
         f"at γ = {SMALL:g}, a blue curve that falls together with the purple one or before it ({family}1), or an "
         f"orange accuracy that ends below .90 ({family}5); at γ = {LARGE:g}, curves that fall at clearly different "
-        f"times ({family}2), or an orange accuracy that ends above .20 ({family}3).",
+        f"times ({family}2), or an orange accuracy that ends above .20 ({family}3).{unsure}",
     )

@@ -39,6 +39,30 @@ def share_text(mean: float, low: float, high: float) -> str:
     return f"{mean:.2f}{ends}".replace("-0.00", "0.00").replace("-", "−")
 
 
+def near_text(mean: float, low: float, high: float, threshold: float | None = None) -> str:
+    """``mean [low, high]`` with three decimals; a fourth or fifth where a number would round onto the threshold.
+
+    For means up to 1 in size; others as ``interval_text``.
+
+    >>> near_text(0.89854, 0.89756, 0.89953, 0.9), near_text(0.10109, 0.01391, 0.18826)
+    ('0.899 [0.898, 0.8995]', '0.101 [0.014, 0.188]')
+    """
+    if not math.isfinite(mean):
+        return "n/a"
+    if abs(mean) > 1:
+        return interval_text(mean, low, high)
+    ends = ""
+    if math.isfinite(low) and math.isfinite(high):
+        ends = f" [{_near(low, threshold)}, {_near(high, threshold)}]"
+    return f"{_near(mean, threshold)}{ends}"
+
+
+def _near(value: float, threshold: float | None) -> str:
+    texts = [f"{value:.{digits}f}" for digits in (3, 4, 5)]
+    told = (text for text in texts if threshold is None or float(text) != threshold or value == threshold)
+    return next(told, texts[-1]).replace("-0.000", "0.000").replace("-", "−")
+
+
 def interval_text(mean: float, low: float, high: float) -> str:
     """``mean [low, high]``, or the mean alone where there is no interval.
 

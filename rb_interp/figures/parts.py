@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter
 
 from rb_interp.figures.evidence import TABLES, Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import interval_text, number
+from rb_interp.figures.numbers import near_text, number, seeds_text
 from rb_interp.figures.panels import seed_interval
 from rb_interp.figures.style import GREY, INK, KEY, MEMORY, REASONING
 
@@ -22,12 +22,18 @@ PARTS = {
     "sweep": "Emb-MLP, AdamW",
     "one_layer": "one-layer model, plain gradient descent",
 }
+ADAPTIVE = "sweep"
+"""The part whose optimiser rescales gradients: only its cosines mean something, R² ignores the scaling."""
+
 GROUPS = {
     "anchor": ("all anchors", INK),
     "memory_anchor": ("memory anchors", MEMORY),
     "reasoning_anchor": ("reasoning anchors", REASONING),
     "key": ("keys", KEY),
 }
+LEVEL = 0.9
+"""Agreement of theory and measurement that counts as such, in T1, T4 and the table ``agreement``."""
+
 FLOOR = -1.0
 """R² below this is drawn at it: a prediction that is off by a factor of a hundred has an R² near −10,000."""
 
@@ -77,10 +83,17 @@ def leaving_steps(evidence: Evidence, part: str, gamma: float) -> dict[int, int]
 
 
 def at_leaving(evidence: Evidence, column: str, **where: Any) -> pd.Series:
-    """A column of the table ``drift`` at the stage ``leaving``, by seed (index, ascending), without NaN.
+    """``r2`` or ``cos`` of a prediction at the stage ``leaving``, by seed (index, ascending), without NaN.
 
-    ``where`` names at least part and gamma. Raises MissingEvidenceError where no seed has it.
+    Readings tell it; where there is none, the rows of the table ``drift`` at each member's step. ``where`` names part,
+    gamma, group and prediction. Raises MissingEvidenceError where no seed has it.
     """
+    name = column if where["prediction"] == "each_step" else f"{column}_{where['prediction']}"
+    try:
+        found = part_of(evidence, where["part"])
+        return found.values("drift", name, where["gamma"], stage="leaving", rows=where["group"])
+    except MissingEvidenceError:
+        pass
     rows = rows_of(evidence, "drift", **where)
     steps = leaving_steps(evidence, where["part"], where["gamma"])
     here = rows.loc[[steps.get(seed) == step for seed, step in zip(rows["seed"], rows["step"], strict=True)]]
@@ -91,11 +104,18 @@ def at_leaving(evidence: Evidence, column: str, **where: Any) -> pd.Series:
 
 
 def told_at_leaving(evidence: Evidence, column: str, **where: Any) -> str:
-    """``mean [low, high]`` over seeds of ``at_leaving``, or ``n/a``."""
+    """``mean [low, high]`` over seeds of ``at_leaving``, with their number where some are missing, or ``n/a``."""
     try:
-        return interval_text(*seed_interval(at_leaving(evidence, column, **where)))
+        values = at_leaving(evidence, column, **where)
     except MissingEvidenceError:
         return number(None)
+    return near_text(*seed_interval(values), LEVEL) + of_seeds(evidence, where["part"], len(values))
+
+
+def of_seeds(evidence: Evidence, part: str, n: int) -> str:
+    """`` (n of N seeds)`` where a number rests on fewer seeds than the part has, else nothing."""
+    total = len(evidence.parts[part].seeds) if part in evidence.parts else n
+    return f" ({n} of {seeds_text(total)})" if n < total else ""
 
 
 def floor_band(axes: Axes, top: float = 1.06) -> None:
@@ -115,14 +135,15 @@ def floor_band(axes: Axes, top: float = 1.06) -> None:
     )  # fmt: skip
 
 
-def never_band(axes: Axes, low: float, word: str = "never") -> None:
-    """A band from ``low`` (in the axes' height, 0 to 1) to the top for seeds in which something never happens."""
+def never_band(axes: Axes, low: float, word: str = "never", high: float = 1.0) -> None:
+    """A hatched band with a word at its top, between two heights of the panel: for seeds that a scale cannot show."""
     axes.add_patch(
-        Rectangle((0, low), 1, 1 - low, transform=axes.transAxes, fc="#f4f4f4", ec="#d5d5d5", hatch="////", lw=0)
-    )
+        Rectangle((0, low), 1, high - low, transform=axes.transAxes, fc="#f4f4f4", ec="#d5d5d5", hatch="////", lw=0,
+                  zorder=0)
+    )  # fmt: skip
     axes.text(
-        0.01, 0.985, word, transform=axes.transAxes, ha="left", va="top", fontsize=6.5, color="#555555", zorder=9,
-        bbox={"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.9},
+        0.01, high - 0.015, word, transform=axes.transAxes, ha="left", va="top", fontsize=6.5, color="#555555",
+        zorder=9, bbox={"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.9},
     )  # fmt: skip
 
 
@@ -135,8 +156,12 @@ def log_steps(axes: Axes) -> None:
 
 
 def level_line(axes: Axes, y: float, text: str, x: float = 0.99) -> None:
-    """A level as a dashed grey line with its value on it, on the right or at another share of the width."""
+    """A level as a dashed grey line with its value on it, at a share of the width; beside the panel for x > 1."""
     axes.axhline(y, color=GREY, lw=0.8, ls=(0, (3, 1.5)), zorder=1)
+    if x > 1:
+        axes.annotate(text, (x, y), xycoords=axes.get_yaxis_transform(), fontsize=6.5, ha="left", va="center",
+                      color="#555555", annotation_clip=False)  # fmt: skip
+        return
     axes.annotate(text, (x, y), xycoords=axes.get_yaxis_transform(), xytext=(0, 1.5), textcoords="offset points",
                   fontsize=6.5, ha="right" if x > 0.5 else "left", va="bottom", color="#555555", zorder=8,
                   path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,9 +10,9 @@ from matplotlib.lines import Line2D
 
 from rb_interp.figures.evidence import SMALL, Evidence, MissingEvidenceError
 from rb_interp.figures.learning import mean_band
-from rb_interp.figures.numbers import interval_text, number
+from rb_interp.figures.numbers import near_text, number
 from rb_interp.figures.panels import Caption, seed_interval, sentence_figure, try_panel
-from rb_interp.figures.parts import gammas_of, leaving_steps, level_line, log_steps, rates, rows_of
+from rb_interp.figures.parts import gammas_of, leaving_steps, level_line, log_steps, of_seeds, rates, rows_of
 from rb_interp.figures.style import GREY, INK, gamma_colour, gamma_marker, new_figure, styled
 
 PART = "one_layer"
@@ -41,8 +42,10 @@ def draw_value_flow(evidence: Evidence) -> Figure:
         for g in found
     ]  # fmt: skip
     handles.append(Line2D([], [], color=GREY, lw=0.6, label="one seed"))
-    handles.append(Line2D([], [], color=INK, marker="o", ms=4, mec="white", ls="", label="stage “leaving”"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+    handles.append(
+        Line2D([], [], color=INK, marker="o", ms=4, mec="white", ls="", label="markers of a rate: stage “leaving”")
+    )
+    figure.legend(handles=handles, loc="outside upper center", ncols=6)
     return figure
 
 
@@ -64,7 +67,7 @@ def _panel(axes: Axes, evidence: Evidence, column: str) -> None:
     log_steps(axes)
     axes.set_ylim(max(min(-0.03, axes.get_ylim()[0]), -1.05), 1.04)
     if column != "share_leading":
-        level_line(axes, 0.9, ".90")
+        level_line(axes, 0.9, ".90", x=1.015)
 
 
 def _told(evidence: Evidence, column: str) -> str:
@@ -73,8 +76,9 @@ def _told(evidence: Evidence, column: str) -> str:
         table, steps = flow_by_step(evidence, column, SMALL), leaving_steps(evidence, PART, SMALL)
     except MissingEvidenceError:
         return number(None)
-    found = [table.at[step, seed] for seed, step in steps.items() if seed in table and step in table.index]
-    return interval_text(*seed_interval(found)) if found else number(None)
+    at = [table.at[step, seed] for seed, step in steps.items() if seed in table and step in table.index]
+    found = [value for value in at if np.isfinite(value)]
+    return near_text(*seed_interval(found)) + of_seeds(evidence, PART, len(found)) if found else number(None)
 
 
 def caption_value_flow(evidence: Evidence) -> Caption:

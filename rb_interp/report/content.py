@@ -9,7 +9,7 @@ from typing import Any
 
 from rb_interp.figures.circuits import circuit_counts
 from rb_interp.figures.evidence import SMALL, Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import number, seeds_text
+from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.panels import over_seeds, seed_interval
 from rb_interp.figures.registry import figures_of
 from rb_interp.report.causal import ablations, calibration, causes
@@ -17,7 +17,8 @@ from rb_interp.report.glossary import glossary_of
 from rb_interp.report.label_ranges import label_ranges, label_sentences
 from rb_interp.report.studies import family_of, question_of, title_of
 from rb_interp.report.terminal import calibration_mark
-from rb_interp.report.theory import theory, theory_sentences
+from rb_interp.report.theory import theory
+from rb_interp.report.theory_answer import theory_answer
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.toml import to_toml
 
@@ -89,11 +90,13 @@ def _host(host: Any) -> str:
 def answer(evidence: Evidence) -> dict[str, Any]:
     """The result in short: counts, what B and the circuits say, and what a reader must not overlook."""
     counts = Counter(str(claim["verdict"]) for claim in evidence.claims)
+    named = {verdict: [str(c["id"]) for c in evidence.claims if c["verdict"] == verdict] for verdict in VERDICTS}
     return {
         "tier": evidence.tier,
         "gammas": evidence.gammas,
         "n_seeds": len(evidence.seeds),
         "counts": {verdict: counts.get(verdict, 0) for verdict in VERDICTS},
+        **({} if evidence.study == "anchor" else {"named": named}),
         "expected_holds_by_chance": evidence.meta.get("expected_holds_by_chance"),
         "sentences": _sentences(evidence),
         "warnings": _warnings(evidence),
@@ -106,7 +109,7 @@ def _sentences(evidence: Evidence) -> list[str]:
     if chance is not None:
         found.append(
             "If every statistic sat exactly at its threshold, chance alone would give at most "
-            f"{number(float(chance))} HOLDS."
+            f"{float(chance):.2g} HOLDS."
         )
     if evidence.study == "labels":
         return found + label_sentences(evidence)
@@ -115,7 +118,7 @@ def _sentences(evidence: Evidence) -> list[str]:
     if bias:
         found.append(f"Bias index B (positive: the rule is learned before the table): {'; '.join(bias)}.")
     if evidence.study == "emb-mlp":
-        return found + theory_sentences(evidence)[:1]
+        return found + theory_answer(evidence)
     row = circuit_counts(evidence).get(SMALL)
     if row:
         named = ", ".join(f"{name} {n}" for name, n in row.items() if n)

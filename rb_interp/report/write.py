@@ -54,7 +54,9 @@ def typeset(text: str) -> str:
     >>> typeset("B >= -0.1 in 2-3 layers")
     'B ≥ −0.1 in 2-3 layers'
     """
-    text = text.replace(">=", "≥").replace("<=", "≤").replace("γ = ", "γ\u00a0=\u00a0")
+    text = (
+        text.replace(">=", "≥").replace("<=", "≤").replace("γ = ", "γ\u00a0=\u00a0").replace("(f = ", "(f\u00a0=\u00a0")
+    )
     return re.sub(r"(?<![\w)-])-(?=[.\d])", "−", text)
 
 

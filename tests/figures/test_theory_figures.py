@@ -14,14 +14,14 @@ from synthetic_theory import EMB_TASK, make_emb_mlp, make_labels
 from rb_interp.claims.studies import claims_of
 from rb_interp.errors import ConfigError
 from rb_interp.figures.agreement import ROWS, draw_agreement
-from rb_interp.figures.agreement_end import BAND, COLUMNS, draw_agreement_end, fall_text
+from rb_interp.figures.agreement_end import BAND, BASE, COLUMNS, draw_agreement_end, fall_text, told_end
 from rb_interp.figures.criteria import LABELS, THEORY, THRESHOLDS
 from rb_interp.figures.distributions import draw_distributions, less_uniform
 from rb_interp.figures.drift import draw_drift, r2_at_leaving
 from rb_interp.figures.evidence import TABLES, MissingEvidenceError
-from rb_interp.figures.label_range import draw_label_range
+from rb_interp.figures.label_range import draw_label_range, never_learned, pooled_by_group
 from rb_interp.figures.label_speed import draw_label_speed
-from rb_interp.figures.parts import FLOOR, PARTS, at_leaving, leaving_steps, part_of, rates, rows_of
+from rb_interp.figures.parts import FLOOR, PARTS, at_leaving, leaving_steps, part_of, rates, rows_of, told_at_leaving
 from rb_interp.figures.registry import EMB_MLP, FIGURES, figures_of
 from rb_interp.figures.registry import LABELS as LABEL_FIGURES
 from rb_interp.figures.save import save_figures
@@ -177,12 +177,12 @@ def test_falls_stand_at_their_step_and_never_in_its_band(theory):
     assert [int((y > BAND).sum()) for y in marks] == [2]
     where = {"part": "descent", "metric": "r2", "prediction": "each_step"}
     fractions = rows_of(evidence, "agreement", group="anchor", gamma=0.8, **where)["fraction"].to_numpy()
-    expected = BAND * (1.04 - fractions) / 1.08
+    expected = BASE + (BAND - BASE) * (1.04 - fractions) / 1.08
     assert drawn(panels[1, 0], expected)
     assert any(len(y) == 2 and np.allclose(y, np.median(expected)) for y in heights(panels[1, 0]))
     at = {"part": "one_layer", "metric": "r2", "group": "anchor", "gamma": 0.8}
     shares = rows_of(evidence, "agreement", prediction="positions", **at)["fraction"].to_numpy()
-    assert drawn(panels[1, 3], BAND * (1.04 - shares) / 1.08)
+    assert drawn(panels[1, 3], BASE + (BAND - BASE) * (1.04 - shares) / 1.08)
     ticks = {t.get_text(): y for t, y in zip(panels[0, 0].get_yticklabels(), panels[0, 0].get_yticks(), strict=True)}
     steps = rows_of(evidence, "agreement", group="anchor", gamma=0.8, **where)["step"].to_numpy()
     on_axis = ticks["10"] + np.log10(steps / 10) * (ticks["100"] - ticks["10"])
@@ -286,12 +286,58 @@ def test_outputs_ranges_and_the_judged_seeds(labels):
         (span,) = axes.patches
         assert (span.get_x(), span.get_x() + span.get_width()) == (29.5, 29.5 + 20 * group)
     table = rows_of(labels, "in_range", group=2).pivot(index="step", columns="seed", values="inside").dropna()
-    assert drawn(inside, table.mean(axis=1))
+    assert drawn(inside, table.loc[1:].mean(axis=1))
+    assert inside.get_xscale() == "log"
+    assert pooled_by_group(labels) == pytest.approx({1: 25 / 48, 2: 19 / 24, 3: 15 / 16, 4: 1})
     readings = part_of(labels, "ranges").values("label_range", "lowest_inside", 0.8, stage="before_memory", rows="mem")
     marks = {tuple(line.get_xydata()[0]) for line in inside.lines if line.get_marker() == "v"}
     assert marks == {(1200 + 150 * seed, value) for seed, value in readings.items()}
     assert drawn(inside, [0.9, 0.9])
     assert any(np.allclose(y, 25 / 48) for y in heights(inside) if len(y) == 2)  # (1 + 1/2 + 1/3 + 1/4) / 4
+
+
+def test_a_fall_that_was_not_seen_stands_in_the_strip_and_is_told_as_such(theory):
+    drift, ends = theory.tables["drift"].copy(), theory.tables["agreement"].copy()
+    place = {"part": "descent", "gamma": 0.8, "group": "anchor", "prediction": "each_step"}
+    for table in (drift, ends):
+        table["here"] = np.logical_and.reduce([table[name] == value for name, value in place.items()])
+    steps = sorted(drift.loc[drift["here"] & (drift["step"] > 0), "step"].unique())
+    shared = [s for s in steps if (drift.loc[drift["here"] & (drift["step"] == s), "seed"]).nunique() == 3]
+    drift.loc[drift["here"] & (drift["step"] < shared[1]), "r2"] = 0.5
+    drift.loc[drift["here"] & (drift["step"] >= shared[1]), "r2"] = 0.95
+    drift.loc[drift["here"] & (drift["step"] >= shared[4]), "r2"] = 0.1
+    ends.loc[ends["here"] & (ends["metric"] == "r2"), ["step", "fraction"]] = [float(shared[0]), 1.0]
+    evidence = replace(theory, tables={**theory.tables, "drift": drift, "agreement": ends})
+    back, again = f".90 or more from step {shared[1]}", f"below again from step {shared[4]}"
+    assert told_end(evidence, **place) == f"first kept step, {shared[0]} (f = 1.00), {back}, {again}"
+    strips = [draw_agreement_end(e).axes[0] for e in (theory, evidence)]
+    before, after = (sum(len(y) == 3 and bool((y < BASE).all()) for y in heights(axes)) for axes in strips)
+    assert after == before + 1
+    assert "below .90 at the first kept step" in texts(strips[0].figure)
+
+
+def test_at_leaving_counts_seeds_of_which_only_readings_tell(theory):
+    drift = theory.tables["drift"]
+    place = {"part": "descent", "gamma": 0.8, "group": "anchor", "prediction": "each_step"}
+    bare = replace(theory, tables={**theory.tables, "drift": drift[drift["seed"] != 1]})
+    assert at_leaving(bare, "r2", **place).tolist() == at_leaving(theory, "r2", **place).tolist()
+    assert told_at_leaving(bare, "r2", **{**place, "prediction": "step_0"}).endswith("(2 of 3 seeds)")
+
+
+@pytest.mark.parametrize(("study", "id"), [("emb-mlp", "learning"), ("labels", "label_speed")])
+def test_two_seeds_have_no_band(study, id, studies):
+    spec = next(spec for spec in figures_of(study) if spec.id == id)
+    assert any(axes.collections for axes in spec.draw(studies[study]).axes)
+    assert not any(axes.collections for axes in spec.draw(MAKERS[study](seeds=2)).axes)
+
+
+def test_memory_that_was_never_learned_is_said(labels):
+    assert never_learned(labels) == ""
+    readings = labels.readings.copy()
+    late = (readings["stage"] == "before_memory") & (readings["seed"] < 2)
+    readings.loc[late, "step"] = 6000
+    found = never_learned(replace(labels, readings=readings))
+    assert found == "Memory was not learned in some of these runs: R2 is read at the last step in 2 of 3 seeds."
 
 
 def test_figures_of_loads_only_when_asked():

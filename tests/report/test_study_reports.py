@@ -15,12 +15,15 @@ from synthetic_theory import make_emb_mlp, make_labels
 
 from rb_interp.claims.studies import claims_of
 from rb_interp.errors import ConfigError
-from rb_interp.figures.parts import leaving_steps, rows_of
+from rb_interp.figures.parts import leaving_steps, part_of, rows_of
 from rb_interp.figures.registry import figures_of
 from rb_interp.report import print_verdicts, report_content, write_report
 from rb_interp.report.glossary import GLOSSARY, glossary_of
+from rb_interp.report.label_ranges import label_sentences
 from rb_interp.report.studies import title_of
+from rb_interp.report.theory_answer import last_position, theory_answer
 from rb_interp.report.write import render_html
+from rb_interp.tasks import AnchorTask
 
 SECTIONS = {
     "anchor": ["answer", "claims", "circuits", "causes", "learning-order", "figures", "terms", "repeat"],
@@ -134,30 +137,105 @@ def test_exponents_stand_beside_the_bound(studies, contents):
 
 
 def test_sentences_say_where_the_theory_ends(studies, contents):
-    first, _, last = contents["emb-mlp"]["theory"]["sentences"]
+    first, adaptive, last = contents["emb-mlp"]["theory"]["sentences"]
     assert re.fullmatch(
         r"Emb-MLP, plain gradient descent: as learning begins, the theory's R² for the drift of the anchors is "
-        r"0\.98 \[.*\] at γ = 0\.8, and −.* at γ = 0\.3\. It is first below \.90 at γ = 0\.8 at step 330 \(f = .*\)\.",
+        r"0\.976 \[.*\] at γ = 0\.8 given the run's own weights of each step, and 0\.\d\d\d \[.*\] with the initial "
+        r"weights throughout \(each step: −1\.2.* at γ = 0\.3\)\. Given the weights of each step, R² first falls below "
+        r"\.90 at step 330 \(f = .*\), in the median of the seeds\. With the initial weights R² first .*",
         first,
     )
+    assert "R² (0.668" in adaptive
+    assert "only the cosine means something" in adaptive
     assert first in contents["emb-mlp"]["answer"]["sentences"]
     table = studies["emb-mlp"].tables["agreement"].assign(step=np.nan, fraction=np.nan)
     never = replace(studies["emb-mlp"], tables={**studies["emb-mlp"].tables, "agreement": table})
     content = report_content(never)["theory"]
-    cut = [part.split(" It is first")[0] for part in last.split(" With each token's position known too, ")]
-    told = " It is never below .90 at γ = 0.8."
-    assert content["sentences"][2] == f"{cut[0]}{told} With each token's position known too, {cut[1]}{told}"
+    begun = last.split(" Given the weights")[0]
+    known = re.search(r" With each token's position known too, R² as learning begins is [^]]*\]\.", last)[0]
+    told = "Given the weights of each step, R² is never below .90. With the initial weights R² is never below .90."
+    assert content["sentences"][2] == f"{begun} {told}{known} It is never below .90."
     assert {row["falls"]["cos"] for row in content["rows"]} == {"never (5 seeds)"}
 
 
+def test_the_short_answer_names_claims_and_says_why(studies, contents):
+    evidence = studies["emb-mlp"]
+    answer = contents["emb-mlp"]["answer"]
+    assert {c["id"]: c["verdict"] for c in evidence.claims} == {
+        name: verdict for verdict, names in answer["named"].items() for name in names
+    }
+    assert "named" not in contents["anchor"]["answer"]
+    page = visible(page_of(contents["emb-mlp"]))
+    for verdict, names in answer["named"].items():
+        assert not names or f"{verdict} {', '.join(names)}" in page
+    t1 = next(claim for claim in evidence.claims if claim["id"] == "T1")
+    r2, excess = t1["parts"]
+    unsure = {**excess, "verdict": "UNDECIDED", "effect": r2["effect"] - 0.89, "low": 0.01, "high": 0.15}
+    failed = {
+        "id": "T4",
+        "verdict": "FAILS",
+        "parts": [{**r2, "effect": 0.89854, "low": 0.89756, "high": 0.89953}, excess],
+    }
+    changed = [{**t1, "verdict": "UNDECIDED", "parts": [r2, unsure]}, failed]
+    told = " ".join(theory_answer(replace(evidence, claims=changed)))
+    assert "Permuted predictions already reach 0.890, so at most 0.110 can be gained: the second part asks" in told
+    assert "T4 (FAILS): R² is 0.899 [0.898, 0.8995] (≥ .90: " in told
+    assert "it is 1/(q(L − q)) = 0.500 at q = 2, L = 3." in told.replace("\xa0", " ")
+    assert "can reach 1 − 0.333² = 0.889; with the actual share R² is 0.99" in told.replace("\xa0", " ")
+    holds = [{**claim, "verdict": "HOLDS"} for claim in changed]
+    assert "0.889" not in " ".join(theory_answer(replace(evidence, claims=holds)))
+
+
+def test_the_share_at_the_last_position_is_that_of_the_rows():
+    task = AnchorTask(length=5, n_sequences=20000)
+    tokens = task.dataset(0).tokens
+    anchors = (tokens >= 1) & (tokens <= 15) & ~((tokens > 5) & (tokens < 11))
+    assert anchors[:, -1].sum() / anchors.sum() == pytest.approx(last_position(task)[0], abs=0.01)
+
+
+def test_tables_say_which_rates_a_part_lacks(studies, contents):
+    notes = {row["part"]: row["note"] for row in contents["emb-mlp"]["theory"]["rows"]}
+    assert notes["descent"] == ""
+    assert notes["one_layer"] == "trained at 4 of the study's 8 rates"
+    assert "only the cosine means something" in notes["sweep"]
+    assert f"({notes['sweep']})" in visible(page_of(contents["emb-mlp"]))
+
+
+def test_the_labels_answer_says_what_else_differs(studies):
+    evidence = studies["labels"]
+
+    def told(accuracy: dict[str, list[float]]) -> str:
+        readings = evidence.readings.copy()
+        for part, by_seed in accuracy.items():
+            for seed, value in enumerate(by_seed):
+                for quantity, shown in (("acc_mem", 0.1), ("acc_rsn_train", value)):
+                    here = (readings["part"] == part) & (readings["quantity"] == quantity) & (readings["seed"] == seed)
+                    readings.loc[here, "value"] = shown
+        return " ".join(label_sentences(replace(evidence, readings=readings)))
+
+    slowed = told({"keys": [0.9, 0.9, 0.8, 0.9, 0.8], "near_sum": [0.6, 0.5, 0.5, 0.6, 0.4]})
+    assert "memory is 0.10 [0.10, 0.10] for mem1 and 0.10 [0.10, 0.10] for mem2: memory is learned in neither" in slowed
+    assert "0.86 [0.79, 0.93] beside mem1 and 0.52 [0.42, 0.62] beside mem2, a difference of 0.34 [" in slowed
+    assert "memory labels near the key slow the rule in these runs" in slowed
+    assert "with each loss divided by the entropy of its labels the index is " in slowed
+    assert "0.52 in group 1, 0.79 in group 2, 0.94 in group 3, 1.00 in group 4" in slowed
+    alike = told({"keys": [0.9, 0.9, 0.8, 0.9, 0.8], "near_sum": [0.9, 0.9, 0.8, 0.8, 0.8]})
+    assert "slow the rule" not in alike
+    assert "it is lower beside mem2 in 1 of 5 seeds" in alike
+
+
 def test_areas_and_shares_are_the_readings(studies, contents):
-    speed, inside = contents["labels"]["label_ranges"]
+    speed, final, inside = contents["labels"]["label_ranges"]
     readings = studies["labels"].readings
     for block, probe in ((speed, "label_speed"), (inside, "label_range")):
         for row in block["rows"]:
             here = readings[(readings["probe"] == probe) & (readings["quantity"] == row["quantity"])].set_index("seed")
             assert list(row["by_seed"].values()) == pytest.approx(here["value"].sort_index().tolist())
             assert row["mean"] == pytest.approx(here["value"].mean())
+    parts = [part_of(studies["labels"], name) for name in ("keys", "near_sum")]
+    for row, part in zip(final["rows"], parts * 2, strict=True):
+        values = part.values("learning_order", row["quantity"], 0.8)
+        assert list(row["by_seed"].values()) == pytest.approx(values.tolist())
     assert [row["quantity"] for row in inside["rows"][:4]] == [f"inside_{group}" for group in (1, 2, 3, 4)]
 
 
