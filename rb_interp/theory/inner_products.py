@@ -60,7 +60,7 @@ def inner_product_error(
 
     max over i, j of |<w~_i, w~_j> - <w_i, w_j>|, bounded by O(d_model^(1-gamma) q^(-1/2) + d_model^(-gamma)).
 
-    The same seed gives the same numbers. Raises TaskError where the task's labels do not fit d_model, or it has no
+    The same seed gives the same numbers to rounding. Raises TaskError where the task's labels do not fit d_model, or it has no
     reasoning rows.
 
     >>> from rb_interp.tasks import AnchorTask

@@ -44,7 +44,8 @@ def test_growth_stays_within_the_bound() -> None:
 
 def test_seeds_repeat_and_differ() -> None:
     found = [inner_product_error(TASK, 0.5, 100, seed).error for seed in (0, 0, 1)]
-    assert found[0] == found[1] != found[2]
+    assert found[0] == pytest.approx(found[1], rel=1e-5)  # float32 sums depend on the number of threads
+    assert found[2] != pytest.approx(found[0], rel=1e-2)
 
 
 def test_exponents_of_powers() -> None:
