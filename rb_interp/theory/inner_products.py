@@ -60,8 +60,8 @@ def inner_product_error(
 
     max over i, j of |<w~_i, w~_j> - <w_i, w_j>|, bounded by O(d_model^(1-gamma) q^(-1/2) + d_model^(-gamma)).
 
-    The same seed gives the same numbers to rounding. Raises TaskError where the task's labels do not fit d_model, or it has no
-    reasoning rows.
+    The same seed gives the same numbers to rounding. Raises TaskError where the task's labels do not fit d_model, or it
+    has no reasoning rows.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> task = AnchorTask(length=3, unordered=True, balanced_keys=True, n_sequences=2000)
