@@ -9,7 +9,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.models import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.probes import lemma_1, uniformity
-from rb_interp.probes.lemma_1 import FIRST_SEED, first_attention, fresh_weights
+from rb_interp.probes.lemma_1 import FIRST_SEED, first_attention, fresh_weights, lemma_1_table
 from rb_interp.tasks import AnchorTask, Roles
 
 TASK = AnchorTask.preset("smoke")
@@ -75,3 +75,12 @@ def test_table_and_counts():
     assert {row["quantity"] for row in rows} == {"within_0.05", "max_deviation"}
     with pytest.raises(ConfigError, match="n_init=0"):
         lemma_1(ModelConfig(), TASK, 0.3, n_init=0)
+
+
+def test_the_table_counts_what_single_readings_say():
+    table = lemma_1_table(ModelConfig(), TASK, [0.3, 0.45, 0.6], [16, 32], n_init=20).set_index(["gamma", "d_model"])
+    assert 0 < table.n_within.sum() < 120
+    for (gamma, d_model), row in table.iterrows():
+        found = lemma_1(ModelConfig(d_model=d_model), TASK, gamma, n_init=20)
+        assert (row.share, row.n_within) == (found.share, found.within.sum())
+        assert row.low <= row.share <= row.high

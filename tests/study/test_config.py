@@ -102,3 +102,8 @@ def test_the_fingerprint_ignores_where_but_not_what():
 def test_values_that_would_fail_late_are_refused_early(data, message):
     with pytest.raises(RbInterpError, match=message):
         from_mapping(data)
+
+
+def test_settings_that_came_later_leave_old_runs_their_fingerprint():
+    """The preset's fingerprint before it had an architecture, an optimiser or stages; run folders carry it."""
+    assert StudyConfig.from_preset("quick").fingerprint == "b608acff5d59"

@@ -13,7 +13,7 @@ from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import SETS
 from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.tasks.labels import irreducible_loss
+from rb_interp.tasks.labels import irreducible_loss, range_entropy
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.plain import evaluate_model, train_model
 
@@ -153,3 +153,9 @@ def test_emb_mlp_cannot_go_below_the_floor_of_ordered_labels():
     assert floors[True] == 0
     assert floors[False] <= losses[False] < floors[False] + 0.1
     assert losses[True] < 0.1 < floors[False]
+
+
+def test_range_entropy_by_hand():
+    task = AnchorTask(length=3, balanced_keys=True, n_sequences=2000, memory_labels="near_sum")
+    sums = np.add.outer(np.arange(1, 6), np.arange(1, 6))  # every ordered pair of memory anchors, equally often
+    assert range_entropy(task.dataset(seed=0)) == pytest.approx(np.log(2 * sums + 1).mean())
