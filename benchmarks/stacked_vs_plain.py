@@ -23,7 +23,9 @@ import torch.nn.functional as F
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.members import Member, bring_to, share_out, torch_settings
+from rb_interp.training.loop import bring_to, torch_settings
+from rb_interp.training.member_group import Member
+from rb_interp.training.members import share_out
 
 CASES = {
     "quick, norm none": (AnchorTask(), ModelConfig(), TrainConfig(), 40),

@@ -166,7 +166,7 @@ def _reproduce(command: Sweep, line: str) -> int:
 def _train(command: Sweep, line: str) -> int:
     from rb_interp.study.run import Run
     from rb_interp.study.study import default_folder
-    from rb_interp.training.members import resolve_device
+    from rb_interp.training.loop import resolve_device
 
     resolve_device(command.sweep.train.device)
     folder = command.out or default_folder(command.sweep.config)

@@ -26,6 +26,10 @@ class ConfigError(RbInterpError):
     """A configuration has an unknown key or a value out of range."""
 
 
+class TextError(RbInterpError):
+    """A text, a tokenizer or a corpus cannot be used."""
+
+
 class RunError(RbInterpError):
     """A run folder cannot be used, continued or written."""
 

@@ -28,7 +28,7 @@ from rb_interp.study.models import MemberModels
 from rb_interp.study.run import MATCHED_GAMMA, Run
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
-from rb_interp.training.members import Member
+from rb_interp.training.member_group import Member
 
 ROWS = 300
 """Inputs of each set, at most."""

@@ -46,7 +46,8 @@ from rb_interp.statistics.intervals import t_interval
 from rb_interp.study.run import Run
 from rb_interp.tasks import SETS
 from rb_interp.tasks.roles import Roles
-from rb_interp.training.members import Member, stage_name, step_name
+from rb_interp.training.loop import stage_name, step_name
+from rb_interp.training.member_group import Member
 
 Side = Literal[">", ">=", "<="]
 SIDES = {">": np.greater, ">=": np.greater_equal, "<=": np.less_equal}

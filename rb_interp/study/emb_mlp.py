@@ -36,7 +36,7 @@ from rb_interp.theory.agreement import agreement, permuted_r2
 from rb_interp.theory.drift import emb_mlp_map, leading_direction, one_layer_drift, one_layer_maps, pull
 from rb_interp.theory.inner_products import exponent, inner_product_error
 from rb_interp.theory.label_distributions import empirical, population, population_pull
-from rb_interp.training.members import Member
+from rb_interp.training.member_group import Member
 from rb_interp.training.schedule import checkpoint_steps, learning_rate, step_at
 from rb_interp.training.store import Checkpoint
 

@@ -16,7 +16,7 @@ from rb_interp.study.models import MemberModels
 from rb_interp.study.run import Run
 from rb_interp.tasks import SETS
 from rb_interp.tasks.counterfactual import counterfactual, inputs
-from rb_interp.training.members import Member
+from rb_interp.training.member_group import Member
 
 COMPONENTS = ("resid_pre", "q", "k", "v", "z", "attn_out", "mlp_out", "resid_post")
 ROLES = ("key", "first_anchor", "last_anchor", "noise", "last")

@@ -34,7 +34,7 @@ from rb_interp.study.run import Run
 from rb_interp.study.series import SeriesMeasured
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.labels import range_entropy
-from rb_interp.training.members import Member
+from rb_interp.training.member_group import Member
 
 PARTS = ("keys", "near_sum", "ranges")
 """Parts of the study; each is named like the memory labels of its task."""

@@ -25,7 +25,7 @@ from rb_interp.probes.learning_order import label_entropy, learning_order_table
 from rb_interp.study.models import MemberModels
 from rb_interp.study.run import MATCHED_GAMMA, Run
 from rb_interp.tasks import SETS, AnchorDataset
-from rb_interp.training.members import Member
+from rb_interp.training.member_group import Member
 
 REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
 

@@ -6,7 +6,7 @@ from rb_interp.errors import RunError
 from rb_interp.models.build import lens_model
 from rb_interp.models.lens import write_weights
 from rb_interp.study.run import Run
-from rb_interp.training.members import Member
+from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
 
 

@@ -12,7 +12,9 @@ from rb_interp.files import write_whole
 from rb_interp.study.about import check_free, is_series, read_about, write_about
 from rb_interp.study.config import StudyConfig, comparable, flatten, from_mapping
 from rb_interp.training.config import STAGES as TRAINED_STAGES
-from rb_interp.training.members import Member, Trained, saved_curves, stage_name, step_name, train_members
+from rb_interp.training.loop import Trained, saved_curves, stage_name, step_name
+from rb_interp.training.member_group import Member
+from rb_interp.training.members import train_members
 from rb_interp.training.store import Checkpoint, Store
 
 if TYPE_CHECKING:

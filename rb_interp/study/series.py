@@ -125,7 +125,7 @@ def reproduce_series(
         config: the study. out: its folder; by default ``runs/``, the study and the preset, with a fingerprint where
             settings differ.
     """
-    from rb_interp.training.members import resolve_device
+    from rb_interp.training.loop import resolve_device
 
     for part in config.parts.values():
         resolve_device(part.train.device)

@@ -12,7 +12,7 @@ from rb_interp.files import write_whole
 from rb_interp.study.about import is_series
 from rb_interp.study.config import StudyConfig
 from rb_interp.study.run import Run
-from rb_interp.training.members import resolve_device
+from rb_interp.training.loop import resolve_device
 
 if TYPE_CHECKING:
     from rb_interp.figures.evidence import Evidence

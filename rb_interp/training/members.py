@@ -1,29 +1,21 @@
-"""Train the members of a study together, keep what later stages need, and continue where a run stopped."""
+"""Train the members of an anchor study together: who shares an operation, and with whom."""
 
 from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
-from tqdm import tqdm
 
-from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import SETS, AnchorTask
-from rb_interp.training.allocator import keep_freed_memory
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Group, Member
-from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
-from rb_interp.training.stages import FIRST, WITH_SIBLINGS, meets
-from rb_interp.training.store import Checkpoint, Store
+from rb_interp.training.group import Group
+from rb_interp.training.loop import Trained, Training, all_members, resolve_device, torch_settings
+from rb_interp.training.member_group import Member
+from rb_interp.training.store import Store
 
 MEMBERS_A_GROUP, ROOM = 8, 1_000_000
 """Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
@@ -31,62 +23,6 @@ MEMBERS_A_GROUP, ROOM = 8, 1_000_000
 ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. Large
 batches leave it to fewer members, full ones to one.
 """
-
-
-@dataclass
-class Curves:
-    """Loss (nats) and accuracy: pairs of step and array ``[member, set, (loss, accuracy)]``."""
-
-    members: tuple[Member, ...]
-    evaluations: list[tuple[int, np.ndarray]] = field(default_factory=list)
-
-    @property
-    def steps(self) -> list[int]:
-        """Steps that were evaluated, ascending."""
-        return [step for step, _ in self.evaluations]
-
-    def table(self):
-        """Long table: gamma, seed, step, set, loss, accuracy."""
-        import pandas as pd
-
-        n_steps, n_members = len(self.evaluations), len(self.members)
-        stacked = np.stack([values for _, values in self.evaluations]).reshape(-1, 2)
-        per_step = n_members * len(SETS)
-        return pd.DataFrame(
-            {
-                "gamma": np.tile(np.repeat([m.gamma for m in self.members], len(SETS)), n_steps),
-                "seed": np.tile(np.repeat([m.seed for m in self.members], len(SETS)), n_steps),
-                "step": np.repeat(self.steps, per_step),
-                "set": np.tile(SETS, n_steps * n_members),
-                "loss": stacked[:, 0],
-                "accuracy": stacked[:, 1],
-            }
-        )
-
-
-@dataclass
-class Trained:
-    """What training leaves in memory.
-
-    Attributes:
-        curves: losses and accuracies along training.
-        final: weights of all members at the last step.
-        seconds: wall time of this call, and the share of it spent on steps, evaluation and writing.
-    """
-
-    curves: Curves
-    final: Checkpoint
-    seconds: dict[str, float]
-
-
-def stage_name(stage: str, member: Member) -> str:
-    """Checkpoint at the step where this member reached a stage; ``half`` holds its same-seed siblings too."""
-    return f"{stage}_gamma{member.gamma}_seed{member.seed}"
-
-
-def step_name(step: int) -> str:
-    """Checkpoint of all members at a step."""
-    return f"step_{step:08d}"
 
 
 def train_members(
@@ -113,156 +49,11 @@ def train_members(
     >>> trained.curves.steps
     [0, 10, 20]
     """
-    members = tuple(Member(gamma, seed) for seed in seeds for gamma in gammas)
-    if len(set(members)) < len(members):
-        raise ConfigError(f"gammas={list(gammas)} and seeds={list(seeds)} name a member twice; name each once.")
-    if not members:
-        raise ConfigError(f"gammas={list(gammas)} and seeds={list(seeds)} give no member; name at least one of each.")
+    members = all_members(gammas, seeds)
+    device = resolve_device(train.device)
     with torch_settings(train):
-        return _Training(task, model, train, members, store).run(progress)
-
-
-class _Training:
-    """One call of ``train_members``."""
-
-    def __init__(
-        self, task: AnchorTask, model: ModelConfig, train: TrainConfig, members: tuple[Member, ...], store: Store | None
-    ) -> None:
-        self.members, self.train, self.store, self.d_vocab = members, train, store, task.d_vocab
-        device = resolve_device(train.device)
-        self.shares = share_out(members, model, task, train, device, train.workers or os.cpu_count() or 1)
-        self.groups = [group for share in self.shares for group in share]
-        self.curves = Curves(members)
-        self.reached: dict[str, dict[Member, int]] = {stage: {} for stage in train.stages}
-        self.seconds = {"steps": 0.0, "evaluation": 0.0, "writing": 0.0}
-        self.step, self.saved = 0, (-1, 0)
-
-    def run(self, progress: bool) -> Trained:
-        self._resume()
-        bar = tqdm(
-            total=self.train.steps, initial=self.step, disable=not progress, unit="step", mininterval=1.0,
-            desc=f"training {len(self.members)} members",
-        )  # fmt: skip
-        saved = time.monotonic()
-        with bar, ThreadPoolExecutor(len(self.shares)) as pool:
-            try:
-                evaluated = set(self.curves.steps)
-                for mark in evaluation_steps(self.train):
-                    if mark in evaluated:
-                        continue
-                    self._advance(pool, mark, bar)
-                    self._evaluate(pool, bar)
-                    self._keep_what_is_due()
-                    if time.monotonic() - saved > self.train.save_every:
-                        self._save()
-                        saved = time.monotonic()
-            except KeyboardInterrupt:
-                self._settle(pool)
-                raise
-        if self.saved != (self.step, len(self.curves.evaluations)):
-            self._save()
-        return Trained(
-            self.curves, Checkpoint(self.step, self._keys(self.members), self._state(moments=False)), self.seconds
-        )
-
-    def _advance(self, pool: ThreadPoolExecutor, mark: int, bar: tqdm) -> None:
-        started = time.monotonic()
-        while self.step < mark:
-            steps = min(25, mark - self.step)
-            target = self.step + steps
-            bring_to(pool, self.shares, target)
-            self.step = target
-            bar.update(steps)
-        self.seconds["steps"] += time.monotonic() - started
-
-    def _evaluate(self, pool: ThreadPoolExecutor, bar: tqdm) -> None:
-        started = time.monotonic()
-        parts = list(pool.map(lambda share: [group.evaluate() for group in share], self.shares))
-        values = np.concatenate([part for share in parts for part in share])
-        self.curves.evaluations.append((self.step, values))
-        self.seconds["evaluation"] += time.monotonic() - started
-        bar.set_postfix_str(f"training loss {np.nanmean(values[:, :2, 0]):.3g} nats", refresh=False)
-
-    def _keep_what_is_due(self) -> None:
-        """Checkpoints of the evaluation just made; doing it twice does no harm."""
-        step, values = self.curves.evaluations[-1]
-        last, due = step == self.train.steps, []
-        for stage, reached in self.reached.items():
-            for member, now in zip(self.members, meets(stage, values, self.d_vocab), strict=True):
-                if member not in reached and (now or last) if stage in FIRST else now:
-                    with_it = [m for m in self.members if m.seed == member.seed and stage in WITH_SIBLINGS]
-                    due.append((stage_name(stage, member), with_it or [member]))
-                    reached[member] = step
-        if step in checkpoint_steps(self.train):
-            due.append((step_name(step), self.members))
-        self._keep(due)
-
-    def _keep(self, due: Sequence[tuple[str, Sequence[Member]]]) -> None:
-        """Write checkpoints: names and the members that they hold."""
-        if self.store is None or not due:
-            return
-        started, weights = time.monotonic(), self._state(moments=False)
-        for name, members in due:
-            index = [self.members.index(m) for m in members]
-            chosen = {key: value[index] for key, value in weights.items()}
-            self.store.write(name, self.step, self._keys(members), chosen)
-        self.seconds["writing"] += time.monotonic() - started
-
-    def _state(self, moments: bool = True) -> dict[str, Tensor]:
-        states = [group.state(moments) for group in self.groups]
-        return {key: torch.cat([state[key] for state in states]) for key in states[0]}
-
-    def _save(self) -> None:
-        if self.store is None:
-            return
-        started = time.monotonic()
-        reached = {stage: [steps.get(m, -1) for m in self.members] for stage, steps in self.reached.items()}
-        curves = {
-            "curves/steps": torch.tensor(self.curves.steps),
-            "curves/values": torch.from_numpy(np.stack([values for _, values in self.curves.evaluations])),
-            **{f"curves/{stage}": torch.tensor(steps) for stage, steps in reached.items()},
-        }
-        self.store.write("state", self.step, self._keys(self.members), {**self._state(), **curves})
-        self.saved = (self.step, len(self.curves.evaluations))
-        self.seconds["writing"] += time.monotonic() - started
-
-    def _resume(self) -> None:
-        if self.store is None or not self.store.exists("state"):
-            return
-        self.store.clean()
-        saved = self.store.read("state")
-        self.step, first = saved.step, 0
-        for group in self.groups:
-            last = first + len(group.members)
-            group.load_state({key: value[first:last] for key, value in saved.tensors.items()}, saved.step)
-            first = last
-        self.curves = saved_curves(saved, self.members)
-        self.saved = (self.step, len(self.curves.evaluations))
-        for stage in self.reached:
-            steps = zip(self.members, saved.tensors[f"curves/{stage}"].tolist(), strict=True)
-            self.reached[stage] = {member: step for member, step in steps if step >= 0}
-
-    def _settle(self, pool: ThreadPoolExecutor) -> None:
-        """After Ctrl-C: let every group reach the step that was asked of it, then save what is consistent."""
-        pool.shutdown(wait=True)
-        target = max(group.step for group in self.groups)
-        for share in self.shares:
-            _advance_share(share, target)
-        self.step = target
-        if self.curves.evaluations:
-            if self.curves.steps[-1] == target:
-                self._keep_what_is_due()
-            self._save()
-
-    @staticmethod
-    def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:
-        return tuple((member.gamma, member.seed) for member in members)
-
-
-def saved_curves(state: Checkpoint, members: tuple[Member, ...]) -> Curves:
-    """Learning curves in a saved state."""
-    steps, values = state.tensors["curves/steps"].tolist(), state.tensors["curves/values"].numpy()
-    return Curves(members, list(zip(steps, values, strict=True)))
+        shares = share_out(members, model, task, train, device, train.workers or os.cpu_count() or 1)
+        return Training(shares, train, SETS, task.d_vocab, store).run(progress)
 
 
 def share_out(
@@ -295,41 +86,3 @@ def members_a_group(model: ModelConfig, task: AnchorTask, train: TrainConfig) ->
     """
     one = min(train.batch_size, task.n_sequences) * (model.d_mlp + 2 * task.d_vocab)
     return max(1, min(MEMBERS_A_GROUP, ROOM // one))
-
-
-def bring_to(pool: ThreadPoolExecutor, shares: Sequence[Sequence[Group]], target: int) -> None:
-    """Advance every group to a step, each worker's share on a thread of its own."""
-    list(pool.map(lambda share: _advance_share(share, target), shares))
-
-
-def _advance_share(share: Sequence[Group], target: int) -> None:
-    if share[0].device.type == "cpu":
-        torch.set_num_threads(1)  # a setting of this worker's thread; the pool is the parallelism
-    for group in share:
-        group.advance(target - group.step)
-
-
-def resolve_device(device: str) -> torch.device:
-    """The device that ``auto`` or a name stands for; ConfigError where it is not there."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-    except RuntimeError:
-        raise ConfigError(f"device='{device}' is not a torch device; use auto, cpu or cuda.") from None
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device='{device}', but torch sees no GPU here; use --device cpu or auto.")
-    return found
-
-
-@contextmanager
-def torch_settings(train: TrainConfig) -> Iterator[None]:
-    """TF32, thread count and allocator for the time of a call; the caller's own settings come back."""
-    threads, tf32 = torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32
-    try:
-        torch.backends.cuda.matmul.allow_tf32 = train.tf32
-        with keep_freed_memory():
-            yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        torch.set_num_threads(threads)

@@ -12,7 +12,8 @@ from tqdm import tqdm
 from rb_interp.errors import ModelError
 from rb_interp.tasks import SETS, AnchorDataset, AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Batches, make_optimiser
+from rb_interp.training.group import Batches
+from rb_interp.training.member_group import make_optimiser
 from rb_interp.training.schedule import evaluation_steps, learning_rate
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from rb_interp.figures.registry import figures_of
 from rb_interp.study.emb_mlp import agreement_table
 from rb_interp.study.series import Series, default_series_folder
 from rb_interp.study.series_config import SeriesConfig, load_study, series_from_mapping
-from rb_interp.training.members import Member
+from rb_interp.training.member_group import Member
 
 EMB_MLP = """
 study = "emb-mlp"

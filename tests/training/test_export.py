@@ -9,7 +9,8 @@ from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Group, Member
+from rb_interp.training.group import Group
+from rb_interp.training.member_group import Member
 from rb_interp.training.plain import train_model
 
 pytestmark = pytest.mark.lens

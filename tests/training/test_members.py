@@ -16,7 +16,8 @@ from rb_interp.errors import ConfigError, RunError
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.members import stage_name, step_name, train_members
+from rb_interp.training.loop import stage_name, step_name
+from rb_interp.training.members import train_members
 from rb_interp.training.schedule import checkpoint_steps, learning_rate
 from rb_interp.training.store import Store
 

@@ -6,7 +6,8 @@ import torch
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Group, Member, clip_per_member
+from rb_interp.training.group import Group
+from rb_interp.training.member_group import Member, clip_per_member
 
 TASK = AnchorTask.preset("smoke")
 TRAIN = TrainConfig(steps=50, dtype="float64", batch_size=16, eval_rows=20, lr=1e-2)

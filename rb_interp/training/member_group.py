@@ -1,0 +1,138 @@
+"""A group of members on one device: weights, optimiser, steps, state. What they are trained on is left to the kind.
+
+Kinds are ``training.group`` (anchor tasks: the last position's answer) and ``training.text_group`` (next tokens).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.schemes import draw, parameters
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.schedule import learning_rate
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True, order=True)
+class Member:
+    """One model of a study: its initialisation rate and its seed (data, labels, batch order, normal draws)."""
+
+    gamma: float
+    seed: int
+
+
+class MemberGroup:
+    """Members that take every step together; their losses, gradients and clipping stay apart.
+
+    Args:
+        members: who is in the group. model, train: the shared configuration.
+        d_vocab, n_ctx: sizes that what they learn asks for.
+        device: where the tensors live.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        model: ModelConfig,
+        train: TrainConfig,
+        d_vocab: int,
+        n_ctx: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.members, self.model, self.train = tuple(members), model, train
+        self.device = torch.device(device)
+        self.dtype = torch.float64 if train.dtype == "float64" else torch.float32
+        self.step = 0
+        self.seeds = sorted({member.seed for member in members})
+        self.which_seed = torch.tensor([self.seeds.index(m.seed) for m in members], device=self.device)
+        drawn = [draw(model, d_vocab, n_ctx, m.gamma, m.seed) for m in members]
+        self.weights = {
+            name: torch.from_numpy(np.stack([d[name] for d in drawn])).to(self.device, self.dtype) for name in drawn[0]
+        }
+        trained = {p.name for p in parameters(model, d_vocab, n_ctx) if p.trained}
+        self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}
+        self.optimiser = make_optimiser(list(self.trained.values()), train)
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Gradients of the current step's batch, in the order of ``trained``; each member's are its own."""
+        raise NotImplementedError
+
+    def evaluate(self) -> Float[np.ndarray, "member set 2"]:
+        """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty set."""
+        raise NotImplementedError
+
+    def before_step(self, lr: float) -> None:
+        """What a kind of group does with the weights that a step begins with; nothing by default."""
+
+    def advance(self, steps: int) -> None:
+        """Take optimiser steps."""
+        for _ in range(steps):
+            lr = learning_rate(self.step, self.train)
+            self.before_step(lr)
+            gradients = self.gradients()
+            if self.train.clip > 0:
+                clip_per_member(gradients, self.train.clip)
+            for weight, gradient in zip(self.trained.values(), gradients, strict=True):
+                weight.grad = gradient.contiguous()  # the fused optimiser ignores strides
+            self.optimiser.param_groups[0]["lr"] = lr
+            self.optimiser.step()
+            self.step += 1
+
+    def state(self, moments: bool = True) -> dict[str, Tensor]:
+        """Weights (``name``) and moments (``exp_avg/name``, ``exp_avg_sq/name``), members first, copied to CPU."""
+        kept = {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
+        for name, weight in self.trained.items() if moments and self.train.optimiser == "adamw" else ():
+            for moment in MOMENTS:
+                value = self.optimiser.state[weight].get(moment, torch.zeros_like(weight))
+                kept[f"{moment}/{name}"] = value.detach().cpu().clone()
+        return kept
+
+    def load_state(self, state: dict[str, Tensor], step: int) -> None:
+        """Continue from what ``state`` returned at a step."""
+        self.step = step
+        for name, weight in self.weights.items():
+            weight.data.copy_(state[name])
+        for name, weight in self.trained.items() if step and self.train.optimiser == "adamw" else ():
+            moments = {m: state[f"{m}/{name}"].to(self.device, self.dtype) for m in MOMENTS}
+            self.optimiser.state[weight] = {"step": torch.tensor(float(step), device=self.device), **moments}
+
+    def autocast(self):
+        """bfloat16 products where the configuration asks for them; the weights stay float32."""
+        if self.train.dtype == "bfloat16":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
+
+
+def make_optimiser(parameters: Sequence[Tensor], train: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW or plain gradient descent, as configured."""
+    if train.optimiser == "sgd":
+        return torch.optim.SGD(parameters, lr=train.lr, weight_decay=train.weight_decay, fused=True)
+    return torch.optim.AdamW(
+        parameters, lr=train.lr, betas=train.betas, eps=train.eps, weight_decay=train.weight_decay, fused=True
+    )
+
+
+def cross_entropy(
+    logits: Float[Tensor, "member batch d_vocab"], labels: Int[Tensor, "member batch"]
+) -> Float[Tensor, "member batch"]:
+    """Cross entropy of every row, in nats."""
+    return F.cross_entropy(logits.flatten(0, 1).float() if logits.dtype == torch.bfloat16 else logits.flatten(0, 1),
+                           labels.flatten(), reduction="none").view_as(labels)  # fmt: skip
+
+
+def clip_per_member(gradients: Sequence[Tensor], largest: float) -> None:
+    """Scale each member's gradients, in place, to a norm of at most ``largest`` (as torch's clip_grad_norm_)."""
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
+    scale = (largest / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scale.view(-1, *[1] * (gradient.ndim - 1)))
