@@ -1,5 +1,7 @@
 """Test settings: shapes are checked while testing, and tutorials run on both TransformerLens generations."""
 
+from collections.abc import Iterator
+
 import pytest
 from jaxtyping import install_import_hook
 
@@ -9,8 +11,16 @@ collect_ignore = ["docs/conf.py"]
 
 LENS = (
     *("tutorial_any_model.md", "tutorial_study.md", "models.md"),
-    *("reference_models.md", "interventions.md", "calibration.md", "simplified_models.md"),
+    *("reference_models.md", "interventions.md", "calibration.md", "simplified_models.md", "language.md"),
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests leave the user's cache of tokenised text alone."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RB_INTERP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,104 @@
+"""Which text a language model is trained on, and how it becomes rows; plain data, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rb_interp.errors import ConfigError, nearest
+
+CORPORA = ("prontoqa", "stories")
+"""The two corpora, by their index everywhere: 0 reasoning (PrOntoQA), 1 memory (TinyStories)."""
+TEXT_SETS = ("prontoqa_train", "stories_train", "prontoqa_test", "stories_test")
+"""The sets of a language study; ``_test`` is held out."""
+GPT2_D_VOCAB = 50_257
+LAYOUTS = ("packed", "padded")
+ONTOLOGIES = ("fictional", "true", "false")
+ORDERINGS = ("random", "preorder", "postorder")
+MOST_HOPS = {"fictional": 8, "true": 5, "false": 8}
+LEAST_D_VOCAB = 257
+"""All bytes and the token that ends a document."""
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """The 1:1 mix of PrOntoQA and TinyStories (paper 1, Fig. 1 and 7), its tokenizer and its layout.
+
+    Attributes:
+        prontoqa: ``generate``, ``hub``, ``hub:owner/name``, or a file or folder.
+        stories: ``grammar`` (a stand-in for TinyStories), ``hub``, ``hub:owner/name``, or a file or folder.
+        hops: numbers of reasoning steps of generated PrOntoQA examples, each 1 to 8 (to 5 with ``true``).
+        ontology: names of generated concepts: ``fictional``, ``true`` or ``false``.
+        ordering: order of the sentences of generated contexts: ``random``, ``preorder`` or ``postorder``.
+        sequences: training rows of each corpus.
+        held_out: held-out rows of each corpus.
+        answers: held-out PrOntoQA examples on which answers and chains are judged.
+        tokenizer: ``train`` (byte-level BPE of the mix), ``gpt2`` (from the hub), a folder or a tokenizer.json.
+        d_vocab: for ``train`` the size at most, for others the size they must have (GPT-2: 50,257).
+        n_ctx: tokens that a model sees of a row; a row holds one more, the last target.
+        layout: ``packed`` (rows cut from the stream of all documents) or ``padded`` (one document a row).
+
+    Raises ConfigError where a value is out of range or settings contradict each other.
+
+    >>> TextConfig.preset("paper").n_ctx
+    512
+    """
+
+    prontoqa: str = "generate"
+    stories: str = "grammar"
+    hops: tuple[int, ...] = (1, 2, 3, 4, 5)
+    ontology: str = "fictional"
+    ordering: str = "random"
+    sequences: int = 1000
+    held_out: int = 100
+    answers: int = 200
+    tokenizer: str = "train"
+    d_vocab: int = 2048
+    n_ctx: int = 256
+    layout: str = "packed"
+
+    def __post_init__(self) -> None:
+        for name, least in (("sequences", 1), ("held_out", 1), ("answers", 1), ("n_ctx", 2)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name}={getattr(self, name)}; expected at least {least}.")
+        for name, known in (("layout", LAYOUTS), ("ontology", ONTOLOGIES), ("ordering", ORDERINGS)):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name}='{getattr(self, name)}' is not known; {nearest(getattr(self, name), known)}")
+        _check_hops(self.hops, self.ontology)
+        for name, default in (("prontoqa", "generate"), ("stories", "grammar"), ("tokenizer", "train")):
+            if not getattr(self, name).removeprefix("hub:"):
+                raise ConfigError(f"{name}='{getattr(self, name)}' names nothing; expected '{default}' or a place.")
+        if self.d_vocab < LEAST_D_VOCAB:
+            raise ConfigError(
+                f"d_vocab={self.d_vocab}; expected at least {LEAST_D_VOCAB}: 256 bytes and the end of a document."
+            )
+        if self.tokenizer == "gpt2" and self.d_vocab != GPT2_D_VOCAB:
+            raise ConfigError(
+                f"d_vocab={self.d_vocab} with tokenizer 'gpt2', which has {GPT2_D_VOCAB:,} entries; "
+                f"give d_vocab={GPT2_D_VOCAB}, or tokenizer 'train' for a vocabulary of your own size."
+            )
+
+    @staticmethod
+    def preset(name: str) -> TextConfig:
+        """The text of a preset: ``smoke`` (seconds), ``quick`` (the default) or ``paper`` (5,000 + 5,000 rows)."""
+        if name not in PRESETS:
+            raise ConfigError(f"there is no text preset '{name}'; {nearest(name, PRESETS)}")
+        return PRESETS[name]
+
+
+def _check_hops(hops: tuple[int, ...], ontology: str) -> None:
+    if not hops or len(set(hops)) != len(hops):
+        raise ConfigError(f"hops={list(hops)}; expected at least one, each named once.")
+    if not 1 <= min(hops) <= max(hops) <= MOST_HOPS[ontology]:
+        raise ConfigError(
+            f"hops={list(hops)}; expected whole numbers from 1 to {MOST_HOPS[ontology]} with ontology '{ontology}'."
+        )
+
+
+PRESETS = {
+    "smoke": TextConfig(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128),
+    "quick": TextConfig(),
+    "paper": TextConfig(
+        stories="hub", sequences=5000, held_out=250, answers=500, tokenizer="gpt2", d_vocab=GPT2_D_VOCAB, n_ctx=512,
+        layout="padded",
+    ),
+}  # fmt: skip

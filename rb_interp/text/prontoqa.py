@@ -1,0 +1,247 @@
+"""PrOntoQA examples: a chain of concepts, one deduction up it, and a query (Saparov & He 2023; paper 1, section 5).
+
+The original draws a chain, a start and a walk, and throws everything away unless the walk uses exactly ``hops`` rules.
+That is rare for many hops, so here the same distribution is drawn at once. With w = .3 for a plain and .7 for a negated
+property, a walk goes on past a concept with probability 1 / (1 + w) and ends there with w / (1 + w), independently
+of everything else. Whether a walk is kept therefore depends on the polarities alone, and given that it is kept:
+
+- the depth of the chain is its first law given depth >= hops, and the start uniform over depths hops, ..., depth;
+- a passed concept has each literal with its first weight times 1 / (1 + w), the last one w / (1 + w);
+- all other concepts have the first weights: 1 for a plain literal, 1/2 for a negated one.
+
+In the true ontology the branch and the start carry the product of these factors as their weight.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+
+from rb_interp.errors import ConfigError, nearest
+from rb_interp.text.example import Example
+from rb_interp.text.prontoqa_words import (
+    CONCEPTS,
+    CONTRADICTED_BY,
+    EACH,
+    ENTITIES,
+    EVERY,
+    FALSE_CONCEPTS,
+    FAMILIES,
+    GROUND,
+    NUMBER_CHAIN,
+    PLURAL,
+    PRIME_ENTITIES,
+    TRUE_CHAINS,
+    TRUE_PROPERTIES,
+    Statement,
+)
+
+ONTOLOGIES = ("fictional", "true", "false")
+ORDERINGS = ("random", "preorder", "postorder")
+FORMS = (PLURAL, PLURAL, EACH, EVERY)
+MOST_HOPS = {"fictional": 8, "false": 8, "true": 5}
+# How much a property draws the walk to end at it; going on to the parent draws it with 1.
+DRAW = {False: 0.3, True: 0.7}
+
+# How a property's chance changes with what the walk does at its concept; ``negated`` is its polarity.
+FACTOR: dict[str, Callable[[bool], float]] = {
+    "aside": lambda negated: 1.0,
+    "passed": lambda negated: 1 / (1 + DRAW[negated]),
+    "end": lambda negated: DRAW[negated] / (1 + DRAW[negated]),
+}
+
+Literal = tuple[str, bool]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain of concepts and the deduction drawn on it.
+
+    Attributes:
+        concepts: root first.
+        literals: the property of each concept as (word, negated), None where it has none.
+        start: depth of the concept that the premise names.
+        end: depth of the concept whose property is concluded.
+        entity: whom the deduction speaks of.
+        other: the concept of the contradicting rule.
+    """
+
+    concepts: tuple[str, ...]
+    literals: tuple[Literal | None, ...]
+    start: int
+    end: int
+    entity: str
+    other: str
+
+    def rules(self, ordering: str) -> list[Statement]:
+        """The rules of the chain: root downwards in ``preorder``, leaf upwards otherwise; all forms plural."""
+        found: list[Statement] = []
+        for depth, (concept, literal) in enumerate(zip(self.concepts, self.literals, strict=True)):
+            if depth:
+                found.append(Statement(concept, self.concepts[depth - 1], False, PLURAL))
+            if literal is not None:
+                found.append(Statement(concept, *literal, PLURAL))
+        return found if ordering == "preorder" else found[::-1]
+
+    def steps(self) -> list[tuple[str, str]]:
+        """Subject and predicate of each rule that the deduction uses, in its order."""
+        up = [(self.concepts[depth], self.concepts[depth - 1]) for depth in range(self.start, self.end, -1)]
+        return [*up, (self.concepts[self.end], self.conclusion[0])]
+
+    @property
+    def conclusion(self) -> Literal:
+        """What the deduction ends with, as (word, negated)."""
+        literal = self.literals[self.end]
+        assert literal is not None, "a walk ends at a concept with a property"
+        return literal
+
+    def contradiction(self) -> Statement:
+        """The rule that gives the property of the conclusion, with the other polarity, to a concept of its own."""
+        word, negated = self.conclusion
+        return Statement(self.other, word, not negated, PLURAL)
+
+
+def generate(
+    n: int,
+    seed: int,
+    hops: Sequence[int] = (1, 2, 3, 4, 5),
+    ontology: str = "fictional",
+    ordering: str = "random",
+    distractors: bool = True,
+) -> list[Example]:
+    """Draw ``n`` PrOntoQA examples: as many of each number of hops as possible, in random order.
+
+    Follows version 1 of the original (modus ponens, ten concepts). The same settings give the same examples.
+
+    Args:
+        n: how many.
+        seed: together with the other settings it decides every draw.
+        hops: numbers of rules that a proof may use: 1 to 8, and 1 to 5 in the true ontology.
+        ontology: names of the concepts: ``fictional``, ``true`` (real chains, true statements) or ``false``
+            (real names in random order).
+        ordering: of the rules in the context: ``random``, ``preorder`` (root first) or ``postorder`` (root last).
+        distractors: whether a contradicting rule about another concept keeps the label from being read off a word.
+
+    Raises ConfigError for settings out of range.
+
+    >>> example = generate(1, seed=0, hops=(1,))[0]
+    >>> example.question
+    'Each vumpus is happy. Every impus is not orange. ... Tumpuses are liquid. Sam is a numpus.'
+    >>> example.chain_of_thought
+    ('Sam is a numpus.', 'Every numpus is not large.', 'Sam is not large.')
+    >>> example.query, example.answer
+    ('True or false: Sam is large.', 'False')
+    """
+    hops = tuple(map(int, hops))
+    _check(n, hops, ontology, ordering)
+    rng = random.Random(repr((int(seed), hops, ontology, ordering, distractors)))
+    wanted = [hops[at % len(hops)] for at in range(n)]
+    rng.shuffle(wanted)
+    return [_example(rng, _chain(rng, count, ontology), ordering, distractors) for count in wanted]
+
+
+def _check(n: int, hops: tuple[int, ...], ontology: str, ordering: str) -> None:
+    if n < 0:
+        raise ConfigError(f"n = {n} examples of PrOntoQA; expected 0 or more.")
+    for name, value, known in (("ontology", ontology, ONTOLOGIES), ("ordering", ordering, ORDERINGS)):
+        if value not in known:
+            raise ConfigError(f"unknown {name} '{value}': {nearest(value, known)}")
+    most = MOST_HOPS[ontology]
+    if not hops or any(not 1 <= count <= most for count in hops):
+        raise ConfigError(
+            f"hops = {hops} for the {ontology} ontology; expected one or more numbers from 1 to {most}, "
+            f"for its chains have no more concepts."
+        )
+
+
+def _example(rng: random.Random, chain: Chain, ordering: str, distractors: bool) -> Example:
+    rules = [rule._replace(form=rng.choice(FORMS)) for rule in chain.rules(ordering)]
+    said = {(rule.subject, rule.predicate): rule for rule in rules}
+    steps = [said[step] for step in chain.steps()]
+    if ordering == "random":
+        rng.shuffle(rules)
+    if distractors:
+        rules.insert(rng.randrange(len(rules) + 1), chain.contradiction()._replace(form=rng.choice(FORMS)))
+    premise = Statement(chain.entity, chain.concepts[chain.start], False, GROUND).sentence
+    thoughts = [premise]
+    for rule in steps:
+        thoughts += [rule.sentence, rule.of(chain.entity).sentence]
+    holds = rng.random() < 0.5
+    asked = steps[-1].of(chain.entity)
+    return Example(
+        " ".join([*(rule.sentence for rule in rules), premise]),
+        f"True or false: {(asked if holds else asked.denied()).sentence}",
+        tuple(thoughts),
+        str(holds),
+        len(steps),
+    )
+
+
+def _chain(rng: random.Random, hops: int, ontology: str) -> Chain:
+    if ontology == "true":
+        return _true_chain(rng, hops)
+    return _random_chain(rng, hops, rng.choice(FALSE_CONCEPTS) if ontology == "false" else CONCEPTS)
+
+
+def _random_chain(rng: random.Random, hops: int, names: tuple[str, ...]) -> Chain:
+    """A chain of shuffled names; one name is kept for the contradicting rule."""
+    # A chain stops growing with probability q / 2, q = 1 / (hops + 2), or where names run out.
+    stop, depth = 0.5 / (hops + 2), hops
+    while depth < len(names) - 2 and rng.random() >= stop:
+        depth += 1
+    start = rng.randint(hops, depth)
+    end = start - hops + 1
+    other, *concepts = rng.sample(names, depth + 2)
+    families = rng.sample(FAMILIES, depth)
+    literals = [_literal(rng, family, _role(at, start, end)) for at, family in enumerate(families, start=1)]
+    return Chain(tuple(concepts), (None, *literals), start, end, rng.choice(ENTITIES), other)
+
+
+def _literal(rng: random.Random, family: tuple[str, ...], role: str) -> Literal:
+    plain, negated = FACTOR[role](False), 0.5 * FACTOR[role](True)
+    return rng.choice(family), rng.random() * (plain + negated) < negated
+
+
+def _role(depth: int, start: int, end: int) -> str:
+    return "end" if depth == end else "passed" if end < depth <= start else "aside"
+
+
+def _true_chain(rng: random.Random, hops: int) -> Chain:
+    places, bounds = _true_places(hops)
+    at = rng.random() * bounds[-1]
+    which, start = next(place for place, bound in zip(places, bounds, strict=True) if at < bound)
+    concepts, end = _true_concepts(which, hops), start - hops + 1
+    literals: list[Literal | None] = []
+    for depth, concept in enumerate(concepts):
+        options, role = TRUE_PROPERTIES.get(concept, ()), _role(depth, start, end)
+        weights = [FACTOR[role](negated) for _, negated in options]
+        literals.append(rng.choices(options, weights)[0] if options else None)
+    concluded = literals[end]
+    assert concluded is not None, "a walk ends at a concept with a property"
+    entity = rng.choice(PRIME_ENTITIES if which == NUMBER_CHAIN else ENTITIES)
+    return Chain(concepts, tuple(literals), start, end, entity, CONTRADICTED_BY[concluded[0]])
+
+
+@lru_cache(maxsize=8)
+def _true_places(hops: int) -> tuple[list[tuple[int, int]], list[float]]:
+    """The (branch, start) of which a walk of ``hops`` rules is possible, and their cumulative weights."""
+    places, weights = [], []
+    for which in range(len(TRUE_CHAINS)):
+        concepts = _true_concepts(which, hops)
+        for start in range(hops, len(concepts)):
+            end, weight = start - hops + 1, 1 / (len(concepts) - hops)
+            for depth in range(end, start + 1):
+                options, factor = TRUE_PROPERTIES.get(concepts[depth], ()), FACTOR[_role(depth, start, end)]
+                mean = sum(factor(negated) for _, negated in options) / len(options) if options else None
+                # Without a property a walk can pass and can not end.
+                weight *= mean if mean is not None else float(depth != end)
+            places.append((which, start))
+            weights.append(weight)
+    return places, list(accumulate(weights))
+
+
+def _true_concepts(which: int, hops: int) -> tuple[str, ...]:
+    return tuple(concept for concept, least in TRUE_CHAINS[which] if hops >= least)

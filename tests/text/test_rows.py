@@ -1,0 +1,67 @@
+"""Rows, masks and counts worked out by hand, and every token a target exactly once."""
+
+import numpy as np
+import pytest
+
+from rb_interp.errors import TextError
+from rb_interp.text.rows import joined, packed, padded
+
+END = 0
+STREAM = np.array([0, 5, 6, 7, 0, 8, 0, 5, 9, 5, 0], dtype=np.int32)  # documents 5 6 7 | 8 | 5 9 5
+
+
+def test_padded_rows_are_one_document_each_cut_and_filled_with_end():
+    rows = padded(STREAM, 3, corpus=1, n=3, end=END)
+    assert rows.tokens.tolist() == [[0, 5, 6, 7], [0, 8, 0, 0], [0, 5, 9, 5]]
+    assert rows.lengths.tolist() == [4, 3, 4]
+    assert rows.targets.tolist() == [[True, True, True], [True, True, False], [True, True, True]]
+    assert rows.batch(np.array([1, 0]))[2].tolist() == [[True, True, False], [True, True, True]]
+    assert rows.corpus.tolist() == [1, 1, 1]
+    assert rows.counts(10).tolist() == [[0] * 10, [1, 0, 0, 0, 0, 3, 1, 1, 1, 1]]
+
+
+def test_a_document_that_just_fits_keeps_its_end():
+    rows = padded(STREAM, 4, corpus=0, n=2, end=END)
+    assert rows.tokens.tolist() == [[0, 5, 6, 7, 0], [0, 8, 0, 0, 0]]
+    assert rows.lengths.tolist() == [5, 3]
+
+
+def test_packed_rows_by_hand():
+    rows = packed(STREAM, 4, corpus=0, n=9)
+    assert rows.tokens.tolist() == [[0, 5, 6, 7, 0], [0, 8, 0, 5, 9]]
+    assert rows.targets.all()
+    assert rows.counts(10)[0].tolist() == [2, 0, 0, 0, 0, 2, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("length", "n_ctx"), [(101, 10), (100, 10), (110, 10), (11, 10), (10, 10), (1, 4), (50, 2)])
+def test_packed_makes_every_token_but_the_first_a_target_exactly_once_in_order(length, n_ctx):
+    stream = np.arange(length, dtype=np.int32)
+    rows = packed(stream, n_ctx, corpus=0, n=10**6)
+    inputs, following, mask = rows.batch(np.arange(len(rows)))
+    assert len(rows) == (length - 1) // n_ctx
+    assert mask.all()
+    assert following.ravel().tolist() == list(range(1, len(rows) * n_ctx + 1))
+    assert (following - inputs == 1).all()
+
+
+def test_joined_rows_keep_to_their_corpus():
+    rows = joined([packed(STREAM, 3, corpus=0, n=2), padded(STREAM, 3, corpus=1, n=2, end=END)])
+    assert rows.of("prontoqa").tolist() == [0, 1]
+    assert rows.of("stories").tolist() == [2, 3]
+    assert rows.counts(10).sum(1).tolist() == [6, 5]
+    assert rows.select(rows.of("stories")).tokens.tolist() == [[0, 5, 6, 7], [0, 8, 0, 0]]
+    with pytest.raises(TextError, match=r"^there is no corpus 'story'; did you mean 'stories'\?$"):
+        rows.of("story")
+
+
+def test_torch_takes_a_batch_of_a_read_only_stream(tmp_path):
+    import torch
+
+    np.save(tmp_path / "stream.npy", STREAM)
+    rows = packed(np.load(tmp_path / "stream.npy", mmap_mode="r"), 4, corpus=0, n=2)
+    inputs, following, mask = map(torch.from_numpy, rows.batch(np.array([1])))
+    table = torch.eye(10)
+    loss = torch.nn.functional.cross_entropy(table[inputs][mask], following[mask])
+    assert loss.item() == pytest.approx(np.log(np.e + 9))  # no token follows itself here
+    inputs += 1
+    assert rows.tokens[1].tolist() == [0, 8, 0, 5, 9]

@@ -1,0 +1,55 @@
+"""Settings of text contradict each other, or they do not."""
+
+import subprocess
+import sys
+
+import pytest
+
+from rb_interp.errors import ConfigError
+from rb_interp.text.config import PRESETS, TextConfig
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sequences": 0}, "sequences=0; expected at least 1."),
+        ({"n_ctx": 1}, "n_ctx=1; expected at least 2."),
+        ({"layout": "pakced"}, "layout='pakced' is not known; did you mean 'packed'?"),
+        ({"ordering": "preordered"}, "ordering='preordered' is not known; did you mean 'preorder'?"),
+        ({"hops": (1, 1)}, "hops=[1, 1]; expected at least one, each named once."),
+        ({"hops": (0, 1)}, "hops=[0, 1]; expected whole numbers from 1 to 8 with ontology 'fictional'."),
+        (
+            {"hops": (5, 6), "ontology": "true"},
+            "hops=[5, 6]; expected whole numbers from 1 to 5 with ontology 'true'.",
+        ),
+        ({"prontoqa": "hub:"}, "prontoqa='hub:' names nothing; expected 'generate' or a place."),
+        ({"d_vocab": 256}, "d_vocab=256; expected at least 257: 256 bytes and the end of a document."),
+        (
+            {"tokenizer": "gpt2"},
+            "d_vocab=2048 with tokenizer 'gpt2', which has 50,257 entries; give d_vocab=50257, or tokenizer 'train' "
+            "for a vocabulary of your own size.",
+        ),
+    ],
+)
+def test_settings_out_of_range_are_refused_word_for_word(changes, message):
+    with pytest.raises(ConfigError) as error:
+        TextConfig(**changes)
+    assert str(error.value) == message
+
+
+def test_presets_are_the_ones_written_down():
+    smoke, paper = TextConfig.preset("smoke"), TextConfig.preset("paper")
+    assert (smoke.d_vocab, smoke.n_ctx, smoke.sequences, smoke.held_out, smoke.answers) == (512, 128, 60, 12, 20)
+    assert TextConfig.preset("quick") == TextConfig()
+    assert (paper.sequences, paper.held_out, paper.answers, paper.n_ctx) == (5000, 250, 500, 512)
+    assert (paper.tokenizer, paper.layout, paper.prontoqa, paper.stories) == ("gpt2", "padded", "generate", "hub")
+    with pytest.raises(ConfigError, match=r"^there is no text preset 'smoek'; did you mean 'smoke'\?$"):
+        TextConfig.preset("smoek")
+    assert set(PRESETS) == {"smoke", "quick", "paper"}
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    heavy = "{'torch', 'datasets', 'tokenizers', 'transformers', 'pandas', 'pyarrow'}"
+    modules = "rb_interp.text, rb_interp.text.data, rb_interp.text.corpus"
+    code = f"import sys, {modules}; sys.exit(', '.join({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == ""

@@ -1,0 +1,143 @@
+"""Text to tokens and back; what is no tokenizer, or not the one asked for, is refused."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import models
+
+from rb_interp.errors import TextError
+from rb_interp.text import tokenizer as module
+from rb_interp.text.tokenizer import END, Tokenizer, load_tokenizer, train_tokenizer
+
+TEXTS = ["the cat sat on the mat", "the mat sat on the cat", "a cat, a mat"] * 3
+real = pytest.mark.skipif(
+    not os.environ.get("RB_INTERP_DATA"), reason="RB_INTERP_DATA is not set: GPT-2's own tokenizer is not here"
+)
+
+
+def gpt2_folder() -> Path:
+    return Path(os.environ["RB_INTERP_DATA"]) / "gpt2_tokenizer"
+
+
+@pytest.mark.parametrize("text", ["the cat", " the  cat\n\n", "naïve 漢字 🙂", f"the{END} cat", ""])
+def test_every_text_comes_back_and_never_holds_the_end(text):
+    tokenizer = train_tokenizer(TEXTS, 300)
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.end not in ids
+    assert tokenizer.encode_batch([text, "a"]) == [ids, tokenizer.encode("a")]
+
+
+def test_merges_by_hand():
+    # "a" and "b" meet three times, then " " and "ab" twice; what meets once is not merged.
+    tokenizer = train_tokenizer(["ab ab", "c ab xy"], 2048)
+    assert tokenizer.d_vocab == 1 + 256 + 2
+    assert [tokenizer.token_text(token) for token in tokenizer.encode("ab ab ac")] == ["ab", " ab", " ", "a", "c"]
+    assert tokenizer.token_text(tokenizer.end) == END
+    assert tokenizer.token_text(tokenizer.encode("é")[0]) == "Ã"  # half a letter has no text
+
+
+def test_training_is_the_same_on_one_core_and_on_many():
+    words = (
+        "import random; r = random.Random(0); words = [r.choice('aeiou') + r.choice('bdklmn') for _ in range(9000)]\n"
+    )
+    texts = "texts = [''.join(r.choices(words, k=3)) + ' ' + ''.join(r.choices(words, k=2)) for _ in range(9000)]\n"
+    train = "from rb_interp.text.tokenizer import train_tokenizer; made = train_tokenizer(texts, 600)\n"
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-c", words + texts + train + "print(made.fingerprint)"]
+    alone = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    here: dict[str, Any] = {}
+    exec(words + texts + train, here)
+    assert here["made"].d_vocab == 600
+    assert alone.stdout.strip() == here["made"].fingerprint
+    assert train_tokenizer(here["texts"][:500], 600).fingerprint != here["made"].fingerprint
+
+
+def test_saved_and_loaded_is_the_same(tmp_path):
+    tokenizer = train_tokenizer(TEXTS, 265)
+    tokenizer.save(tmp_path / "kept")
+    for place in (tmp_path / "kept", tmp_path / "kept" / "tokenizer.json"):
+        again = load_tokenizer(str(place), tokenizer.d_vocab)
+        assert (again.fingerprint, again.end) == (tokenizer.fingerprint, 0)
+
+
+def test_settings_saved_with_a_tokenizer_neither_cut_nor_fill_texts(tmp_path):
+    backend = Backend.from_str(train_tokenizer(TEXTS, 300).json)
+    backend.enable_truncation(2)
+    backend.enable_padding(length=50)
+    assert len(Tokenizer(backend, "own").encode("the cat sat on the mat")) == 6
+
+
+def refused(place, d_vocab, *fragments):
+    with pytest.raises(TextError) as error:
+        load_tokenizer(str(place), d_vocab)
+    for fragment in fragments:
+        assert fragment in str(error.value)
+
+
+def test_an_empty_gpt2_is_not_taken_for_gpt2(monkeypatch):
+    empty = Backend(models.BPE())
+    empty.add_special_tokens([END])  # what transformers gives where there is no network
+    monkeypatch.setattr(module, "_from_hub", lambda name: empty)
+    with pytest.raises(TextError) as error:
+        load_tokenizer("gpt2", 50257)
+    assert str(error.value) == (
+        "the tokenizer 'gpt2' came with 1 entries instead of 50,257: an empty or foreign one. Give a folder that "
+        "holds GPT-2's tokenizer.json, or tokenizer 'train'."
+    )
+
+
+def test_no_network_says_what_to_give_instead(monkeypatch):
+    def offline(name):
+        raise OSError("no route to the hub.\nmany more lines")
+
+    monkeypatch.setattr(module, "_from_hub", offline)
+    with pytest.raises(TextError) as error:
+        load_tokenizer("gpt2", 50257)
+    assert str(error.value) == (
+        "GPT-2's tokenizer could not be had from the hub (no route to the hub). With a network, try again; without "
+        "one, give a folder that holds its tokenizer.json, or tokenizer 'train'."
+    )
+
+
+def test_what_is_no_tokenizer_is_refused(tmp_path):
+    own = train_tokenizer(TEXTS, 265)
+    own.save(tmp_path)
+    refused(tmp_path, 2048, "has 265 entries and d_vocab=2,048; give d_vocab=265.")
+    refused(tmp_path / "none", 265, "there is no tokenizer at", "'gpt2' (from the hub) or 'train'.")
+    (tmp_path / "tokenizer.json").write_text(own.json[:200])
+    refused(tmp_path, 265, "cannot be read as a tokenizer (EOF while parsing", "Tokenizer.save, or give another.")
+    (tmp_path / "tokenizer.json").write_bytes(b"\xff\xfe")
+    refused(tmp_path, 265, "cannot be read as a tokenizer ('utf-8' codec")
+    Backend(models.BPE()).save(str(tmp_path / "tokenizer.json"))
+    refused(tmp_path, 0, "is empty (0 entries); give one that has a vocabulary, or 'train'.")
+    Backend(models.BPE({"a": 0, "b": 1, "c": 2}, [])).save(str(tmp_path / "tokenizer.json"))
+    refused(tmp_path, 3, f"has no token {END}", f"add_special_tokens(['{END}'])")
+    with pytest.raises(TextError, match=r"^d_vocab=100; a byte-level tokenizer has at least 257 entries\."):
+        train_tokenizer(TEXTS, 100)
+
+
+def test_half_a_surrogate_pair_is_named():
+    with pytest.raises(TextError, match=r"^text 2 of 3 holds half a surrogate pair.*'a\\ud83d'\. Mend or drop it\.$"):
+        train_tokenizer(TEXTS, 300).encode_batch(["a", "a\ud83d", "b"])
+
+
+@real
+def test_gpt2_from_either_kind_of_folder(tmp_path):
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(gpt2_folder() / name, tmp_path)
+    both = [load_tokenizer(str(folder), 50257) for folder in (gpt2_folder(), tmp_path)]
+    for tokenizer in both:
+        assert tokenizer.encode("Hello world") == [15496, 995]
+        assert (tokenizer.end, tokenizer.d_vocab) == (50256, 50257)
+        assert tokenizer.token_text(995) == " world"
+        assert Backend.from_str(tokenizer.json).encode(END).ids == [50256]  # special to whoever loads it elsewhere
+    text = f"It's 12:30 —\n\n  naïve {END} 漢字 🙂"
+    assert both[0].encode(text) == both[1].encode(text)
+    assert both[0].decode(both[0].encode(text)) == text
