@@ -72,16 +72,29 @@ def lens_model(
 ) -> LensModel:
     """A model that holds given weights, by TransformerLens name: a trained member, for instance.
 
-    To look at many members of one shape, keep the model and call ``lens.write_weights(model, weights)`` for each.
-    Raises ModelError where a weight is missing, unknown or of another shape.
+    To look at many members of one shape, keep the model and write ``exported(weights, config)`` of each into it with
+    ``lens.write_weights``. Raises ModelError where a weight is missing, unknown or of another shape.
     """
     transformer = PostNormTransformer if config.norm == "post" else make_lens_model
     model = SIMPLIFIED.get(config.architecture, transformer)(config, d_vocab, n_ctx, dtype)
-    write_weights(model, weights)
+    write_weights(model, exported(weights, config))
     held = live_parameters(model)
     for parameter in parameters(config, d_vocab, n_ctx):
         held[parameter.name].requires_grad_(parameter.trained)
     return model.eval()  # nothing here depends on the mode, but patching helpers ask for it
+
+
+def exported(weights: Mapping[str, Tensor | np.ndarray], config: ModelConfig) -> dict[str, Tensor | np.ndarray]:
+    """A member's weights as a TransformerLens model holds them: with a copy of a tied embedding as the unembedding.
+
+    >>> weights = {"embed.W_E": np.ones((5, 3))}
+    >>> {name: value.shape for name, value in exported(weights, ModelConfig(tied=True)).items()}
+    {'embed.W_E': (5, 3), 'unembed.W_U': (3, 5), 'unembed.b_U': (5,)}
+    """
+    if not config.tied or "embed.W_E" not in weights:
+        return dict(weights)
+    W_E = weights["embed.W_E"]
+    return {**weights, "unembed.W_U": W_E.T, "unembed.b_U": 0 * W_E[:, 0]}
 
 
 def _configure(config: ModelConfig, **given: Any) -> ModelConfig:

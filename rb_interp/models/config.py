@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rb_interp.errors import ModelError, nearest
 
 NORMS = ("none", "pre", "post")
-SCHEMES = ("fan_in", "d_model", "torch_default")
-ACTIVATIONS = ("relu", "gelu", "tanh")
+SCHEMES = ("fan_in", "d_model", "torch_default", "fan_in_fixed_embedding", "conv1d")
+ACTIVATIONS = ("relu", "gelu", "tanh", "gelu_new")
 ARCHITECTURES = ("transformer", "one_layer", "emb_mlp")
 
 
@@ -38,7 +38,7 @@ class MatrixGammas:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A decoder-only transformer with learned position embeddings and an untied unembedding, or a simplified model.
+    """A decoder-only transformer with learned position embeddings, or a simplified model.
 
     Attributes:
         architecture: ``transformer``; ``one_layer``, paper 1's Definition 2, one layer without LayerNorm, positions and
@@ -52,12 +52,14 @@ class ModelConfig:
         d_mlp: width of the MLP (the paper's d_f).
         norm: LayerNorm nowhere (``none``), before each sublayer and at the end (``pre``, as in GPT-2), or after
             each residual addition (``post``, as in the code of the paper's group).
-        act: ``relu``, ``gelu`` or ``tanh``.
-        scheme: how the standard deviation of each matrix follows from gamma: ``fan_in``, ``d_model`` or
-            ``torch_default``, see ``models.schemes``.
+        act: ``relu``, ``gelu``, ``tanh`` or ``gelu_new`` (GPT-2's approximation of gelu through tanh).
+        scheme: how the standard deviation of each matrix follows from gamma: ``fan_in``, ``d_model``,
+            ``torch_default``, ``fan_in_fixed_embedding`` or ``conv1d``, see ``models.schemes``.
         gammas: rates of single groups of matrices.
         train_biases: train the biases of attention and MLP, which otherwise stay at 0. The unembedding bias and
             LayerNorm's own parameters are always trained.
+        tied: unembed with the transpose of the token embedding and without a bias, as GPT-2 does. A model built here
+            holds a copy of it as W_U, so training such a model elsewhere unties it.
         layer_norm_eps: added to the variance in LayerNorm.
     """
 
@@ -73,6 +75,7 @@ class ModelConfig:
     train_biases: bool = False
     layer_norm_eps: float = 1e-5
     architecture: str = "transformer"
+    tied: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp"):
@@ -91,6 +94,11 @@ class ModelConfig:
                     f"{name}={getattr(self, name)!r} with architecture='{self.architecture}'; its definition has "
                     f"{name}={only!r}."
                 )
+        if self.tied and self.gammas.unembedding is not None:
+            raise ModelError(
+                f"gammas.unembedding={self.gammas.unembedding} of a tied model; its unembedding is the embedding, so "
+                f"set gammas.embedding, or tied=False."
+            )
 
     @staticmethod
     def preset(name: str) -> ModelConfig:
@@ -100,7 +108,14 @@ class ModelConfig:
         return PRESETS[name]
 
 
-SIMPLIFIED = {"n_layers": 1, "n_heads": 1, "norm": "none", "scheme": "fan_in", "train_biases": False}
+SIMPLIFIED = {
+    "n_layers": 1,
+    "n_heads": 1,
+    "norm": "none",
+    "scheme": "fan_in",
+    "train_biases": False,
+    "tied": False,
+}
 """Settings that Definitions 1 and 2 leave no choice in."""
 
 

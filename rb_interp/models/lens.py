@@ -2,8 +2,8 @@
 
 Up to 3.9 a model is a ``HookedTransformer``; from 4.0 on it is a ``TransformerBridge`` booted from a native
 configuration. Either way the model computes the textbook transformer: scores over sqrt(d_head), causal softmax,
-learned positions, an untied unembedding with a bias, and with ``pre`` LayerNorm as in GPT-2. ``gelu`` is the exact
-one, x Phi(x), as in ``torch.nn.functional.gelu``. No weight is folded or centred.
+learned positions, an unembedding of its own with a bias, and with ``pre`` LayerNorm as in GPT-2. ``gelu`` is the exact
+one, x Phi(x), as in ``torch.nn.functional.gelu``; ``gelu_new`` is GPT-2's. No weight is folded or centred.
 
 Hooks read the same in both generations, and editing one does the same, save two on 4.x: ``attn.hook_attn_scores``
 holds the pattern, not the scores, and editing it does nothing; editing ``hook_resid_mid`` reaches the MLP alone and

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from rb_interp.models.lens import lens_config
 ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": nn.functional.gelu,
+    "gelu_new": partial(nn.functional.gelu, approximate="tanh"),
     "tanh": torch.tanh,
 }
 Resid = Float[Tensor, "batch pos d_model"]

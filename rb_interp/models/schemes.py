@@ -3,6 +3,12 @@
 ``fan_in``        std = d_in^-gamma (paper 1, section "Initialization"); for both embeddings d_in := d_model.
 ``d_model``       std = d_model^-gamma, with W_O and W_out divided by sqrt(2 n_layers) (the group's later code).
 ``torch_default`` uniform on +-d_in^-1/2 for matrices, N(0, 1) for embeddings (torch.nn's own); gamma plays no part.
+``fan_in_fixed_embedding``  as fan_in, with both embeddings left at GPT-2's std = .02, whatever gamma.
+``conv1d``        the letter of the group's GPT-2 code for another paper: size(1)^-gamma of each Conv1D weight, which is
+                  stored [in, out], so that d_out stands where d_in should (3 d_model for Q, K and V, which share one
+                  weight); both embeddings at .02.
+
+A tied model draws no unembedding.
 
 Biases start at 0 and LayerNorm at 1 and 0 in all of them. A seed fixes one standard normal (or uniform) draw per
 tensor name, shared across gammas: models of one seed differ in scale alone.
@@ -23,6 +29,10 @@ GROUPS = {
     "W_E": "embedding", "W_pos": "embedding", "W_Q": "qk", "W_K": "qk", "W_V": "vo", "W_O": "vo",
     "W_in": "mlp", "W_out": "mlp", "W_U": "unembedding",
 }  # fmt: skip
+
+
+FIXED_EMBEDDING = 0.02
+"""Standard deviation of GPT-2's embeddings, in the schemes that leave them as they are."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,8 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
         return found
     if model.norm == "pre":
         found += _layer_norm("ln_final", d)
+    if model.tied:
+        return found
     return [*found, Parameter("unembed.W_U", (d, d_vocab), d, True), Parameter("unembed.b_U", (d_vocab,), 0, True)]
 
 
@@ -94,15 +106,26 @@ def intended_std(parameter: Parameter, model: ModelConfig, gamma: float | None) 
         return 0.0
     if model.scheme == "torch_default":
         return 1.0 if group == "embedding" else 1 / math.sqrt(3 * parameter.d_in)
+    if model.scheme in ("fan_in_fixed_embedding", "conv1d") and group == "embedding":
+        return FIXED_EMBEDDING
     rate = getattr(model.gammas, group)
     rate = gamma if rate is None else rate
     if rate is None:
         raise ModelError(f"scheme '{model.scheme}' needs a gamma for '{parameter.name}'; pass gamma=0.8, for instance.")
     check_gamma(rate)
-    if model.scheme == "fan_in":
+    if model.scheme in ("fan_in", "fan_in_fixed_embedding"):
         return parameter.d_in**-rate
+    if model.scheme == "conv1d":
+        return _conv1d_width(parameter, model) ** -rate
     depth = math.sqrt(2 * model.n_layers) if parameter.kind in ("W_O", "W_out") else 1.0
     return model.d_model**-rate / depth
+
+
+def _conv1d_width(parameter: Parameter, model: ModelConfig) -> int:
+    """Output width of the weight that holds a matrix in GPT-2's Conv1D layers; W_U is a torch.nn.Linear, [out, in]."""
+    if parameter.kind in ("W_Q", "W_K", "W_V"):
+        return 3 * model.n_heads * model.d_head
+    return {"W_O": model.d_model, "W_in": model.d_mlp, "W_out": model.d_model, "W_U": model.d_model}[parameter.kind]
 
 
 def standard_draw(parameter: Parameter, scheme: str, seed: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from rb_interp.errors import ConfigError, nearest
 
 SCHEDULES = ("constant", "cosine")
 OPTIMISERS = ("adamw", "sgd")
-STAGES = ("half", "leaving", "before_memory")
+STAGES = ("half", "leaving", "before_memory", "early")
 DTYPES = ("float32", "float64", "bfloat16")
 
 
@@ -18,7 +18,7 @@ class TrainConfig:
 
     Attributes:
         steps: optimiser steps.
-        batch_size: rows of a step; all training rows where it is their number or more.
+        batch_size: rows of a step; all training rows where it is their number or more. On text, half of each corpus.
         optimiser: ``adamw``, or ``sgd``, plain gradient descent without momentum (betas and eps play no part).
         lr: learning rate after warm-up.
         lr_final: where the cosine ends (``constant`` ignores it).
@@ -36,11 +36,13 @@ class TrainConfig:
         eval_rows: rows of each set in an evaluation, at most.
         n_checkpoints: log-spaced checkpoints between step 0 and the last.
         keep_at: shares of the steps, from 0 to 1, at which all members are kept too.
-        stages: what is kept of each member where its curves say so: ``half``, ``leaving``, ``before_memory``, see
-            ``training.stages``.
+        stages: what is kept of each member where its curves say so: ``half``, ``leaving``, ``before_memory``,
+            ``early``, see ``training.stages``.
         track_drift: sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to 3),
             see ``training.tracking``; simplified architectures alone.
         save_every: seconds between saves of the state to continue from.
+        micro_batch: rows that go through a language model at once, gradients adding up over a batch; 0 for all.
+        compile: let torch.compile build a language model's loss and gradients (pays on a GPU).
     """
 
     steps: int = 6000
@@ -65,6 +67,8 @@ class TrainConfig:
     stages: tuple[str, ...] = ("half",)
     track_drift: bool = False
     save_every: float = 20.0
+    micro_batch: int = 0
+    compile: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "eval_every", "eval_rows"):
@@ -80,6 +84,7 @@ class TrainConfig:
             "n_checkpoints",
             "eps",
             "save_every",
+            "micro_batch",
         ):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name}={getattr(self, name)}; expected 0 or more.")

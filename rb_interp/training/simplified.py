@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,12 @@ from rb_interp.training.matmul import member_matmul
 
 Weights = Mapping[str, Tensor]
 
-ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "tanh": torch.tanh}
+ACTIVATIONS = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "tanh": torch.tanh,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+}
 
 
 def token_embeddings(

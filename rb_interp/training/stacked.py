@@ -7,6 +7,8 @@ Exact algebra saves most of the work where the loss reads the last position alon
   other positions are ever formed;
 - a LayerNorm in front of a matrix is folded into it: (n * w + b) W = n (w W) + b W.
 
+A tied model's unembedding is its token embedding, with no bias. Long rows use torch's fused attention.
+
 All of it holds to rounding (float64: 1e-12) for the full computation, ``every_position=True``.
 """
 
@@ -26,6 +28,8 @@ from rb_interp.training.simplified import ACTIVATIONS, emb_mlp_logits, one_layer
 
 Weights = Mapping[str, Tensor]
 """TransformerLens name -> tensor ``[member, ...]``."""
+LONG = 64
+"""Positions from which on torch's fused attention pays; below it, two small matrix products are faster."""
 
 
 def stacked_logits(
@@ -49,17 +53,25 @@ def stacked_logits(
             resid = block.at_last_position(resid.view(members, batch, length, model.d_model))
         else:
             resid = block.at_every_position(resid, length)
-    if model.norm == "pre":
-        matrix, bias = fold(weights["unembed.W_U"], weights["ln_final.w"], weights["ln_final.b"])
-        logits = linear(normalise(resid, model), matrix, bias + weights["unembed.b_U"])
-    else:
-        logits = linear(resid, weights["unembed.W_U"], weights["unembed.b_U"])
+    logits = unembed(weights, resid, model)
     return logits.view(members, batch, length, -1) if every_position else logits
 
 
 def embed(weights: Weights, tokens: Int[Tensor, "member batch pos"]) -> Float[Tensor, "member batch pos d_model"]:
     """Token plus position embeddings."""
     return token_embeddings(weights, tokens) + weights["pos_embed.W_pos"][:, None, : tokens.shape[2]]
+
+
+def unembed(
+    weights: Weights, resid: Float[Tensor, "member row d_model"], model: ModelConfig
+) -> Float[Tensor, "member row d_vocab"]:
+    """Logits of the last residual stream; a tied model reads them with its token embedding."""
+    matrix = weights["embed.W_E"].mT if model.tied else weights["unembed.W_U"]
+    bias = None if model.tied else weights["unembed.b_U"]
+    if model.norm == "pre":
+        matrix, shift = fold(matrix, weights["ln_final.w"], weights["ln_final.b"])
+        resid, bias = normalise(resid, model), shift if bias is None else shift + bias
+    return linear(resid, matrix, bias)
 
 
 def linear(
@@ -119,8 +131,11 @@ class Block:
         bias = None if parts[0][1] is None else torch.cat([p[1] for p in parts if p[1] is not None], -1)
         qkv = linear(x, torch.cat([p[0] for p in parts], -1), bias)
         q, k, v = (split_heads(part, length, heads, d_head) for part in qkv.split(heads * d_head, -1))
-        scores = torch.bmm(q, k.transpose(1, 2)) + causal_mask(length, q)
-        z = torch.bmm(scores.softmax(-1), v)
+        if length >= LONG:
+            z = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None], is_causal=True, scale=1.0)
+        else:
+            scores = torch.bmm(q, k.transpose(1, 2)) + causal_mask(length, q)
+            z = torch.bmm(scores.softmax(-1), v)
         z = z.view(-1, heads, length, d_head).transpose(1, 2).reshape(*x.shape[:2], heads * d_head)
         return self.feed_forward(self.add_attention(resid, z))
 

@@ -25,7 +25,9 @@ WITH_SIBLINGS = ("half",)
 def meets(
     stage: str, values: Float[np.ndarray, "member set 2"], start: Float[np.ndarray, "member set 2"], d_vocab: int
 ) -> Bool[np.ndarray, " member"]:
-    """Which members an evaluation puts at a stage: loss and accuracy by set, training sets first; start: those of step 0.
+    """Which members an evaluation (loss and accuracy by set, training sets first) puts at a stage.
+
+    ``start`` is the evaluation at step 0.
 
     >>> now = np.array([[[5.3, 0.0], [2.6, 0.1], [5.3, 0.0]]])
     >>> [bool(meets(stage, now, now, d_vocab=200)[0]) for stage in ("half", "leaving", "before_memory")]

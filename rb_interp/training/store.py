@@ -31,10 +31,7 @@ class Checkpoint:
 
     def member(self, gamma: float, seed: int) -> dict[str, Tensor]:
         """Weights of one member by TransformerLens name; RunError names the members that are there."""
-        if (gamma, seed) not in self.members:
-            there = ", ".join(f"gamma {g:g} seed {s}" for g, s in self.members)
-            raise RunError(f"this checkpoint has no member with gamma={gamma:g}, seed={seed}; it holds {there}.")
-        index = self.members.index((gamma, seed))
+        index = _place((gamma, seed), self.members)
         return {name: value[index] for name, value in self.tensors.items() if "/" not in name}
 
     def drift(self, gamma: float, seed: int) -> dict[str, Tensor]:
@@ -42,6 +39,14 @@ class Checkpoint:
         index, prefix = self.members.index((gamma, seed)), "drift/"
         found = {name: value[index] for name, value in self.tensors.items() if name.startswith(prefix)}
         return {name.removeprefix(prefix): value for name, value in found.items()}
+
+
+def _place(member: tuple[float, int], members: Sequence[tuple[float, int]]) -> int:
+    """Where a member stands among those of a checkpoint; RunError names the members that are there."""
+    if member not in members:
+        there = ", ".join(f"gamma {g:g} seed {s}" for g, s in members)
+        raise RunError(f"this checkpoint has no member with gamma={member[0]:g}, seed={member[1]}; it holds {there}.")
+    return members.index(member)
 
 
 class Store:
@@ -78,8 +83,11 @@ class Store:
         write_whole(self.path(name), lambda path: _save(contiguous, path, about))
         return self.path(name)
 
-    def read(self, name: str) -> Checkpoint:
-        """Read a checkpoint; RunError says which file is wrong and in what."""
+    def read(self, name: str, prefix: str = "", member: tuple[float, int] | None = None) -> Checkpoint:
+        """Read a checkpoint, or the tensors whose names begin with ``prefix``, or one member's part of it alone.
+
+        Raises RunError that says which file is wrong and in what, or which members it holds.
+        """
         path = self.path(name)
         if not path.exists():
             raise RunError(f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}.")
@@ -87,14 +95,19 @@ class Store:
             with safe_open(path, framework="pt") as file:
                 about = file.metadata() or {}
                 self._check(path, about)
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+                members = tuple((float(gamma), int(seed)) for gamma, seed in json.loads(about["members"]))
+                names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
+                if member is None:
+                    tensors = {key: file.get_tensor(key) for key in names}
+                else:
+                    index = _place(member, members)
+                    tensors = {key: file.get_slice(key)[index : index + 1] for key in names}
         except (SafetensorError, OSError) as error:
             raise RunError(
                 f"{path} cannot be read as safetensors ({error}); it is truncated or not a checkpoint. "
                 f"Delete this file and run the same command to make it again."
             ) from None
-        members = tuple((float(gamma), int(seed)) for gamma, seed in json.loads(about["members"]))
-        return Checkpoint(int(about["step"]), members, tensors)
+        return Checkpoint(int(about["step"]), members if member is None else (member,), tensors)
 
     def _check(self, path: Path, about: Mapping[str, str]) -> None:
         if about.get("format") != FORMAT:

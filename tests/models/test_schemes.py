@@ -24,6 +24,15 @@ EXPECTED = {
     | {"W_O": (1 / math.sqrt(3 * H * K), UNIFORM), "W_out": (1 / math.sqrt(3 * M), UNIFORM)}
     | dict.fromkeys(("W_E", "W_pos"), (1.0, NORMAL)),
 }
+FIXED = dict.fromkeys(("W_E", "W_pos"), (0.02, NORMAL))
+EXPECTED["fan_in_fixed_embedding"] = EXPECTED["fan_in"] | FIXED
+# Conv1D holds [in, out]: c_attn is [D, 3 H K], c_proj [H K, D], c_fc [D, M], c_proj [M, D]; lm_head is a Linear, [V, D]
+EXPECTED["conv1d"] = (
+    dict.fromkeys(("W_Q", "W_K", "W_V"), ((3 * H * K) ** -GAMMA, NORMAL))
+    | {"W_in": (M**-GAMMA, NORMAL)}
+    | dict.fromkeys(("W_O", "W_out", "W_U"), (D**-GAMMA, NORMAL))
+    | FIXED
+)
 
 
 @pytest.mark.parametrize("norm", ["none", "pre", "post"])
@@ -75,3 +84,12 @@ def test_a_scheme_without_its_gamma_is_refused():
     draw(ModelConfig(scheme="torch_default"), 60, 20, gamma=None, seed=0)
     with pytest.raises(ModelError, match=r"scheme 'd_model' needs a gamma for 'embed\.W_E'; pass gamma=0\.8"):
         draw(ModelConfig(scheme="d_model"), 60, 20, gamma=None, seed=0)
+
+
+def test_a_tied_model_draws_no_unembedding():
+    tied, untied = (ModelConfig(norm="pre", tied=tied, **SIZES) for tied in (True, False))
+    names = [{p.name for p in parameters(config, 60, 20)} for config in (tied, untied)]
+    assert names[1] - names[0] == {"unembed.W_U", "unembed.b_U"}
+    assert draw(tied, 60, 20, GAMMA, 0).keys() == names[0]
+    with pytest.raises(ModelError, match=r"gammas.unembedding=0.5 of a tied model; its unembedding is the embedding"):
+        ModelConfig(tied=True, gammas=MatrixGammas(unembedding=0.5))
