@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import tyro
@@ -20,19 +21,24 @@ from rb_interp.flags import (
     Calibrate,
     Info,
     Init,
+    InitLanguage,
+    LanguageSweep,
     Parts,
     Patch,
     Probe,
     Report,
     Reproduce,
+    ReproduceLanguage,
     ReproduceParts,
     StudyFlags,
     Sweep,
     Train,
+    TrainLanguage,
     TrainParts,
 )
 from rb_interp.study.config import StudyConfig
-from rb_interp.study.series_config import SeriesConfig, load_study
+from rb_interp.study.language_config import LANGUAGE, LanguageConfig, default_language_folder
+from rb_interp.study.series_config import STUDIES, SeriesConfig, load_study
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,22 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str]) -> Any:
     """The command that the arguments stand for."""
     start = starting_point(arguments)
-    if isinstance(start, SeriesConfig):
-        check_series_flags(arguments, start.study)
-        base = StudyFlags.of(StudyConfig.from_preset())
-        given = (start.study, start.seeds, start.preset)
-        sweeps = {"reproduce": (ReproduceParts, ReproduceParts(*given)), "train": (TrainParts, TrainParts(*given))}
-    else:
-        base = StudyFlags.of(start)
-        sweeps = {"reproduce": (Reproduce, Reproduce(base)), "train": (Train, Train(base))}
     kinds = {
-        **sweeps,
+        **_sweeps(arguments, start),
         "probe": (Probe, None),
         "patch": (Patch, None),
         "ablate": (Ablate, None),
         "calibrate": (Calibrate, None),
         "report": (Report, None),
-        "init": (Init, Init(base)),
         "info": (Info, None),
     }
     choices = [
@@ -89,6 +86,22 @@ def parse(arguments: Sequence[str]) -> Any:
     return tyro.cli(union, args=list(arguments), prog="rb-interp", description=text)  # type: ignore
 
 
+def _sweeps(
+    arguments: Sequence[str], start: StudyConfig | SeriesConfig | LanguageConfig
+) -> dict[str, tuple[type, Any]]:
+    """The commands whose flags depend on the study, each with what its flags start from."""
+    if isinstance(start, LanguageConfig):
+        commands = {"reproduce": ReproduceLanguage, "train": TrainLanguage, "init": InitLanguage}
+        return {name: (kind, kind(start)) for name, kind in commands.items()}
+    if isinstance(start, SeriesConfig):
+        check_series_flags(arguments, start.study)
+        given = (start.study, start.seeds, start.preset)
+        sweeps = {"reproduce": (ReproduceParts, ReproduceParts(*given)), "train": (TrainParts, TrainParts(*given))}
+        return {**sweeps, "init": (Init, Init(StudyFlags.of(StudyConfig.from_preset())))}
+    base = StudyFlags.of(start)
+    return {"reproduce": (Reproduce, Reproduce(base)), "train": (Train, Train(base)), "init": (Init, Init(base))}
+
+
 def check_series_flags(arguments: Sequence[str], study: str) -> None:
     """Raise ConfigError for a flag that only the anchor study has."""
     known = ("--study", "--preset", "--seeds", "--out", "--config", "--help")
@@ -100,18 +113,22 @@ def check_series_flags(arguments: Sequence[str], study: str) -> None:
             )
 
 
-def starting_point(arguments: Sequence[str]) -> StudyConfig | SeriesConfig:
+def starting_point(arguments: Sequence[str]) -> StudyConfig | SeriesConfig | LanguageConfig:
     """Configuration that --config, --study or --preset names; the remaining flags change it."""
     file, preset, study = (_value(arguments, flag) for flag in ("--config", "--preset", "--study"))
     if file is not None:
         base = load_study(Path(file))
-        held = base.study if isinstance(base, SeriesConfig) else ANCHOR
+        held = LANGUAGE if isinstance(base, LanguageConfig) else getattr(base, "study", ANCHOR)
         for flag, given, has in (("preset", preset, base.preset), ("study", study, held)):
             if given not in (None, has):
                 raise ConfigError(f"--{flag} {given} and {file} ({flag} {has}) disagree; give one of them.")
         return base
     if study in (None, ANCHOR):
         return StudyConfig.from_preset(preset or "quick")
+    if study == LANGUAGE:
+        return LanguageConfig.from_preset(preset or "quick")
+    if study not in STUDIES:
+        raise ConfigError(f"there is no study '{study}'; {nearest(study, (ANCHOR, LANGUAGE, *STUDIES))}")
     return SeriesConfig.from_preset(study, preset or "quick")
 
 
@@ -128,11 +145,13 @@ def run_command(command: Any, line: str) -> int:
     """Carry a parsed command out."""
     if isinstance(command, Parts):
         return _parts(command, line)
+    if isinstance(command, LanguageSweep):
+        return _language(command, line)
     if isinstance(command, Reproduce):
         return _reproduce(command, line)
     if isinstance(command, Train):
         return _train(command, line)
-    if isinstance(command, Init):
+    if isinstance(command, Init | InitLanguage):
         return _init(command)
     commands = {Probe: _probe, Patch: _patch, Ablate: _ablate, Calibrate: _calibrate, Report: _report, Info: _info}
     return commands[type(command)](command)
@@ -151,6 +170,27 @@ def _parts(command: Parts, line: str) -> int:
         return 0
     Series.start(folder, config, line).train()
     print(f"trained; next: rb-interp probe {folder}")
+    return 0
+
+
+def _language(command: LanguageSweep, line: str) -> int:
+    from rb_interp.study.language import reproduce_language
+    from rb_interp.study.language_run import LanguageRun
+    from rb_interp.text.data import text_about
+    from rb_interp.training.loop import resolve_device
+
+    config = command.sweep
+    folder = command.out or default_language_folder(config)
+    print(f"run folder: {folder}", file=sys.stderr)
+    for sentence in text_about(config.text)["stand_in"]:
+        print(sentence, file=sys.stderr)
+    if isinstance(command, ReproduceLanguage):
+        _show_verdicts(reproduce_language(config, folder, command=line))
+        return 0
+    resolve_device(config.train.device)
+    run = LanguageRun.start(folder, config, line)
+    run.train()
+    print(f"trained to step {run.step}; next: rb-interp probe {folder}")
     return 0
 
 
@@ -179,12 +219,16 @@ def _train(command: Sweep, line: str) -> int:
 
 def _probe(command: Probe) -> int:
     from rb_interp.study.about import is_series
+    from rb_interp.study.language import probe_language
+    from rb_interp.study.language_run import LanguageRun, is_language
     from rb_interp.study.run import Run
     from rb_interp.study.series import Series, probe_series
     from rb_interp.study.study import probe_run
 
     if is_series(command.run):
         probe_series(held := Series.open(command.run))
+    elif is_language(command.run):
+        probe_language(held := LanguageRun.open(command.run))
     else:
         probe_run(held := Run.open(command.run))
     _show_verdicts(held, report=False)
@@ -257,21 +301,29 @@ def _saved(table: Any, out: Path | None) -> int:
 
 def _report(command: Report) -> int:
     from rb_interp.study.about import is_series
+    from rb_interp.study.language import report_language
+    from rb_interp.study.language_run import LanguageRun, is_language
     from rb_interp.study.run import Run
     from rb_interp.study.series import Series, report_series
     from rb_interp.study.study import report_run
 
     if is_series(command.run):
         print(report_series(Series.open(command.run)))
+    elif is_language(command.run):
+        print(report_language(LanguageRun.open(command.run)))
     else:
         print(report_run(Run.open(command.run)))
     return 0
 
 
-def _init(command: Init) -> int:
+def _init(command: Init | InitLanguage) -> int:
     from rb_interp.models.table import initialisation_table
 
-    table = initialisation_table(command.sweep.config.task, command.sweep.model, command.gamma, command.seed)
+    if isinstance(command, Init):
+        sizes = command.sweep.config.task
+    else:
+        sizes = SimpleNamespace(d_vocab=command.sweep.text.d_vocab, length=command.sweep.text.n_ctx)
+    table = initialisation_table(sizes, command.sweep.model, command.gamma, command.seed)
     print(table.to_string(index=False, float_format="{:.4g}".format))
     return 0
 
@@ -279,11 +331,14 @@ def _init(command: Init) -> int:
 def _info(command: Info) -> int:
     from rb_interp.report.terminal import print_run, print_series
     from rb_interp.study.about import is_series
+    from rb_interp.study.language_run import LanguageRun, is_language
     from rb_interp.study.run import Run
     from rb_interp.study.series import Series
 
     if is_series(command.run):
         print_series(Series.open(command.run))
+    elif is_language(command.run):
+        print_run(LanguageRun.open(command.run))
     else:
         print_run(Run.open(command.run))
     return 0
@@ -295,6 +350,8 @@ def _show_verdicts(run: Any, report: bool = True) -> None:
     from rb_interp.report.terminal import print_verdicts
 
     print_verdicts(json.loads((run.folder / "claims.json").read_text()))
+    for sentence in getattr(run, "text_about", {}).get("stand_in", ()):
+        print(sentence)
     print(f"report: {run.folder / 'report.html'}" if report else f"next: rb-interp report {run.folder}")
 
 

@@ -10,6 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 from tyro.constructors import PrimitiveConstructorSpec
 
 from rb_interp.study.config import StudyConfig
+from rb_interp.study.language_config import LANGUAGE, LanguageConfig
 from rb_interp.tasks import AnchorTask
 
 ANCHOR = "anchor"
@@ -59,8 +60,9 @@ class Sweep:
 
     sweep: OmitArgPrefixes[StudyFlags]
     study: str = ANCHOR
-    """anchor (the Transformer on the anchor task), emb-mlp (Emb-MLP, and theory beside measurement) or labels (label
-    distributions). The last two have several parts; they take their settings from --preset or --config."""
+    """anchor (the Transformer on the anchor task), language (GPT-2 on PrOntoQA and TinyStories; --study language --help
+    shows its flags), emb-mlp (Emb-MLP, and theory beside measurement) or labels (label distributions). The last two
+    have several parts; they take their settings from --preset or --config."""
     out: Path | None = None
     """Run folder; by default runs/ and the preset's name. An existing run of the same configuration is continued."""
     config: Path | None = None
@@ -75,6 +77,30 @@ class Reproduce(Sweep):
 @dataclass(frozen=True)
 class Train(Sweep):
     """Train the gamma sweep only (does not need transformer_lens)."""
+
+
+@dataclass(frozen=True)
+class LanguageSweep:
+    """What to run: language models. --config and --preset set what the other flags start from."""
+
+    sweep: OmitArgPrefixes[LanguageConfig]
+    study: str = LANGUAGE
+    """language."""
+    out: Path | None = None
+    """Run folder; by default runs/ and the study's and the preset's name. An existing run of the same configuration is
+    continued."""
+    config: Path | None = None
+    """TOML file with study = "language", a preset and what differs from it."""
+
+
+@dataclass(frozen=True)
+class ReproduceLanguage(LanguageSweep):
+    """Train language models over the gamma sweep, probe them, judge the claims, and write report.html."""
+
+
+@dataclass(frozen=True)
+class TrainLanguage(LanguageSweep):
+    """Train language models over the gamma sweep only (does not need transformer_lens)."""
 
 
 @dataclass(frozen=True)
@@ -195,3 +221,18 @@ class Init:
     """Seed of the draws."""
     config: Path | None = None
     """TOML file with a preset and what differs from it."""
+
+
+@dataclass(frozen=True)
+class InitLanguage:
+    """Print each parameter's shape, d_in, intended and measured standard deviation, of a language model."""
+
+    sweep: OmitArgPrefixes[LanguageConfig]
+    study: str = LANGUAGE
+    """language."""
+    gamma: float = 0.8
+    """Initialisation rate."""
+    seed: int = 0
+    """Seed of the draws."""
+    config: Path | None = None
+    """TOML file with study = "language", a preset and what differs from it."""

@@ -5,10 +5,16 @@ from __future__ import annotations
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.emb_mlp import EMB_MLP
 from rb_interp.claims.label_ranges import LABEL_RANGES
+from rb_interp.claims.language import LANGUAGE
 from rb_interp.claims.registry import CLAIMS
 from rb_interp.errors import ConfigError, nearest
 
-STUDIES: dict[str, tuple[Claim, ...]] = {"anchor": CLAIMS, "emb-mlp": EMB_MLP, "labels": LABEL_RANGES}
+STUDIES: dict[str, tuple[Claim, ...]] = {
+    "anchor": CLAIMS,
+    "emb-mlp": EMB_MLP,
+    "labels": LABEL_RANGES,
+    "language": LANGUAGE,
+}
 
 
 def claims_of(study: str) -> tuple[Claim, ...]:

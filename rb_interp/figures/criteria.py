@@ -17,6 +17,7 @@ THEORY = {
     "excess": 0.10,
 }
 LABELS = {"R1": 0.05, "R2": 0.90}
+LANGUAGE = {"G1": 0.0, "G1n": 0.0, "G2": 0.0, "G3": 0.0}
 
 
 def written(claim: str, relation: str) -> str:

@@ -32,6 +32,8 @@ TABLES = {
     "label_distributions": "label distributions",
     "in_range": "probability inside the label ranges",
     "outputs": "output distributions",
+    "skills": "accuracies on held-out PrOntoQA",
+    "tokens": "tokens typical of each corpus",
 }
 """Tables beyond curves and readings, in words. Runs that were probed by an earlier version have none of them."""
 
@@ -52,12 +54,13 @@ class Evidence:
         circuits: gamma, seed, circuit, and the numbers it was derived from.
         arrays: ``{gamma}/{seed}/{stage}/{rows}/{probe}/{array}`` -> array.
         claims: the objects of claims.json.
-        sample: rows for the figure of sample sequences, or the task to draw them from.
+        sample: rows for the figure of sample sequences, or the task to draw them from; None for a study of language.
         meta: all optional: versions (dict), wall_seconds, host, command, circuit_thresholds (name -> rule in words),
-            expected_holds_by_chance, calibration (``family``, and ``rates``: rows of its table of error rates).
+            expected_holds_by_chance, calibration (``family``, and ``rates``: rows of its table of error rates), text
+            (what a study of language has read; see figures/language_evidence.py).
         tables: causal evidence, or theory beside measurement, by name (see TABLES); an absent one counts as empty.
         causes: the objects of causes.json, one for each mechanism claim that an intervention can refute.
-        study: ``anchor``, ``emb-mlp`` or ``labels``.
+        study: ``anchor``, ``emb-mlp``, ``labels`` or ``language``.
         parts: the parts of a study of several, each with what its own run shows; curves, readings and tables of the
             study name theirs in a column ``part``.
     """
@@ -69,7 +72,7 @@ class Evidence:
     circuits: pd.DataFrame
     arrays: Mapping[str, np.ndarray]
     claims: Sequence[Mapping[str, Any]]
-    sample: AnchorDataset | AnchorTask
+    sample: AnchorDataset | AnchorTask | None
     meta: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     causes: Sequence[Mapping[str, Any]] = ()
@@ -78,7 +81,9 @@ class Evidence:
 
     @property
     def task(self) -> AnchorTask:
-        """The task that the members were trained on."""
+        """The task that the members were trained on. Raises MissingEvidenceError for a study of language."""
+        if self.sample is None:
+            raise MissingEvidenceError("This study has no anchor task.")
         return self.sample if isinstance(self.sample, AnchorTask) else self.sample.task
 
     @cached_property

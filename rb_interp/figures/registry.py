@@ -35,6 +35,14 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.first_layer import caption_first_layer, draw_first_layer
 from rb_interp.figures.label_range import caption_label_range, draw_label_range
 from rb_interp.figures.label_speed import caption_label_speed, draw_label_speed
+from rb_interp.figures.language_attention import caption_text_attention, draw_text_attention
+from rb_interp.figures.language_cosines import caption_token_cosines, draw_token_cosines
+from rb_interp.figures.language_delta import caption_delta_loss, draw_delta_loss
+from rb_interp.figures.language_loss import caption_language_loss, draw_language_loss
+from rb_interp.figures.language_next_token import caption_next_token, draw_next_token
+from rb_interp.figures.language_rank import caption_embedding_rank, draw_embedding_rank
+from rb_interp.figures.language_similarity import caption_token_similarity, draw_token_similarity
+from rb_interp.figures.language_skills import caption_skills, draw_skills
 from rb_interp.figures.learning import caption_learning, draw_learning
 from rb_interp.figures.orthogonality import caption_orthogonality, draw_orthogonality
 from rb_interp.figures.panels import Caption
@@ -173,7 +181,46 @@ LABELS = [
     ),
 ]
 
-STUDIES = {"anchor": FIGURES, "emb-mlp": EMB_MLP, "labels": LABELS}
+LANGUAGE = [
+    FigureSpec(
+        "language_loss",
+        "Loss on PrOntoQA and on stories (after Fig. 1)",
+        draw_language_loss,
+        caption_language_loss,
+        ("G1", "G2"),
+    ),
+    FigureSpec(
+        "delta_loss",
+        "How much more is lost on stories, by initialisation (after Fig. 7A)",
+        draw_delta_loss,
+        caption_delta_loss,
+        ("G1", "G1n", "G2"),
+    ),
+    FigureSpec(
+        "token_cosines",
+        "Cosines of token embeddings, early in training (after Fig. 7B)",
+        draw_token_cosines,
+        caption_token_cosines,
+        ("G3",),
+    ),
+    FigureSpec(
+        "token_similarity",
+        "Mean cosines by corpus, initialisation and stage",
+        draw_token_similarity,
+        caption_token_similarity,
+        ("G3",),
+    ),
+    FigureSpec("embedding_rank", "Rank of embeddings and weights", draw_embedding_rank, caption_embedding_rank),
+    FigureSpec(
+        "text_attention", "Attention of the first two layers on text", draw_text_attention, caption_text_attention
+    ),
+    FigureSpec(
+        "next_token", "Embeddings beside what follows their tokens (Prop. 1)", draw_next_token, caption_next_token
+    ),
+    FigureSpec("skills", "Answers and chains of thought by hops", draw_skills, caption_skills),
+]
+
+STUDIES = {"anchor": FIGURES, "emb-mlp": EMB_MLP, "labels": LABELS, "language": LANGUAGE}
 
 
 def figures_of(study: str) -> list[FigureSpec]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.panels import Caption, say
+from rb_interp.figures.panels import Caption, say, sentence_figure
 from rb_interp.figures.style import KEY, NOISE, REASONING, SET_COLOURS, new_figure, styled
 from rb_interp.tasks import AnchorDataset, AnchorTask
 
@@ -46,6 +46,8 @@ def rule(data: AnchorDataset, kind: str, row: int) -> str:
 @styled
 def draw_tasks(evidence: Evidence) -> Figure:
     """Sample sequences with their roles and labels (after Fig. 2)."""
+    if evidence.sample is None:
+        return sentence_figure("This run has no sample rows to show.")
     data = evidence.sample.dataset(seed=0) if isinstance(evidence.sample, AnchorTask) else evidence.sample
     shown = rows_to_show(data)
     figure = new_figure(0.5 + 0.42 * max(len(shown) + 2, 3))

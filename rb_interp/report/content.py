@@ -15,6 +15,8 @@ from rb_interp.figures.registry import figures_of
 from rb_interp.report.causal import ablations, calibration, causes
 from rb_interp.report.glossary import glossary_of
 from rb_interp.report.label_ranges import label_ranges, label_sentences
+from rb_interp.report.language import language
+from rb_interp.report.language_answer import language_answer, language_warnings
 from rb_interp.report.studies import family_of, question_of, title_of
 from rb_interp.report.terminal import calibration_mark
 from rb_interp.report.theory import theory
@@ -68,6 +70,8 @@ def sections(evidence: Evidence) -> dict[str, Any]:
         return {"theory": theory(evidence), "learning_order": order}
     if evidence.study == "labels":
         return {"label_ranges": label_ranges(evidence)}
+    if evidence.study == "language":
+        return {"language": language(evidence)}
     return {
         "circuits": circuits(evidence),
         "causes": causes(evidence),
@@ -113,6 +117,8 @@ def _sentences(evidence: Evidence) -> list[str]:
         )
     if evidence.study == "labels":
         return found + label_sentences(evidence)
+    if evidence.study == "language":
+        return found + language_answer(evidence)
     ordered = evidence.parts.get("sweep", evidence)
     bias = [f"{over_seeds(ordered, 'learning_order', 'bias', gamma)} at γ = {gamma:g}" for gamma in ordered.gammas]
     if bias:
@@ -135,6 +141,8 @@ def _warnings(evidence: Evidence) -> list[str]:
             f"This run has {seeds_text(len(evidence.seeds))}. No claim about members can hold or fail with fewer "
             f"than {MIN_SEEDS}."
         )
+    if evidence.study == "language":
+        found += language_warnings(evidence)
     found += _calibration_warnings(evidence.claims)
     met = [str(c["id"]) for c in evidence.claims if c.get("met_at_initialisation") and c["verdict"] == "HOLDS"]
     if met:

@@ -26,11 +26,18 @@ STUDIES = {
         "labels tell something of their input must be learned sooner, and outputs must keep to the labels of their "
         f"tokens before any table is known. {PAPER}",
     ),
+    "language": (
+        "Language study: is the text that needs reasoning learned before stories?",
+        "A GPT-2 learns two texts at once: PrOntoQA, questions answered by a chain of deductions, and TinyStories. "
+        "Does it learn PrOntoQA sooner, the more so the smaller its initialisation, and do the embeddings show it? "
+        f"{PAPER}",
+    ),
 }
 FAMILIES = {
     "A": "Learning order",
     "B": "Learning order, Emb-MLP",
     "E": "Embedding",
+    "G": "Language",
     "I": "Initialisation",
     "M": "Mechanism",
     "R": "Label distributions",

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 from rb_interp.errors import ConfigError, nearest
-from rb_interp.models.config import ModelConfig, check_gamma
+from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
+from rb_interp.study.sweep_config import PRESETS, SweepConfig
 from rb_interp.tasks import AnchorTask
-from rb_interp.toml import to_toml
 from rb_interp.training.config import TrainConfig
-
-PRESETS = ("smoke", "quick", "paper")
-HOST_FIELDS = ("device", "workers", "save_every")
-"""Training settings that say where and how a run is computed, not what it is."""
-LATER = {
-    "task": {"unordered": False, "balanced_keys": False},
-    "model": {"architecture": "transformer"},
-    "train": {"optimiser": "adamw", "keep_at": [], "stages": ["half"], "track_drift": False},
-}
-"""Settings that came later: at these values a run is what it was without them, and keeps its fingerprint."""
 
 
 @dataclass(frozen=True)
-class StudyConfig:
+class StudyConfig(SweepConfig):
     """A gamma sweep on an anchor task.
 
     Attributes:
@@ -44,9 +32,8 @@ class StudyConfig:
         n_init: fresh initialisations for Lemma 1.
     """
 
-    preset: str = "quick"
-    gammas: tuple[float, ...] = (0.3, 0.5, 0.8)
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    parts: ClassVar[tuple[str, ...]] = ("task", "model", "train")
+
     task: AnchorTask = field(default_factory=AnchorTask)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -55,16 +42,7 @@ class StudyConfig:
     n_init: int = 200
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
-            raise ConfigError(f"there is no preset '{self.preset}'; {nearest(self.preset, PRESETS)}")
-        for name in ("gammas", "seeds"):
-            values = getattr(self, name)
-            if not values or len(set(values)) != len(values):
-                raise ConfigError(f"{name}={list(values)}; expected at least one, each named once.")
-        if not 0 <= min(self.seeds) <= max(self.seeds) < 2**31:
-            raise ConfigError(f"seeds={list(self.seeds)}; expected whole numbers from 0 to {2**31 - 1}.")
-        for gamma in self.gammas:
-            check_gamma(gamma)
+        self.check_sweep(self.model)
         for name, least in (("probe_rows", 1), ("n_null", 0), ("n_init", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name}={getattr(self, name)}; expected at least {least}.")
@@ -79,10 +57,10 @@ class StudyConfig:
                 f"n_layers={self.model.n_layers}; a study asks what the second layer does, so give 2 or more. "
                 f"train_members trains models of one layer too."
             )
-        if self.model.scheme == "torch_default" and len(self.gammas) > 1:
+        if self.train.micro_batch or self.train.compile:
             raise ConfigError(
-                f"scheme 'torch_default' has no gamma, so the {len(self.gammas)} gammas {list(self.gammas)} would be "
-                f"the same model; give one gamma."
+                f"micro_batch={self.train.micro_batch}, compile={self.train.compile}; these are for language models. "
+                f"Leave them out."
             )
 
     @staticmethod
@@ -100,46 +78,6 @@ class StudyConfig:
             TrainConfig.preset(preset),
         )  # fmt: skip
         return replace(base, **changes)
-
-    def to_toml(self) -> str:
-        """The configuration as a TOML file that gives the same study again."""
-        return to_toml(asdict(self))
-
-    @property
-    def tier(self) -> str:
-        """The preset's name, or ``custom`` where task, model or training differ from it."""
-        base = StudyConfig.from_preset(self.preset)
-        same = all(
-            comparable(getattr(self, part)) == comparable(getattr(base, part)) for part in ("task", "model", "train")
-        )
-        return self.preset if same else "custom"
-
-    @property
-    def fingerprint(self) -> str:
-        """Twelve hex digits that two configurations share exactly when they describe the same run."""
-        text = json.dumps(comparable(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def comparable(config: Any) -> dict:
-    """A dataclass as plain data, less what only says where it is computed."""
-    data = json.loads(json.dumps(asdict(config)))
-    for part in (data, data.get("train", {})):
-        for name in HOST_FIELDS:
-            part.pop(name, None)
-    for name, later in LATER.items():
-        for part in (data, data.get(name, {})):
-            for key in [key for key, value in later.items() if key in part and part[key] == value]:
-                del part[key]
-    return data
-
-
-def flatten(data: dict, prefix: str = "") -> dict[str, Any]:
-    """Nested keys joined by dots."""
-    flat = {}
-    for key, value in data.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def load_config(path: Path) -> StudyConfig:

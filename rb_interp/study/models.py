@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rb_interp.errors import RunError
-from rb_interp.models.build import lens_model
+from rb_interp.models.build import exported, lens_model
 from rb_interp.models.lens import write_weights
 from rb_interp.study.run import Run
 from rb_interp.training.member_group import Member
@@ -19,9 +19,8 @@ class MemberModels:
 
     def __init__(self, run: Run) -> None:
         self.run, first = run, run.members[0]
-        task, config = run.config.task, run.config.model
         weights = run.weights(first.gamma, first.seed, "init")
-        self.model, self.twin = (lens_model(config, task.d_vocab, task.length, weights) for _ in range(2))
+        self.model, self.twin = (lens_model(run.config.model, *run.sizes, weights) for _ in range(2))
 
     def load(self, member: Member, stage: str | int) -> Checkpoint:
         """Write a member at a stage into ``model``, and its untrained twin into ``twin``."""
@@ -32,6 +31,7 @@ class MemberModels:
                 f"the member with gamma={member.gamma:g}, seed={member.seed} diverged: its weights at step "
                 f"{checkpoint.step} are not finite. Train it with a lower --lr."
             )
-        write_weights(self.twin, self.run.weights(member.gamma, member.seed, "init"))
-        write_weights(self.model, weights)
+        config = self.run.config.model
+        write_weights(self.twin, exported(self.run.weights(member.gamma, member.seed, "init"), config))
+        write_weights(self.model, exported(weights, config))
         return checkpoint

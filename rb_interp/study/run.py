@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+from collections.abc import Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rb_interp.errors import RunError, nearest
 from rb_interp.files import write_whole
 from rb_interp.study.about import check_free, is_series, read_about, write_about
-from rb_interp.study.config import StudyConfig, comparable, flatten, from_mapping
+from rb_interp.study.config import from_mapping
+from rb_interp.study.sweep_config import comparable, flatten
+from rb_interp.tasks import SETS
 from rb_interp.training.config import STAGES as TRAINED_STAGES
 from rb_interp.training.loop import Trained, saved_curves, stage_name, step_name
 from rb_interp.training.member_group import Member
@@ -20,33 +23,48 @@ from rb_interp.training.store import Checkpoint, Store
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
+    from typing_extensions import Self
 
 FORMAT = "rb_interp run 1"
+LANGUAGE_FORMAT = "rb_interp language run 1"
+OF_LANGUAGE = "a run of language models; this command is for runs on the anchor task"
 ABOUT = "run.json"
 STAGES = ("init", "half", "matched", "leaving", "before_memory", "final")
 MATCHED_GAMMA = 0.8
+CURVES = "curves/"
+"""What the names of learning curves begin with in the saved state."""
 
 
 class Run:
     """A run folder that exists.
 
     >>> import tempfile
+    >>> from rb_interp.study.config import StudyConfig
     >>> folder = Path(tempfile.mkdtemp()) / "run"
     >>> run = Run.start(folder, StudyConfig.from_preset("smoke", seeds=(0,)))
     >>> Run.open(folder).config == run.config
     True
     """
 
-    def __init__(self, folder: Path, config: StudyConfig, about: dict[str, Any]) -> None:
+    format: ClassVar[str] = FORMAT
+    stages: ClassVar[tuple[str, ...]] = STAGES
+    sets: ClassVar[tuple[str, ...]] = SETS
+
+    def __init__(self, folder: Path, config: Any, about: dict[str, Any]) -> None:
         self.folder, self.config, self.about = Path(folder), config, about
         self.store = Store(self.folder / "checkpoints", config.fingerprint)
 
     @staticmethod
-    def start(folder: Path | str, config: StudyConfig, command: str = "") -> Run:
+    def parse(data: Mapping[str, Any], source: str) -> Any:
+        """The configuration that ``run.json`` holds."""
+        return from_mapping(data, source)
+
+    @classmethod
+    def start(cls, folder: Path | str, config: Any, command: str = "") -> Self:
         """Make the folder, or open it where it holds the same configuration; RunError where it holds another."""
         folder = Path(folder)
         if (folder / ABOUT).exists():
-            run = Run.open(folder)
+            run = cls.open(folder)
             if run.config.fingerprint != config.fingerprint:
                 raise RunError(
                     f"{folder} holds a run with another configuration ({differences(run.config, config)}); nothing was "
@@ -55,17 +73,24 @@ class Run:
             run.config = config
             return run
         check_free(folder, ABOUT, "run")
-        return Run(folder, config, write_about(folder / ABOUT, FORMAT, config, asdict(config), command))
+        return cls(folder, config, write_about(folder / ABOUT, cls.format, config, config.plain, command))
 
     @staticmethod
-    def open(folder: Path | str) -> Run:
+    def other_kind(folder: Path) -> str:
+        """What a folder holds instead, where that is another kind of run, in words; else nothing."""
+        return OF_LANGUAGE if kind_of(folder) == LANGUAGE_FORMAT else ""
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
         """Open a run folder; RunError says what is wrong with it."""
         path = Path(folder) / ABOUT
         if is_series(folder):
             parts = sorted(part.parent.name for part in Path(folder).glob(f"*/{ABOUT}"))
             raise RunError(f"{folder} is a study of several parts; name one of them: {', '.join(parts)}.")
-        about = read_about(path, FORMAT, "run", "rb-interp train")
-        return Run(Path(folder), from_mapping(about["config"], str(path)), about)
+        if other := cls.other_kind(Path(folder)):
+            raise RunError(f"{folder} holds {other}.")
+        about = read_about(path, cls.format, "run", "rb-interp train")
+        return cls(Path(folder), cls.parse(about["config"], str(path)), about)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -75,7 +100,7 @@ class Run:
     @property
     def step(self) -> int | None:
         """The last saved step, None before the first save."""
-        return self.store.read("state").step if self.store.exists("state") else None
+        return self.store.read("state", CURVES).step if self.store.exists("state") else None
 
     @property
     def finished(self) -> bool:
@@ -90,20 +115,23 @@ class Run:
         """Train to the last step, from wherever the run stopped; None where there was nothing left to do."""
         if self.finished:
             return None
-        config = self.config
-        trained = train_members(
-            config.task, config.model, config.train, config.gammas, config.seeds, store=self.store, progress=progress
-        )
+        trained = self._train(progress)
         self.write_table("curves", trained.curves.table())
         return trained
 
+    def _train(self, progress: bool) -> Trained:
+        config = self.config
+        return train_members(
+            config.task, config.model, config.train, config.gammas, config.seeds, store=self.store, progress=progress
+        )
+
     def curves(self) -> pd.DataFrame:
         """Learning curves so far: gamma, seed, step, set, loss, accuracy."""
-        return saved_curves(self.store.read("state"), self.members).table()
+        return saved_curves(self.store.read("state", CURVES), self.members, self.sets).table()
 
     def stage_steps(self, stage: str = "half") -> dict[Member, int]:
         """Step at which each member reached a stage of its own (``training.stages``)."""
-        steps = self.store.read("state").tensors[f"curves/{stage}"].tolist()
+        steps = self.store.read("state", CURVES).tensors[f"{CURVES}{stage}"].tolist()
         return dict(zip(self.members, steps, strict=True))
 
     @property
@@ -112,12 +140,12 @@ class Run:
         return [int(name.removeprefix("step_")) for name in self.store.names() if name.startswith("step_")]
 
     def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
-        """The checkpoint that holds a member at a stage or a step.
+        """A member's part of the checkpoint that holds it at a stage or a step.
 
         Stages are ``init``, ``final``, those that ``train.stages`` keeps (``half``, ``leaving``, ``before_memory``),
         and with ``half`` also ``matched``.
         """
-        return self.store.read(self._name(stage, gamma, seed))
+        return self.store.read(self._name(stage, gamma, seed), member=(gamma, seed))
 
     def weights(self, gamma: float, seed: int, stage: str | int = "final") -> dict[str, Tensor]:
         """Weights of one member by TransformerLens name."""
@@ -127,8 +155,12 @@ class Run:
         """One member as a TransformerLens model, with exactly the trained weights."""
         from rb_interp.models.build import lens_model
 
-        task = self.config.task
-        return lens_model(self.config.model, task.d_vocab, task.length, self.weights(gamma, seed, stage))
+        return lens_model(self.config.model, *self.sizes, self.weights(gamma, seed, stage))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Vocabulary and context of its models."""
+        return self.config.task.d_vocab, self.config.task.length
 
     def _name(self, stage: str | int, gamma: float, seed: int) -> str:
         if Member(gamma, seed) not in self.members:
@@ -140,8 +172,8 @@ class Run:
             if stage not in self.kept_steps:
                 raise RunError(f"this run kept no checkpoint at step {stage}; it kept steps {self.kept_steps}.")
             return step_name(int(stage))
-        if stage not in STAGES:
-            raise RunError(f"there is no stage '{stage}'; {nearest(str(stage), STAGES)}, or a step.")
+        if stage not in self.stages:
+            raise RunError(f"there is no stage '{stage}'; {nearest(str(stage), self.stages)}, or a step.")
         if stage == "matched" and MATCHED_GAMMA not in self.config.gammas:
             raise RunError(
                 f"stage 'matched' needs gamma {MATCHED_GAMMA} in the run; it has {list(self.config.gammas)}."
@@ -168,7 +200,15 @@ class Run:
         return pd.read_parquet(path)
 
 
-def differences(old: StudyConfig, new: StudyConfig) -> str:
+def kind_of(folder: Path | str) -> str:
+    """Format of the run that a folder holds; empty where there is none that can be read."""
+    try:
+        return str(json.loads((Path(folder) / ABOUT).read_text()).get("format", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def differences(old: Any, new: Any) -> str:
     """The first settings that differ, as ``model.norm: 'none' there, 'pre' here``."""
     before, after = flatten(comparable(old)), flatten(comparable(new))
     found = [

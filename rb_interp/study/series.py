@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from rb_interp.errors import RunError
 from rb_interp.files import write_whole
 from rb_interp.study.about import SERIES, check_free, read_about, write_about
-from rb_interp.study.config import comparable
 from rb_interp.study.run import Run, differences
 from rb_interp.study.series_config import SeriesConfig, series_from_mapping
+from rb_interp.study.sweep_config import comparable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -24,7 +24,9 @@ from typing import Any
 
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.study.config import PRESETS, StudyConfig, comparable, flatten, from_mapping, overlay, read_toml
+from rb_interp.study.config import StudyConfig, from_mapping, overlay, read_toml
+from rb_interp.study.language_config import LANGUAGE, LanguageConfig, language_from_mapping
+from rb_interp.study.sweep_config import PRESETS, comparable, flatten
 from rb_interp.tasks import AnchorTask
 from rb_interp.toml import to_toml
 from rb_interp.training.config import TrainConfig
@@ -102,7 +104,7 @@ class SeriesConfig:
     def from_preset(study: str, preset: str = "quick", seeds: tuple[int, ...] = ()) -> SeriesConfig:
         """A study at a preset's sizes; ConfigError for an unknown study or preset."""
         if study not in STUDIES:
-            raise ConfigError(f"there is no study '{study}'; {nearest(study, ('anchor', *STUDIES))}")
+            raise ConfigError(f"there is no study '{study}'; {nearest(study, ('anchor', LANGUAGE, *STUDIES))}")
         if preset not in PRESETS:
             raise ConfigError(f"there is no preset '{preset}'; {nearest(preset, PRESETS)}")
         parts = STUDIES[study](preset)
@@ -174,9 +176,11 @@ def series_from_mapping(data: Mapping[str, Any], source: str = "the configuratio
     return replace(base, parts=parts, scaling=scaling)
 
 
-def load_study(path: Path) -> StudyConfig | SeriesConfig:
-    """Read a TOML file: of a study of several parts where it names one, else of a sweep on the anchor task."""
+def load_study(path: Path) -> StudyConfig | SeriesConfig | LanguageConfig:
+    """Read a TOML file: of the study that it names, else of a sweep on the anchor task."""
     data = read_toml(path)
+    if data.get("study") == LANGUAGE:
+        return language_from_mapping(data, str(path))
     if data.get("study", "anchor") == "anchor":
         return from_mapping({key: value for key, value in data.items() if key != "study"}, str(path))
     return series_from_mapping(data, str(path))

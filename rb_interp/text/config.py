@@ -95,7 +95,7 @@ def _check_hops(hops: tuple[int, ...], ontology: str) -> None:
 
 
 PRESETS = {
-    "smoke": TextConfig(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128),
+    "smoke": TextConfig(sequences=40, held_out=8, answers=20, hops=(1, 2), d_vocab=512, n_ctx=256),
     "quick": TextConfig(),
     "paper": TextConfig(
         stories="hub", sequences=5000, held_out=250, answers=500, tokenizer="gpt2", d_vocab=GPT2_D_VOCAB, n_ctx=512,

@@ -69,7 +69,7 @@ def text_data(config: TextConfig, seed: int) -> TextData:
 
     >>> data = text_data(TextConfig.preset("smoke"), seed=0)
     >>> data.train.tokens.shape, data.test.tokens.shape, len(data.examples)
-    ((120, 129), (24, 129), 20)
+    ((80, 257), (16, 257), 20)
     """
     tokenizer = tokenizer_of(config)
     parts = [_corpus(config, corpus, seed, tokenizer) for corpus in CORPORA]

@@ -95,11 +95,19 @@ EXPECTED |= {
     "T4": [(f"{what} in one_layer", 0.8, "leaving", *rest) for what, *rest in GRADIENT_DESCENT],
     "R1": [("label_speed/bias", 0.8, "final", ">=", 0.05)],
     "R2": [("label_range/lowest_inside mem in ranges", 0.8, "before_memory", ">=", 0.90)],
+    "G1": [("corpus_loss/delta_loss", 0.8, "final", ">", 0)],
+    "G1n": [("corpus_loss/delta_loss_per_entropy", 0.8, "final", ">", 0)],
+    "G2": [
+        ("corpus_loss/delta_loss", 0.8, "final", ">", 0, 0.5, "final"),
+        ("corpus_loss/delta_loss", 0.5, "final", ">", 0, 0.3, "final"),
+    ],
+    "G3": [("token_similarity/difference", 0.8, "early", "<", 0)],
 }
 STUDIES = {
     "anchor": ANCHOR,
     "emb-mlp": ("B1", "B2", "B3", "B4", "B5", "T1", "T2", "T3", "T4"),
     "labels": ("R1", "R2"),
+    "language": ("G1", "G1n", "G2", "G3"),
 }
 EVERY = [claim for study in STUDIES for claim in claims_of(study)]
 SOURCES = {
@@ -112,6 +120,7 @@ SOURCES = {
     **dict.fromkeys(("B1", "B2", "B3", "B4", "B5"), "Fig. 3B"),
     **{"T1": "Prop. 1", "T2": "Prop. 1", "T3": "Fig. 4A", "T4": "Props. 2-3"},
     **{"R1": "Fig. 8 left", "R2": "Fig. 8 right"},
+    **{"G1": "Fig. 1", "G1n": "control", "G2": "Fig. 7A", "G3": "Fig. 7B"},
 }
 # What each probe writes, so that no claim waits for a number that nobody computes.
 QUANTITIES = {
@@ -135,6 +144,16 @@ QUANTITIES = {
     "drift": {"r2", "r2_excess", "cos", "r2_positions", "cos_positions", "r2_sequences"},
     "label_speed": {"bias", "bias_per_entropy", "area_mem1", "area_mem2"},
     "label_range": {"lowest_inside", *(f"inside_{group}" for group in (1, 2, 3, 4)), "pooled", "accuracy"},
+    "corpus_loss": {
+        *("delta_loss", "delta_loss_test", "delta_loss_per_entropy", "delta_loss_per_entropy_test"),
+        *("delta_final", "early_step", "loss_prontoqa_train", "loss_stories_train"),
+        *("loss_prontoqa_test", "loss_stories_test"),
+    },
+    "token_similarity": {
+        *("cos_prontoqa", "cos_stories", "cos_control", "difference", "difference_control"),
+        *("cos_prontoqa_centred", "cos_stories_centred", "cos_control_centred"),
+        *("difference_centred", "difference_control_centred", "n_prontoqa", "n_stories", "control_mismatch"),
+    },
     **{name: {"effect", "placebo", "difference"} for name in WORDS},
 }
 
@@ -167,7 +186,7 @@ def test_a_study_that_is_not_there_is_named():
 
 
 def test_claims_that_read_no_mechanism_need_no_calibration():
-    for study in ("emb-mlp", "labels"):
+    for study in ("emb-mlp", "labels", "language"):
         for claim in claims_of(study):
             assert standing(claim.id, "norm none, 2 layers, learned positions") == (None, "")
 
@@ -184,7 +203,9 @@ def test_what_stands_beside_a_verdict():
     for claim in EVERY:
         for term in claim.beside:
             of = claim.parts[0].of
-            assert (term.part, term.gamma, term.stage, term.rows) == (of.part, of.gamma, of.stage, of.rows), claim.id
+            gammas = (0.8, 0.5, 0.3) if claim.id == "G2" else (of.gamma,)
+            assert term.gamma in gammas
+            assert (term.part, term.stage, term.rows) == (of.part, of.stage, of.rows), claim.id
     assert {claim.id: [term.quantity for term in claim.beside] for claim in EVERY if claim.beside} == {
         "E3": ["own_pc1_key", "own_pc1_reasoning"],
         "M4": within,
@@ -194,6 +215,10 @@ def test_what_stands_beside_a_verdict():
         "T4": ["r2_positions"],
         "R1": ["bias_per_entropy", "area_mem1", "area_mem2"],
         "R2": ["pooled", "inside_1", "inside_2", "inside_3", "inside_4", "accuracy"],
+        "G1": ["delta_loss_test"],
+        "G1n": ["delta_loss_per_entropy_test"],
+        "G2": ["delta_loss"] * 3,
+        "G3": ["cos_prontoqa", "cos_stories", "difference_control", "difference_centred"],
     }
 
 
@@ -262,6 +287,13 @@ def test_every_quantity_is_one_that_a_probe_writes():
             "a label range for each group, gamma 0.8, before memory is learned: "
             "mean probability inside the group's own label range, the lowest of the groups >= 0.9",
         ),
+        ("G1", "gamma 0.8, final: Delta L, mean over training > 0"),
+        (
+            "G2",
+            "Delta L (gamma 0.8, final) - Delta L (gamma 0.5, final) > 0 and "
+            "Delta L (gamma 0.5, final) - Delta L (gamma 0.3, final) > 0",
+        ),
+        ("G3", "gamma 0.8, early: mean cos between PrOntoQA tokens - between TinyStories tokens < 0"),
     ],
 )
 def test_criteria_as_printed(id, criterion):

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.study.config import StudyConfig, comparable, flatten, load_config
+from rb_interp.study.config import StudyConfig, load_config
+from rb_interp.study.language_config import LanguageConfig
 from rb_interp.study.series_config import SeriesConfig, load_study
+from rb_interp.study.sweep_config import comparable, flatten
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 DIFFERS = {
@@ -23,12 +25,18 @@ PARTS = {
     "labels": ("labels", "quick", {}),
     "labels_paper": ("labels", "paper", {}),
 }
+LANGUAGE = {
+    "language": ("quick", {}),
+    "language_fixed_embedding": ("quick", {"model.scheme": "fan_in_fixed_embedding"}),
+    "language_paper": ("paper", {}),
+}
+EVERY = (*DIFFERS, *PARTS, *LANGUAGE)
 
 
 def test_every_file_is_listed_here_and_in_the_readme():
-    assert {path.stem for path in FOLDER.glob("*.toml")} == {*DIFFERS, *PARTS}
+    assert {path.stem for path in FOLDER.glob("*.toml")} == set(EVERY)
     readme = (FOLDER / "README.md").read_text()
-    assert all(f"[{name}.toml]({name}.toml)" in readme for name in (*DIFFERS, *PARTS))
+    assert all(f"[{name}.toml]({name}.toml)" in readme for name in EVERY)
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -43,6 +51,14 @@ def test_a_study_of_several_parts_differs_from_its_preset_in_what_its_name_says(
     assert (found.study, found.scaling, found.tier) == (study, base.scaling, "custom" if expected else preset)
 
 
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_a_language_study_differs_from_its_preset_in_what_its_name_says(name):
+    preset, expected = LANGUAGE[name]
+    base, found = LanguageConfig.from_preset(preset), load_study(FOLDER / f"{name}.toml")
+    before, after = flatten(comparable(base)), flatten(comparable(found))
+    assert {key: value for key, value in after.items() if value != before[key]} == expected
+
+
 @pytest.mark.parametrize("name", DIFFERS)
 def test_it_differs_from_its_preset_in_what_its_name_says(name):
     preset, expected = DIFFERS[name]
@@ -55,7 +71,7 @@ def test_it_differs_from_its_preset_in_what_its_name_says(name):
     assert {key: found[key] for key in rest} == {key: base[key] for key in rest}
 
 
-@pytest.mark.parametrize("name", [*DIFFERS, *PARTS])
+@pytest.mark.parametrize("name", EVERY)
 def test_it_says_which_figure_and_which_question(name):
     comment = "\n".join(line for line in (FOLDER / f"{name}.toml").read_text().splitlines() if line.startswith("#"))
     assert "Fig" in comment

@@ -31,13 +31,13 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 @cache
-def flags_of(command: str) -> frozenset[str]:
+def flags_of(command: str, study: str = "anchor") -> frozenset[str]:
     import contextlib
     import io
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
+        main([command, *(("--study", study) if study == "language" else ()), "--help"])
     assert stop.value.code == 0
     return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", printed.getvalue()))
 
@@ -67,9 +67,10 @@ def test_commands_and_flags_exist(path):
     for words in commands_in(text):
         assert words[0] in COMMANDS, words
         flags = {word.split("=")[0] for word in words if word.startswith("--")}
-        assert flags <= flags_of(words[0]) | {"--help"}, words
+        study = words[words.index("--study") + 1] if "--study" in words else "anchor"
+        assert flags <= flags_of(words[0], study) | {"--help"}, words
     alone = set(re.findall(r"`(--[a-z][a-z0-9-]*)[^`]*`", FENCE.sub("", text)))
-    assert alone <= flags_of("reproduce")
+    assert alone <= flags_of("reproduce") | flags_of("reproduce", "language")
 
 
 def test_the_two_commands_are_there_once():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from synthetic_evidence import make_evidence
+from synthetic_language import make_language
 from synthetic_theory import make_emb_mlp, make_labels
 
 from rb_interp.claims.studies import claims_of
@@ -29,8 +30,9 @@ SECTIONS = {
     "anchor": ["answer", "claims", "circuits", "causes", "learning-order", "figures", "terms", "repeat"],
     "emb-mlp": ["answer", "claims", "theory", "learning-order", "figures", "terms", "repeat"],
     "labels": ["answer", "claims", "label-ranges", "figures", "terms", "repeat"],
+    "language": ["answer", "claims", "language", "figures", "terms", "repeat"],
 }
-MAKERS = {"anchor": make_evidence, "emb-mlp": make_emb_mlp, "labels": make_labels}
+MAKERS = {"anchor": make_evidence, "emb-mlp": make_emb_mlp, "labels": make_labels, "language": make_language}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,7 @@ def test_the_navigation_lists_the_sections_that_are_there(study, contents):
     assert targets <= set(re.findall(r'id="([^"]+)"', page))
 
 
-@pytest.mark.parametrize("study", ["emb-mlp", "labels"])
+@pytest.mark.parametrize("study", ["emb-mlp", "labels", "language"])
 def test_a_study_shows_its_own_claims_figures_and_words(study, studies, tmp_path):
     page = write_report(studies[study], tmp_path).read_text()
     assert re.findall(r'<tr id="claim-(\w+)">', page) == [claim.id for claim in claims_of(study)]
@@ -84,6 +86,7 @@ def test_families_are_named(contents):
     told = {study: list(dict.fromkeys(c["family"] for c in content["claims"])) for study, content in contents.items()}
     assert told["emb-mlp"] == ["Learning order, Emb-MLP", "Theory against measurement"]
     assert told["labels"] == ["Label distributions"]
+    assert told["language"] == ["Language"]
     assert told["anchor"] == ["Learning order", "Mechanism"]
 
 
@@ -239,7 +242,7 @@ def test_areas_and_shares_are_the_readings(studies, contents):
     assert [row["quantity"] for row in inside["rows"][:4]] == [f"inside_{group}" for group in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize("study", ["emb-mlp", "labels"])
+@pytest.mark.parametrize("study", ["emb-mlp", "labels", "language"])
 def test_a_study_that_was_not_read_says_what_reads_it(study, studies):
     empty = {"tables": {}, "claims": [], "readings": studies[study].readings.iloc[:0], "parts": {}}
     page = visible(page_of(report_content(replace(studies[study], **empty))))

@@ -1,0 +1,237 @@
+r"""Can a model answer PrOntoQA's questions, and does it write the chain of thought?  (paper 2, Fig. 7; chance 50 %)
+
+Each example is read once with its gold text, "Q: .. A: " + chain + answer, after the end-of-text token that precedes
+every document. With x_t the gold token at position t and arg max taken over the whole vocabulary given x_<t:
+
+    answer           share of examples whose answer's first token is the arg max                       [0, 1]
+    answer_two_way   the same between the first tokens of "True" and "False" alone; chance .5          [0, 1]
+    premise, rule, conclusion    share of sentences of that kind all of whose tokens are the arg max   [0, 1]
+    step             the same over all sentences of the chains                                         [0, 1]
+    chain            share of examples all of whose sentences are right, which is what greedy decoding
+                     from the question would write: a prefix of arg maxes is the gold prefix           [0, 1]
+    loss_question, loss_chain, loss_answer    mean loss of the tokens of that part, nats a token             >= 0
+
+Most tokens of an example are its context, whose rules are drawn at random: no reasoning lowers their loss below that
+entropy. The loss on PrOntoQA as a whole is therefore mostly loss_question; what reasoning can lower is loss_chain.
+
+How it can mislead. A model that follows the rules reads 1 everywhere. One that knows the templates alone is right on
+most *tokens* of a chain and on no ``chain``: ``premise`` is a copy of the context's last sentence and ``conclusion``
+the second half of the rule just written, so induction gets both without any deduction. ``rule`` needs a choice, two
+rules of the context start with the concept just reached; one that always walks up the hierarchy reads (h - 1) / h on
+``rule`` at h hops and 0 on ``chain``. An *untrained* model reads 0, and for answer_two_way about .5, as does one that
+always says "True": its null, answers permuted over examples, is as high, so read the p-value. The query's "not" alone
+gives .53. With the gold chain in view the answer is a comparison of two sentences; ``chain`` is the honest number, and
+falls with the hops where each rule is guessed alike: compare equal hops. Examples longer than the context are left out,
+and those are the ones of many hops: see left_out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from rb_interp.errors import TextError
+from rb_interp.probes.capture import LensModel, check_range, evaluation, passes
+from rb_interp.probes.reading import Null, Reading
+
+if TYPE_CHECKING:
+    from rb_interp.text.example import Example
+
+ANSWERS = ("True", "False")
+KINDS = ("premise", "rule", "conclusion")
+PARTS = ("question", "chain", "answer")
+"""Parts of an example whose losses are read."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One example in tokens.
+
+    Attributes:
+        tokens: the end-of-text token, then the example.
+        sentences: first and last position (exclusive) of each sentence of the chain in ``tokens``.
+        kinds: premise, rule or conclusion for each sentence. answer: where the answer begins. true: whether it is True.
+    """
+
+    tokens: Int[np.ndarray, " pos"]
+    sentences: tuple[tuple[int, int], ...]
+    kinds: tuple[str, ...]
+    answer: int
+    true: bool
+    hops: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a model got right on one example.
+
+    Attributes:
+        sentences: one entry for each sentence of the chain. kinds: the kind of each.
+        answer: the arg max over the vocabulary. says_true: "True" against "False". true: the gold answer.
+        losses: summed loss (nats) of the tokens of each part, in the order of PARTS. tokens: their numbers.
+    """
+
+    hops: int
+    kinds: tuple[str, ...]
+    sentences: tuple[bool, ...]
+    answer: bool
+    says_true: bool
+    true: bool
+    losses: tuple[float, ...]
+    tokens: tuple[int, ...]
+
+
+def chain_accuracy(
+    model: LensModel,
+    tokenizer: Any,
+    examples: Sequence[Example],
+    *,
+    twin: LensModel | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> tuple[Reading, list[dict]]:
+    """How often a model answers PrOntoQA's questions and writes each sentence of the chain, and the same by hops.
+
+    Values as in the module's table, and left_out, the examples longer than the context. Null of answer_two_way: answers
+    permuted over examples. ``n`` counts the examples that were read. The rows of the table have hops, kind (a value's
+    name), accuracy and n, the examples or sentences of that number of hops; see `skill_rows`.
+
+    Args:
+        model: any TransformerLens model.
+        tokenizer: has ``encode(text)``, a list of token ids, and ``end``, the id of the end-of-text token.
+        examples: such as ``text_data().examples``.
+
+    Raises TextError where no example fits, the tokenizer joins the end of one sentence with the next, or its first
+    tokens of "True" and "False" are the same; ModelError for tokens that the model does not know.
+    """
+    encoded = [encode_example(example, tokenizer) for example in examples]
+    fitting = [one for one in encoded if len(one.tokens) - 1 <= model.cfg.n_ctx]
+    if not fitting:
+        longest = f"the shortest has {min(len(one.tokens) - 1 for one in encoded)} tokens" if encoded else "none given"
+        raise TextError(
+            f"none of {len(encoded)} examples fits into this model's context of {model.cfg.n_ctx} tokens ({longest}); "
+            f"give examples of fewer hops or a model of a longer context."
+        )
+    words = answer_tokens(tokenizer)
+    left_out = {"left_out": float(len(encoded) - len(fitting))}
+    outcomes = chain_outcomes(model, fitting, words)
+    untrained = {} if twin is None else {**summarise(chain_outcomes(twin, fitting, words)), **left_out}
+    nulls = {"answer_two_way": answer_null(outcomes, n_null, np.random.default_rng(seed))} if n_null else {}
+    values = {**summarise(outcomes), **left_out}
+    return Reading("chain", values, twin=untrained, nulls=nulls, n=len(outcomes)), skill_rows(outcomes)
+
+
+def encode_example(example: Example, tokenizer: Any) -> Encoded:
+    """Tokens of an example, with the place and kind of each sentence of its chain."""
+    from rb_interp.text.prontoqa_verify import step_kinds
+
+    parts = [example.prompt, *(f" {sentence}" for sentence in example.chain_of_thought), f" {example.answer}"]
+    pieces = [tokenizer.encode(part) for part in parts]
+    joined = [token for piece in pieces for token in piece]
+    if joined != list(tokenizer.encode(example.text)):
+        raise TextError(
+            f"this tokenizer joins the end of one sentence with the next in {example.text[-40:]!r}, so no sentence can "
+            f"be judged alone; use one that splits before spaces, as GPT-2's does."
+        )
+    ends = 1 + np.cumsum([len(piece) for piece in pieces])
+    places = tuple((int(first), int(last)) for first, last in pairwise(ends[:-1]))
+    tokens = np.array([tokenizer.end, *joined], dtype=np.int64)
+    return Encoded(tokens, places, step_kinds(example), int(ends[-2]), example.answer == "True", example.hops)
+
+
+def answer_tokens(tokenizer: Any) -> tuple[int, int]:
+    """First tokens of "True" and "False" after a space; TextError where they are the same."""
+    first, second = (int(tokenizer.encode(f" {word}")[0]) for word in ANSWERS)
+    if first == second:
+        raise TextError(
+            f"'True' and 'False' begin with the same token ({first}) in this tokenizer, so that no token decides "
+            f"between them; use a larger d_vocab."
+        )
+    return first, second
+
+
+def chain_outcomes(model: LensModel, examples: Sequence[Encoded], words: tuple[int, int]) -> list[Outcome]:
+    """Run the examples, each with its gold text, and judge every sentence and the answer."""
+    rows = _padded(examples)
+    check_range(model, rows[:, :-1])
+    device, outcomes = next(model.parameters()).device, []
+    with torch.no_grad(), evaluation(model):
+        for at in torch.arange(len(rows)).split(passes(model, rows)):
+            chunk = [examples[i] for i in at.tolist()]
+            longest = max(len(one.tokens) for one in chunk) - 1
+            logits = model(rows[at, :longest].to(device))
+            gold = rows[at, 1 : longest + 1]
+            right = (logits.argmax(-1).cpu() == gold).numpy()
+            losses = F.cross_entropy(logits.transpose(1, 2).float().cpu(), gold, reduction="none").double().numpy()
+            last = torch.tensor([one.answer - 1 for one in chunk])
+            decisive = logits[torch.arange(len(chunk)), last].cpu()[:, list(words)]
+            says_true = (decisive[:, 0] > decisive[:, 1]).tolist()
+            outcomes += [_judge(*one) for one in zip(chunk, right, losses, says_true, strict=True)]
+    return outcomes
+
+
+def summarise(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Every share and loss of the module's table; nan for what no example has."""
+    shares = {name: float(np.mean(found)) if found else np.nan for name, found in _by_kind(outcomes).items()}
+    losses, tokens = (np.array([getattr(one, name) for one in outcomes]).sum(0) for name in ("losses", "tokens"))
+    return shares | {f"loss_{part}": float(mean) for part, mean in zip(PARTS, losses / tokens, strict=True)}
+
+
+def skill_rows(outcomes: Sequence[Outcome]) -> list[dict]:
+    """Rows hops, kind, accuracy, n; ``n`` counts examples, for sentences (step, premise, ...) sentences."""
+    rows = []
+    for hops in sorted({one.hops for one in outcomes}):
+        found = _by_kind([one for one in outcomes if one.hops == hops])
+        rows += [
+            {"hops": hops, "kind": kind, "accuracy": float(np.mean(right)), "n": len(right)}
+            for kind, right in found.items()
+            if right
+        ]
+    return rows
+
+
+def answer_null(outcomes: Sequence[Outcome], n_null: int, rng: np.random.Generator) -> Null:
+    """answer_two_way with the gold answers permuted over examples: what saying "True" as often gives."""
+    says, true = (np.array([getattr(one, name) for one in outcomes]) for name in ("says_true", "true"))
+    permuted = rng.permuted(np.tile(true, (n_null, 1)), axis=1)
+    return Null("answers permuted over examples", (permuted == says).mean(1))
+
+
+def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
+    steps = [(kind, right) for one in outcomes for kind, right in zip(one.kinds, one.sentences, strict=True)]
+    return {
+        "answer": [one.answer for one in outcomes],
+        "answer_two_way": [one.says_true == one.true for one in outcomes],
+        "chain": [all(one.sentences) for one in outcomes],
+        "step": [right for _, right in steps],
+        **{kind: [right for found, right in steps if found == kind] for kind in KINDS},
+    }
+
+
+def _judge(
+    one: Encoded, right: Bool[np.ndarray, " pos"], losses: Float[np.ndarray, " pos"], says_true: bool
+) -> Outcome:
+    """``right[t]`` and ``losses[t]`` are about the token at position t + 1."""
+    sentences = tuple(bool(right[first - 1 : last - 1].all()) for first, last in one.sentences)
+    ends = (0, one.sentences[0][0] - 1, one.answer - 1, len(one.tokens) - 1)
+    parts = list(pairwise(ends))
+    return Outcome(
+        one.hops, one.kinds, sentences, bool(right[one.answer - 1]), says_true, one.true,
+        tuple(float(losses[first:last].sum()) for first, last in parts), tuple(last - first for first, last in parts),
+    )  # fmt: skip
+
+
+def _padded(examples: Sequence[Encoded]) -> Int[Tensor, "row pos"]:
+    """All examples as rows, filled up behind their end, where a causal model does not look."""
+    rows = np.zeros((len(examples), max(len(one.tokens) for one in examples)), dtype=np.int64)
+    for row, one in zip(rows, examples, strict=True):
+        row[: len(one.tokens)] = one.tokens
+    return torch.from_numpy(rows)

@@ -1,0 +1,158 @@
+r"""Which tokens belong to which of two corpora, and which of the second are as frequent as those of the first?
+
+The paper compares "PrOntoQA tokens" with "TinyStories tokens" (paper 1, Fig. 7B) and does not say which those are.
+Here, with c_A(s) the count of token s among the training targets of corpus A, N_A their total, V = d_vocab and f_A(s) =
+(c_A(s) + 1) / (N_A + V), a token is typical of A where
+
+    c_A(s) >= 20    and    f_A(s) / f_B(s) >= 10
+
+and the control gives each PrOntoQA token another typical token of the stories, one to one, such that the sum of |ln
+c(s) - ln c(s')| is smallest, c being the count in both corpora together (r_s of Prop. 1 is c / N).
+
+How it can mislead. Tokens of two templates are typical whatever a model does: this file reads text alone, so a trained,
+an untrained and a random model get the same lists. Counts of 20 decide little, but below them a ratio of 10 is chance.
+PrOntoQA repeats a few dozen words, so its typical tokens are more frequent than most of the stories': an embedding
+moves with its token's frequency (Eq. 5), and without the control a comparison of corpora is one of frequencies. The
+control is only as good as ``mismatch``, the mean |ln| that is left: at .1 matched pairs differ by 10 %, at .7 by a
+factor of two, which is no control any more. Tokens of both corpora ("is", ".") are in neither list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from rb_interp.errors import TextError
+from rb_interp.text.config import CORPORA
+
+if TYPE_CHECKING:
+    from rb_interp.probes.capture import LensModel
+
+MIN_COUNT = 20
+"""A typical token occurs at least as often as this in its own corpus."""
+MIN_RATIO = 10.0
+"""A typical token is at least this many times as frequent in its own corpus as in the other, smoothed."""
+
+Counts = np.ndarray
+"""Integers ``[2, d_vocab]``, PrOntoQA first. The annotation leaves the shape to ``check_counts``, which explains it."""
+
+
+@dataclass(frozen=True)
+class Typical:
+    """Typical tokens of both corpora, each list by descending count in its own corpus.
+
+    Attributes:
+        prontoqa, stories: token ids.
+        control: of the stories' ids, the one matched to each of ``prontoqa``, in its order; empty where the stories
+            have fewer typical tokens than PrOntoQA, since then no one-to-one match exists.
+        mismatch: mean |ln ratio| of the counts of matched tokens, 0 or more; nan without a control.
+    """
+
+    prontoqa: Int[np.ndarray, " prontoqa"]
+    stories: Int[np.ndarray, " stories"]
+    control: Int[np.ndarray, " control"]
+    mismatch: float
+
+    def group(self, name: str) -> Int[np.ndarray, " token"]:
+        """Ids of ``prontoqa``, ``stories`` or ``control``."""
+        return {"prontoqa": self.prontoqa, "stories": self.stories, "control": self.control}[name]
+
+
+def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float = MIN_RATIO) -> Typical:
+    """Typical tokens of two corpora and the frequency-matched control, from their token counts.
+
+    Raises TextError for counts of another shape and for a corpus without tokens.
+
+    >>> counts = np.array([[90, 50, 0, 0, 0, 60], [0, 0, 80, 20, 52, 60]])
+    >>> found = typical_tokens(counts)
+    >>> found.prontoqa.tolist(), found.stories.tolist(), found.control.tolist()
+    ([0, 1], [2, 4, 3], [2, 4])
+    """
+    check_counts(counts)
+    ratio = frequency_ratio(counts)
+    own = [_descending(counts[0], ratio >= min_ratio, min_count)]
+    own.append(_descending(counts[1], ratio <= 1 / min_ratio, min_count))
+    control, mismatch = matched(counts.sum(0), own[0], own[1])
+    return Typical(own[0], own[1], control, mismatch)
+
+
+def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:
+    """Smoothed frequency in PrOntoQA over that in the stories, above 0; 1 for a token that neither has.
+
+    >>> frequency_ratio(np.array([[9, 0], [0, 9]])).tolist()
+    [10.0, 0.1]
+    """
+    smoothed = (counts + 1) / (counts.sum(1, keepdims=True) + counts.shape[1])
+    return smoothed[0] / smoothed[1]
+
+
+def matched(
+    totals: Int[np.ndarray, " d_vocab"], wanted: Int[np.ndarray, " wanted"], offered: Int[np.ndarray, " offered"]
+) -> tuple[Int[np.ndarray, " control"], float]:
+    """An offered token for each wanted one, none twice, with the smallest sum of |ln ratio| of counts, and its mean.
+
+    No token and nan where fewer are offered than wanted, or nothing is wanted.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if not 0 < len(wanted) <= len(offered):
+        return np.array([], dtype=np.int64), math.nan
+    cost = np.abs(np.log(totals[wanted])[:, None] - np.log(totals[offered]))
+    rows, columns = linear_sum_assignment(cost)
+    return offered[columns], float(cost[rows, columns].mean())
+
+
+def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
+    """One row for each typical token: token, text, corpus, count_prontoqa, count_stories, ratio, control.
+
+    ``ratio`` is the smoothed frequency in its own corpus over that in the other, at least MIN_RATIO; ``texts[id]`` is
+    how a token is shown. Raises TextError as `typical_tokens` does.
+    """
+    typical, ratio = typical_tokens(counts), frequency_ratio(counts)
+    control = set(typical.control.tolist())
+    return [
+        {
+            "token": token,
+            "text": texts[token],
+            "corpus": corpus,
+            "count_prontoqa": int(counts[0, token]),
+            "count_stories": int(counts[1, token]),
+            "ratio": float(ratio[token] if corpus == CORPORA[0] else 1 / ratio[token]),
+            "control": token in control,
+        }
+        for corpus in CORPORA
+        for token in typical.group(corpus).tolist()
+    ]
+
+
+def check_counts(counts: Counts, model: LensModel = None, twin: LensModel = None) -> None:
+    """Raise TextError where counts are not integers [2, d_vocab], a corpus has none, or a model knows other tokens."""
+    if counts.ndim != 2 or len(counts) != 2 or not np.issubdtype(counts.dtype, np.integer):
+        raise TextError(
+            f"got token counts of shape {list(counts.shape)} and type {counts.dtype}; expected integers [2, d_vocab], "
+            f"PrOntoQA first, such as the counts of text_data()."
+        )
+    for corpus, total in zip(CORPORA, counts.sum(1).tolist(), strict=True):
+        if total == 0:
+            raise TextError(f"the counts hold no token of '{corpus}'; typical tokens need text of both corpora.")
+    for what, looked_at in (("the model", model), ("the twin", twin)):
+        if looked_at is not None and looked_at.cfg.d_vocab != counts.shape[1]:
+            raise TextError(
+                f"got counts of {counts.shape[1]} tokens; {what} knows {looked_at.cfg.d_vocab}. "
+                f"Use the counts of the text that it was trained on."
+            )
+
+
+def token_vectors(model: LensModel, ids: Int[np.ndarray, " token"]) -> Float[np.ndarray, "token d_model"]:
+    """Rows of W_E in float64."""
+    return model.W_E.detach()[ids].cpu().double().numpy()
+
+
+def _descending(counts: Int[np.ndarray, " d_vocab"], typical: np.ndarray, min_count: int) -> Int[np.ndarray, " token"]:
+    ids = np.flatnonzero(typical & (counts >= min_count))
+    return ids[np.argsort(-counts[ids].astype(np.int64), kind="stable")]

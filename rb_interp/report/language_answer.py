@@ -1,0 +1,144 @@
+"""The short answer of the language study: Delta L, cosines beside the paper's, the control, skills, and what text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rb_interp.claims.language import PAPER_COSINES
+from rb_interp.figures.evidence import LARGE, SMALL, Evidence, MissingEvidenceError
+from rb_interp.figures.language_evidence import (
+    about,
+    by_rate,
+    names,
+    never_early,
+    reading_text,
+    stand_ins,
+    told,
+)
+from rb_interp.figures.language_skills import by_hops, left_out, pooled_text
+from rb_interp.figures.panels import seed_interval
+
+
+def language_answer(evidence: Evidence) -> list[str]:
+    """Sentences in the order of the claims; one whose numbers are missing is left out."""
+    found = [_losses(evidence), _per_entropy(evidence), _rise(evidence), _cosines(evidence), _control(evidence)]
+    found += [_skills(evidence), _text(evidence)]
+    return [text for text in found if text]
+
+
+def language_warnings(evidence: Evidence) -> list[str]:
+    """What a reader must not overlook: templates, stand-ins, and an early stage that was never reached."""
+    found = [
+        "PrOntoQA is made from templates: a model that knows a few phrases by heart loses less on it than on any "
+        "stories, with every initialisation. G1 alone therefore says little; what the paper claims of initialisation "
+        "is the rise of ΔL with γ (G2)."
+    ]
+    if stand_ins(evidence):
+        found.append(
+            f"Not the paper's text: {' '.join(stand_ins(evidence))} Numbers on stories are not those of TinyStories "
+            "and decide nothing about the paper's."
+        )
+    elif not about(evidence):
+        found.append("This run does not say which text it has read.")
+    return found + [text for gamma in evidence.gammas if (text := never_early(evidence, gamma))]
+
+
+def _losses(evidence: Evidence) -> str:
+    delta = by_rate(evidence, "corpus_loss", "delta_loss")
+    if delta == "not read":
+        return ""
+    return (
+        f"ΔL, the mean over training of (L_stories − L_PrOntoQA) / L_PrOntoQA, is {delta}; on held-out text "
+        f"{by_rate(evidence, 'corpus_loss', 'delta_loss_test')}. 0 is no difference, 1 twice the loss."
+    )
+
+
+def _per_entropy(evidence: Evidence) -> str:
+    delta = by_rate(evidence, "corpus_loss", "delta_loss_per_entropy")
+    if delta == "not read":
+        return ""
+    twin = evidence.twin("corpus_loss", "delta_loss_per_entropy", SMALL)
+    untrained = f" (untrained: {twin:.2f})".replace("-", "−") if np.isfinite(twin) else ""
+    return f"With each loss divided by its corpus's unigram entropy it is {delta}{untrained}."
+
+
+def _rise(evidence: Evidence) -> str:
+    """How much higher Delta L is at the small initialisation than at the large one, paired by seed."""
+    try:
+        small, large = (evidence.values("corpus_loss", "delta_loss", gamma) for gamma in (SMALL, LARGE))
+    except MissingEvidenceError:
+        return ""
+    rise = (small - large).dropna()
+    if not len(rise):
+        return ""
+    _, low, high = seed_interval(rise)
+    text = f"From γ = {LARGE:g} to γ = {SMALL:g} ΔL changes by {reading_text(rise)}, paired by seed"
+    if np.isfinite(low) and low > 0:
+        return f"{text}: it rises, as the paper has it."
+    if np.isfinite(high) and high < 0:
+        return f"{text}: it falls, against the paper."
+    return f"{text}, up in {int((rise > 0).sum())} of {len(rise)}."
+
+
+def _cosines(evidence: Evidence) -> str:
+    cos = {group: _early(evidence, f"cos_{group}") for group in PAPER_COSINES}
+    if "n/a" in cos.values():
+        return ""
+    called, said = names(evidence), {group: f"{value:.3f}".lstrip("0") for group, value in PAPER_COSINES.items()}
+    return (
+        f"Early in training at γ = {SMALL:g} the mean cosine of embeddings is {cos['prontoqa']} between PrOntoQA "
+        f"tokens (paper: {said['prontoqa']}) and {cos['stories']} between tokens of {called['stories']} (paper, "
+        f"TinyStories: {said['stories']}), a difference of {_early(evidence, 'difference')} (G3)."
+    )
+
+
+def _early(evidence: Evidence, quantity: str) -> str:
+    return told(evidence, "token_similarity", quantity, SMALL, stage="early")
+
+
+def _control(evidence: Evidence) -> str:
+    """Whether tokens of the stories that are as frequent as PrOntoQA's are as much alike as all of them."""
+    try:
+        matched = evidence.values("token_similarity", "difference_control", SMALL, stage="early")
+    except MissingEvidenceError:
+        if _early(evidence, "difference") == "n/a":
+            return ""
+        return "No frequency-matched control could be made, so how often tokens occur may account for the difference."
+    _, low, high = seed_interval(matched)
+    text = (
+        "With the stories' tokens matched to PrOntoQA's in frequency (mean |ln ratio| of matched counts "
+        f"{_early(evidence, 'control_mismatch')}) the difference is {reading_text(matched)}"
+    )
+    if np.isfinite(high) and high < 0:
+        text += ": frequency alone does not account for it."
+    elif np.isfinite(low) and low > 0:
+        text += ": it turns round, so frequency accounts for what G3 reads."
+    else:
+        text += ": frequency may account for what G3 reads."
+    return text
+
+
+def _skills(evidence: Evidence) -> str:
+    """Answers and chains by hops at the small initialisation, and over all hops at every rate."""
+    answers, chains = (by_hops(evidence, SMALL, kind) for kind in ("answer_two_way", "chain"))
+    if "not read" in (answers, chains):
+        return ""
+    every = "; ".join(
+        f"{pooled_text(evidence, gamma, 'answer_two_way')} and {pooled_text(evidence, gamma, 'chain')} at γ = {gamma:g}"
+        for gamma in evidence.gammas
+    )
+    return (
+        f"On held-out PrOntoQA at γ = {SMALL:g} the model answers right, True against False after the right chain "
+        f"(guessing: .50), with a share of {answers}; all steps of the chain are right with a share of {chains}. "
+        f"Answers and chains over all hops: {every}.{left_out(evidence)}"
+    )
+
+
+def _text(evidence: Evidence) -> str:
+    """Where the stories come from, whether or not they stand in."""
+    stories = about(evidence).get("stories")
+    if not isinstance(stories, dict) or "stand_in" not in stories:
+        return ""
+    if stories["stand_in"]:
+        return "The stories are not TinyStories here: a small story grammar stands in for them."
+    return f"The stories are not a stand-in: {stories.get('source') or 'TinyStories'}."

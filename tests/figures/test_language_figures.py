@@ -1,0 +1,258 @@
+"""Figures of the language study draw what curves, readings and tables say, and say what stands in for TinyStories."""
+
+from dataclasses import replace
+
+import matplotlib.colors
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from synthetic_language import ENTROPIES, GAMMAS, LAST, SENTENCE, make_about, make_language
+
+from rb_interp.claims.language import LANGUAGE as CLAIMS
+from rb_interp.figures.criteria import LANGUAGE as LEVELS
+from rb_interp.figures.evidence import MissingEvidenceError
+from rb_interp.figures.language_attention import draw_text_attention, head_values
+from rb_interp.figures.language_cosines import NAMED, draw_token_cosines
+from rb_interp.figures.language_delta import draw_delta_loss, mean_values
+from rb_interp.figures.language_evidence import by_rate, delta_table, entropies, loss_table, names, never_early
+from rb_interp.figures.language_loss import draw_language_loss
+from rb_interp.figures.language_next_token import draw_next_token
+from rb_interp.figures.language_rank import draw_embedding_rank, stable_ratio
+from rb_interp.figures.language_similarity import draw_token_similarity
+from rb_interp.figures.language_skills import ROWS, by_hops, draw_skills, pooled, skill_table
+from rb_interp.figures.registry import LANGUAGE, figures_of
+from rb_interp.figures.save import render
+from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS
+from rb_interp.figures.tasks import draw_tasks
+
+EVERY = pytest.mark.parametrize("spec", LANGUAGE, ids=lambda spec: spec.id)
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return make_language(3)
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ").replace("\xa0", " ")
+
+
+def drawn(axes, values, colour=None) -> bool:
+    values = np.asarray(values, dtype=float)
+    for line in axes.lines:
+        y = np.asarray(line.get_ydata(), dtype=float)
+        if len(y) == len(values) and np.allclose(y, values) and colour in (None, *_colours(line)):
+            return True
+    return False
+
+
+def _colours(line) -> tuple:
+    return line.get_color(), line.get_markeredgecolor()
+
+
+def reading(evidence, probe, quantity, gamma, stage="final", **rest):
+    table = evidence.readings
+    here = table[(table["probe"] == probe) & (table["quantity"] == quantity) & (table["gamma"] == gamma)]
+    here = here[here["stage"] == stage]
+    for column, value in rest.items():
+        here = here[here[column] == value]
+    return here.sort_values("seed")
+
+
+def test_every_claim_is_on_a_figure_with_its_own_threshold():
+    assert figures_of("language") is LANGUAGE
+    assert {claim for spec in LANGUAGE for claim in spec.claims} == {claim.id for claim in CLAIMS}
+    assert {claim.id: claim.parts[0].threshold for claim in CLAIMS} == LEVELS
+
+
+@EVERY
+def test_captions_say_what_is_seen_what_refutes_and_what_stands_in(spec, evidence):
+    caption = spec.caption(evidence)
+    assert len(caption.would_refute) > 60
+    for claim in spec.claims:
+        assert f"({claim}" in caption.would_refute
+    for word in ("nan", "n/a", "None", "{", "not read"):
+        assert word not in str(caption)
+    told = f"Not the paper's text: {SENTENCE[0].upper()}{SENTENCE[1:]}."
+    assert (told in caption.seen) == (spec.id != "skills")  # skills are about PrOntoQA alone
+    real = replace(evidence, meta={"text": make_about(stand_in=False)})
+    assert "stand" not in str(spec.caption(real))
+    assert "grammar" not in texts(spec.draw(real))
+
+
+@EVERY
+def test_a_run_without_readings_and_tables_gives_sentences(spec, evidence):
+    bare = replace(evidence, tables={}, readings=evidence.readings.iloc[:0], arrays={}, meta={})
+    figure = spec.draw(bare)
+    figure.draw_without_rendering()
+    if spec.id != "language_loss":  # its curves are there
+        assert "No " in texts(figure) or "no " in texts(figure)
+    empty = replace(bare, curves=evidence.curves.iloc[:0])
+    spec.draw(empty)
+    for shown in (bare, empty):
+        assert "nan" not in str(spec.caption(shown)) + texts(figure)
+
+
+@EVERY
+def test_one_seed_and_other_rates_are_drawn_too(spec):
+    few = make_language(seeds=1, gammas=(0.4, 1.0))
+    spec.draw(few)
+    assert "nan" not in str(spec.caption(few))
+
+
+def test_same_evidence_gives_same_bytes(evidence):
+    assert render(draw_delta_loss(evidence), "svg") == render(draw_delta_loss(make_language(3)), "svg")
+
+
+def test_losses_are_means_over_seeds_in_the_colour_of_their_corpus(evidence):
+    panels = draw_language_loss(evidence).axes
+    for axes, gamma in zip(panels, GAMMAS, strict=True):
+        for corpus in ("prontoqa", "stories"):
+            for end in ("train", "test"):
+                here = evidence.curves[(evidence.curves["gamma"] == gamma)]
+                here = here[here["set"] == f"{corpus}_{end}"].groupby("step")["loss"].mean()
+                assert drawn(axes, here, CORPUS_COLOURS[corpus])
+        for corpus, entropy in zip(("prontoqa", "stories"), ENTROPIES, strict=True):
+            assert drawn(axes, [entropy, entropy], CORPUS_COLOURS[corpus])
+        steps = reading(evidence, "corpus_loss", "early_step", gamma)["value"].tolist()
+        assert any(line.get_marker() == "^" and line.get_xdata().tolist() == steps for line in axes.lines)
+    assert 0 < panels[0].get_ylim()[1] <= 1.08 * 1.5 * max(ENTROPIES)
+
+
+def test_delta_is_relative_to_prontoqa(evidence):
+    curves, raw, fair = draw_delta_loss(evidence).axes
+    for gamma in GAMMAS:
+        stories, prontoqa = (loss_table(evidence, f"{corpus}_train", gamma) for corpus in ("stories", "prontoqa"))
+        expected = stories / prontoqa - 1
+        np.testing.assert_allclose(delta_table(evidence, gamma), expected)
+        assert drawn(curves, expected.mean(axis=1))
+        assert not drawn(curves, delta_table(evidence, gamma, held_out=True).mean(axis=1))
+        for axes, name in ((raw, "delta_loss"), (fair, "delta_loss_per_entropy")):
+            for end in ("", "_test"):
+                values = reading(evidence, "corpus_loss", name + end, gamma)["value"]
+                assert drawn(axes, values)
+                assert drawn(axes, [values.mean()] * 2)
+    assert list(mean_values(evidence, "delta_loss").columns) == list(GAMMAS)
+    by_seed = mean_values(evidence, "delta_loss").loc[1].tolist()
+    assert drawn(raw, by_seed)  # the line that joins a seed's rates, which G2 compares
+    assert "G1n: > 0" in texts(fair.figure)
+
+
+def test_cosines_are_those_of_early_with_the_tokens_of_their_seed(evidence):
+    figure = draw_token_cosines(evidence)
+    table = evidence.tables["tokens"]
+    for column, group in enumerate(("prontoqa", "stories", "control")):
+        place = "0.8/0/early//token_similarity"
+        matrix, tokens = (evidence.arrays[f"{place}/{name}"] for name in (f"cos_{group}_matrix", f"tokens_{group}"))
+        whole, named = figure.axes[column], figure.axes[3 + column]
+        np.testing.assert_allclose(np.ma.getdata(whole.images[0].get_array()), matrix)
+        np.testing.assert_allclose(np.ma.getdata(named.images[0].get_array()), matrix[:NAMED, :NAMED])
+        words = table[table["seed"] == 0].drop_duplicates("token").set_index("token")["text"]
+        shown = [text.get_text() for text in named.get_yticklabels()]
+        assert shown == [words[token].replace(" ", "·").replace("$", r"\$") for token in tokens[:NAMED]]
+        mean = reading(evidence, "token_similarity", f"cos_{group}", 0.8, "early")["value"].mean()
+        assert f"mean cos {mean:.2f}" in whole.get_title(loc="left")
+
+
+def test_a_control_that_cannot_be_made_is_said(evidence):
+    empty = {k: a[:0, :0] if a.ndim == 2 else a[:0] for k, a in evidence.arrays.items() if "control" in k}
+    figure = draw_token_cosines(replace(evidence, arrays={**evidence.arrays, **empty}))
+    assert texts(figure).count("fewer typical tokens than PrOntoQA") == 2
+
+
+def test_mean_cosines_have_the_papers_two_numbers_and_twins(evidence):
+    early, final, differences = draw_token_similarity(evidence).axes
+    for axes, stage in ((early, "early"), (final, "final")):
+        for group, colour in CORPUS_COLOURS.items():
+            values = reading(evidence, "token_similarity", f"cos_{group}", 0.8, stage)["value"]
+            assert drawn(axes, values, colour)
+    assert drawn(early, [0.123] * 2, CORPUS_COLOURS["prontoqa"])
+    assert drawn(early, [0.531] * 2, CORPUS_COLOURS["stories"])
+    assert not drawn(final, [0.531] * 2)
+    assert drawn(early, [0.01] * 2)
+    for name in ("difference", "difference_control", "difference_centred"):
+        assert drawn(differences, reading(evidence, "token_similarity", name, 0.8, "early")["value"])
+    assert early.get_ylim() == final.get_ylim()
+
+
+def test_ranks_are_beside_the_twins(evidence):
+    ratio, shares, weights = draw_embedding_rank(evidence).axes
+    for group in (*CORPUS_COLOURS, "all"):
+        assert drawn(ratio, reading(evidence, "embedding_rank", f"participation_ratio_{group}", 0.8)["value"])
+    assert drawn(shares, reading(evidence, "embedding_rank", "share_3_all", 0.5)["value"])
+    table = reading(evidence, "embedding_rank", "stable_rank_W_OV", 0.3, layer=0)
+    assert stable_ratio(evidence, "W_OV", 0.3) == pytest.approx((table["value"] / table["twin"]).tolist())
+    assert drawn(weights, stable_ratio(evidence, "W_OV", 0.3))
+
+
+def test_attention_shows_every_head_of_its_layer_stage_and_corpus(evidence):
+    panels = np.array(draw_text_attention(evidence).axes).reshape(2, 3)
+    for layer in (0, 1):
+        for column, stage in enumerate(("init", "early", "final")):
+            for corpus in ("prontoqa", "stories"):
+                rows = reading(evidence, "uniformity", "tv", 0.8, stage, rows=corpus, layer=layer)
+                heads = rows.groupby("head")["value"].mean()
+                assert len(heads) == 4
+                assert drawn(panels[layer, column], heads, CORPUS_COLOURS[corpus])
+                assert head_values(evidence, layer, stage, corpus, 0.8).shape == (3, 4)
+                assert drawn(panels[layer, column], [rows["value"].mean()] * 2)
+    with pytest.raises(MissingEvidenceError, match="in layer 3, stage final"):
+        head_values(evidence, 2, "final", "stories", 0.8)
+
+
+def test_geometries_stand_beside_their_null(evidence):
+    panels = draw_next_token(evidence).axes
+    for axes, group in zip(panels, ("prontoqa", "stories", "all"), strict=True):
+        for stage in ("init", "early", "final"):
+            assert drawn(axes, reading(evidence, "next_token", f"spearman_{group}", 0.3, stage)["value"])
+        assert drawn(axes, [0.1] * 2)
+
+
+def test_skills_are_those_of_the_last_step_by_hops(evidence):
+    panels = np.array(draw_skills(evidence).axes).reshape(2, 3)
+    table = evidence.tables["skills"]
+    for row, kinds in zip(panels, ROWS, strict=True):
+        for axes, gamma in zip(row, GAMMAS, strict=True):
+            assert drawn(axes, [0.5, 0.5]) == ("answer_two_way" in kinds)
+            for kind in kinds:
+                here = table[(table["gamma"] == gamma) & (table["kind"] == kind) & (table["step"] == LAST)]
+                assert drawn(axes, here.groupby("hops")["accuracy"].mean())
+    uneven = table.copy()
+    uneven.loc[uneven["hops"] == 1, "n"] = 360
+    changed = replace(evidence, tables={**evidence.tables, "skills": uneven})
+    by_hop = skill_table(changed, 0.8, "chain")
+    weights = np.array([360, 40, 40, 40, 40]) / 520
+    assert pooled(changed, 0.8, "chain").tolist() == pytest.approx((by_hop.T @ weights).tolist())
+    assert by_hops(changed, 0.8, "chain").startswith(f"{by_hop.loc[1].mean():.2f} at 1 hop, ")
+
+
+def test_corpora_have_lightness_and_marker_of_their_own():
+    """Colour-blind safe: relative luminances in steps, and no marker twice."""
+    lightness = []
+    for colour in CORPUS_COLOURS.values():
+        rgb = np.array(matplotlib.colors.to_rgb(colour))
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        lightness.append(116 * np.cbrt(linear @ (0.2126, 0.7152, 0.0722)) - 16)
+    assert np.diff(sorted(lightness)).min() > 12
+    assert len(set(CORPUS_MARKERS.values())) == 3
+
+
+def test_words_of_the_text_are_the_runs_own(evidence):
+    assert names(evidence) == {"prontoqa": "PrOntoQA", "stories": "story grammar (stand-in)"}
+    assert names(replace(evidence, meta={}))["stories"] == "TinyStories"
+    assert entropies(evidence) == dict(zip(("prontoqa", "stories"), ENTROPIES, strict=True))
+    for unknown in (None, [1.0], [1.0, None], {"prontoqa": 2.0}):
+        assert entropies(replace(evidence, meta={"text": {"entropies": unknown}})) == {}
+    assert never_early(evidence, 0.8) == ""
+    late = evidence.readings.copy()
+    late.loc[(late["quantity"] == "early_step") & (late["seed"] == 1), "value"] = LAST
+    found = never_early(replace(evidence, readings=late), 0.8)
+    assert found == "At γ = 0.8 “early” is the last evaluation in 1 of 3 seeds."
+    assert by_rate(evidence, "corpus_loss", "delta_los") == "not read"
+
+
+def test_a_study_without_anchor_task_says_so(evidence):
+    with pytest.raises(MissingEvidenceError, match=r"This study has no anchor task\."):
+        _ = evidence.task
+    assert "no sample rows" in texts(draw_tasks(evidence))

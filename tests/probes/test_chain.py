@@ -1,0 +1,211 @@
+"""Answers and chains of thought: models that know all, planted errors, one that knows nothing, and greedy decoding."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from rb_interp.errors import TextError
+from rb_interp.models.build import build_model
+from rb_interp.probes.chain import answer_tokens, chain_accuracy, chain_outcomes, encode_example
+from rb_interp.text.prontoqa import generate
+
+EXAMPLES = generate(24, seed=4, hops=(1, 2, 3))
+
+
+class Words:
+    """A tokenizer whose tokens are words with the space before them, and end marks."""
+
+    end = 0
+
+    def __init__(self, texts: list[str], joins: str = "") -> None:
+        self.pattern = re.compile(joins + r" ?\w+|\s|[^\w\s]")
+        words = sorted({word for text in texts for word in self.pattern.findall(text)})
+        self.ids = {word: at for at, word in enumerate(words, start=1)}
+        self.d_vocab = len(words) + 1
+
+    def encode(self, text: str) -> list[int]:
+        return [self.ids[word] for word in self.pattern.findall(text)]
+
+
+TOKENIZER = Words([example.text for example in EXAMPLES] + [" True False"])
+ENCODED = [encode_example(example, TOKENIZER) for example in EXAMPLES]
+TRUE, FALSE = answer_tokens(TOKENIZER)
+
+
+class Knows(torch.nn.Module):
+    """Continues every text that it was told with certainty, all others with token 0, and says ``answer`` if given."""
+
+    def __init__(self, texts: list[np.ndarray], answer: int | None = None, n_ctx: int = 400) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.zeros(1))
+        self.cfg = SimpleNamespace(d_vocab=TOKENIZER.d_vocab, n_ctx=n_ctx)
+        self.next = {tuple(text[:at]): text[at] for text in texts for at in range(1, len(text))}
+        self.answer = answer
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits = torch.zeros(*tokens.shape, TOKENIZER.d_vocab)
+        for row, text in zip(logits, tokens.tolist(), strict=True):
+            for at in range(len(text)):
+                row[at, self.next.get(tuple(text[: at + 1]), 0)] += 2
+                if self.answer is not None:
+                    row[at, self.answer] += 1
+        return logits + self.bias
+
+
+def wrong(index: int, position: int) -> np.ndarray:
+    """What a model would have to know to be wrong at one position of one example, and right elsewhere."""
+    text = ENCODED[index].tokens.copy()
+    text[position] = 0
+    return text
+
+
+def read(model, examples=EXAMPLES, **options):
+    return chain_accuracy(model, TOKENIZER, examples, **options)
+
+
+def test_places_hold_the_sentences_and_the_answer():
+    words = {at: word for word, at in TOKENIZER.ids.items()}
+    for example, one in zip(EXAMPLES, ENCODED, strict=True):
+        said = ["".join(words[t] for t in one.tokens[first:last]) for first, last in one.sentences]
+        assert said == [f" {sentence}" for sentence in example.chain_of_thought]
+        assert "".join(words[t] for t in one.tokens[one.answer :]) == f" {example.answer}"
+        assert one.tokens.tolist() == [TOKENIZER.end, *TOKENIZER.encode(example.text)]
+        assert one.kinds == ("premise", *("rule", "conclusion") * example.hops)
+
+
+def test_one_that_knows_everything_reads_one_and_its_twin_nothing():
+    reading, rows = read(Knows([one.tokens for one in ENCODED]), twin=Knows([]))
+    assert reading.values == {
+        **dict.fromkeys(("answer", "answer_two_way", "chain", "step", "premise", "rule", "conclusion"), 1.0),
+        "left_out": 0,
+        **{f"loss_{part}": pytest.approx(reading.values[f"loss_{part}"]) for part in ("question", "chain", "answer")},
+    }
+    assert reading.twin["chain"] == reading.twin["step"] == reading.twin["answer"] == 0
+    assert (reading.probe, reading.n) == ("chain", 24)
+    assert {row["accuracy"] for row in rows} == {1.0}
+    counted = {(row["hops"], row["kind"]): row["n"] for row in rows}
+    for hops in (1, 2, 3):
+        n = sum(example.hops == hops for example in EXAMPLES)
+        assert (counted[hops, "answer"], counted[hops, "rule"], counted[hops, "step"]) == (
+            n,
+            n * hops,
+            n * (2 * hops + 1),
+        )
+
+
+def test_one_wrong_token_costs_its_sentence_and_the_chain_but_not_the_answer():
+    """The second rule of a three-hop example, at its last token (the full stop), first token, and the one behind it."""
+    index = next(at for at, example in enumerate(EXAMPLES) if example.hops == 3)
+    first, last = ENCODED[index].sentences[3]
+    n_rules = sum(example.hops for example in EXAMPLES)
+    for position in (first, last - 1):
+        texts = [one.tokens for at, one in enumerate(ENCODED) if at != index]
+        model = Knows(texts)
+        gold = ENCODED[index].tokens
+        model.next |= {tuple(gold[:at]): gold[at] for at in range(1, len(gold)) if at != position}
+        reading, rows = read(model)
+        assert reading.values["rule"] == pytest.approx(1 - 1 / n_rules)
+        assert reading.values["chain"] == pytest.approx(23 / 24)
+        assert (reading.values["conclusion"], reading.values["premise"], reading.values["answer"]) == (1, 1, 1)
+        by_hops = {row["hops"]: row["accuracy"] for row in rows if row["kind"] == "chain"}
+        assert (by_hops[1], by_hops[2], by_hops[3]) == (1, 1, pytest.approx(7 / 8))
+
+
+def test_losses_are_of_each_part_alone():
+    """A known token costs ln(e^2 + V - 1) - 2, one of the chain that is not known 2 more."""
+    one = ENCODED[0]
+    model, place = Knows([one.tokens]), one.sentences[1][0]
+    del model.next[tuple(one.tokens[:place])]
+    values = read(model, [EXAMPLES[0]])[0].values
+    known = math.log(math.exp(2) + TOKENIZER.d_vocab - 1) - 2
+    assert values["loss_question"] == pytest.approx(known, rel=1e-5)
+    assert values["loss_answer"] == pytest.approx(known, rel=1e-5)
+    assert values["loss_chain"] == pytest.approx(known + 2 / (one.answer - one.sentences[0][0]), rel=1e-5)
+
+
+def test_a_wrong_answer_costs_the_answer_alone():
+    model, gold = Knows([one.tokens for one in ENCODED[1:]]), ENCODED[0]
+    model.next |= {tuple(gold.tokens[:at]): gold.tokens[at] for at in range(1, gold.answer)}
+    values = read(model)[0].values
+    assert (values["answer"], values["chain"]) == (pytest.approx(23 / 24), 1)
+
+
+def test_always_saying_true_is_right_as_often_as_true_is_and_not_beyond_its_null():
+    reading, _ = read(Knows([], answer=TRUE))
+    share = np.mean([example.answer == "True" for example in EXAMPLES])
+    assert reading.values["answer_two_way"] == pytest.approx(share)
+    assert reading.values["answer"] == 0  # token 0 is the arg max
+    row = next(row for row in reading.table() if row["quantity"] == "answer_two_way")
+    assert (row["p_value"], row["null_sd"]) == pytest.approx((1, 0))
+    knowing = read(Knows([one.tokens for one in ENCODED]))[0].table()[1]
+    assert (knowing["p_value"], round(knowing["null_mean"], 1)) == (1 / 201, 0.5)
+
+
+@pytest.mark.lens
+def test_an_untrained_model_writes_nothing_and_guesses_answers():
+    model = build_model(SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=300), gamma=0.5, norm="pre", d_model=16)
+    reading, _ = read(model)
+    assert reading.values["chain"] == reading.values["rule"] == 0
+    assert abs(reading.values["answer_two_way"] - 0.5) < 4 * 0.5 / math.sqrt(24)
+    together = chain_outcomes(model, ENCODED, (TRUE, FALSE))
+    for all_at_once, one in zip(together, ENCODED, strict=True):  # filling is never seen
+        alone = chain_outcomes(model, [one], (TRUE, FALSE))[0]
+        assert replace(all_at_once, losses=()) == replace(alone, losses=())
+        assert all_at_once.losses == pytest.approx(alone.losses, rel=1e-5)
+
+
+@pytest.mark.lens
+def test_chain_is_what_greedy_decoding_writes():
+    """A small model, trained on half of the examples for a moment, right on some chains and wrong on others."""
+    model = build_model(SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=300), gamma=0.5, norm="pre", d_model=48)
+    few = ENCODED[:4]
+    width = max(len(one.tokens) for one in few)
+    rows = torch.stack([torch.from_numpy(np.pad(one.tokens, (0, width - len(one.tokens)))) for one in few])
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    for _ in range(60):
+        loss = torch.nn.functional.cross_entropy(model(rows[:2, :-1]).flatten(0, 1), rows[:2, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    outcomes, greedy = chain_outcomes(model, few, (TRUE, FALSE)), []
+    for one in few:
+        text = one.tokens[: one.sentences[0][0]].tolist()
+        with torch.no_grad():
+            while len(text) < one.sentences[-1][1]:
+                text.append(int(model(torch.tensor([text]))[0, -1].argmax()))
+        greedy.append(text == one.tokens[: len(text)].tolist())
+    assert [all(one.sentences) for one in outcomes] == greedy
+    assert set(greedy) == {True, False}
+
+
+def test_examples_longer_than_the_context_are_left_out_and_counted():
+    lengths = np.array([len(one.tokens) - 1 for one in ENCODED])
+    n_ctx = int(np.sort(lengths)[12])  # the longest that fits fills the context
+    reading, _ = read(Knows([one.tokens for one in ENCODED], n_ctx=n_ctx))
+    assert (reading.n, reading.values["left_out"]) == ((lengths <= n_ctx).sum(), (lengths > n_ctx).sum())
+    assert reading.values["chain"] == 1
+    with pytest.raises(
+        TextError, match=r"none of 24 examples fits .* context of 9 tokens \(the shortest has \d+ tokens\)"
+    ):
+        read(Knows([], n_ctx=9))
+    with pytest.raises(TextError, match=r"none of 0 examples fits .* \(none given\)"):
+        read(Knows([]), examples=[])
+
+
+def test_tokenizers_that_cannot_judge_sentences_are_named():
+    first = EXAMPLES[0]
+    parts = [first.text, first.prompt, *(f" {sentence}" for sentence in first.chain_of_thought), " True False"]
+    joining = Words(parts, joins=r"\. \w+|")
+    with pytest.raises(
+        TextError, match="this tokenizer joins the end of one sentence with the next in .*; use one that"
+    ):
+        encode_example(first, joining)
+    with pytest.raises(TextError, match=r"'True' and 'False' begin with the same token \(7\) in this tokenizer"):
+        answer_tokens(SimpleNamespace(encode=lambda text: [7, len(text)]))

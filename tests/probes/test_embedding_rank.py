@@ -1,0 +1,124 @@
+"""Effective dimension of embeddings and stable ranks: planted ranks, chance by two routes, and frequency alone."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from language_text import D_MODEL, D_VOCAB, PRONTOQA, STORIES, Embedded, frequency_alone, made_counts, noise
+from lens_models import lens_model
+
+from rb_interp.errors import ModelError
+from rb_interp.models.build import build_model
+from rb_interp.probes.embedding_rank import (
+    embedding_rank,
+    gaussian_participations,
+    rank_nulls,
+    stable_rank,
+    weight_rank,
+)
+from rb_interp.probes.vectors import participation
+
+COUNTS = made_counts()
+
+
+def p_values(reading):
+    return {row["quantity"]: row["p_value"] for row in reading.table()}
+
+
+def test_planted_ranks_are_read():
+    """PrOntoQA's tokens in three directions of one size each, the stories' everywhere."""
+    W_E, rng = noise(), np.random.default_rng(1)
+    basis = np.linalg.qr(rng.standard_normal((D_MODEL, 3)))[0].T
+    W_E[PRONTOQA] = np.linalg.qr(rng.standard_normal((len(PRONTOQA), 3)))[0] @ basis
+    reading = embedding_rank(Embedded(W_E), COUNTS, twin=Embedded(noise(2)))
+    assert reading.values["share_3_prontoqa"] == pytest.approx(1)
+    assert 2.9 < reading.values["participation_prontoqa"] <= 3 + 1e-9
+    assert reading.values["participation_ratio_prontoqa"] < 0.2
+    assert reading.values["participation_ratio_stories"] == pytest.approx(1, abs=0.05)
+    assert reading.values["participation_difference"] < -10
+    p = p_values(reading)
+    names = ("participation_prontoqa", "participation_ratio_prontoqa", "participation_difference")
+    assert [p[name] for name in names] == [1 / 201] * 3
+    assert p["participation_stories"] > 0.02
+    assert reading.nulls["participation_ratio_stories"].draws.mean() == pytest.approx(1, abs=0.05)
+    assert reading.arrays["spectrum_prontoqa"][:3].sum() == pytest.approx(1)
+    assert reading.arrays["spectrum_twin_prontoqa"][:3].sum() == pytest.approx(reading.twin["share_3_prontoqa"])
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("gamma", [0.3, 0.8])
+def test_an_untrained_model_reads_chance_at_any_gamma_and_chance_depends_on_the_number_of_tokens(gamma: float):
+    model = build_model(SimpleNamespace(d_vocab=D_VOCAB, length=8), gamma=gamma, d_model=D_MODEL)
+    reading = embedding_rank(model, COUNTS, twin=model)
+    for name, n in (
+        ("prontoqa", len(PRONTOQA)),
+        ("stories", len(STORIES)),
+        ("control", len(PRONTOQA)),
+        ("all", D_VOCAB),
+    ):
+        assert reading.values[f"participation_{name}"] == pytest.approx(n * D_MODEL / (n + D_MODEL), rel=0.05)
+        assert reading.values[f"participation_ratio_{name}"] == 1
+        assert 0.005 < p_values(reading)[f"participation_{name}"] < 1
+
+
+def test_frequency_alone_lowers_the_dimension_of_all_and_tells_no_corpora_apart():
+    reading = embedding_rank(Embedded(frequency_alone()), COUNTS)
+    assert reading.values["share_1_all"] > 0.2
+    assert p_values(reading)["participation_all"] == 1 / 201
+    assert 0.05 < p_values(reading)["participation_difference"] < 0.95
+    assert abs(reading.values["participation_difference"]) < 3  # the stories' list is longer and reads 9 more
+    assert math.isnan(reading.values["participation_ratio_all"])
+
+
+def test_gaussian_participations_are_those_of_gaussian_vectors():
+    rng, n = np.random.default_rng(0), 400
+    for tokens, d_model in ((12, 30), (30, 12)):
+        drawn = gaussian_participations(n, tokens, d_model, rng)
+        made = np.array([participation(rng.standard_normal((tokens, d_model))) for _ in range(n)])
+        error = math.sqrt((drawn.var() + made.var()) / n)
+        assert abs(drawn.mean() - made.mean()) < 4 * error
+        assert drawn.std() == pytest.approx(made.std(), rel=0.15)
+    assert np.isnan(gaussian_participations(3, 1, 5, rng)).all()
+
+
+def test_a_swap_exchanges_matched_tokens():
+    """With two tokens a list has one direction: swapped or not, both lists read 1 and differ by 0."""
+    vectors = {"prontoqa": np.eye(4)[:3], "control": np.vstack([np.eye(4)[:2], [[5.0, 5, 0, 0]]])}
+    draws = rank_nulls(vectors, {}, 50, np.random.default_rng(0))["participation_difference"].draws
+    whole = participation(vectors["prontoqa"]) - participation(vectors["control"])
+    assert set(np.abs(draws).round(9)) == {round(abs(whole), 9)}
+    assert {-1, 1} == set(np.sign(draws))
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["gpt2", "grouped"])
+def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
+    model = lens_model(kind)
+    reading = weight_rank(model, layer=1, twin=lens_model(kind, seed=1))
+    attn = model.blocks[1].attn
+    W_Q, W_K, W_V, W_O = (getattr(attn, f"W_{name}").detach().double().numpy() for name in "QKVO")
+    full = {"stable_rank_W_QK": [], "stable_rank_W_OV": []}
+    for head in range(4):
+        full["stable_rank_W_QK"].append(stable_rank(W_Q[head] @ W_K[head * len(W_K) // 4].T))
+        full["stable_rank_W_OV"].append(stable_rank(W_V[head * len(W_V) // 4] @ W_O[head]))
+    for name, ranks in full.items():
+        assert reading.values[name] == pytest.approx(np.mean(ranks))
+        assert reading.values[name] != pytest.approx(reading.twin[name])
+    W_in = model.blocks[1].mlp.W_in.detach().double().numpy()
+    assert reading.values["stable_rank_W_in"] == pytest.approx((W_in**2).sum() / np.linalg.norm(W_in, 2) ** 2)
+    assert (reading.probe, reading.layer) == ("embedding_rank", 1)
+    with pytest.raises(ModelError, match="weight_rank got layer=4; this model has 4 layers"):
+        weight_rank(model, layer=4)
+
+
+def test_a_list_of_one_token_has_no_dimension():
+    counts = np.zeros((2, D_VOCAB), dtype=np.int64)
+    counts[0, 0], counts[1, 3:5] = 500, 500
+    reading = embedding_rank(Embedded(noise()), counts, twin=Embedded(noise(1)))
+    for name in ("participation_prontoqa", "share_1_prontoqa"):
+        assert math.isnan(reading.values[name])
+    assert reading.values["participation_stories"] == pytest.approx(1)
+    assert math.isnan(p_values(reading)["participation_prontoqa"])

@@ -1,0 +1,139 @@
+"""Mean cosines of typical tokens: on planted, random and untrained embeddings, and under frequency alone."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from language_text import D_MODEL, D_VOCAB, PRONTOQA, STORIES, Embedded, frequency_alone, made_counts, noise
+from scipy.stats import kstest
+
+from rb_interp.errors import TextError
+from rb_interp.models.build import build_model
+from rb_interp.probes.token_similarity import mean_cosines, similarity_nulls, similarity_values, token_similarity
+from rb_interp.probes.token_typing import Typical
+from rb_interp.probes.vectors import cosines, mean_off_diagonal
+
+COUNTS = made_counts()
+SPREAD = 1 / math.sqrt(len(PRONTOQA) * (len(PRONTOQA) - 1) * D_MODEL / 2)
+"""Standard deviation of the mean cosine of so many independent directions."""
+
+
+def p_values(reading):
+    return {row["quantity"]: row["p_value"] for row in reading.table()}
+
+
+def test_mean_cosine_without_a_matrix_is_that_of_the_matrix():
+    rng = np.random.default_rng(0)
+    vectors, members, centre = rng.normal(size=(9, 4)), rng.random((5, 9)) < 0.6, rng.normal(size=(5, 4))
+    found = mean_cosines(vectors, members, centre)
+    by_matrix = [mean_off_diagonal(cosines((vectors - c)[m])) for m, c in zip(members, centre, strict=True)]
+    np.testing.assert_allclose(found, by_matrix)
+    assert np.isnan(mean_cosines(vectors, np.eye(9, dtype=bool)[:1], centre[:1])).all()
+
+
+def test_one_that_tells_prontoqa_apart_and_not_the_stories():
+    W_E = noise()
+    W_E[STORIES] += np.ones(D_MODEL) / math.sqrt(D_MODEL)
+    reading = token_similarity(Embedded(W_E), COUNTS, twin=Embedded(noise(1)))
+    assert reading.values["cos_stories"] == pytest.approx(0.5, abs=0.05)  # |mean|^2 / (|mean|^2 + |noise|^2)
+    assert abs(reading.values["cos_prontoqa"]) < 5 * SPREAD
+    assert (reading.values["difference"] < -0.4, reading.values["difference_control"] < -0.4) == (True, True)
+    assert {p_values(reading)[name] for name in ("difference", "difference_control")} == {1 / 201}
+    assert abs(reading.twin["difference"]) < 5 * SPREAD
+    assert (reading.values["n_prontoqa"], reading.values["n_stories"]) == (40, 160)
+
+
+def test_frequency_alone_makes_a_difference_that_the_control_takes_away():
+    reading = token_similarity(Embedded(frequency_alone()), COUNTS)
+    assert reading.values["control_mismatch"] == 0
+    assert reading.values["difference"] > 0.3
+    assert reading.nulls["difference"].draws.max() < 0.2  # labels permuted: no defence
+    assert abs(reading.values["difference_control"]) < 0.05
+    assert 0.05 < p_values(reading)["difference_control"] < 0.95
+
+
+def test_the_control_is_no_defence_where_it_does_not_match():
+    counts = COUNTS.copy()
+    counts[1, STORIES] //= 4  # the stories' tokens are rarer now, the embeddings are as before
+    W_E = frequency_alone()
+    W_E[STORIES] = noise()[STORIES] + (frequency_alone() - noise())[STORIES] / 4
+    reading = token_similarity(Embedded(W_E), counts)
+    assert reading.values["control_mismatch"] > 1
+    assert reading.values["difference_control"] > 0.3
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("gamma", [0.3, 0.8])
+def test_an_untrained_model_reads_nothing_at_any_gamma(gamma: float):
+    model = build_model(SimpleNamespace(d_vocab=D_VOCAB, length=8), gamma=gamma, d_model=D_MODEL)
+    reading = token_similarity(model, COUNTS)
+    for name in ("cos_prontoqa", "cos_stories", "cos_control", "difference", "difference_control"):
+        assert abs(reading.values[name]) < 5 * SPREAD, name
+    assert p_values(reading)["difference"] > 0.02
+
+
+def test_what_all_tokens_share_drops_out_of_the_centred_cosines():
+    reading = token_similarity(Embedded(noise() + 3), COUNTS)
+    assert (reading.values["cos_prontoqa"] > 0.99, reading.values["cos_stories"] > 0.99) == (True, True)
+    centred = token_similarity(Embedded(noise()), COUNTS).values
+    for name in ("cos_prontoqa_centred", "cos_stories_centred", "difference_centred", "difference_control_centred"):
+        assert reading.values[name] == pytest.approx(centred[name], abs=1e-9)
+
+
+def test_both_corpora_weigh_the_same_in_the_centre():
+    """Two clouds at distance 2: centred on all 200 tokens, the larger would lie nearer, and look more spread out."""
+    W_E = noise()
+    W_E[STORIES] += 2 * np.ones(D_MODEL) / math.sqrt(D_MODEL)
+    values = token_similarity(Embedded(W_E), COUNTS).values
+    assert values["cos_prontoqa_centred"] == pytest.approx(0.5, abs=0.06)
+    assert values["cos_stories_centred"] == pytest.approx(0.5, abs=0.06)
+
+
+def test_p_values_are_uniform_on_random_embeddings():
+    rng, n = np.random.default_rng(0), 150
+    typical = Typical(np.arange(6), np.arange(6, 20), np.array([8, 19, 7, 10, 6, 15]), 0.0)
+    found = {name: [] for name in ("difference", "difference_control", "difference_centred")}
+    for _ in range(n):
+        vectors = rng.standard_normal((20, 5))
+        values, nulls = similarity_values(vectors, typical), similarity_nulls(vectors, typical, 200, rng)
+        for name, values_found in found.items():
+            values_found.append(nulls[name].p_value(values[name]))
+    for name, p in found.items():
+        assert kstest(p, "uniform").statistic < 1.63 / math.sqrt(n) + 1 / 201, name
+
+
+def test_swapping_a_pair_swaps_two_tokens_and_nothing_else():
+    """Of one pair and one other story only four sets exist: the difference with the control is +-0 of two tokens."""
+    typical = Typical(np.array([0, 1]), np.array([2, 3, 4]), np.array([4, 2]), 0.0)
+    vectors = np.random.default_rng(0).standard_normal((5, 3))
+    cos = cosines(vectors)
+    expected = {cos[0, 1] - cos[4, 2], cos[4, 1] - cos[0, 2], cos[0, 2] - cos[4, 1], cos[4, 2] - cos[0, 1]}
+    draws = similarity_nulls(vectors, typical, 100, np.random.default_rng(0))["difference_control"].draws
+    assert set(draws.round(9)) == {round(float(value), 9) for value in expected}
+
+
+def test_matrices_show_the_most_frequent_tokens_in_order():
+    W_E = noise()
+    arrays = token_similarity(Embedded(W_E), COUNTS, n_null=0).arrays
+    assert [len(arrays[f"tokens_{name}"]) for name in ("prontoqa", "stories", "control")] == [40, 60, 40]
+    assert arrays["tokens_prontoqa"].tolist() == PRONTOQA.tolist()
+    for name in ("stories", "control"):
+        assert (np.diff(COUNTS[1, arrays[f"tokens_{name}"]]) <= 0).all()
+    np.testing.assert_allclose(arrays["cos_control_matrix"], cosines(W_E[arrays["tokens_control"]]))
+
+
+def test_too_few_tokens_give_nan_and_other_vocabularies_an_error():
+    counts = np.zeros((2, D_VOCAB), dtype=np.int64)
+    counts[0, :3], counts[1, 3] = 500, 1500
+    reading = token_similarity(Embedded(noise()), counts)
+    missing = {name for name, value in reading.values.items() if math.isnan(value)}
+    assert missing == {
+        *("cos_stories", "cos_control", "difference", "difference_control", "control_mismatch"),
+        *("cos_stories_centred", "cos_control_centred", "difference_centred", "difference_control_centred"),
+    }
+    assert all(math.isnan(row["p_value"]) for row in reading.table())
+    with pytest.raises(TextError, match="got counts of 4 tokens; the model knows 220"):
+        token_similarity(Embedded(noise()), counts[:, :4])

@@ -1,0 +1,89 @@
+"""Typical tokens: thresholds and matching by hand, on the text alone."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from lens_models import lens_model
+
+from rb_interp.errors import TextError
+from rb_interp.probes.token_typing import check_counts, frequency_ratio, matched, token_table, typical_tokens
+
+COUNTS = np.array([[19, 20, 30, 28, 0, 0, 300, 603], [0, 0, 1, 2, 500, 19, 29, 449]])
+"""Both corpora have 1,000 tokens, so that the smoothed ratio is (a + 1) / (b + 1)."""
+
+
+def test_a_token_needs_both_enough_occurrences_and_the_ratio():
+    """Token 0 is one short of 20, token 3 has 29 / 3; token 6 has 301 / 30 in spite of 29 in the other corpus."""
+    assert COUNTS.sum(1).tolist() == [1000, 1000]
+    np.testing.assert_allclose(frequency_ratio(COUNTS)[[1, 2, 6, 7]], [21, 31 / 2, 301 / 30, 604 / 450])
+    found = typical_tokens(COUNTS)
+    assert (found.prontoqa.tolist(), found.stories.tolist()) == ([6, 2, 1], [4])
+    assert typical_tokens(COUNTS, min_count=19).stories.tolist() == [4, 5]
+    assert typical_tokens(COUNTS, min_ratio=9.5).prontoqa.tolist() == [6, 2, 3, 1]
+
+
+def test_frequencies_count_and_not_occurrences():
+    """A corpus of ten times the length has ten times the counts and the same typical tokens."""
+    counts = np.zeros((2, 40), dtype=np.int64)
+    counts[0, :10], counts[1, 10:20], counts[:, 20:] = 50_000, 500_000, [[5_000], [60_000]]
+    found = typical_tokens(counts)
+    assert (sorted(found.prontoqa), sorted(found.stories)) == (list(range(10)), list(range(10, 20)))
+
+
+def test_the_match_is_the_best_of_all_one_to_one_matches():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        totals = rng.integers(20, 2000, 10)
+        wanted, offered = np.arange(4), np.arange(4, 10)
+        control, mismatch = matched(totals, wanted, offered)
+        costs = [np.abs(np.log(totals[wanted] / totals[list(others)])).mean() for others in permutations(offered, 4)]
+        assert mismatch == pytest.approx(min(costs))
+        assert len(set(control.tolist())) == 4
+        assert np.abs(np.log(totals[wanted] / totals[control])).mean() == pytest.approx(mismatch)
+
+
+def test_equal_frequencies_match_exactly_by_the_count_in_both_corpora():
+    counts = np.array([[90, 40, 0, 0, 9, 500], [0, 0, 40, 120, 81, 389]])
+    found = typical_tokens(counts, min_ratio=8.0)
+    assert (found.prontoqa.tolist(), found.stories.tolist()) == ([0, 1], [3, 4, 2])
+    assert found.control.tolist() == [4, 2]  # token 4 has 81 + 9 occurrences
+    assert found.mismatch == 0
+
+
+def test_without_enough_stories_there_is_no_control():
+    found = typical_tokens(COUNTS)
+    assert found.control.size == 0
+    assert math.isnan(found.mismatch)
+
+
+def test_table_shows_each_typical_token_with_the_ratio_of_its_own_corpus():
+    counts = np.array([[50, 0, 0, 950], [0, 100, 51, 849]])
+    table = token_table(counts, [" is", " dog", " ran", "."])
+    assert [(row["token"], row["text"], row["corpus"], row["control"]) for row in table] == [
+        (0, " is", "prontoqa", False),
+        (1, " dog", "stories", False),
+        (2, " ran", "stories", True),
+    ]
+    assert [row["ratio"] for row in table] == pytest.approx([51, 101, 52])
+    assert (table[1]["count_prontoqa"], table[1]["count_stories"]) == (0, 100)
+
+
+@pytest.mark.lens
+def test_counts_that_do_not_fit_are_named():
+    with pytest.raises(
+        TextError, match=r"got token counts of shape \[2, 2, 4\] and type int64; expected integers \[2, "
+    ):
+        typical_tokens(np.ones((2, 2, 4), dtype=np.int64))
+    with pytest.raises(TextError, match="of shape .* and type float64; expected integers"):
+        typical_tokens(np.ones((2, 4)))
+    with pytest.raises(TextError, match="the counts hold no token of 'stories'; typical tokens need text of both"):
+        typical_tokens(np.array([[3, 4], [0, 0]]))
+    model = lens_model("plain")
+    with pytest.raises(TextError, match="got counts of 8 tokens; the model knows 30. Use the counts of the text that"):
+        check_counts(COUNTS, model)
+    with pytest.raises(TextError, match="got counts of 30 tokens; the twin knows 20"):
+        check_counts(np.ones((2, 30), dtype=np.int64), model, lens_model("plain", d_vocab=20))
