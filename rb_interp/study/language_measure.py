@@ -131,8 +131,8 @@ def _skills(
 
 def _tokens(run: LanguageRun) -> pd.DataFrame:
     """Typical tokens of each seed's text."""
-    tables = []
+    rows = []
     for seed, text in run.texts.items():
         shown = [text.tokenizer.token_text(token) for token in range(text.tokenizer.d_vocab)]
-        tables.append(pd.DataFrame(token_table(text.counts, shown)).assign(seed=seed))
-    return pd.concat(tables, ignore_index=True)[["seed", *tables[0].columns.drop("seed")]]
+        rows += [{"seed": seed, **row} for row in token_table(text.counts, shown)]
+    return pd.DataFrame(rows)

@@ -60,7 +60,7 @@ class TextGroup(MemberGroup):
         for piece, counted in self._pieces(tokens, targets):
             loss = self.loss(piece, counted, total)
             gradients = torch.autograd.grad(loss, list(self.trained.values()))
-            found = list(gradients) if found is None else torch._foreach_add(found, gradients)
+            found = list(gradients) if found is None else list(torch._foreach_add(found, gradients))
         assert found is not None
         return tuple(found)
 
