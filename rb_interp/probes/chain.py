@@ -39,7 +39,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.errors import TextError
-from rb_interp.probes.capture import LensModel, check_range, evaluation, passes
+from rb_interp.probes.capture import LensModel, check_range, evaluation
 from rb_interp.probes.reading import Null, Reading
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ ANSWERS = ("True", "False")
 KINDS = ("premise", "rule", "conclusion")
 PARTS = ("question", "chain", "answer")
 """Parts of an example whose losses are read."""
+TOGETHER = 16
+"""Examples of one pass: more fill the memory with logits and gain nothing."""
 
 
 @dataclass(frozen=True)
@@ -160,22 +162,24 @@ def answer_tokens(tokenizer: Any) -> tuple[int, int]:
 
 def chain_outcomes(model: LensModel, examples: Sequence[Encoded], words: tuple[int, int]) -> list[Outcome]:
     """Run the examples, each with its gold text, and judge every sentence and the answer."""
-    rows = _padded(examples)
-    check_range(model, rows[:, :-1])
-    device, outcomes = next(model.parameters()).device, []
+    order = sorted(range(len(examples)), key=lambda index: len(examples[index].tokens))
+    device, found = next(model.parameters()).device, {}
     with torch.no_grad(), evaluation(model):
-        for at in torch.arange(len(rows)).split(passes(model, rows)):
-            chunk = [examples[i] for i in at.tolist()]
-            longest = max(len(one.tokens) for one in chunk) - 1
-            logits = model(rows[at, :longest].to(device))
-            gold = rows[at, 1 : longest + 1]
-            right = (logits.argmax(-1).cpu() == gold).numpy()
-            losses = F.cross_entropy(logits.transpose(1, 2).float().cpu(), gold, reduction="none").double().numpy()
+        for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
+            at = order[start : start + TOGETHER]
+            chunk = [examples[index] for index in at]
+            rows = _padded(chunk)
+            check_range(model, rows[:, :-1])
+            logits = model(rows[:, :-1].to(device)).cpu()
+            gold = rows[:, 1:]
+            right = (logits.argmax(-1) == gold).numpy()
+            losses = F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold)
             last = torch.tensor([one.answer - 1 for one in chunk])
-            decisive = logits[torch.arange(len(chunk)), last].cpu()[:, list(words)]
+            decisive = logits[torch.arange(len(chunk)), last][:, list(words)]
             says_true = (decisive[:, 0] > decisive[:, 1]).tolist()
-            outcomes += [_judge(*one) for one in zip(chunk, right, losses, says_true, strict=True)]
-    return outcomes
+            judged = zip(chunk, right, losses.double().numpy(), says_true, strict=True)
+            found |= {index: _judge(*one) for index, one in zip(at, judged, strict=True)}
+    return [found[index] for index in range(len(examples))]
 
 
 def summarise(outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -14,6 +14,7 @@ sharpen later, so say at which step. Uniform attention also says nothing about w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,15 @@ from jaxtyping import Float
 from scipy.special import entr
 
 from rb_interp.errors import ModelError
-from rb_interp.probes.capture import Tokens, head_pattern
+from rb_interp.probes.capture import Tokens, as_rows, capture, head_pattern
 from rb_interp.probes.check import check_layer_head, check_rows
 from rb_interp.probes.reading import Null, Reading
 from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.tasks.roles import Roles
 
 Pattern = Float[np.ndarray, "row query key"]
+MAX_PATTERN = 2**20
+"""Squared positions of one pass, at most: patterns of all heads are held at once."""
 
 
 def average_operator(length: int) -> Float[np.ndarray, "query key"]:
@@ -106,3 +109,24 @@ def uniformity(
     untrained = {} if twin is None else summarise(head_pattern(twin, rows, layer, head))[0]
     nulls = {"tv": simplex_null(length, n_null, np.random.default_rng(seed))} if n_null else {}
     return Reading("uniformity", values, layer, head, untrained, nulls, arrays, len(rows))
+
+
+def uniformity_of_heads(model: Any, tokens: Tokens, layers: Iterable[int]) -> list[Reading]:
+    """`uniformity` of every head of some layers in one pass, without nulls, and of its arrays ``tv_per_row`` alone.
+
+    Long rows make patterns large; of those no mean is kept. Raises ModelError as `uniformity` does.
+    """
+    rows, places, n_heads = as_rows(tokens), list(layers), model.cfg.n_heads
+    for layer in places:
+        check_layer_head(model, layer, None, "uniformity")
+    if rows.shape[1] < 2:
+        raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
+    hooks = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in places}
+    found = capture(model, rows, list(hooks.values()), batch=max(1, MAX_PATTERN // rows.shape[1] ** 2))
+    readings = []
+    for layer, name in hooks.items():
+        for head in range(n_heads):
+            values, arrays = summarise(found[name][:, head].double().numpy())
+            kept = {"tv_per_row": arrays["tv_per_row"]}
+            readings.append(Reading("uniformity", values, layer, head, arrays=kept, n=len(rows)))
+    return readings

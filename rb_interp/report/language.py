@@ -29,6 +29,11 @@ SETS = {
     for end, words in (("train", "trained on"), ("test", "held out"))
     for corpus in PAPER_COSINES
 }
+PARTS = {
+    "loss_question": "final loss on held-out questions of PrOntoQA, whose rules are drawn at random (nats per token)",
+    "loss_chain": "final loss on their chains of thought (nats per token)",
+    "loss_answer": "final loss on their answers (nats per token)",
+}
 COSINES = {
     "cos_prontoqa": "mean cos between PrOntoQA tokens",
     "cos_stories": "mean cos between tokens of the stories",
@@ -61,6 +66,7 @@ def language(evidence: Evidence) -> dict[str, Any]:
         for group, label in PREDICTED.items()
         for stage in ("early", "final")
     ]
+    losses += [_row(evidence, "chain", name, label) for name, label in PARTS.items()]
     blocks = [
         {"title": "Losses", "rows": losses},
         {"title": "Cosines of token embeddings, early in training", "rows": cosines},

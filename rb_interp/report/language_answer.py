@@ -129,7 +129,8 @@ def _skills(evidence: Evidence) -> str:
     )
     return (
         f"On held-out PrOntoQA at γ = {SMALL:g} the model answers right, True against False after the right chain "
-        f"(guessing: .50), with a share of {answers}; all steps of the chain are right with a share of {chains}. "
+        f"(guessing: .50, by the “not” of the query: .53), with a share of {answers}; all steps of the chain are right "
+        f"with a share of {chains}. "
         f"Answers and chains over all hops: {every}.{left_out(evidence)}"
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,19 +17,16 @@ from rb_interp.probes.next_token import next_token
 from rb_interp.probes.reading import Reading
 from rb_interp.probes.token_similarity import token_similarity
 from rb_interp.probes.token_typing import token_table
-from rb_interp.probes.uniformity import uniformity
+from rb_interp.probes.uniformity import uniformity_of_heads
 from rb_interp.study.language_run import LanguageRun
 from rb_interp.study.measure import joined, typed
 from rb_interp.study.models import MemberModels
-from rb_interp.tasks.roles import Roles
 from rb_interp.text.config import CORPORA
 from rb_interp.text.data import TextData
 from rb_interp.training.member_group import Member
 
 LAYERS = 2
 """Early layers whose attention is read, as far as a model has them."""
-ATTENTION_ARRAYS = ("tv_per_row",)
-"""What is kept of patterns: a whole one is n_ctx^2 numbers for every head."""
 STAGES = ("early", "final")
 
 
@@ -81,40 +78,28 @@ def _readings(
     models: MemberModels, member: Member, text: TextData, n_rows: int, n_null: int
 ) -> Iterator[tuple[str, int, str, Reading]]:
     """Stage, step, rows and reading of every probe; each reading carries the untrained twin's values."""
-    plan = _plan(models.run.config.model, text, n_rows, n_null)
     models.load(member, "init")
-    untrained = [probe(models.twin) for _, probe in plan]
-    for (rows, _), reading in zip(plan, untrained, strict=True):
+    untrained = list(_read(models.twin, text, n_rows, n_null))
+    for rows, reading in untrained:
         yield "init", 0, rows, reading
     for stage in STAGES:
         step = models.load(member, stage).step
-        for (rows, probe), before in zip(plan, untrained, strict=True):
-            if before.probe == "embedding_rank" and before.layer is None:  # its ratios need the twin itself
-                yield stage, step, rows, embedding_rank(models.model, text.counts, twin=models.twin, n_null=n_null)
-            else:
-                yield stage, step, rows, replace(probe(models.model), twin=before.values)
+        now = _read(models.model, text, n_rows, n_null, twin=models.twin)
+        for (rows, reading), (_, before) in zip(now, untrained, strict=True):
+            yield stage, step, rows, reading if reading.twin else replace(reading, twin=before.values)
 
 
-def _plan(config: Any, text: TextData, n_rows: int, n_null: int) -> list[tuple[str, Callable[[Any], Reading]]]:
-    """The rows that each probe sees ("" for weights alone), and the probe as a function of a model."""
-    plan: list[tuple[str, Callable[[Any], Reading]]] = [
-        ("", lambda model: token_similarity(model, text.counts, n_null=n_null)),
-        ("", lambda model: embedding_rank(model, text.counts, n_null=n_null)),
-        ("", lambda model: next_token(model, text.counts, text.train, n_null=n_null)),
-    ]
-    for layer in sorted({0, config.n_layers - 1}):
-        plan.append(("", lambda model, at=layer: weight_rank(model, layer=at)))
+def _read(model: Any, text: TextData, n_rows: int, n_null: int, twin: Any = None) -> Iterator[tuple[str, Reading]]:
+    """Every reading of a model, and the rows that it saw ("" for weights alone)."""
+    yield "", token_similarity(model, text.counts, n_null=n_null)
+    yield "", embedding_rank(model, text.counts, twin=twin, n_null=n_null)  # its ratios need the twin itself
+    yield "", next_token(model, text.counts, text.train, n_null=n_null)
+    for layer in sorted({0, model.cfg.n_layers - 1}):
+        yield "", weight_rank(model, layer=layer)
     for corpus in CORPORA:
         tokens = text.rows(f"{corpus}_test").tokens[:n_rows, :-1].astype(np.int64)
-        for layer in range(min(LAYERS, config.n_layers)):
-            for head in range(config.n_heads):
-                plan.append((corpus, lambda model, t=tokens, at=(layer, head): _attention(model, t, *at)))
-    return plan
-
-
-def _attention(model: Any, tokens: np.ndarray, layer: int, head: int) -> Reading:
-    found = uniformity(model, tokens, Roles(), layer=layer, head=head, n_null=0)
-    return replace(found, arrays={name: found.arrays[name] for name in ATTENTION_ARRAYS})
+        for reading in uniformity_of_heads(model, tokens, range(min(LAYERS, model.cfg.n_layers))):
+            yield corpus, reading
 
 
 def _skills(

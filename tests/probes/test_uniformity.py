@@ -7,10 +7,11 @@ from lens_models import lens_model
 from scipy.stats import kstest
 
 from rb_interp.errors import ModelError
+from rb_interp.models.build import build_model
 from rb_interp.probes import uniformity
-from rb_interp.probes.uniformity import average_operator, simplex_null, summarise
+from rb_interp.probes.uniformity import average_operator, simplex_null, summarise, uniformity_of_heads
 from rb_interp.statistics import dirichlet_rows
-from rb_interp.tasks import Roles
+from rb_interp.tasks import AnchorTask, Roles
 
 
 def test_average_operator_reads_zero():
@@ -75,3 +76,19 @@ def test_layers_and_heads_that_are_not_there_are_named():
         uniformity(model, tokens, Roles(), layer=2, twin=lens_model("plain", n_layers=2))
     with pytest.raises(ModelError, match="rows of 1 position; give at least 2"):
         uniformity(model, tokens[:, :1], Roles())
+
+
+@pytest.mark.lens
+def test_all_heads_at_once_read_what_each_reads_alone():
+    model = build_model(AnchorTask(), gamma=0.4, n_layers=3, n_heads=2, d_head=8, seed=1)
+    tokens = AnchorTask().dataset(0).tokens[:20]
+    found = uniformity_of_heads(model, tokens, (0, 2))
+    assert [(reading.layer, reading.head) for reading in found] == [(0, 0), (0, 1), (2, 0), (2, 1)]
+    for reading in found:
+        alone = uniformity(model, tokens, Roles(), layer=reading.layer, head=reading.head, n_null=0)
+        assert reading.values == alone.values
+        np.testing.assert_array_equal(reading.arrays["tv_per_row"], alone.arrays["tv_per_row"])
+    with pytest.raises(ModelError, match="uniformity got layer=3; this model has 3 layers"):
+        uniformity_of_heads(model, tokens, (3,))
+    with pytest.raises(ModelError, match="give at least 2, since the first has no choice"):
+        uniformity_of_heads(model, tokens[:, :1], (0,))

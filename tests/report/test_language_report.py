@@ -72,7 +72,7 @@ def test_skills_are_told_by_hops_and_over_all_rates(evidence):
     table.loc[last & (table["kind"] == "chain"), "accuracy"] = 0.5
     table.loc[last & (table["kind"] == "chain") & (table["hops"] == 1), "accuracy"] = 1.0
     text = told(replace(evidence, tables={**evidence.tables, "skills": table}))
-    assert "(guessing: .50), with a share of 0.75 at 1 hop, 0.75 at 2 hops" in text
+    assert "(guessing: .50, by the “not” of the query: .53), with a share of 0.75 at 1 hop, 0.75 at 2 hops" in text
     assert "chain are right with a share of 1.00 at 1 hop, 0.50 at 2 hops" in text
     assert text.count("0.75 [0.75, 0.75] and 0.60 [0.60, 0.60] at γ = 0.8") == 1
 
