@@ -47,6 +47,8 @@ BAND = 10
 """The null permutes tokens among as many neighbours in frequency."""
 GROUPS = (*CORPORA, "all")
 KINDS = (("spearman", spearman, ""), ("pearson", pearson, ""), ("spearman", spearman, "_centred"))
+TIES = 12
+"""Decimals of a cosine of labels, so that equal ones tie in spite of rounding; many tokens have one successor."""
 NULL = f"tokens permuted among {BAND} neighbours in frequency"
 
 Gram = Float[np.ndarray, "token token"]
@@ -172,7 +174,7 @@ def _sides(labels: Gram, vectors: Float[np.ndarray, "token d_model"]) -> dict[st
 
 def _gram_cosines(products: Gram) -> Gram:
     norms = np.sqrt(np.where(np.diag(products) > 0, np.diag(products), np.nan))
-    return products / norms[:, None] / norms
+    return (products / norms[:, None] / norms).round(TIES)
 
 
 def _values(labels: Gram, vectors: Float[np.ndarray, "token d_model"], where: dict[str, slice]) -> dict[str, float]:

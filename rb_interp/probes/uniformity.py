@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import entr
 
 from rb_interp.errors import ModelError
@@ -111,22 +111,43 @@ def uniformity(
     return Reading("uniformity", values, layer, head, untrained, nulls, arrays, len(rows))
 
 
-def uniformity_of_heads(model: Any, tokens: Tokens, layers: Iterable[int]) -> list[Reading]:
+def uniformity_of_heads(
+    model: Any, tokens: Tokens, layers: Iterable[int], counted: Bool[np.ndarray, "row pos"] | None = None
+) -> list[Reading]:
     """`uniformity` of every head of some layers in one pass, without nulls, and of its arrays ``tv_per_row`` alone.
 
-    Long rows make patterns large; of those no mean is kept. Raises ModelError as `uniformity` does.
+    Args:
+        counted: queries that are text, where rows are filled up behind their end; what fills a row is no query. By
+            default all.
+
+    Raises ModelError as `uniformity` does.
     """
     rows, places, n_heads = as_rows(tokens), list(layers), model.cfg.n_heads
     for layer in places:
         check_layer_head(model, layer, None, "uniformity")
     if rows.shape[1] < 2:
         raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
+    kept = np.ones(rows.shape, dtype=bool) if counted is None else counted
     hooks = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in places}
     found = capture(model, rows, list(hooks.values()), batch=max(1, MAX_PATTERN // rows.shape[1] ** 2))
     readings = []
     for layer, name in hooks.items():
         for head in range(n_heads):
-            values, arrays = summarise(found[name][:, head].double().numpy())
-            kept = {"tv_per_row": arrays["tv_per_row"]}
-            readings.append(Reading("uniformity", values, layer, head, arrays=kept, n=len(rows)))
+            values, per_row = _summarise_counted(found[name][:, head].double().numpy(), kept[:, 1:])
+            readings.append(Reading("uniformity", values, layer, head, arrays={"tv_per_row": per_row}, n=len(rows)))
     return readings
+
+
+def _summarise_counted(
+    pattern: Pattern, counted: Bool[np.ndarray, "row query-1"]
+) -> tuple[dict[str, float], Float[np.ndarray, " query-1"]]:
+    """Values of the reading over the counted queries 2..L; TV of each query, nan where none counts."""
+    distance = distance_from_uniform(pattern)[:, 1:]
+    deviation = np.abs(pattern - average_operator(pattern.shape[-1]))[:, 1:].max(-1)
+    values = {
+        "tv": float(distance[counted].mean()),
+        "max_deviation": float(deviation[counted].max()),
+        "entropy": float(relative_entropy(pattern)[counted].mean()),
+    }
+    n = counted.sum(0)
+    return values, np.where(n > 0, (distance * counted).sum(0) / np.maximum(n, 1), np.nan)

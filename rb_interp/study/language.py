@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rb_interp.figures.evidence import Evidence
 
 ARRAYS = "arrays.safetensors"
-TABLES = ("skills", "tokens")
+TABLES = ("skills", "tokens", "similarity")
 
 
 def reproduce_language(
@@ -81,7 +81,7 @@ def evidence_language(run: LanguageRun) -> Evidence:
 
     try:
         curves, readings = run.read_table("curves"), run.read_table("readings")
-        tables = {name: run.read_table(name) for name in TABLES}
+        tables = {name: run.read_table(name) for name in TABLES if (run.folder / f"{name}.parquet").exists()}
         claims = json.loads((run.folder / "claims.json").read_text())
         arrays = load_file(run.folder / ARRAYS)
     except (OSError, ValueError, SafetensorError) as error:

@@ -17,13 +17,15 @@ from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.study.config import overlay
-from rb_interp.study.sweep_config import PRESETS, SweepConfig
+from rb_interp.study.sweep_config import PRESETS, SweepConfig, comparable
 from rb_interp.text.config import TextConfig
 from rb_interp.toml import to_toml
 from rb_interp.training.config import TrainConfig
 
 LANGUAGE = "language"
 STAGES = ("early",)
+PLACES = ("prontoqa", "stories")
+"""Settings that say where a text comes from: the same study on other text of the same kind, which reports name."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,15 @@ class LanguageConfig(SweepConfig):
             preset, (0.3, 0.5, 0.8), seeds, TextConfig.preset(preset), MODELS[preset], TRAINING[preset]
         )
         return replace(base, **changes)
+
+    @property
+    def tier(self) -> str:
+        """The preset's name, or ``custom`` where text, model or training differ in more than where texts lie."""
+        base = self.from_preset(self.preset)
+        places = {name: getattr(base.text, name) for name in PLACES}
+        same = replace(self, text=replace(self.text, **places))
+        kept = all(comparable(getattr(same, part)) == comparable(getattr(base, part)) for part in self.parts)
+        return self.preset if kept else "custom"
 
     @property
     def plain(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,11 @@ from rb_interp.training.member_group import Member
 LAYERS = 2
 """Early layers whose attention is read, as far as a model has them."""
 STAGES = ("early", "final")
+SIMILARITY = (
+    *("cos_prontoqa", "cos_stories", "cos_control"),
+    *("difference", "difference_control", "difference_centred", "difference_control_centred"),
+)
+"""What is read along training."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,14 @@ class LanguageMeasured:
         readings: one row per member, stage, probe and quantity.
         skills: answers and sentences of chains by number of hops, at every kept step.
         tokens: the typical tokens of each corpus, by seed.
+        similarity: mean cosines of token embeddings at every kept step.
         arrays: ``{gamma}/{seed}/{stage}/{rows}/{probe}/{array}`` -> array.
     """
 
     readings: pd.DataFrame
     skills: pd.DataFrame
     tokens: pd.DataFrame
+    similarity: pd.DataFrame
     arrays: dict[str, np.ndarray]
 
 
@@ -53,7 +60,7 @@ def measure_language(run: LanguageRun, progress: bool = True) -> LanguageMeasure
     Raises RunError where a checkpoint is missing or broken, or the text has changed.
     """
     config = run.config
-    rows, skills, arrays = [], [], {}
+    rows, skills, courses, arrays = [], [], [], {}
     models = MemberModels(run)
     for member in tqdm(run.members, disable=not progress, unit="member", desc="probing"):
         text = run.text(member.seed)
@@ -64,14 +71,15 @@ def measure_language(run: LanguageRun, progress: bool = True) -> LanguageMeasure
             prefix = f"{member.gamma}/{member.seed}/{stage}/{where}/{reading.probe}{head}"
             arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
         place = {"gamma": member.gamma, "seed": member.seed}
-        for step, reading, table in _skills(models, member, text, config.n_null):
+        for step, similar, reading, table in _along(models, member, text, config.n_null):
+            courses.append({**place, "step": step, **{name: similar[name] for name in SIMILARITY}})
             skills += [{**place, "step": step, **row} for row in table]
             stage = {0: "init", config.train.steps: "final"}.get(step)
             if stage:
                 rows += [{**place, "stage": stage, "step": step, "rows": "", **row} for row in reading.table()]
     entropies = {seed: run.text(seed).entropies for seed in config.seeds}
     readings = joined(typed(pd.DataFrame(rows)), typed(corpus_loss_table(run.curves(), entropies)))
-    return LanguageMeasured(readings, pd.DataFrame(skills), _tokens(run), arrays)
+    return LanguageMeasured(readings, pd.DataFrame(skills), _tokens(run), pd.DataFrame(courses), arrays)
 
 
 def _readings(
@@ -97,21 +105,22 @@ def _read(model: Any, text: TextData, n_rows: int, n_null: int, twin: Any = None
     for layer in sorted({0, model.cfg.n_layers - 1}):
         yield "", weight_rank(model, layer=layer)
     for corpus in CORPORA:
-        tokens = text.rows(f"{corpus}_test").tokens[:n_rows, :-1].astype(np.int64)
-        for reading in uniformity_of_heads(model, tokens, range(min(LAYERS, model.cfg.n_layers))):
+        tokens, _, targets = (held_out := text.rows(f"{corpus}_test")).batch(np.arange(min(n_rows, len(held_out))))
+        for reading in uniformity_of_heads(model, tokens, range(min(LAYERS, model.cfg.n_layers)), targets):
             yield corpus, reading
 
 
-def _skills(
+def _along(
     models: MemberModels, member: Member, text: TextData, n_null: int
-) -> Iterator[tuple[int, Reading, list[dict]]]:
-    """Step, reading and table of answers and chains at every kept step."""
+) -> Iterator[tuple[int, Mapping[str, float], Reading, list[dict]]]:
+    """At every kept step: mean cosines of token embeddings, and reading and table of answers and chains."""
     untrained: dict[str, float] = {}
     for step in models.run.kept_steps:
         models.load(member, step)
         reading, table = chain_accuracy(models.model, text.tokenizer, text.examples, n_null=n_null)
         untrained = untrained or dict(reading.values)
-        yield step, replace(reading, twin=untrained), table
+        similar = token_similarity(models.model, text.counts, n_null=0).values
+        yield step, similar, replace(reading, twin=untrained), table
 
 
 def _tokens(run: LanguageRun) -> pd.DataFrame:

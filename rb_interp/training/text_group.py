@@ -27,6 +27,7 @@ from rb_interp.training.stacked import stacked_logits
 
 Tokens = Int[Tensor, "member row n_ctx_and_1"]
 Mask = Bool[Tensor, "member row n_ctx"]
+TRIM = 64
 
 
 class TextGroup(MemberGroup):
@@ -54,7 +55,7 @@ class TextGroup(MemberGroup):
     def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``, in pieces of ``micro_batch`` rows."""
         tokens, targets = self.batches.at(self.step)
-        tokens, targets = tokens[self.which_seed], targets[self.which_seed]
+        tokens, targets = trimmed(tokens[self.which_seed], targets[self.which_seed])
         total = targets.sum((1, 2))
         found: list[Tensor] | None = None
         for piece, counted in self._pieces(tokens, targets):
@@ -93,12 +94,19 @@ class TextGroup(MemberGroup):
             tokens, targets = rows[self.which_seed], counts[self.which_seed]
             sums = torch.zeros(2, len(self.members), dtype=torch.float64, device=self.device)
             size = self.train.micro_batch or self.train.batch_size
-            for piece, counted in zip(tokens.split(size, 1), targets.split(size, 1), strict=True):
+            for piece, counted in map(trimmed, tokens.split(size, 1), targets.split(size, 1)):
                 losses, logits = self._read(piece)
                 right = (logits.argmax(-1) == piece[:, :, 1:]) & counted
                 sums += torch.stack([(losses.double() * counted).sum((1, 2)), right.double().sum((1, 2))])
             found[:, index] = (sums / targets.sum((1, 2))).T.cpu()
         return found
+
+
+def trimmed(tokens: Tokens, targets: Mask) -> tuple[Int[Tensor, "member row _"], Bool[Tensor, "member row _"]]:
+    """Rows without the columns in which none has text, up to a multiple of TRIM so that few lengths occur."""
+    longest = int(targets.sum(-1).max())
+    length = min(targets.shape[-1], -(-longest // TRIM) * TRIM)
+    return tokens[:, :, : length + 1], targets[:, :, :length]
 
 
 class TextBatches:

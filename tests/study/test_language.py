@@ -140,6 +140,8 @@ def test_toml_and_flags_give_the_same_study(config, tmp_path):
     assert (varied.seeds, varied.text.stories, varied.text.hops) == ((4,), "hub", (1, 3))
     assert (varied.model.d_model, varied.model.scheme, varied.train.steps) == (48, "conv1d", 9)
     assert (varied.tier, SMOKE.tier, TINY.tier) == ("custom", "smoke", "custom")
+    assert replace(SMOKE, text=replace(SMOKE.text, stories="hub")).tier == "smoke"
+    assert replace(SMOKE, text=replace(SMOKE.text, n_ctx=200)).tier == "custom"
 
 
 def test_where_it_is_computed_does_not_change_the_fingerprint():

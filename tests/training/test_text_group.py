@@ -100,6 +100,23 @@ def test_losses_are_of_each_corpus_alone(texts):
     np.testing.assert_allclose(gradient[9], np.exp(-total) - (1 - share), atol=1e-12)
 
 
+def test_trimming_padded_rows_changes_no_loss_and_no_gradient(texts, monkeypatch):
+    padded = {0: text_data(replace(SMALL, layout="padded", n_ctx=300), 0)}
+    lengths = padded[0].train.lengths
+    assert lengths.min() < 200 < lengths.max()
+
+    def read():
+        group = group_of(padded, members=[Member(0.8, 0)], train=replace(TRAIN, micro_batch=1))
+        return group.evaluate(), group.gradients()
+
+    trimmed = read()
+    monkeypatch.setattr("rb_interp.training.text_group.TRIM", 300)
+    whole = read()
+    np.testing.assert_allclose(trimmed[0], whole[0], rtol=1e-12)
+    for one, other in zip(trimmed[1], whole[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
 def test_every_row_is_seen_once_an_epoch(texts):
     group = group_of(texts)
     seen = torch.cat([group.batches.at(step)[0][0] for step in range(3)])
