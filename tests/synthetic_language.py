@@ -14,9 +14,11 @@ from rb_interp.figures.evidence import Evidence
 GAMMAS = (0.3, 0.5, 0.8)
 ENTROPIES = (5.1, 5.6)
 STEPS, LAST = tuple(range(0, 2001, 100)), 2000
+KEPT = (0, 100, 500, LAST)
 KINDS = ("answer", "answer_two_way", "premise", "rule", "conclusion", "chain")
 WORDS = ("wumpus", "yumpus", "is", "not", "every", "Max", "Alex", "happy", "dog", "park", "said", "they", "Q:", "$100")
 N_TYPICAL = 45
+PARTS = {"loss_question": 1.3, "loss_chain": 1.1}
 SENTENCE = "sentences of a small story grammar, standing in for TinyStories"
 
 
@@ -29,6 +31,7 @@ def make_language(seeds: int = 3, gammas=GAMMAS, tier: str = "quick", stand_in: 
             member = _curves(gamma, seed, rng)
             curves += member
             readings += _losses(gamma, seed, member) + _token_readings(gamma, seed, rng) + _attention(gamma, seed, rng)
+            readings += [row(gamma, seed, "final", "chain", name, value) for name, value in PARTS.items()]
             arrays |= _arrays(gamma, seed)
     table = pd.DataFrame(readings)
     return Evidence(
@@ -48,14 +51,18 @@ def make_language(seeds: int = 3, gammas=GAMMAS, tier: str = "quick", stand_in: 
             "expected_holds_by_chance": 0.1,
             "text": make_about(stand_in),
         },
-        tables={"skills": _skills(gammas, seeds), "tokens": _tokens(seeds)},
+        tables={
+            "skills": _skills(gammas, seeds),
+            "tokens": _tokens(seeds),
+            "similarity": _similarity(gammas, seeds),
+        },
         study="language",
     )
 
 
 def make_about(stand_in: bool = True) -> dict:
     """What the run has read."""
-    source = SENTENCE if stand_in else "stories in a file"
+    source = SENTENCE if stand_in else "stories from stories.jsonl"
     return {
         "prontoqa": {
             "source": "generated",
@@ -185,6 +192,23 @@ def _tokens(seeds: int) -> pd.DataFrame:
                 control = corpus == "stories" and place >= 10
                 counted = {"count_prontoqa": counts[0], "count_stories": counts[1], "ratio": ratio}
                 rows.append({**named, **counted, "control": control})
+    return pd.DataFrame(rows)
+
+
+def _similarity(gammas, seeds: int) -> pd.DataFrame:
+    """Stories' cosines rise first and fall again, so that G3's difference changes sign along training."""
+    rows, courses = [], {"prontoqa": (0.0, 0.12, 0.3, 0.3), "stories": (0.0, 0.09, 0.4, 0.15)}
+    for gamma in gammas:
+        for seed in range(seeds):
+            for at, step in enumerate(KEPT):
+                cos = {name: gamma * course[at] + 0.002 * (seed - 1) for name, course in courses.items()}
+                cos["stories"] -= 0.001 * seed
+                cos["control"] = cos["stories"] / 2
+                found = {f"cos_{name}": value for name, value in cos.items()}
+                found["difference"] = cos["prontoqa"] - cos["stories"]
+                found["difference_control"] = cos["prontoqa"] - cos["control"]
+                found |= {"difference_centred": found["difference"] - 0.013, "difference_control_centred": -0.011}
+                rows.append({"gamma": gamma, "seed": seed, "step": step, **found})
     return pd.DataFrame(rows)
 
 

@@ -34,6 +34,7 @@ TABLES = {
     "outputs": "output distributions",
     "skills": "accuracies on held-out PrOntoQA",
     "tokens": "tokens typical of each corpus",
+    "similarity": "cosines of token embeddings along training",
 }
 """Tables beyond curves and readings, in words. Runs that were probed by an earlier version have none of them."""
 

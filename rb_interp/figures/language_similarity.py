@@ -1,7 +1,8 @@
-"""Claim G3: mean cosines among the embeddings of each corpus's tokens, by initialisation and stage."""
+"""Claim G3: mean cosines among the embeddings of each corpus's tokens, by initialisation, stage and step."""
 
 from __future__ import annotations
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -10,9 +11,10 @@ from rb_interp.claims.language import PAPER_COSINES
 from rb_interp.figures.criteria import LANGUAGE
 from rb_interp.figures.evidence import SMALL, Evidence, MissingEvidenceError
 from rb_interp.figures.language_cosines import group_names
-from rb_interp.figures.language_evidence import STAGES, by_rate, stand_in_note, told, zero_line
+from rb_interp.figures.language_course import course_text, draw_course, three
+from rb_interp.figures.language_evidence import STAGES, by_rate, claims_gamma, stand_in_note, told, zero_line
 from rb_interp.figures.panels import Caption, criterion_at, gamma_axis, seeds_at, try_panel
-from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS, GREY, INK, new_figure, styled
+from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS, INK, new_figure, styled
 
 DIFFERENCES = {
     "difference": ("PrOntoQA − stories", INK, "o"),
@@ -21,14 +23,15 @@ DIFFERENCES = {
 }
 SHIFTS = (-0.34, -0.06, 0.22)
 SPREAD = 0.04
-NULL = "#c9c9c9"
+NULL = "#d2d2d2"
+TWIN = "#6b6b6b"
 
 
 @styled
 def draw_token_similarity(evidence: Evidence) -> Figure:
-    """Mean cosines by corpus at early and final, and their differences early, beside nulls and untrained twins."""
-    figure = new_figure(3.3, 7.6)
-    early, final, differences = figure.subplots(1, 3)
+    """Mean cosines by corpus at early and final, their differences early beside nulls and twins, and their course."""
+    figure = new_figure(5.8, 7.6)
+    early, final, differences, course = figure.subplots(2, 2).ravel()
     for axes, stage in ((early, "early"), (final, "final")):
         try_panel(axes, _cosines, evidence, stage)
         axes.set_title(f"mean cosine, {STAGES[stage]}")
@@ -38,6 +41,9 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
             axes.set_ylim(min(ends), max(ends))
     try_panel(differences, _differences, evidence)
     differences.set_title("differences, early")
+    try_panel(course, draw_course, evidence)
+    if evidence.gammas:
+        course.set_title(f"mean cosine along training, γ = {claims_gamma(evidence, SMALL):g}")
     figure.legend(handles=_legend(evidence), loc="outside upper center", ncols=3)
     return figure
 
@@ -68,7 +74,7 @@ def _by_gamma(axes: Axes, evidence: Evidence, name: str, stage: str, shift: floa
         drawn += 1
         seeds_at(axes, place + shift, values, colour, marker, spread=SPREAD)
         twin = evidence.twin("token_similarity", name, gamma, stage=stage)
-        axes.plot([place + shift - 0.05, place + shift + 0.12], [twin] * 2, color=GREY, lw=1.2, zorder=1)
+        axes.plot([place + shift - 0.09, place + shift + 0.16], [twin] * 2, color=TWIN, lw=1.4, zorder=1)
     return drawn
 
 
@@ -110,7 +116,7 @@ def _legend(evidence: Evidence) -> list[Line2D]:
 
     found = [mark(CORPUS_COLOURS[g], CORPUS_MARKERS[g], name) for g, name in group_names(evidence).items()]
     found += [mark(colour, marker, words) for words, colour, marker in DIFFERENCES.values()]
-    found.append(Line2D([], [], color=GREY, lw=1.2, label="untrained twins"))
+    found.append(Line2D([], [], color=TWIN, lw=1.4, label="untrained twins"))
     found.append(Line2D([], [], color=INK, lw=1, ls=(0, (1, 1.2)), label="the paper (.123, .531)"))
     found.append(Line2D([], [], color=NULL, lw=5, label="labels permuted, ± 2 sd"))
     return found
@@ -122,16 +128,28 @@ def caption_token_similarity(evidence: Evidence) -> Caption:
     def at_early(name: str) -> str:
         return told(evidence, "token_similarity", name, SMALL, stage="early")
 
+    course = course_text(evidence)
     return Caption(
         "Mean cosine of the embeddings of two typical tokens of a corpus, and among TinyStories tokens matched to "
         "PrOntoQA's in frequency (dots: seeds, bars: mean with 95 % interval). Dotted: the paper's two numbers, which "
         f"are for γ = {SMALL:g}. PrOntoQA less stories, early: "
         f"{by_rate(evidence, 'token_similarity', 'difference', stage='early')}. At γ = {SMALL:g} it is "
         f"{at_early('difference_control')} with the matched tokens in place of all, and "
-        f"{at_early('difference_centred')} for embeddings less the mean of both corpora. Grey bands: corpus labels "
-        "permuted among the tokens (for the matched: each token swapped with its match or not), which asks whether "
-        f"lists as different arise by chance, not why they differ.{stand_in_note(evidence)}",
+        f"{at_early('difference_centred')} for embeddings less the mean of both corpora{untrained(evidence)}. The "
+        "centred difference is to be compared with its untrained twin (dash), not with 0: each token is itself a part "
+        "of that mean, a larger one where a corpus has fewer typical tokens. Grey bands: corpus labels permuted among "
+        "the tokens (for the matched: each token swapped with its match or not), which asks whether lists as "
+        "different arise by chance, not why they differ. Bottom right: the same cosines at every kept step, on a "
+        "logarithmic axis (thin lines are seeds, bands 95 % intervals)"
+        f"{f'; the difference, {course}' if course else ''}. G3 is judged at the stage early alone."
+        f"{stand_in_note(evidence)}",
         f"at γ = {SMALL:g}, early, differences at or above the dashed line (G3). Brown diamonds near 0 while black "
-        "dots are below would lay the difference to frequency: PrOntoQA repeats few words often. Purple triangles near "
-        "0 would lay it to one direction that all tokens of the stories share.",
+        "dots are below would lay the difference to frequency: PrOntoQA repeats few words often. Purple triangles at "
+        "their untrained dash would lay it to one direction that all tokens of the stories share.",
     )
+
+
+def untrained(evidence: Evidence, quantity: str = "difference_centred", gamma: float = SMALL) -> str:
+    """What an untrained model reads early: `` (untrained: −0.013)``; empty where no twin was read."""
+    twin = evidence.twin("token_similarity", quantity, gamma, stage="early")
+    return f" (untrained: {three(twin)})" if np.isfinite(twin) else ""

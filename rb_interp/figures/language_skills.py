@@ -25,6 +25,8 @@ KINDS = {
 ROWS = (("answer_two_way", "answer"), ("chain", "premise", "rule", "conclusion"))
 TITLES = ("answer", "chain of thought")
 CHANCE = 0.5
+BY_NOT = 0.53
+"""Share of two-way answers that are right by the query's "not" alone."""
 
 
 @styled
@@ -77,7 +79,7 @@ def _rows(evidence: Evidence, gamma: float, kind: str, step: int | None) -> pd.D
 def _panel(axes: Axes, evidence: Evidence, gamma: float, kinds: tuple[str, ...]) -> None:
     if "answer_two_way" in kinds:
         axes.axhline(CHANCE, color=GREY, lw=0.8, ls=(0, (3, 1.5)), zorder=0)
-    for kind in kinds:
+    for kind in reversed(kinds):  # two-way answers and whole chains, which count most, lie on top
         _, colour, marker = KINDS[kind]
         table = skill_table(evidence, gamma, kind)
         found = np.array([seed_interval(values.dropna()) for _, values in table.iterrows()]).reshape(-1, 3)
@@ -145,12 +147,14 @@ def caption_skills(evidence: Evidence) -> Caption:
         f"Accuracy at the last step by number of hops, {examples(evidence)}{seeds_text(len(evidence.seeds))} (means, "
         "whiskers: 95 % interval). All are teacher-forced: the model sees the right text up to there. Top: the answer "
         "after the right chain of thought, as the likeliest of all tokens, and as True against False alone, where "
-        "guessing gives .50. Bottom: a step is right where each of its tokens is the likeliest; premise, rule and "
-        "conclusion are the kinds of steps, and a chain is right where all its steps are, as greedy decoding would "
-        "give it. A premise copies the question's last sentence and a conclusion half of the rule before it; a rule "
-        f"takes a choice.{left_out(evidence)} Answers, True against False, over all hops: {two_way or 'not read'}. At "
+        "guessing gives .50 (dashed) and going by the query's “not” alone gives .53. Bottom: a step is right where "
+        "each of its tokens is the likeliest; premise, rule and conclusion are the kinds of steps, and a chain is "
+        "right where all its steps are, as greedy decoding would give it. A premise copies the question's last "
+        "sentence and a conclusion half of the rule before it; a rule takes a choice."
+        f"{left_out(evidence)} Answers, True against False, over all hops: {two_way or 'not read'}. At "
         f"γ = {SMALL:g}, chains: {by_hops(evidence, SMALL, 'chain')}.",
-        "two-way answers at the dashed line: the lower loss on PrOntoQA would be one of templates, and no reasoning "
-        f"would have been learned, at γ = {SMALL:g} or at all. With the right chain before it an answer needs its last "
-        "sentence and the query alone, so only whole chains show reasoning over hops. No claim is judged here.",
+        "two-way answers at the dashed line or at .53: the lower loss on PrOntoQA would be one of templates, and no "
+        f"reasoning would have been learned, at γ = {SMALL:g} or at all. With the right chain before it an answer "
+        "needs its last sentence and the query alone, so only whole chains show reasoning over hops. No claim is "
+        "judged here.",
     )

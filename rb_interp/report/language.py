@@ -12,6 +12,7 @@ from rb_interp.claims.language import PAPER_COSINES
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.language_evidence import about, entropies, names, reading_text
 from rb_interp.figures.language_next_token import QUANTITY
+from rb_interp.figures.language_similarity import untrained
 from rb_interp.figures.language_skills import KINDS, pooled, skill_table
 from rb_interp.figures.numbers import number
 from rb_interp.figures.panels import seed_interval
@@ -88,7 +89,10 @@ def _row(
             values = evidence.values(probe, quantity, gamma, stage=stage)
         except MissingEvidenceError:
             values = pd.Series(dtype=float)
-        cells.append(_cell(gamma, values))
+        cell = _cell(gamma, values)
+        if quantity.endswith("_centred") and cell["n"]:  # an untrained model does not read 0 there
+            cell["text"] += untrained(evidence, quantity, gamma)
+        cells.append(cell)
     n = max((cell["n"] for cell in cells), default=0)
     return {"quantity": quantity, "label": label, "paper": paper, "n": n, "cells": cells}
 

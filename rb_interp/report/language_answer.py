@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from rb_interp.claims.language import PAPER_COSINES
 from rb_interp.figures.evidence import LARGE, SMALL, Evidence, MissingEvidenceError
+from rb_interp.figures.language_course import changes_sign, course_text, first_evaluation
 from rb_interp.figures.language_evidence import (
     about,
     by_rate,
+    early_steps,
     names,
     never_early,
     reading_text,
     stand_ins,
     told,
 )
-from rb_interp.figures.language_skills import by_hops, left_out, pooled_text
+from rb_interp.figures.language_skills import BY_NOT, by_hops, left_out, pooled, pooled_text, skill_table
 from rb_interp.figures.panels import seed_interval
+
+NO_CHAIN = 0.01
+"""Below this share of right chains at every number of hops a model writes none."""
+NEITHER = "G3's difference is not below 0, matched or not."
+MATCHED_ONLY = "below 0 with the matched tokens alone; G3's own difference is not below 0."
 
 
 def language_answer(evidence: Evidence) -> list[str]:
     """Sentences in the order of the claims; one whose numbers are missing is left out."""
-    found = [_losses(evidence), _per_entropy(evidence), _rise(evidence), _cosines(evidence), _control(evidence)]
-    found += [_skills(evidence), _text(evidence)]
+    found = [_losses(evidence), _per_entropy(evidence), _rise(evidence), _cosines(evidence), _course(evidence)]
+    found += [_control(evidence), _skills(evidence), _text(evidence)]
     return [text for text in found if text]
 
 
 def language_warnings(evidence: Evidence) -> list[str]:
-    """What a reader must not overlook: templates, stand-ins, and an early stage that was never reached."""
+    """What a reader must not overlook: templates, no reasoning, stand-ins, an early stage too late or too soon seen."""
     found = [
         "PrOntoQA is made from templates: a model that knows a few phrases by heart loses less on it than on any "
         "stories, with every initialisation. G1 alone therefore says little; what the paper claims of initialisation "
         "is the rise of ΔL with γ (G2)."
     ]
+    found += [text] if (text := _no_reasoning(evidence)) else []
     if stand_ins(evidence):
         found.append(
             f"Not the paper's text: {' '.join(stand_ins(evidence))} Numbers on stories are not those of TinyStories "
@@ -40,7 +49,32 @@ def language_warnings(evidence: Evidence) -> list[str]:
         )
     elif not about(evidence):
         found.append("This run does not say which text it has read.")
-    return found + [text for gamma in evidence.gammas if (text := never_early(evidence, gamma))]
+    late = [never_early(evidence, gamma) for gamma in evidence.gammas]
+    return found + [text for text in (*late, first_evaluation(evidence)) if text]
+
+
+def _no_reasoning(evidence: Evidence) -> str:
+    """A warning where no rate's answers are better than guessing and none writes a chain, else nothing."""
+    read = False
+    for gamma in evidence.gammas:
+        try:
+            answers, chains = pooled(evidence, gamma, "answer_two_way"), skill_table(evidence, gamma, "chain")
+        except MissingEvidenceError:
+            continue
+        mean, low, _ = seed_interval(answers)
+        if (low if np.isfinite(low) else mean) > BY_NOT or chains.mean(axis=1).max() >= NO_CHAIN:
+            return ""
+        read = True
+    if not read:
+        return ""
+    question, chain = (told(evidence, "chain", f"loss_{part}", SMALL) for part in ("question", "chain"))
+    losses = f" (nats per token at γ = {SMALL:g}, held out: {question} on questions, {chain} on chains of thought)"
+    return (
+        "No model here answers better than guessing or writes a chain of thought: at no γ does the 95 % interval of "
+        "two-way answers lie above .53, which the query's “not” alone gives, and at every γ and number of hops fewer "
+        "than 1 in 100 chains are right. A lower loss on PrOntoQA is that of its templates"
+        f"{'' if 'n/a' in (question, chain) else losses} and says nothing of reasoning."
+    )
 
 
 def _losses(evidence: Evidence) -> str:
@@ -96,26 +130,50 @@ def _early(evidence: Evidence, quantity: str) -> str:
     return told(evidence, "token_similarity", quantity, SMALL, stage="early")
 
 
+def _course(evidence: Evidence) -> str:
+    """G3's difference at every kept step, and at which of them it is judged."""
+    course, steps = course_text(evidence), sorted(set(early_steps(evidence, SMALL).values()))
+    if not course:
+        return ""
+    first = "Its sign depends on the step. " if changes_sign(evidence) else ""
+    at = f" (step {' or '.join(f'{step:,}' for step in steps)})" if steps else ""
+    return (
+        f"{first}Along training at γ = {SMALL:g} that difference is, {course}; the verdict on G3 is that of the stage "
+        f"early{at}."
+    )
+
+
 def _control(evidence: Evidence) -> str:
     """Whether tokens of the stories that are as frequent as PrOntoQA's are as much alike as all of them."""
     try:
+        raw = evidence.values("token_similarity", "difference", SMALL, stage="early")
+    except MissingEvidenceError:
+        return ""
+    below = _is_below(raw)
+    try:
         matched = evidence.values("token_similarity", "difference_control", SMALL, stage="early")
     except MissingEvidenceError:
-        if _early(evidence, "difference") == "n/a":
-            return ""
-        return "No frequency-matched control could be made, so how often tokens occur may account for the difference."
-    _, low, high = seed_interval(matched)
+        return "No frequency-matched control could be made" + (
+            ", so how often tokens occur may account for the difference." if below else "."
+        )
     text = (
         "With the stories' tokens matched to PrOntoQA's in frequency (mean |ln ratio| of matched counts "
         f"{_early(evidence, 'control_mismatch')}) the difference is {reading_text(matched)}"
     )
+    if not below:
+        return f"{text}: {NEITHER if not _is_below(matched) else MATCHED_ONLY}"
+    _, low, high = seed_interval(matched)
     if np.isfinite(high) and high < 0:
-        text += ": frequency alone does not account for it."
-    elif np.isfinite(low) and low > 0:
-        text += ": it turns round, so frequency accounts for what G3 reads."
-    else:
-        text += ": frequency may account for what G3 reads."
-    return text
+        return f"{text}: frequency alone does not account for it."
+    if np.isfinite(low) and low > 0:
+        return f"{text}: it turns round, so frequency accounts for what G3 reads."
+    return f"{text}: frequency may account for what G3 reads."
+
+
+def _is_below(values: pd.Series) -> bool:
+    """Whether the 95 % interval over seeds lies below 0."""
+    high = seed_interval(values).high
+    return bool(np.isfinite(high) and high < 0)
 
 
 def _skills(evidence: Evidence) -> str:
@@ -142,4 +200,4 @@ def _text(evidence: Evidence) -> str:
         return ""
     if stories["stand_in"]:
         return "The stories are not TinyStories here: a small story grammar stands in for them."
-    return f"The stories are not a stand-in: {stories.get('source') or 'TinyStories'}."
+    return f"The stories are those of {str(stories.get('source') or 'TinyStories').removeprefix('stories from ')}."

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from synthetic_language import ENTROPIES, GAMMAS, LAST, SENTENCE, make_about, make_language
+from synthetic_language import ENTROPIES, GAMMAS, KEPT, LAST, SENTENCE, make_about, make_language
 
 from rb_interp.claims.language import LANGUAGE as CLAIMS
 from rb_interp.figures.criteria import LANGUAGE as LEVELS
@@ -19,8 +19,8 @@ from rb_interp.figures.language_evidence import by_rate, delta_table, entropies,
 from rb_interp.figures.language_loss import draw_language_loss
 from rb_interp.figures.language_next_token import draw_next_token
 from rb_interp.figures.language_rank import draw_embedding_rank, stable_ratio
-from rb_interp.figures.language_similarity import draw_token_similarity
-from rb_interp.figures.language_skills import ROWS, by_hops, draw_skills, pooled, skill_table
+from rb_interp.figures.language_similarity import TWIN, caption_token_similarity, draw_token_similarity
+from rb_interp.figures.language_skills import ROWS, by_hops, caption_skills, draw_skills, pooled, skill_table
 from rb_interp.figures.registry import LANGUAGE, figures_of
 from rb_interp.figures.save import render
 from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS
@@ -162,7 +162,7 @@ def test_a_control_that_cannot_be_made_is_said(evidence):
 
 
 def test_mean_cosines_have_the_papers_two_numbers_and_twins(evidence):
-    early, final, differences = draw_token_similarity(evidence).axes
+    early, final, differences, _ = draw_token_similarity(evidence).axes
     for axes, stage in ((early, "early"), (final, "final")):
         for group, colour in CORPUS_COLOURS.items():
             values = reading(evidence, "token_similarity", f"cos_{group}", 0.8, stage)["value"]
@@ -174,6 +174,46 @@ def test_mean_cosines_have_the_papers_two_numbers_and_twins(evidence):
     for name in ("difference", "difference_control", "difference_centred"):
         assert drawn(differences, reading(evidence, "token_similarity", name, 0.8, "early")["value"])
     assert early.get_ylim() == final.get_ylim()
+
+
+def test_each_difference_has_the_dash_of_its_own_untrained_twin(evidence):
+    readings, twins = evidence.readings.copy(), {"difference": 0.002, "difference_control": 0.004}
+    twins["difference_centred"] = -0.013
+    for name, twin in twins.items():
+        readings.loc[(readings["quantity"] == name) & (readings["stage"] == "early"), "twin"] = twin
+    changed = replace(evidence, readings=readings)
+    differences = draw_token_similarity(changed).axes[2]
+    dashes = [line.get_ydata()[0] for line in differences.lines if line.get_color() == TWIN]
+    assert dashes == pytest.approx([twin for twin in twins.values() for _ in GAMMAS])
+    caption = caption_token_similarity(changed)
+    assert "the mean of both corpora (untrained: −0.013). The centred difference is to be compared" in caption.seen
+    assert "with its untrained twin (dash), not with 0:" in caption.seen
+    assert "at their untrained dash would lay it to one direction" in caption.would_refute
+
+
+def test_the_course_shows_every_kept_step_of_each_list_and_the_stage_early(evidence):
+    course = draw_token_similarity(evidence).axes[3]
+    table = evidence.tables["similarity"]
+    here = table[table["gamma"] == 0.8]
+    for group, colour in CORPUS_COLOURS.items():
+        assert drawn(course, here.groupby("step")[f"cos_{group}"].mean(), colour)
+        assert drawn(course, here[here["seed"] == 2][f"cos_{group}"], colour)
+    assert [text.get_text() for text in course.get_xticklabels()] == ["0", "100", "500", "2,000"]
+    places = course.transData.transform([(step, 0) for step in KEPT])[:, 0]
+    assert np.diff(places).min() > 0.12 * course.bbox.width
+    assert course.bbox.x0 < places[0] < course.bbox.x0 + 0.1 * course.bbox.width  # no room for steps below 0
+    steps = set(reading(evidence, "corpus_loss", "early_step", 0.8)["value"])
+    assert steps <= {line.get_xdata()[0] for line in course.lines if len(line.get_xdata()) == 2}
+    assert "mean cosine along training, γ = 0.8" in course.get_title(loc="left")
+    older = replace(evidence, tables={name: t for name, t in evidence.tables.items() if name != "similarity"})
+    assert "This run has no table of cosines of token embeddings along training; “rb-interp probe RUN” makes it." in (
+        texts(draw_token_similarity(older))
+    )
+    assert "the difference, at step" not in str(caption_token_similarity(older))
+    unmatched = table.assign(cos_control=np.nan)
+    panel = draw_token_similarity(replace(evidence, tables={**evidence.tables, "similarity": unmatched})).axes[3]
+    assert drawn(panel, here.groupby("step")["cos_stories"].mean(), CORPUS_COLOURS["stories"])
+    assert CORPUS_COLOURS["control"] not in {line.get_color() for line in panel.lines}
 
 
 def test_ranks_are_beside_the_twins(evidence):
@@ -225,6 +265,7 @@ def test_skills_are_those_of_the_last_step_by_hops(evidence):
     weights = np.array([360, 40, 40, 40, 40]) / 520
     assert pooled(changed, 0.8, "chain").tolist() == pytest.approx((by_hop.T @ weights).tolist())
     assert by_hops(changed, 0.8, "chain").startswith(f"{by_hop.loc[1].mean():.2f} at 1 hop, ")
+    assert "guessing gives .50 (dashed) and going by the query's “not” alone gives .53." in caption_skills(changed).seen
 
 
 def test_corpora_have_lightness_and_marker_of_their_own():

@@ -62,7 +62,73 @@ def test_cosines_stand_beside_the_papers_and_the_control_is_judged(evidence):
     ):
         assert verdict in told(planted(changed, "difference_control", {0.8: values}, "early"))
     none = planted(changed, "difference_control", {0.8: [np.nan] * 5}, "early")
-    assert "No frequency-matched control could be made" in told(none)
+    assert "could be made, so how often tokens occur may account for the difference." in told(none)
+
+
+@pytest.mark.parametrize("raw", [[0.02] * 5, [-0.1, 0.12, -0.1, 0.11, 0.0]], ids=("above 0", "undecided"))
+def test_a_difference_that_is_not_below_0_is_not_laid_to_frequency(evidence, raw):
+    changed = planted(evidence, "difference", {0.8: raw}, "early")
+    for matched in ([0.1, 0.12, 0.1, 0.11, 0.1], [-0.1, 0.12, -0.1, 0.11, 0.0]):
+        text = told(planted(changed, "difference_control", {0.8: matched}, "early"))
+        assert "]: G3's difference is not below 0, matched or not." in text
+        assert "account" not in text
+    text = told(planted(changed, "difference_control", {0.8: [-0.1] * 5}, "early"))
+    assert "]: below 0 with the matched tokens alone; G3's own difference is not below 0." in text
+    none = planted(changed, "difference_control", {0.8: [np.nan] * 5}, "early")
+    assert "No frequency-matched control could be made." in told(none)
+
+
+def test_the_course_of_the_difference_is_told_with_the_stage_that_is_judged(evidence):
+    text = told(planted(evidence, "early_step", {0.3: [300] * 5, 0.8: [100] * 5}))
+    assert (
+        "(G3). Its sign depends on the step. Along training at γ = 0.8 that difference is, at step 0: 0.002, 0 of 5 "
+        "below 0 (matched: 0.002); at step 100: 0.026, 0 of 5 below 0 (matched: 0.062); at step 500: −0.078, 5 of 5 "
+        "below 0 (matched: 0.082); at step 2,000: 0.122, 0 of 5 below 0 (matched: 0.182); the verdict on G3 is that of "
+        "the stage early (step 100)."
+    ) in text
+    table = evidence.tables["similarity"]
+    risen = {**evidence.tables, "similarity": table.assign(difference=0.1)}
+    assert "Its sign" not in told(replace(evidence, tables=risen))
+    assert "Along training" not in told(replace(evidence, tables={}))
+
+
+def test_centred_differences_stand_beside_their_untrained_twin(evidence):
+    readings = evidence.readings.copy()
+    for name, twin in (("difference_centred", -0.013), ("difference_control_centred", -0.011)):
+        readings.loc[readings["quantity"] == name, "twin"] = twin
+    found = language(replace(evidence, readings=readings))
+    rows = {row["quantity"]: [cell["text"] for cell in row["cells"]] for row in found["blocks"][1]["rows"]}
+    assert all(text.endswith("] (untrained: −0.013)") for text in rows["difference_centred"])
+    assert all(text.endswith("] (untrained: −0.011)") for text in rows["difference_control_centred"])
+    assert "untrained" not in str(rows["difference"])
+
+
+def test_models_that_learned_no_reasoning_are_warned_of(evidence):
+    def warned(**accuracy: float) -> str:
+        table = evidence.tables["skills"].copy()
+        for kind, value in accuracy.items():
+            table.loc[table["kind"] == kind, "accuracy"] = value
+        return " ".join(language_warnings(replace(evidence, tables={**evidence.tables, "skills": table})))
+
+    assert (
+        "No model here answers better than guessing or writes a chain of thought: at no γ does the 95 % interval of "
+        "two-way answers lie above .53, which the query's “not” alone gives, and at every γ and number of hops fewer "
+        "than 1 in 100 chains are right. A lower loss on PrOntoQA is that of its templates (nats per token at γ = 0.8, "
+        "held out: 1.30 [1.30, 1.30] on questions, 1.10 [1.10, 1.10] on chains of thought) and says nothing of "
+        "reasoning."
+    ) in warned(answer_two_way=0.53, chain=0.009)
+    for answer, chain in ((0.54, 0.0), (0.5, 0.01)):
+        assert "No model here" not in warned(answer_two_way=answer, chain=chain)
+    assert "No model here" not in " ".join(language_warnings(replace(evidence, tables={})))
+
+
+def test_an_early_stage_at_the_first_evaluation_is_warned_of(evidence):
+    changed = planted(evidence, "early_step", {0.3: [100] * 5, 0.5: [100, 100, 100, 200, 200], 0.8: [200] * 5})
+    assert language_warnings(changed)[-1] == (
+        "“early” is the first evaluation (step 100) in 8 of 15 members; evaluations are too far apart to see it better."
+    )
+    half = planted(changed, "early_step", {0.3: [100, 100, 100, 100, 300]})
+    assert "first evaluation" not in " ".join(language_warnings(half))
 
 
 def test_skills_are_told_by_hops_and_over_all_rates(evidence):
@@ -78,13 +144,15 @@ def test_skills_are_told_by_hops_and_over_all_rates(evidence):
 
 
 def test_templates_are_always_warned_of_and_stand_ins_where_they_are(evidence):
+    evidence = planted(evidence, "early_step", {gamma: [300] * 5 for gamma in GAMMAS})
     templates, stand_in = language_warnings(evidence)
     assert "G1 alone therefore says little" in templates
     assert stand_in.startswith("Not the paper's text: Sentences of a small story grammar, standing in for TinyStories.")
     assert "a small story grammar stands in for them" in told(evidence)
     real = replace(evidence, meta={**evidence.meta, "text": make_about(stand_in=False)})
     assert len(language_warnings(real)) == 1
-    assert "The stories are not a stand-in: stories in a file." in told(real)
+    assert "The stories are those of stories.jsonl." in told(real)
+    assert language(real)["corpora"][1]["source"] == "stories from stories.jsonl"
     assert "grammar" not in str(report_content(replace(real, config={})))
     unknown = replace(evidence, meta={})
     assert language_warnings(unknown)[1] == "This run does not say which text it has read."

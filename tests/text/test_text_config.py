@@ -39,7 +39,7 @@ def test_settings_out_of_range_are_refused_word_for_word(changes, message):
 
 def test_presets_are_the_ones_written_down():
     smoke, paper = TextConfig.preset("smoke"), TextConfig.preset("paper")
-    assert (smoke.d_vocab, smoke.n_ctx, smoke.sequences, smoke.held_out, smoke.answers) == (512, 128, 60, 12, 20)
+    assert (smoke.d_vocab, smoke.n_ctx, smoke.sequences, smoke.held_out, smoke.answers) == (512, 256, 40, 8, 20)
     assert TextConfig.preset("quick") == TextConfig()
     assert (paper.sequences, paper.held_out, paper.answers, paper.n_ctx) == (5000, 250, 500, 512)
     assert (paper.tokenizer, paper.layout, paper.prontoqa, paper.stories) == ("gpt2", "padded", "generate", "hub")

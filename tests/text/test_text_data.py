@@ -18,8 +18,8 @@ from rb_interp.text.config import TextConfig
 from rb_interp.text.data import entropy, text_about, text_data, tokenizer_of
 from rb_interp.text.documents import Documents, text_of
 
-SMOKE = TextConfig.preset("smoke")
-PADDED = replace(SMOKE, layout="padded", n_ctx=64)
+SMALL = TextConfig(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
+PADDED = replace(SMALL, layout="padded", n_ctx=64)
 real = pytest.mark.skipif(
     not os.environ.get("RB_INTERP_DATA"), reason="RB_INTERP_DATA is not set: no real stories and no GPT-2 tokenizer"
 )
@@ -54,8 +54,8 @@ def test_public_names_are_all_there():
 
 @pytest.mark.parametrize("corpus", ["prontoqa", "stories"])
 def test_packed_rows_are_the_documents_after_the_held_out_ones_word_for_word(corpus):
-    data = text_data(SMOKE, seed=3)
-    drawn = Documents(SMOKE, corpus, seed=3)
+    data = text_data(SMALL, seed=3)
+    drawn = Documents(SMALL, corpus, seed=3)
     held_out = data.about[corpus]["held_out_documents"]
     for name, start, n in (("train", held_out, 60), ("test", 0, 12)):
         rows = data.rows(f"{corpus}_{name}")
@@ -68,7 +68,7 @@ def test_packed_rows_are_the_documents_after_the_held_out_ones_word_for_word(cor
 
 
 def test_held_out_text_and_examples_are_never_trained_on():
-    data = text_data(replace(SMOKE, hops=(1,), ontology="true"), seed=0)
+    data = text_data(replace(SMALL, hops=(1,), ontology="true"), seed=0)
     trained = data.tokenizer.decode(data.rows("prontoqa_train").tokens[:, 1:].ravel())
     assert len({example.text for example in data.examples}) == 20
     assert [example for example in data.examples if example.text in trained] == []
@@ -95,12 +95,12 @@ def test_too_little_text_says_how_much_there_is(tmp_path):
         "different documents fill 38 and 12. Give more text, or lower sequences, held_out or n_ctx."
     )
     with pytest.raises(TextError, match=r"\(packed, 128 tokens\) its 50 different documents fill 0 and [0-9]\. "):
-        text_data(replace(SMOKE, stories=place), seed=0)
+        text_data(replace(SMALL, stories=place), seed=0)
 
 
 def test_a_generator_that_runs_dry_is_too_little_text(monkeypatch):
     monkeypatch.setattr(documents, "_generate_block", lambda *_: [f"Story {number}." for number in range(30)] * 2)
-    assert len(Documents(SMOKE, "stories", 0).take(0, 1000)) == 30
+    assert len(Documents(SMALL, "stories", 0).take(0, 1000)) == 30
 
 
 def test_counts_are_those_of_a_hand_count_and_leave_out_what_is_filled_in():
@@ -145,8 +145,8 @@ def test_seeds_share_the_tokenizer_and_nothing_else(tmp_path):
 
 
 def test_the_tokenizer_does_not_depend_on_the_seed_or_on_the_number_of_rows():
-    assert tokenizer_of(SMOKE).fingerprint == tokenizer_of(replace(SMOKE, sequences=7, held_out=3)).fingerprint
-    assert tokenizer_of(SMOKE).fingerprint != tokenizer_of(replace(SMOKE, hops=(1,))).fingerprint
+    assert tokenizer_of(SMALL).fingerprint == tokenizer_of(replace(SMALL, sequences=7, held_out=3)).fingerprint
+    assert tokenizer_of(SMALL).fingerprint != tokenizer_of(replace(SMALL, hops=(1,))).fingerprint
 
 
 def test_a_file_that_has_changed_is_read_again(tmp_path):
@@ -160,7 +160,7 @@ def test_a_file_that_has_changed_is_read_again(tmp_path):
 
 
 def test_how_many_are_asked_for_changes_no_document():
-    few, many = Documents(SMOKE, "prontoqa", 5), Documents(SMOKE, "prontoqa", 5)
+    few, many = Documents(SMALL, "prontoqa", 5), Documents(SMALL, "prontoqa", 5)
     assert [few.take(0, 3), few.take(3, 7)] == [many.take(0, 600)[:3], many.take(3, 7)]
     assert len(set(map(text_of, many.take(0, 600)))) == 600
 
@@ -183,15 +183,15 @@ def test_the_hub_is_asked_for_enough_and_once(monkeypatch):
 
 
 def test_about_says_what_stands_in_and_is_plain_data():
-    data = text_data(SMOKE, seed=0)
+    data = text_data(SMALL, seed=0)
     assert json.loads(json.dumps(data.about)) == data.about
     assert data.about["stand_in"] == [
         "The stories are sentences of a small story grammar, standing in for TinyStories."
     ]
-    for key, value in text_about(SMOKE).items():
+    for key, value in text_about(SMALL).items():
         assert key == "stand_in" or value.items() <= data.about[key].items()
     assert not data.about["prontoqa"]["stand_in"]
-    assert text_about(replace(SMOKE, stories="hub"))["stand_in"] == []
+    assert text_about(replace(SMALL, stories="hub"))["stand_in"] == []
     with pytest.raises(TextError, match=r"^there is no set 'stories_tset'; did you mean 'stories_test'\?$"):
         data.rows("stories_tset")
 
