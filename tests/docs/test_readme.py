@@ -114,6 +114,6 @@ def test_the_claims_page_has_every_claim_word_for_word():
     causes = [(cause.of, *WORDS[cause.intervention], cause.check.criterion) for cause in CAUSES]
     anchor, others = (
         [(claim.id, claim.statement, claim.source, claim.criterion) for claim in claims]
-        for claims in (CLAIMS, claims_of("emb-mlp") + claims_of("labels"))
+        for claims in (CLAIMS, claims_of("emb-mlp") + claims_of("labels") + claims_of("language"))
     )
     assert written == anchor + causes + others
