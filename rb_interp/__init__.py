@@ -29,6 +29,8 @@ _WHERE = {
     "scan": "rb_interp.probes",
     "judge": "rb_interp.claims",
     "StudyConfig": "rb_interp.study",
+    "LanguageConfig": "rb_interp.study",
+    "LanguageRun": "rb_interp.study",
     "Run": "rb_interp.study",
     "Series": "rb_interp.study",
     "probe_members": "rb_interp.study",

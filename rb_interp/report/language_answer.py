@@ -23,25 +23,31 @@ from rb_interp.figures.panels import seed_interval
 
 NO_CHAIN = 0.01
 """Below this share of right chains at every number of hops a model writes none."""
-NEITHER = "G3's difference is not below 0, matched or not."
+NEITHER = "G3's difference is not shown to be below 0, matched or not."
 MATCHED_ONLY = "below 0 with the matched tokens alone; G3's own difference is not below 0."
 
 
 def language_answer(evidence: Evidence) -> list[str]:
-    """Sentences in the order of the claims; one whose numbers are missing is left out."""
-    found = [_losses(evidence), _per_entropy(evidence), _rise(evidence), _cosines(evidence), _course(evidence)]
+    """Sentences in the order of the claims, after what they cannot show; one whose numbers are missing is left out."""
+    found = [
+        _no_reasoning(evidence),
+        _losses(evidence),
+        _per_entropy(evidence),
+        _rise(evidence),
+        _cosines(evidence),
+        _course(evidence),
+    ]
     found += [_control(evidence), _skills(evidence), _text(evidence)]
     return [text for text in found if text]
 
 
 def language_warnings(evidence: Evidence) -> list[str]:
-    """What a reader must not overlook: templates, no reasoning, stand-ins, an early stage too late or too soon seen."""
+    """What a reader must not overlook: templates, stand-ins, an early stage too late or too soon seen."""
     found = [
         "PrOntoQA is made from templates: a model that knows a few phrases by heart loses less on it than on any "
         "stories, with every initialisation. G1 alone therefore says little; what the paper claims of initialisation "
         "is the rise of ΔL with γ (G2)."
     ]
-    found += [text] if (text := _no_reasoning(evidence)) else []
     if stand_ins(evidence):
         found.append(
             f"Not the paper's text: {' '.join(stand_ins(evidence))} Numbers on stories are not those of TinyStories "
@@ -54,7 +60,7 @@ def language_warnings(evidence: Evidence) -> list[str]:
 
 
 def _no_reasoning(evidence: Evidence) -> str:
-    """A warning where no rate's answers are better than guessing and none writes a chain, else nothing."""
+    """A sentence where no rate's answers are better than guessing and none writes a chain, else nothing."""
     read = False
     for gamma in evidence.gammas:
         try:
@@ -122,7 +128,23 @@ def _cosines(evidence: Evidence) -> str:
     return (
         f"Early in training at γ = {SMALL:g} the mean cosine of embeddings is {cos['prontoqa']} between PrOntoQA "
         f"tokens (paper: {said['prontoqa']}) and {cos['stories']} between tokens of {called['stories']} (paper, "
-        f"TinyStories: {said['stories']}), a difference of {_early(evidence, 'difference')} (G3)."
+        f"TinyStories: {said['stories']}), a difference of {_early(evidence, 'difference')} (G3){_beyond(evidence)}."
+    )
+
+
+def _beyond(evidence: Evidence) -> str:
+    """In how many seeds the difference lies beyond two standard deviations of lists with permuted labels."""
+    try:
+        value, mean, sd = (
+            evidence.values("token_similarity", "difference", SMALL, stage="early", column=column)
+            for column in ("value", "null_mean", "null_sd")
+        )
+    except MissingEvidenceError:
+        return ""
+    beyond = ((value - mean).abs() > 2 * sd).sum()
+    return (
+        f"; in {beyond} of {len(value)} seeds it lies beyond two standard deviations of what tokens give whose corpora "
+        "are permuted (intervals are over seeds, which share their tokens)"
     )
 
 

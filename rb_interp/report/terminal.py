@@ -79,9 +79,22 @@ def print_run(run: Any, console: Console | None = None) -> None:
         "made": f"{run.about.get('created', '')}  {run.about.get('command', '')}".strip(),
         "versions": ", ".join(f"{name} {version}" for name, version in run.about.get("versions", {}).items()),
     }
+    rows |= _text_rows(getattr(run, "text_about", {}))
     for name, text in rows.items():
         table.add_row(name, Text(text))
     console.print(table)
+
+
+def _text_rows(about: Mapping[str, Any]) -> dict[str, str]:
+    """What a run of language models has read, and what stands in for the paper's text; nothing for other runs."""
+    if not about:
+        return {}
+    tokenizer = about["tokenizer"]
+    return {
+        "text": f"{about['prontoqa']['source']}; {about['stories']['source']}",
+        "tokenizer": f"{tokenizer['kind']}, {tokenizer['d_vocab']:,} entries",
+        **({"stand-in": " ".join(about["stand_in"])} if about["stand_in"] else {}),
+    }
 
 
 def print_series(series: Any, console: Console | None = None) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rb_interp.errors import RunError
+from rb_interp.errors import RunError, TextError
 from rb_interp.files import write_whole
+from rb_interp.study.about import check_free
 from rb_interp.study.language_config import LanguageConfig, language_from_mapping
-from rb_interp.study.run import LANGUAGE_FORMAT, Run, kind_of
+from rb_interp.study.run import ABOUT, LANGUAGE_FORMAT, Run, kind_of
 from rb_interp.text.config import TEXT_SETS
 from rb_interp.text.data import TextData, text_data
 from rb_interp.training.language import train_language
 from rb_interp.training.loop import Trained
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TEXT = "text.json"
 
@@ -41,6 +45,22 @@ class LanguageRun(Run):
     def parse(data: Mapping[str, Any], source: str) -> LanguageConfig:
         """The configuration that ``run.json`` holds."""
         return language_from_mapping(data, source)
+
+    @classmethod
+    def start(cls, folder: Path | str, config: LanguageConfig, command: str = "") -> Self:
+        """Make the folder, or open it where it holds the same configuration; RunError where it holds another.
+
+        A new folder is made only once the text is there and an example fits into the context; else TextError.
+        """
+        if (Path(folder) / ABOUT).exists():
+            return super().start(folder, config, command)
+        check_free(Path(folder), ABOUT, "run")
+        texts = {seed: text_data(config.text, seed) for seed in config.seeds}
+        for text in texts.values():
+            check_examples(text)
+        run = super().start(folder, config, command)
+        run._texts = texts
+        return run
 
     @staticmethod
     def other_kind(folder: Path) -> str:
@@ -98,6 +118,16 @@ class LanguageRun(Run):
                 f"the text of seed {seed} is not what {self.folder} was begun with ({', '.join(changed)} differ, see "
                 f"{path}); nothing was changed. Put the files back as they were, or use another --out."
             )
+
+
+def check_examples(text: TextData) -> None:
+    """Raise TextError where no held-out PrOntoQA example fits into the context, so that none could be asked."""
+    shortest = min(len(text.tokenizer.encode(example.text)) for example in text.examples)
+    if shortest > text.train.n_ctx:
+        raise TextError(
+            f"none of {len(text.examples)} held-out PrOntoQA examples fits into n_ctx={text.train.n_ctx} (the shortest "
+            f"has {shortest} tokens), so no answer could be asked for; give a larger n_ctx, or fewer hops."
+        )
 
 
 def described(text: TextData) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from rb_interp.errors import RunError
 from rb_interp.probes import (
     Reading,
     carrying,
@@ -22,6 +23,7 @@ from rb_interp.probes import (
 )
 from rb_interp.probes.circuit import circuit_table
 from rb_interp.probes.learning_order import label_entropy, learning_order_table
+from rb_interp.study.config import StudyConfig
 from rb_interp.study.models import MemberModels
 from rb_interp.study.run import MATCHED_GAMMA, Run
 from rb_interp.tasks import SETS, AnchorDataset
@@ -96,6 +98,11 @@ def probe_members(
     ``rows`` is the set whose rows the probe sees; ``options`` (layer, head, ...) go to the probe. Raises RunError where
     the run did not keep that step.
     """
+    if not isinstance(run.config, StudyConfig):
+        raise RunError(
+            f"{run.folder} holds language models, which have no anchor task to draw rows from; call the probe on "
+            f"run.model(gamma, seed, stage) and run.text(seed)."
+        )
     models, tables = MemberModels(run), []
     for member in run.members:
         data = run.config.task.dataset(member.seed)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT = "rb_interp run 1"
 LANGUAGE_FORMAT = "rb_interp language run 1"
-OF_LANGUAGE = "a run of language models; this command is for runs on the anchor task"
+OF_LANGUAGE = "a run of language models; this is for runs on the anchor task (open it with rb_interp.LanguageRun)"
 ABOUT = "run.json"
 STAGES = ("init", "half", "matched", "leaving", "before_memory", "final")
 MATCHED_GAMMA = 0.8
@@ -129,8 +129,9 @@ class Run:
         """Learning curves so far: gamma, seed, step, set, loss, accuracy."""
         return saved_curves(self.store.read("state", CURVES), self.members, self.sets).table()
 
-    def stage_steps(self, stage: str = "half") -> dict[Member, int]:
-        """Step at which each member reached a stage of its own (``training.stages``)."""
+    def stage_steps(self, stage: str = "") -> dict[Member, int]:
+        """Step at which each member reached a stage of its own (``training.stages``), by default the first one kept."""
+        stage = stage or self.config.train.stages[0]
         steps = self.store.read("state", CURVES).tensors[f"{CURVES}{stage}"].tolist()
         return dict(zip(self.members, steps, strict=True))
 

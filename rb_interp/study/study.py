@@ -11,6 +11,7 @@ from rb_interp.errors import ConfigError, RunError
 from rb_interp.files import write_whole
 from rb_interp.study.about import is_series
 from rb_interp.study.config import StudyConfig
+from rb_interp.study.language_config import LanguageConfig
 from rb_interp.study.run import Run
 from rb_interp.training.loop import resolve_device
 
@@ -23,14 +24,22 @@ CAUSAL = ("effects", "ablations", "patching", "dynamics", "events")
 
 
 def reproduce(
-    config: StudyConfig | None = None, out: Path | str | None = None, *, command: str = "", progress: bool = True
+    config: StudyConfig | LanguageConfig | None = None,
+    out: Path | str | None = None,
+    *,
+    command: str = "",
+    progress: bool = True,
 ) -> Run:
     """Train the sweep, probe it, judge the claims and write the report; continues where a run was stopped.
 
     Args:
-        config: the study; the ``quick`` preset where none is given.
+        config: the study; the ``quick`` preset where none is given. A LanguageConfig runs the language study.
         out: the run folder; by default ``runs/`` and the preset's name, with a fingerprint where settings differ.
     """
+    if isinstance(config, LanguageConfig):
+        from rb_interp.study.language import reproduce_language
+
+        return reproduce_language(config, out, command=command, progress=progress)
     config = config or StudyConfig.from_preset()
     if config.model.architecture != "transformer":
         raise ConfigError(

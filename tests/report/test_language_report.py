@@ -54,7 +54,7 @@ def test_cosines_stand_beside_the_papers_and_the_control_is_judged(evidence):
     changed = planted(changed, "difference", {0.8: [-0.2] * 5}, "early")
     text = told(changed)
     assert "is 0.20 [0.20, 0.20] between PrOntoQA tokens (paper: .123) and 0.40 [0.40, 0.40] between tokens" in text
-    assert "(paper, TinyStories: .531), a difference of −0.20 [−0.20, −0.20] (G3)." in text
+    assert "(paper, TinyStories: .531), a difference of −0.20 [−0.20, −0.20] (G3); in 5 of 5 seeds it lies" in text
     for values, verdict in (
         ([-0.1, -0.12, -0.1, -0.11, -0.1], "frequency alone does not account for it."),
         ([-0.1, 0.12, -0.1, 0.11, 0.0], "frequency may account for what G3 reads."),
@@ -70,7 +70,7 @@ def test_a_difference_that_is_not_below_0_is_not_laid_to_frequency(evidence, raw
     changed = planted(evidence, "difference", {0.8: raw}, "early")
     for matched in ([0.1, 0.12, 0.1, 0.11, 0.1], [-0.1, 0.12, -0.1, 0.11, 0.0]):
         text = told(planted(changed, "difference_control", {0.8: matched}, "early"))
-        assert "]: G3's difference is not below 0, matched or not." in text
+        assert "]: G3's difference is not shown to be below 0, matched or not." in text
         assert "account" not in text
     text = told(planted(changed, "difference_control", {0.8: [-0.1] * 5}, "early"))
     assert "]: below 0 with the matched tokens alone; G3's own difference is not below 0." in text
@@ -81,8 +81,8 @@ def test_a_difference_that_is_not_below_0_is_not_laid_to_frequency(evidence, raw
 def test_the_course_of_the_difference_is_told_with_the_stage_that_is_judged(evidence):
     text = told(planted(evidence, "early_step", {0.3: [300] * 5, 0.8: [100] * 5}))
     assert (
-        "(G3). Its sign depends on the step. Along training at γ = 0.8 that difference is, at step 0: 0.002, 0 of 5 "
-        "below 0 (matched: 0.002); at step 100: 0.026, 0 of 5 below 0 (matched: 0.062); at step 500: −0.078, 5 of 5 "
+        "their tokens). Its sign depends on the step. Along training at γ = 0.8 that difference is, at step 0: 0.002, "
+        "0 of 5 below 0 (matched: 0.002); at step 100: 0.026, 0 of 5 below 0 (matched: 0.062); at step 500: −0.078, 5 of 5 "
         "below 0 (matched: 0.082); at step 2,000: 0.122, 0 of 5 below 0 (matched: 0.182); the verdict on G3 is that of "
         "the stage early (step 100)."
     ) in text
@@ -108,7 +108,7 @@ def test_models_that_learned_no_reasoning_are_warned_of(evidence):
         table = evidence.tables["skills"].copy()
         for kind, value in accuracy.items():
             table.loc[table["kind"] == kind, "accuracy"] = value
-        return " ".join(language_warnings(replace(evidence, tables={**evidence.tables, "skills": table})))
+        return told(replace(evidence, tables={**evidence.tables, "skills": table}))
 
     assert (
         "No model here answers better than guessing or writes a chain of thought: at no γ does the 95 % interval of "
@@ -119,7 +119,7 @@ def test_models_that_learned_no_reasoning_are_warned_of(evidence):
     ) in warned(answer_two_way=0.53, chain=0.009)
     for answer, chain in ((0.54, 0.0), (0.5, 0.01)):
         assert "No model here" not in warned(answer_two_way=answer, chain=chain)
-    assert "No model here" not in " ".join(language_warnings(replace(evidence, tables={})))
+    assert "No model here" not in told(replace(evidence, tables={}))
 
 
 def test_an_early_stage_at_the_first_evaluation_is_warned_of(evidence):

@@ -11,15 +11,19 @@ from torch.nn.functional import cross_entropy
 
 from rb_interp.claims import claims_of
 from rb_interp.cli import main, parse
-from rb_interp.errors import ConfigError, RbInterpError, RunError
+from rb_interp.errors import ConfigError, RbInterpError, RunError, TextError
 from rb_interp.figures.registry import figures_of
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes.chain import chain_accuracy
 from rb_interp.probes.token_similarity import token_similarity
+from rb_interp.probes.token_typing import typical_tokens
+from rb_interp.probes.vectors import participation
 from rb_interp.study.language_config import LanguageConfig, language_from_mapping
 from rb_interp.study.language_run import LanguageRun, is_language
+from rb_interp.study.measure import probe_members
 from rb_interp.study.run import Run
 from rb_interp.study.series_config import load_study
+from rb_interp.study.study import reproduce
 from rb_interp.text.config import TEXT_SETS, TextConfig
 from rb_interp.training.config import TrainConfig
 
@@ -59,6 +63,12 @@ def test_the_report_holds_every_claim_figure_and_stand_in(folder, capsys):
     printed = capsys.readouterr().out
     assert STAND_IN in printed
     assert "step 20 of 20, finished" in printed
+    assert "tokenizer" in printed
+
+
+def found_difference(readings):
+    here = readings.query("gamma == 0.3 and seed == 1 and stage == 'final' and probe == 'token_similarity'")
+    return here.set_index("quantity").value["difference"]
 
 
 @pytest.mark.lens
@@ -73,9 +83,18 @@ def test_readings_agree_with_probes_called_by_hand(folder):
         for name, value in by_hand.values.items():
             assert found.value[name] == pytest.approx(value, abs=1e-6, nan_ok=True)
             assert found.twin[name] == pytest.approx(by_hand.twin[name], abs=1e-6, nan_ok=True)
+    ranks = readings.query("probe == 'embedding_rank' and quantity == 'participation_ratio_prontoqa'")
+    vectors = run.model(0.8, 1, "final").W_E[typical_tokens(text.counts).prontoqa].detach().double().numpy()
+    start = run.model(0.8, 1, "init").W_E[typical_tokens(text.counts).prontoqa].detach().double().numpy()
+    found = ranks.query("gamma == 0.8 and seed == 1 and stage == 'final'").value.item()
+    assert found == pytest.approx(participation(vectors) / participation(start), rel=1e-4)
     reading, _ = chain_accuracy(run.model(0.8, 0, "final"), text.tokenizer, run.text(0).examples, n_null=0)
     skills = run.read_table("skills").query("gamma == 0.8 and seed == 0 and step == 20 and kind == 'step'")
     assert np.average(skills.accuracy, weights=skills.n) == pytest.approx(reading.values["step"])
+    final = readings.query("gamma == 0.8 and seed == 0 and probe == 'chain' and stage == 'final'").set_index("quantity")
+    assert final.value["loss_chain"] == pytest.approx(reading.values["loss_chain"], rel=1e-5)
+    course = run.read_table("similarity").query("gamma == 0.3 and seed == 1 and step == 20")
+    assert course.difference.item() == pytest.approx(found_difference(readings), abs=1e-6)
     attention = readings.query("probe == 'uniformity' and quantity == 'tv'")
     assert set(attention["rows"]) == {"prontoqa", "stories"}
     assert len(attention) == 6 * 3 * 2 * 2 * 2  # members, stages, corpora, layers, heads
@@ -120,10 +139,13 @@ def test_a_run_is_not_continued_on_another_text(folder, tmp_path):
 def test_folders_are_told_apart(folder, tmp_path, capsys):
     assert is_language(folder)
     assert not is_language(tmp_path)
-    with pytest.raises(RunError, match="holds a run of language models; this command is for runs on the anchor task"):
+    with pytest.raises(RunError, match="this is for runs on the anchor task"):
         Run.open(folder)
     assert main(["patch", str(folder)]) == 2
-    assert "is for runs on the anchor task" in capsys.readouterr().err
+    assert "holds a run of language models; this is for runs on the anchor task" in capsys.readouterr().err
+    with pytest.raises(RunError, match=r"call the probe on run\.model\(gamma, seed, stage\) and run\.text\(seed\)"):
+        probe_members(LanguageRun.open(folder), token_similarity)
+    assert set(LanguageRun.open(folder).stage_steps().values()) <= set(range(0, 25, 5))
     (tmp_path / "run.json").write_text('{"format": "rb_interp run 1"}')
     with pytest.raises(RunError, match="is not a run of this version"):
         LanguageRun.open(tmp_path)
@@ -142,6 +164,16 @@ def test_toml_and_flags_give_the_same_study(config, tmp_path):
     assert (varied.tier, SMOKE.tier, TINY.tier) == ("custom", "smoke", "custom")
     assert replace(SMOKE, text=replace(SMOKE.text, stories="hub")).tier == "smoke"
     assert replace(SMOKE, text=replace(SMOKE.text, n_ctx=200)).tier == "custom"
+
+
+def test_bad_text_leaves_no_folder_and_a_short_context_is_refused_before_training(tmp_path):
+    lost = replace(TINY, text=replace(TINY.text, stories=str(tmp_path / "lost.jsonl")))
+    with pytest.raises(TextError, match=r"lost\.jsonl"):
+        reproduce(lost, tmp_path / "run")
+    short = replace(TINY, text=replace(TINY.text, n_ctx=20))
+    with pytest.raises(TextError, match=r"none of 4 held-out PrOntoQA examples fits into n_ctx=20 \(the shortest has"):
+        reproduce(short, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_where_it_is_computed_does_not_change_the_fingerprint():
