@@ -83,8 +83,8 @@ def test_the_course_of_the_difference_is_told_with_the_stage_that_is_judged(evid
     assert (
         "their tokens). Its sign depends on the step. Along training at γ = 0.8 that difference is, at step 0: 0.002, "
         "0 of 5 below 0 (matched: 0.002); at step 100: 0.026, 0 of 5 below 0 (matched: 0.062); at step 500: −0.078, "
-        "5 of 5 below 0 (matched: 0.082); at step 2,000: 0.122, 0 of 5 below 0 (matched: 0.182); the verdict on G3 is that of "
-        "the stage early (step 100)."
+        "5 of 5 below 0 (matched: 0.082); at step 2,000: 0.122, 0 of 5 below 0 (matched: 0.182); the verdict on G3 is "
+        "that of the stage early (step 100)."
     ) in text
     table = evidence.tables["similarity"]
     risen = {**evidence.tables, "similarity": table.assign(difference=0.1)}
