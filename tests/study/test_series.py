@@ -89,6 +89,7 @@ def test_the_report_holds_every_claim_and_every_figure(done):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 @pytest.mark.lens
 def test_the_same_command_again_trains_nothing_and_gives_the_same_verdicts(done, capsys):
     before = {path: path.stat().st_mtime_ns for path in done.folder.glob("*/checkpoints/*")}

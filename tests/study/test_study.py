@@ -95,6 +95,7 @@ def test_every_command_runs_on_a_run_folder(folder, capsys):
     assert "blocks.1.mlp.W_out" in printed
 
 
+@pytest.mark.slow
 def test_repeating_the_command_changes_no_result(folder):
     names = ("claims.json", "readings.parquet", "curves.parquet", "report.json", "checkpoints/state.safetensors")
     before = {name: (folder / name).read_bytes() for name in names}

@@ -42,6 +42,7 @@ def run(folder, store=Store):
     train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False)
 
 
+@pytest.mark.slow
 def test_killed_runs_end_with_the_same_bits(tmp_path):
     whole, stopped, here = Store(tmp_path / "whole", "same"), Store(tmp_path / "stopped", "same"), Path(__file__).parent
     run(whole.folder)
