@@ -17,6 +17,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.probes.chain import chain_accuracy
 from rb_interp.probes.token_similarity import token_similarity
 from rb_interp.probes.token_typing import typical_tokens
+from rb_interp.probes.uniformity import uniformity_of_heads
 from rb_interp.probes.vectors import participation
 from rb_interp.study.language_config import LanguageConfig, language_from_mapping
 from rb_interp.study.language_run import LanguageRun, is_language
@@ -95,6 +96,14 @@ def test_readings_agree_with_probes_called_by_hand(folder):
     assert final.value["loss_chain"] == pytest.approx(reading.values["loss_chain"], rel=1e-5)
     course = run.read_table("similarity").query("gamma == 0.3 and seed == 1 and step == 20")
     assert course.difference.item() == pytest.approx(found_difference(readings), abs=1e-6)
+    start = run.read_table("similarity").query("gamma == 0.3 and seed == 1 and step == 0").difference.item()
+    at_init = readings.query("gamma == 0.3 and seed == 1 and stage == 'init' and quantity == 'difference'")
+    assert start == pytest.approx(at_init.value.item(), abs=1e-6)
+    for corpus in ("prontoqa", "stories"):
+        tokens, _, counted = text.rows(f"{corpus}_test").batch(np.arange(2))
+        by_hand = uniformity_of_heads(run.model(0.8, 1, "final"), tokens, (1,), counted)[1].values["tv"]
+        here = readings.query(f"gamma == 0.8 and seed == 1 and stage == 'final' and `rows` == '{corpus}'")
+        assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand)
     attention = readings.query("probe == 'uniformity' and quantity == 'tv'")
     assert set(attention["rows"]) == {"prontoqa", "stories"}
     assert len(attention) == 6 * 3 * 2 * 2 * 2  # members, stages, corpora, layers, heads
