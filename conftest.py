@@ -1,16 +1,18 @@
 """Test settings: shapes are checked while testing, and tutorials run on both TransformerLens generations."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from jaxtyping import install_import_hook
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other cost more than a second one gains
 install_import_hook("rb_interp", "beartype.beartype")
 
 collect_ignore = ["docs/conf.py"]
 
 LENS = (
-    *("tutorial_any_model.md", "tutorial_study.md", "models.md"),
+    *("tutorial_any_model.md", "tutorial_study.md", "tutorial_own_study.md", "models.md"),
     *("reference_models.md", "interventions.md", "calibration.md", "simplified_models.md", "language.md"),
 )
 
@@ -25,7 +27,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.path.name in LENS and item.path.parent.name == "docs":
             item.add_marker(pytest.mark.lens)
             # Readers of the 3.x generation see this notice too; it is no fault of the tutorial.
             item.add_marker(pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated:DeprecationWarning"))
+
+
+def _group(item: pytest.Item) -> str:
+    """What runs in one process, so that a trained run or a module's fixtures are made once."""
+    if "anchor_run" in getattr(item, "fixturenames", ()):
+        return "anchor_run"
+    folder = item.path.parent
+    return str(folder if folder.parent.name == "studies" else item.path)

@@ -25,7 +25,7 @@ from rb_interp import AnchorTask, build_model
 from rb_interp.interventions.patching import COMPONENTS, ROLES, patching_matrix
 from rb_interp.interventions.sites import positions
 from rb_interp.models.config import ModelConfig
-from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
+from rb_interp.tasks import Inputs
 
 PAPER = AnchorTask.preset("paper"), ModelConfig.preset("paper")
 CASES = {
@@ -88,7 +88,7 @@ def main() -> None:
             continue
         data, model = task.dataset(seed=0), build_model(task, gamma=0.5, config=config)
         rows = data.sample("rsn_train", options.pairs)
-        pairs = inputs(data, rows), counterfactual(data, rows, change)
+        pairs = data.inputs(rows), data.task.counterfactual(data, rows, change)
         difference = np.abs(patching_matrix(model, *pairs).patched.mean(-1) - peer(model, *pairs)).max()
         times = [
             (timed(peer, model, *pairs)[0], timed(patching_matrix, model, *pairs)[0]) for _ in range(options.rounds)

@@ -4,7 +4,12 @@
 >>> task = rb.AnchorTask.preset("smoke")
 >>> task.dataset(seed=0).tokens.shape
 (3200, 6)
+
+Probes are in ``rb.probes``, interventions in ``rb.interventions``.
 """
+
+from importlib import import_module as _import_module
+from typing import Any as _Any
 
 from rb_interp.lazy import lazy_names
 
@@ -12,35 +17,31 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "AnchorTask": "rb_interp.tasks",
-    "Roles": "rb_interp.tasks",
+    "Inputs": "rb_interp.tasks",
     "ModelConfig": "rb_interp.models",
-    "build_model": "rb_interp.models",
+    "RbInterpError": "rb_interp.errors",
+    "Reading": "rb_interp.probes",
+    "Roles": "rb_interp.tasks",
+    "Run": "rb_interp.machine",
+    "Study": "rb_interp.machine",
     "TrainConfig": "rb_interp.training",
+    "build_model": "rb_interp.models",
+    "judge": "rb_interp.claims",
+    "scan": "rb_interp.probes",
+    "study": "rb_interp.machine",
+    "threads": "rb_interp.torch_threads",
     "train_members": "rb_interp.training",
     "train_model": "rb_interp.training",
-    "Reading": "rb_interp.probes",
-    "uniformity": "rb_interp.probes",
-    "value_alignment": "rb_interp.probes",
-    "routing": "rb_interp.probes",
-    "composition": "rb_interp.probes",
-    "geometry": "rb_interp.probes",
-    "learning_order": "rb_interp.probes",
-    "label_range": "rb_interp.probes",
-    "scan": "rb_interp.probes",
-    "judge": "rb_interp.claims",
-    "StudyConfig": "rb_interp.study",
-    "LanguageConfig": "rb_interp.study",
-    "LanguageRun": "rb_interp.study",
-    "Run": "rb_interp.study",
-    "Series": "rb_interp.study",
-    "probe_members": "rb_interp.study",
-    "reproduce": "rb_interp.study",
-    "RbInterpError": "rb_interp.errors",
 }
+_PACKAGES = ("probes", "interventions")
 
-__all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted((*_WHERE, *_PACKAGES))  # pyright: ignore[reportUnsupportedDunderAll]
 
-__getattr__ = lazy_names(__name__, _WHERE)
+_find = lazy_names(__name__, _WHERE)
+
+
+def __getattr__(name: str) -> _Any:
+    return _import_module(f"{__name__}.{name}") if name in _PACKAGES else _find(name)
 
 
 def __dir__() -> list[str]:

@@ -30,6 +30,10 @@ class TextError(RbInterpError):
     """A text, a tokenizer or a corpus cannot be used."""
 
 
+class StudyError(RbInterpError):
+    """A study is not known, or does not load."""
+
+
 class RunError(RbInterpError):
     """A run folder cannot be used, continued or written."""
 

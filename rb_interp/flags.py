@@ -2,132 +2,89 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from tyro.conf import OmitArgPrefixes, Positional
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    StructConstructorSpec,
+    StructTypeInfo,
+)
 
-from rb_interp.study.config import StudyConfig
-from rb_interp.study.language_config import LANGUAGE, LanguageConfig
-from rb_interp.tasks import AnchorTask
+if TYPE_CHECKING:
+    from rb_interp.machine.config import StudyConfig
 
-ANCHOR = "anchor"
-"""The study of one part, whose every setting is a flag."""
-COMBINATIONS = PrimitiveConstructorSpec(
+DESCRIPTIONS = {
+    "reproduce": "Train a study's models, probe them, judge the claims, and write report.html.",
+    "train": "Train a study's models only (does not need transformer_lens).",
+    "parameters": "Print each parameter's shape, d_in, intended and measured standard deviation.",
+}
+REGISTRY = ConstructorRegistry()
+
+
+COMBINATIONS = tuple[tuple[int, ...], ...]
+WRITTEN = PrimitiveConstructorSpec(
     nargs="*",
     metavar="A,B",
-    instance_from_str=lambda words: tuple(tuple(int(part) for part in word.split(",")) for word in words),
+    instance_from_str=lambda words: tuple(tuple(int(number) for number in word.split(",")) for word in words),
     is_instance=lambda value: isinstance(value, tuple),
     str_from_instance=lambda value: [",".join(map(str, combination)) for combination in value],
 )
-"""How anchor combinations are written on the command line: ``--masked 11,13 13,11``."""
+"""How lists of lists of whole numbers are written on the command line: ``--masked 11,13 13,11``."""
 
 
-@dataclass(frozen=True)
-class TaskFlags(AnchorTask):
-    masked: Annotated[tuple[tuple[int, ...], ...], COMBINATIONS] = AnchorTask.masked
-
-
-TaskFlags.__doc__ = AnchorTask.__doc__
-
-
-@dataclass(frozen=True)
-class StudyFlags(StudyConfig):
-    task: TaskFlags = field(default_factory=TaskFlags)
-
-    @staticmethod
-    def of(config: StudyConfig) -> StudyFlags:
-        return StudyFlags(**{**shallow(config), "task": TaskFlags(**shallow(config.task))})
-
-    @property
-    def config(self) -> StudyConfig:
-        return StudyConfig(**{**shallow(self), "task": AnchorTask(**shallow(self.task))})
-
-
-StudyFlags.__doc__ = StudyConfig.__doc__
+@REGISTRY.struct_rule
+def combinations(info: StructTypeInfo) -> StructConstructorSpec | None:
+    """Dataclasses with fields of the type COMBINATIONS, which have no form of their own on the command line."""
+    if not isinstance(info.type, type) or not is_dataclass(info.type):
+        return None
+    hints = get_type_hints(info.type, include_extras=True)
+    found = {name: Annotated[COMBINATIONS, WRITTEN] for name, hint in hints.items() if hint == COMBINATIONS}
+    if not found:
+        return None
+    held = {name: getattr(info.type, name) for name in found}
+    body = {"__annotations__": found, "__doc__": info.type.__doc__, **held}
+    same: Any = type(info.type.__name__, (info.type,), body)
+    same = dataclass(frozen=True)(same)
+    default = same(**shallow(info.default)) if is_dataclass(info.default) else info.default
+    spec = ConstructorRegistry.get_struct_spec(StructTypeInfo.make(same, default, False))
+    return replace(spec, instantiate=info.type) if isinstance(spec, StructConstructorSpec) else None
 
 
 def shallow(config: Any) -> dict[str, Any]:
     """Fields of a dataclass by name, inner dataclasses as they are."""
-    return {f.name: getattr(config, f.name) for f in fields(config)}
+    return {field.name: getattr(config, field.name) for field in fields(config)}
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """What to run. --study, --config and --preset set what the other flags start from."""
+def study_command(name: str, study: str, start: StudyConfig) -> tuple[type, Any]:
+    """The flags of a command on a study, and their defaults: every setting of the study's configuration is a flag.
 
-    sweep: OmitArgPrefixes[StudyFlags]
-    study: str = ANCHOR
-    """anchor (the Transformer on the anchor task), language (GPT-2 on PrOntoQA and TinyStories; --study language --help
-    shows its flags), emb-mlp (Emb-MLP, and theory beside measurement) or labels (label distributions). The last two
-    have several parts; they take their settings from --preset or --config."""
-    out: Path | None = None
-    """Run folder; by default runs/ and the preset's name. An existing run of the same configuration is continued."""
-    config: Path | None = None
-    """TOML file with a preset and what differs from it."""
-
-
-@dataclass(frozen=True)
-class Reproduce(Sweep):
-    """Train the gamma sweep, probe it, judge the claims, and write report.html."""
-
-
-@dataclass(frozen=True)
-class Train(Sweep):
-    """Train the gamma sweep only (does not need transformer_lens)."""
-
-
-@dataclass(frozen=True)
-class LanguageSweep:
-    """What to run: language models. --config and --preset set what the other flags start from."""
-
-    sweep: OmitArgPrefixes[LanguageConfig]
-    study: str = LANGUAGE
-    """language."""
-    out: Path | None = None
-    """Run folder; by default runs/ and the study's and the preset's name. An existing run of the same configuration is
-    continued."""
-    config: Path | None = None
-    """TOML file with study = "language", a preset and what differs from it."""
-
-
-@dataclass(frozen=True)
-class ReproduceLanguage(LanguageSweep):
-    """Train language models over the gamma sweep, probe them, judge the claims, and write report.html."""
-
-
-@dataclass(frozen=True)
-class TrainLanguage(LanguageSweep):
-    """Train language models over the gamma sweep only (does not need transformer_lens)."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What to run: a study of several parts. Its settings come from --preset, or from --config."""
-
-    study: str
-    """emb-mlp or labels."""
-    seeds: tuple[int, ...]
-    """Seeds of every part."""
-    preset: str = "quick"
-    """Sizes: smoke, quick or paper."""
-    out: Path | None = None
-    """Folder; by default runs/ and the study's and the preset's name. An existing one of the same configuration is
-    continued."""
-    config: Path | None = None
-    """TOML file with a study, a preset, and a table for what differs in each part."""
-
-
-@dataclass(frozen=True)
-class ReproduceParts(Parts):
-    """Train every part of a study, measure, judge the claims, and write report.html."""
-
-
-@dataclass(frozen=True)
-class TrainParts(Parts):
-    """Train every part of a study only (does not need transformer_lens)."""
+    Args:
+        name: key of DESCRIPTIONS. study: its name. start: the configuration that the flags change.
+    """
+    settings: Any = Annotated[type(start), arg(name="")]
+    if list(start.sweeps) == [""]:
+        settings = OmitArgPrefixes[settings]
+    flags: list[tuple[str, Any, Any]] = [
+        ("settings", settings, start),
+        ("study", Positional[Annotated[str, arg(help="Study; 'rb-interp studies' lists them.")]], study),
+        ("config", Annotated[Path | None, arg(help="TOML file with a preset and what differs from it.")], None),
+    ]
+    if name == "parameters":
+        flags += [
+            ("gamma", Annotated[float, arg(help="Initialisation rate.")], 0.8),
+            ("seed", Annotated[int, arg(help="Seed of the draws.")], 0),
+            ("sweep", Annotated[str, arg(help="Sweep, in a study of several.")], next(iter(start.sweeps))),
+        ]
+    else:
+        words = "Run folder; by default runs/ and the names of study and preset. A run of the same settings continues."
+        flags.append(("out", Annotated[Path | None, arg(help=words)], None))
+    made = make_dataclass(name.title(), [(field, kind) for field, kind, _ in flags], frozen=True)
+    made.__doc__ = DESCRIPTIONS[name]
+    return made, made(**{field: default for field, _, default in flags})
 
 
 @dataclass(frozen=True)
@@ -140,7 +97,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Patch:
-    """Patch one member: what does each component carry at each role, where two inputs differ in key or anchors?"""
+    """Patch one member: what does each component carry at each role, where two inputs differ in one thing?"""
 
     run: Positional[Path]
     """Run folder."""
@@ -149,11 +106,13 @@ class Patch:
     seed: int | None = None
     """Seed of the member; the run's first by default."""
     stage: str = "final"
-    """init, half, matched, final, or a step that was kept."""
-    change: str = "key"
-    """What clean and corrupted inputs differ in: key, anchors or both."""
-    rows: str = "rsn_train"
-    """Set of the clean inputs: mem, rsn_train or rsn_test."""
+    """init, final, a stage of the study such as half, or a step that was kept."""
+    sweep: str = ""
+    """Sweep, in a study of several."""
+    corrupt: str = "key"
+    """What clean and corrupted inputs differ in, such as key, anchors or both."""
+    set: str = "rsn_train"
+    """Set of the clean inputs, such as mem, rsn_train or rsn_test."""
     pairs: int = 64
     """Pairs of inputs."""
     components: tuple[str, ...] = ()
@@ -163,7 +122,7 @@ class Patch:
     metric: str = "logit_diff"
     """logit_diff or probability."""
     out: Path | None = None
-    """CSV file to write the table to, with intervals and placebos."""
+    """CSV file to write the table to, with intervals and controls."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +136,9 @@ class Ablate:
     gammas: tuple[float, ...] = ()
     """Initialisation rates of the members; all by default."""
     stage: str = "final"
-    """init, half, matched, final, or a step that was kept."""
+    """init, final, a stage of the study such as half, or a step that was kept."""
+    sweep: str = ""
+    """Sweep, in a study of several."""
     methods: tuple[str, ...] = ("zero", "mean", "resample")
     """What stands in the component's place."""
     n: int = 300
@@ -188,8 +149,10 @@ class Ablate:
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Measure again how often the mechanism probes mislead, on models whose mechanism is known."""
+    """Measure again how often a study's probes mislead, on models whose mechanism is known."""
 
+    study: Positional[str] = "anchor"
+    """Study; 'rb-interp studies' lists them."""
     out: Path = Path("calibration")
     """Folder for the two tables; what is in it already is continued."""
 
@@ -211,28 +174,12 @@ class Info:
 
 
 @dataclass(frozen=True)
-class Init:
-    """Print each parameter's shape, d_in, intended and measured standard deviation."""
-
-    sweep: OmitArgPrefixes[StudyFlags]
-    gamma: float = 0.8
-    """Initialisation rate."""
-    seed: int = 0
-    """Seed of the draws."""
-    config: Path | None = None
-    """TOML file with a preset and what differs from it."""
+class Studies:
+    """List the studies that are installed, with their question and cost."""
 
 
-@dataclass(frozen=True)
-class InitLanguage:
-    """Print each parameter's shape, d_in, intended and measured standard deviation, of a language model."""
-
-    sweep: OmitArgPrefixes[LanguageConfig]
-    study: str = LANGUAGE
-    """language."""
-    gamma: float = 0.8
-    """Initialisation rate."""
-    seed: int = 0
-    """Seed of the draws."""
-    config: Path | None = None
-    """TOML file with study = "language", a preset and what differs from it."""
+ON_RUNS: dict[str, type] = {
+    **{"probe": Probe, "patch": Patch, "ablate": Ablate, "calibrate": Calibrate},
+    **{"report": Report, "info": Info, "studies": Studies},
+}
+"""Commands whose flags are the same for every study."""

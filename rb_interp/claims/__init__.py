@@ -1,12 +1,27 @@
-"""The claims of the paper as data, with criteria fixed in advance, and the verdict that a run's readings allow."""
+"""Claims as data, with criteria fixed in advance, and the verdicts that a run's readings allow."""
 
-from rb_interp.claims.criterion import Claim, Part, Term
-from rb_interp.claims.registry import CLAIMS
-from rb_interp.claims.studies import claims_of
+from rb_interp.claims.calibration import Calibration, Standing
+from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.lazy import lazy_names
 
-__all__ = ["CLAIMS", "Claim", "Part", "Term", "claims_of", "expected_by_chance", "judge", "verdict_table"]
+__all__ = [
+    "Calibration",
+    "CausalCheck",
+    "CheckedCause",
+    "Claim",
+    "Condition",
+    "Standing",
+    "Term",
+    "Verdict",
+    "Verdicts",
+    "expected_by_chance",
+    "judge",
+    "judge_checks",
+]
 
-_WHERE = {"judge": "judging", "verdict_table": "judging", "expected_by_chance": "judging"}
+_WHERE = {
+    **{"CausalCheck": "causal_checks", "CheckedCause": "causal_checks", "judge_checks": "causal_checks"},
+    **{"Verdict": "verdict", "Verdicts": "verdict", "expected_by_chance": "judging", "judge": "judging"},
+}
 
 __getattr__ = lazy_names(__name__, {name: f"rb_interp.claims.{module}" for name, module in _WHERE.items()})

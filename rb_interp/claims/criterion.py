@@ -1,4 +1,4 @@
-"""What a claim is made of: terms that are read, parts that are compared with a threshold, claims that join parts."""
+"""What a claim is made of: terms are read, conditions compare them with a threshold, claims join conditions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,6 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 
-STUDY_PARTS = {
-    "sweep": "Emb-MLP",
-    "descent": "Emb-MLP under gradient descent",
-    "one_layer": "one-layer model under gradient descent",
-    "keys": "labels uniform on the keys",
-    "near_sum": "labels near the key",
-    "ranges": "a label range for each group",
-}
-"""What the parts of a study of several are called, by name."""
-STAGE_WORDS = {"leaving": "leaving the plateau", "before_memory": "before memory is learned"}
-"""Stages whose name is not what they are called."""
-
 
 @dataclass(frozen=True)
 class Term:
@@ -33,42 +21,44 @@ class Term:
 
     Attributes:
         probe, quantity: as the probe names them.
-        gamma, stage: of the member that is read (stage ``init``, ``half``, ``matched`` or ``final``; studies of several
-            parts also have ``leaving``, ``early``, ``late`` and ``before_memory``).
-        rows: the inputs behind the number (``rsn_train``, ``mem``), or the tokens; empty for weights and curves.
-        layer: counted from 0; None where the reading is not tied to one.
+        gamma, stage: of the member that is read.
+        set: the inputs behind the number (``rsn_train``, ``mem``), or the tokens; empty for weights and curves.
+        layer: as in TransformerLens, L0 first; None where the reading is not tied to one.
         label: how people call the number.
-        part: of a study of several parts, empty for what compares them; a table without such a column ignores it.
+        sweep: name of the sweep in a study of several; empty for what compares sweeps.
+        sweep_label, stage_label: how people call sweep and stage, where that is not their name.
     """
 
     probe: str
     quantity: str
     gamma: float
     stage: str
-    rows: str = ""
+    set: str = ""
     layer: int | None = None
     label: str = ""
-    part: str = ""
+    sweep: str = ""
+    sweep_label: str = ""
+    stage_label: str = ""
 
     @property
     def place(self) -> str:
-        """Part, gamma and stage, in words.
+        """Sweep, gamma and stage, in words.
 
-        >>> Term("drift", "r2", 0.8, "leaving", "anchor", part="one_layer").place
-        'one-layer model under gradient descent, gamma 0.8, leaving the plateau'
+        >>> Term("drift", "r2", 0.8, "leaving", "anchor", sweep="descent", stage_label="leaving the plateau").place
+        'descent, gamma 0.8, leaving the plateau'
         """
-        where = f"gamma {self.gamma:g}, {STAGE_WORDS.get(self.stage, self.stage)}"
-        return f"{STUDY_PARTS.get(self.part, self.part)}, {where}" if self.part else where
+        where = f"gamma {self.gamma:g}, {self.stage_label or self.stage}"
+        return f"{self.sweep_label or self.sweep}, {where}" if self.sweep else where
 
 
 @dataclass(frozen=True)
-class Part:
+class Condition:
     """A statistic per seed (a term, or a term less another of the same seed) beside its threshold.
 
     >>> bias = Term("learning_order", "bias", 0.8, "final", label="B")
-    >>> Part(bias, ">=", 0.1).criterion
+    >>> Condition(bias, ">=", 0.1).criterion
     'gamma 0.8, final: B >= 0.1'
-    >>> Part(bias, ">=", 0.1).met(0.1)
+    >>> Condition(bias, ">=", 0.1).met(0.1)
     True
     """
 
@@ -107,37 +97,37 @@ class Claim:
         id: as cited everywhere (``A1``).
         statement: the claim in one sentence.
         source: where the paper says so.
-        parts: all must hold.
+        conditions: all must hold.
         gate: a seed counts only where it meets this too.
         unit: what the interval is of: the ``mean`` over seeds, or the ``share`` of units whose value is 1.
-        beside: terms that are shown with the verdict and judge nothing.
+        context: terms that are shown with the verdict and judge nothing.
     """
 
     id: str
     statement: str
     source: str
-    parts: tuple[Part, ...]
-    gate: Part | None = None
+    conditions: tuple[Condition, ...]
+    gate: Condition | None = None
     unit: Literal["mean", "share"] = "mean"
-    beside: tuple[Term, ...] = ()
+    context: tuple[Term, ...] = ()
 
     @property
     def gamma(self) -> float:
-        """Gamma of the first part's first term."""
-        return self.parts[0].of.gamma
+        """Gamma of the first condition's first term."""
+        return self.conditions[0].of.gamma
 
     @property
     def stage(self) -> str:
-        """Stage of the first part's first term."""
-        return self.parts[0].of.stage
+        """Stage of the first condition's first term."""
+        return self.conditions[0].of.stage
 
     @property
     def criterion(self) -> str:
-        """All parts as printed, with the gate; a place is said once where parts in a row share it."""
+        """All conditions as printed, with the gate; a place is said once where conditions in a row share it."""
         printed, said = [], ""
-        for part in self.parts:
-            place = "" if part.minus else part.of.place
-            printed.append(part.comparison if place and place == said else part.criterion)
+        for condition in self.conditions:
+            place = "" if condition.minus else condition.of.place
+            printed.append(condition.comparison if place and place == said else condition.criterion)
             said = place
         text = " and ".join(printed)
         if self.unit == "share":

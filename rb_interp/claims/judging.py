@@ -7,43 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rb_interp.claims.calibration import Standing, standing
-from rb_interp.claims.criterion import Claim, Part, Term
-from rb_interp.claims.registry import CLAIMS
-from rb_interp.claims.verdict import MIN_SEEDS, Finding, decide, decide_share, deciding
+from rb_interp.claims.calibration import Standing
+from rb_interp.claims.criterion import Claim, Condition, Term
+from rb_interp.claims.rule import MIN_SEEDS, Finding, decide, decide_share, deciding
+from rb_interp.claims.verdict import Judged, Verdict, Verdicts
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import paired_differences, t_interval
 
-COLUMNS = ("gamma", "seed", "stage", "rows", "probe", "layer", "quantity", "value", "twin")
-TABLE = (
-    *("id", "criterion", "verdict", "statistic", "effect", "low", "high", "n_seeds", "n_meeting"),
-    *("twin", "met_at_initialisation", "tier", "calibrated", "reason"),
-)
+COLUMNS = ("gamma", "seed", "stage", "set", "probe", "layer", "quantity", "value", "untrained")
+DECIDING = ("statistic", "effect", "low", "high", "n_seeds", "n_meeting", "untrained")
 CHANCE = 0.025
 
 
-def judge(readings: pd.DataFrame, tier: str, claims: Iterable[Claim] = CLAIMS, family: str | None = None) -> list[dict]:
-    """Judge every claim on a run's readings; one JSON-safe dict a claim (numbers that are not finite become None).
-
-    ``statistic``, ``effect``, ``low``, ``high``, ``n_seeds``, ``n_meeting``, ``twin`` and ``reason`` are those of the
-    part that decides: the first that fails, else the first that is undecided, else the first. ``parts`` has the same
-    for each part, with the values by seed; ``beside`` has what is shown and not judged. ``met_at_initialisation`` is
-    true where the untrained twins' mean meets every part. ``gamma`` and ``stage`` are those of the first part.
-
-    ``calibrated`` is None for claims that need no calibration, True where the family's error rates are known and good
-    enough, else False. Where they are known and missed, the verdict is UNDECIDED, ``withheld`` is true and ``reason``
-    says which rates; ``uncalibrated_verdict`` is what the numbers alone give, and ``parts`` stay as they are.
+def judge(
+    readings: pd.DataFrame, claims: Iterable[Claim], *, scale: str = "custom", standings: Mapping[str, Standing] = {}
+) -> Verdicts:
+    """Judge claims on a table of readings.
 
     Args:
-        readings: one row per gamma, seed, stage, rows, probe, layer, head and quantity. Where a study has several
-            parts, a column ``part`` says of which, empty for what compares them.
-        tier: how serious the run is: ``smoke``, ``quick`` or ``paper``.
-        claims: which claims to judge.
-        family: of the run's models, from `claims.calibration.family`; None or an unknown one has no calibration.
+        readings: one row per sweep, gamma, seed, stage, set, probe, layer, head and quantity. A table without the
+            column ``sweep`` is that of a study with a single sweep.
+        claims: what to judge.
+        scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
+        standings: claim id -> what is known of its probe's error rates. Where they are known and missed, the outcome is
+            UNDECIDED. A claim without an entry needs no calibration.
 
     Raises:
         RunError: the table lacks a column.
@@ -53,96 +45,95 @@ def judge(readings: pd.DataFrame, tier: str, claims: Iterable[Claim] = CLAIMS, f
         raise RunError(
             f"the readings lack the columns {missing}; claims need {list(COLUMNS)}. Probe the run again to write them."
         )
-    return [_judge_claim(readings, claim, tier, standing(claim.id, family)) for claim in claims]
+    return Verdicts(_judge_claim(readings, claim, scale, standings.get(claim.id, Standing(None))) for claim in claims)
 
 
-def verdict_table(claims: Sequence[Mapping]) -> pd.DataFrame:
-    """The verdicts of `judge` as a table to print, one row a claim, without the parts."""
-    return pd.DataFrame([{name: claim[name] for name in TABLE} for claim in claims], columns=list(TABLE))
-
-
-def expected_by_chance(claims: Sequence[Mapping]) -> float:
+def expected_by_chance(verdicts: Iterable[Verdict]) -> float:
     """How many of the verdicts of `judge` would be HOLDS if every statistic sat at its threshold: an upper bound.
 
     Where the mean of n normal seeds equals the threshold, (mean - threshold) sqrt(n) / s follows Student's t, and the
     95 % interval lies wholly on the claimed side with probability .025. Asking for 80 % of the seeds can only lower
     that (with 5 seeds it asks nothing more: at most 3 seeds above gives t <= sqrt(6) < 2.776), and so does a second
-    part. Clopper-Pearson has the same bound. Claims with too few seeds in any part, and those whose verdict is
-    withheld, cannot hold and count nothing.
+    condition. Clopper-Pearson has the same bound. Claims with too few seeds in any condition, and those whose outcome
+    is withheld, cannot hold and count nothing.
     Seeds that are symmetric but take few values can exceed it slightly (-1 or 1, 5 seeds: 1/32).
     """
     able = (
-        all(part["n_seeds"] >= MIN_SEEDS for part in claim["parts"]) for claim in claims if not claim.get("withheld")
+        all(condition.n_seeds >= MIN_SEEDS for condition in verdict.conditions)
+        for verdict in verdicts
+        if not verdict.withheld
     )
     return CHANCE * sum(able)
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """One term's values and twins by seed, and what is wrong with them."""
+    """One term's values and untrained by seed, and what is wrong with them."""
 
     values: dict[int, float]
-    twins: dict[int, float]
+    untrained: dict[int, float]
     problem: str = ""
 
 
-def _judge_claim(readings: pd.DataFrame, claim: Claim, tier: str, known: Standing) -> dict:
-    judged = [_judge_part(readings, claim, part) for part in claim.parts]
-    parts = [record for record, _ in judged]
-    chosen = parts[deciding([finding for _, finding in judged])]
-    return {
-        "id": claim.id,
-        "statement": claim.statement,
-        "source": claim.source,
-        "statistic": chosen["statistic"],
-        "criterion": claim.criterion,
-        "gamma": claim.gamma,
-        "stage": claim.stage,
-        "verdict": "UNDECIDED" if known.reason else chosen["verdict"],
-        "uncalibrated_verdict": chosen["verdict"],
-        **{name: chosen[name] for name in ("effect", "low", "high", "n_seeds", "n_meeting", "twin")},
-        "met_at_initialisation": all(part["met_at_initialisation"] for part in parts),
-        "tier": tier,
-        "calibrated": known.calibrated,
-        "withheld": bool(known.reason),
-        "reason": "; ".join(filter(None, (known.reason, chosen["reason"]))),
-        "parts": parts,
-        "beside": [_beside(readings, term) for term in claim.beside],
-    }
+def _judge_claim(readings: pd.DataFrame, claim: Claim, scale: str, known: Standing) -> Verdict:
+    found = [_judge_condition(readings, claim, condition) for condition in claim.conditions]
+    conditions = tuple(record for record, _ in found)
+    chosen = conditions[deciding([finding for _, finding in found])]
+    outcome: Any = chosen.outcome
+    return Verdict(
+        id=claim.id,
+        statement=claim.statement,
+        source=claim.source,
+        criterion=claim.criterion,
+        gamma=claim.gamma,
+        stage=claim.stage,
+        outcome="UNDECIDED" if known.reason else outcome,
+        **{name: getattr(chosen, name) for name in DECIDING},
+        met_at_initialisation=all(condition.met_at_initialisation for condition in conditions),
+        scale=scale,
+        calibrated=known.calibrated,
+        withheld=bool(known.reason),
+        uncalibrated_outcome=outcome,
+        reason="; ".join(filter(None, (known.reason, chosen.reason))),
+        conditions=conditions,
+        context=tuple(_shown(readings, term) for term in claim.context),
+    )
 
 
-def _judge_part(readings: pd.DataFrame, claim: Claim, part: Part) -> tuple[dict, Finding]:
-    of = _read(readings, part.of)
-    minus = _read(readings, part.minus) if part.minus else None
+def _judge_condition(readings: pd.DataFrame, claim: Claim, condition: Condition) -> tuple[Judged, Finding]:
+    of = _read(readings, condition.of)
+    minus = _read(readings, condition.minus) if condition.minus else None
     values = paired_differences(of.values, minus.values) if minus else of.values
-    twins = paired_differences(of.twins, minus.twins) if minus else of.twins
+    untrained = paired_differences(of.untrained, minus.untrained) if minus else of.untrained
     gated, left_out = _through_gate(readings, claim.gate, values)
     if claim.unit == "share":
         base = [minus.values[seed] for seed in gated] if minus else None
-        finding = decide_share(part, [of.values[seed] for seed in gated], base)
+        finding = decide_share(condition, [of.values[seed] for seed in gated], base)
     else:
-        finding = decide(part, list(gated.values()))
-    twin = _mean(twins[seed] for seed in gated if seed in twins)
+        finding = decide(condition, list(gated.values()))
+    before = _mean(untrained[seed] for seed in gated if seed in untrained)
     problems = [of.problem, minus.problem if minus else "", left_out, finding.reason]
-    record = {
-        "statistic": part.statistic,
-        "criterion": part.criterion,
-        "gamma": part.of.gamma,
-        "stage": part.of.stage,
-        "verdict": finding.verdict,
+    record = Judged(
+        statistic=condition.statistic,
+        criterion=condition.criterion,
+        gamma=condition.of.gamma,
+        stage=condition.of.stage,
+        outcome=finding.outcome,
         **_numbers(finding.interval),
-        "n_seeds": finding.n_seeds,
-        "n_meeting": finding.n_meeting,
-        "twin": _finite(twin),
-        "met_at_initialisation": part.met(twin),
-        "reason": "; ".join(dict.fromkeys(problem for problem in problems if problem)),
-        "seeds": list(gated),
-        "values": list(gated.values()),
-    }
+        n_seeds=finding.n_seeds,
+        n_meeting=finding.n_meeting,
+        untrained=_finite(before),
+        met_at_initialisation=condition.met(before),
+        reason="; ".join(dict.fromkeys(problem for problem in problems if problem)),
+        seeds=tuple(gated),
+        values=tuple(gated.values()),
+    )
     return record, finding
 
 
-def _through_gate(readings: pd.DataFrame, gate: Part | None, values: dict[int, float]) -> tuple[dict[int, float], str]:
+def _through_gate(
+    readings: pd.DataFrame, gate: Condition | None, values: dict[int, float]
+) -> tuple[dict[int, float], str]:
     """Keep the seeds that meet the gate: elsewhere the statistic is about something that was not learned."""
     if gate is None:
         return values, ""
@@ -157,24 +148,24 @@ def _read(readings: pd.DataFrame, term: Term) -> _Sample:
     """The finite values of one term by seed; a seed with several readings has no value."""
     here = readings.loc[(readings["quantity"] == term.quantity) & (readings["probe"] == term.probe)]
     at = f"gamma {term.gamma:g}"
-    if "part" in here:
-        here = here.loc[here["part"].fillna("") == term.part]
-        at += f", part '{term.part}'" if term.part else ""
+    if "sweep" in here:
+        here = here.loc[here["sweep"] == term.sweep]
+        at += f", sweep '{term.sweep}'" if term.sweep else ""
     here = here.loc[np.isclose(here["gamma"].astype(float), term.gamma)]
     if here.empty:
         return _Sample({}, {}, f"no reading of {term.probe}/{term.quantity} at {at}")
-    here = here.loc[(here["stage"] == term.stage) & (here["rows"] == term.rows)]
+    here = here.loc[(here["stage"] == term.stage) & (here["set"] == term.set)]
     if term.layer is not None:
         here = here.loc[here["layer"] == term.layer]
     if here.empty:
-        where = f"stage {term.stage}, rows '{term.rows}'" + ("" if term.layer is None else f", layer {term.layer + 1}")
+        where = f"stage {term.stage}, set '{term.set}'" + ("" if term.layer is None else f", L{term.layer}")
         return _Sample({}, {}, f"no reading of {term.probe}/{term.quantity} at {at}, {where}")
     if here["seed"].duplicated().any():
         return _Sample({}, {}, f"several readings of {term.probe}/{term.quantity} per seed (heads?), one is needed")
     finite = here.loc[np.isfinite(here["value"].astype(float))]
     lost = len(here) - len(finite)
     note = f"{lost} of {len(here)} seeds have no finite {term.quantity}" if lost else ""
-    return _Sample(_by_seed(finite, "value"), _by_seed(finite, "twin"), note)
+    return _Sample(_by_seed(finite, "value"), _by_seed(finite, "untrained"), note)
 
 
 def _by_seed(rows: pd.DataFrame, column: str) -> dict[int, float]:
@@ -182,18 +173,18 @@ def _by_seed(rows: pd.DataFrame, column: str) -> dict[int, float]:
     return dict(sorted((int(seed), float(value)) for seed, value in pairs))
 
 
-def _beside(readings: pd.DataFrame, term: Term) -> dict:
+def _shown(readings: pd.DataFrame, term: Term) -> Judged:
     sample = _read(readings, term)
-    values = list(sample.values.values())
-    return {
-        "statistic": term.label,
+    values = tuple(sample.values.values())
+    return Judged(
+        statistic=term.label,
         **_numbers(t_interval(values)),
-        "n_seeds": len(values),
-        "twin": _finite(_mean(sample.twins.values())),
-        "reason": sample.problem,
-        "seeds": list(sample.values),
-        "values": values,
-    }
+        n_seeds=len(values),
+        untrained=_finite(_mean(sample.untrained.values())),
+        reason=sample.problem,
+        seeds=tuple(sample.values),
+        values=values,
+    )
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -201,7 +192,7 @@ def _mean(values: Iterable[float]) -> float:
     return float(np.mean(finite)) if finite else float("nan")
 
 
-def _numbers(interval: Sequence[float]) -> dict[str, float | None]:
+def _numbers(interval: Sequence[float]) -> dict[str, Any]:
     return dict(zip(("effect", "low", "high"), map(_finite, interval), strict=True))
 
 

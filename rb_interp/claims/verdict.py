@@ -1,103 +1,138 @@
-"""The rule that turns numbers per seed into HOLDS, FAILS or UNDECIDED.
-
-HOLDS: the whole 95 % interval is on the claimed side and at least 80 % of the seeds meet the criterion themselves.
-FAILS: the whole interval is on the other side and at most 20 % meet it. Otherwise, or below 5 seeds, UNDECIDED.
-Circuits are bimodal over seeds, which is why the mean alone does not decide.
-"""
+"""Verdicts as values: what was decided of each claim, and every number that it rests on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from rb_interp.claims.rule import Outcome
+from rb_interp.errors import StudyError, nearest
 
-from rb_interp.claims.criterion import Part
-from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
+if TYPE_CHECKING:
+    import pandas as pd
 
-Verdict = Literal["HOLDS", "FAILS", "UNDECIDED"]
-MIN_SEEDS = 5
-MOST, FEW = 0.8, 0.2
+TABLE = (
+    *("id", "criterion", "outcome", "statistic", "effect", "low", "high", "n_seeds", "n_meeting"),
+    *("untrained", "met_at_initialisation", "scale", "calibrated", "reason"),
+)
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A verdict on one part and the numbers it rests on; ``reason`` says why nothing was decided."""
+class Judged:
+    """One condition of a claim, or one number that is shown with it, over the seeds of a run.
 
-    verdict: Verdict
-    interval: Interval
+    Attributes:
+        statistic: what was computed for each seed, in words. criterion: the same with its threshold; empty where the
+            number is only shown.
+        gamma, stage: of the member that was read.
+        outcome: what this condition alone decides; empty where the number is only shown.
+        effect, low, high: mean over seeds (or share) and its 95 % interval; None where nothing defines them.
+        n_seeds, n_meeting: seeds with a value, and those that meet the criterion.
+        untrained: mean of the same models at step 0; None where nothing defines it.
+        met_at_initialisation: whether that mean meets the criterion.
+        reason: why nothing was decided, or which numbers were missing.
+        seeds, values: the seeds with a value, and their values.
+    """
+
+    statistic: str
+    effect: float | None
+    low: float | None
+    high: float | None
+    n_seeds: int
+    untrained: float | None
+    reason: str
+    seeds: tuple[int, ...]
+    values: tuple[float, ...]
+    criterion: str = ""
+    gamma: float | None = None
+    stage: str = ""
+    outcome: str = ""
+    n_meeting: int = 0
+    met_at_initialisation: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was decided of one claim.
+
+    ``statistic``, ``effect``, ``low``, ``high``, ``n_seeds``, ``n_meeting``, ``untrained`` and ``reason`` are those of
+    the condition that decides: the first that fails, else the first that is undecided, else the first.
+
+    Attributes:
+        id, statement, source, criterion: the claim. gamma, stage: of its first condition.
+        outcome: HOLDS, FAILS or UNDECIDED.
+        met_at_initialisation: whether the untrained models' mean meets every condition.
+        scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
+        calibrated: None where the claim needs no calibration; else whether its probe's error rates are known for these
+            models and good enough.
+        withheld: whether the error rates turned the outcome into UNDECIDED.
+        uncalibrated_outcome: what the numbers alone give.
+        conditions: every condition. context: numbers that are shown and decide nothing.
+    """
+
+    id: str
+    statement: str
+    source: str
+    criterion: str
+    gamma: float
+    stage: str
+    outcome: Outcome
+    statistic: str
+    effect: float | None
+    low: float | None
+    high: float | None
     n_seeds: int
     n_meeting: int
-    reason: str = ""
+    untrained: float | None
+    met_at_initialisation: bool
+    scale: str
+    calibrated: bool | None
+    withheld: bool
+    uncalibrated_outcome: Outcome
+    reason: str
+    conditions: tuple[Judged, ...]
+    context: tuple[Judged, ...] = ()
 
 
-def decide(part: Part, values: Sequence[float] | np.ndarray) -> Finding:
-    """Judge one statistic by its mean over seeds; values that are not finite do not count as seeds.
+class Verdicts(tuple[Verdict, ...]):
+    """The verdicts of a run, in the order of its claims; ``verdicts["A1"]`` finds one by its id."""
 
-    >>> from rb_interp.claims import Term
-    >>> part = Part(Term("learning_order", "bias", 0.8, "final"), ">=", 0.1)
-    >>> decide(part, [0.2, 0.3, 0.25, 0.2, 0.3]).verdict
-    'HOLDS'
-    >>> decide(part, [0.2, 0.3, 0.25, 0.2]).reason
-    'seeds: 4, needed: 5'
-    """
-    x = [value for value in values if np.isfinite(value)]
-    n, meeting, interval = len(x), sum(map(part.met, x)), t_interval(x)
-    low_met, high_met = part.met(interval.low), part.met(interval.high)
-    if n < MIN_SEEDS:
-        return _too_few(interval, n, meeting)
-    if low_met != high_met:
-        return Finding("UNDECIDED", interval, n, meeting, f"the interval contains {part.threshold:g}")
-    if low_met and meeting / n >= MOST:
-        return Finding("HOLDS", interval, n, meeting)
-    if not low_met and meeting / n <= FEW:
-        return Finding("FAILS", interval, n, meeting)
-    side = "claimed" if low_met else "other"
-    reason = f"the interval is on the {side} side, but {meeting} of {n} meet the criterion"
-    return Finding("UNDECIDED", interval, n, meeting, reason)
+    def __new__(cls, verdicts: Iterable[Verdict] = ()) -> Verdicts:
+        return super().__new__(cls, tuple(verdicts))
 
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        for verdict in self:
+            if verdict.id == key:
+                return verdict
+        raise StudyError(f"no claim '{key}' was judged; {nearest(key, [verdict.id for verdict in self])}")
 
-def decide_share(
-    part: Part, values: Sequence[float] | np.ndarray, minus: Sequence[float] | np.ndarray | None = None
-) -> Finding:
-    """Judge the share of units whose value is 1, or its excess over the share in ``minus``.
+    def table(self) -> pd.DataFrame:
+        """One row a claim, without its conditions."""
+        import pandas as pd
 
-    A share stands against its threshold with its whole Clopper-Pearson interval; units are 0 or 1 themselves, so
-    there is no second count of those that meet it. Two shares are compared as they are, and FAILS only where
-    their intervals are disjoint on the other side; ``low`` and ``high`` then bound the difference by those intervals.
+        return pd.DataFrame([{name: getattr(v, name) for name in TABLE} for v in self], columns=list(TABLE))
 
-    >>> from rb_interp.claims import Term
-    >>> part = Part(Term("lemma_1", "within_0.05", 0.8, "init"), ">=", 0.95)
-    >>> [decide_share(part, [1.0] * k + [0.0] * (200 - k)).verdict for k in (200, 190, 175)]
-    ['HOLDS', 'UNDECIDED', 'FAILS']
-    """
-    share = _share(values)
-    if minus is None:
-        interval, holds, meeting = share, part.met(share.low), sum(value == 1 for value in values)
-    else:
-        base = _share(minus)
-        interval = Interval(share.estimate - base.estimate, share.low - base.high, share.high - base.low)
-        holds = part.met(interval.estimate)
-        meeting = sum(part.met(a - b) for a, b in zip(values, minus, strict=True))
-    if len(values) < MIN_SEEDS:
-        return _too_few(interval, len(values), meeting)
-    if holds:
-        return Finding("HOLDS", interval, len(values), meeting)
-    if not part.met(interval.high):
-        return Finding("FAILS", interval, len(values), meeting)
-    return Finding("UNDECIDED", interval, len(values), meeting, f"the interval contains {part.threshold:g}")
+    def _repr_html_(self) -> str:
+        return self.table().to_html(index=False, float_format="{:.3g}".format)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Plain data that `from_json` reads."""
+        return [asdict(verdict) for verdict in self]
+
+    @staticmethod
+    def from_json(data: Iterable[Mapping[str, Any]]) -> Verdicts:
+        """The verdicts that `to_json` wrote; raises KeyError or TypeError for other data."""
+        return Verdicts(_verdicts(data))
 
 
-def deciding(findings: Sequence[Finding]) -> int:
-    """Index of the part that decides: the first that fails, else the first that is undecided, else the first."""
-    verdicts = [finding.verdict for finding in findings]
-    return next((verdicts.index(verdict) for verdict in ("FAILS", "UNDECIDED") if verdict in verdicts), 0)
+def _verdicts(data: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:
+    for row in data:
+        conditions, context = (tuple(map(_judged, row[name])) for name in ("conditions", "context"))
+        yield Verdict(**{**row, "conditions": conditions, "context": context})
 
 
-def _share(values: Sequence[float] | np.ndarray) -> Interval:
-    return proportion_interval(sum(value == 1 for value in values), len(values))
-
-
-def _too_few(interval: Interval, n: int, meeting: int) -> Finding:
-    return Finding("UNDECIDED", interval, n, meeting, f"seeds: {n}, needed: {MIN_SEEDS}")
+def _judged(row: Mapping[str, Any]) -> Judged:
+    return Judged(**{**row, "seeds": tuple(row["seeds"]), "values": tuple(row["values"])})

@@ -1,4 +1,4 @@
-"""The bias index B, which puts a number on what Fig. 3A of paper 1 shows, against the initialisation rate."""
+"""The bias index B, which puts a number on what Fig. 3 of paper 1 shows, against the initialisation rate."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rb_interp.figures.criteria import THRESHOLDS
-from rb_interp.figures.evidence import LARGE, SMALL, Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import seeds_text
+from rb_interp.claims.learning_order import LARGE, SMALL
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import (
-    Caption,
-    criterion_at,
+    by_gamma,
     gamma_axis,
     offsets,
     over_seeds,
-    seed_interval,
     seeds_at,
+    threshold_at,
     try_panel,
+    written,
 )
-from rb_interp.figures.style import INK, SET_COLOURS, new_figure, styled
+from rb_interp.figures.spec import Caption
+from rb_interp.figures.style import INK, SET_COLOURS, new_figure
 
 PANELS = {
     "bias": ("rsn_train", "B: memory against reasoning, trained on"),
@@ -28,66 +29,52 @@ PANELS = {
 }
 
 
-@styled
 def draw_bias(evidence: Evidence, family: str = "A") -> Figure:
     """Bias index B and B_test against the rate, every seed and the interval over seeds.
 
-    ``family`` is the letter of the claims; their thresholds are the same in every family.
+    ``family`` is the letter of the claims whose thresholds are drawn.
     """
     figure = new_figure(2.9)
     panels = figure.subplots(1, 2)
-    for axes, (quantity, (kind, title)) in zip(panels, PANELS.items(), strict=True):
-        try_panel(axes, _bias_panel, evidence, quantity, SET_COLOURS[kind], family)
+    for axes, (quantity, (set, title)) in zip(panels, PANELS.items(), strict=True):
+        try_panel(axes, _panel, evidence, quantity, SET_COLOURS[set], family)
         axes.set_title(title)
-    ends = [end for axes in panels if axes.lines for end in axes.get_ylim()]
-    for axes in panels:
-        if axes.lines:
-            axes.set_ylim(min(ends), max(ends))
+    drawn = [axes for axes in panels if axes.lines]
+    ends = [end for axes in drawn for end in axes.get_ylim()]
+    for axes in drawn:
+        axes.set_ylim(min(ends), max(ends))
     panels[0].set_ylabel("bias index (no unit, −1 to 1)")
     return figure
 
 
-def _bias_panel(axes: Axes, evidence: Evidence, quantity: str, colour: str, family: str) -> None:
-    table = _by_seed(evidence, quantity)
+def _panel(axes: Axes, evidence: Evidence, quantity: str, colour: str, family: str) -> None:
+    found = by_gamma(evidence, "learning_order", quantity)
     if LARGE in evidence.gammas and quantity == "bias":
-        place = evidence.gammas.index(LARGE)
-        axes.fill_between(
-            [place - 0.36, place + 0.36], -THRESHOLDS["A2"], THRESHOLDS["A2"], color="#ececec", lw=0, zorder=0
-        )
-        axes.text(place - 0.34, -THRESHOLDS["A2"] + 0.01, f"{family}2: within ± .10", va="bottom", fontsize=6.5)
-    criterion_at(axes, evidence, SMALL, THRESHOLDS["A1"], f"{family}1: ≥ .10", below=True)
+        place, wide = evidence.gammas.index(LARGE), evidence.threshold(f"{family}2")
+        axes.fill_between([place - 0.36, place + 0.36], -wide, wide, color="#ececec", lw=0, zorder=0)
+        axes.text(place - 0.34, -wide + 0.01, f"{family}2: within ± {two_digits(wide)}", va="bottom", fontsize=6.5)
+    least = evidence.threshold(f"{family}1")
+    threshold_at(axes, evidence, SMALL, least, written(evidence, f"{family}1"), below=True)
+    table = pd.DataFrame(found).T.reindex(evidence.gammas)
     places = np.arange(len(evidence.gammas))
     for shift, (_, values) in zip(offsets(table.shape[1]), table.items(), strict=True):
         axes.plot(places + shift, values, color=colour, lw=0.6, alpha=0.45, zorder=1)
-    for place, (_, values) in zip(places, table.iterrows(), strict=True):
-        if values.notna().any():
-            seeds_at(axes, float(place), values.dropna(), colour)
+    for gamma, values in found.items():
+        interval = evidence.interval("learning_order", quantity, gamma)
+        seeds_at(axes, float(evidence.gammas.index(gamma)), values, interval, colour)
     axes.axhline(0, color=INK, lw=0.8, zorder=0.5)
-    axes.set_ylim(*_limits(table))
+    axes.set_ylim(*_limits(evidence, quantity, found))
     gamma_axis(axes, evidence)
     for y, text in ((0.97, "↑ reasoning learned first"), (0.03, "↓ memory learned first")):
         axes.text(0.01, y, text, transform=axes.transAxes, va="center", color="#555555", fontsize=6.5)
 
 
-def _limits(table: pd.DataFrame) -> tuple[float, float]:
+def _limits(evidence: Evidence, quantity: str, found: dict[float, pd.Series]) -> tuple[float, float]:
     """Ends of the y axis: room for every seed, and for intervals of three seeds or more as far as B can go."""
-    intervals = [seed_interval(row.dropna()) for _, row in table.iterrows() if row.notna().sum() > 2]
-    ends = np.clip([end for found in intervals for end in found[1:]], -1, 1)
-    shown = np.concatenate([table.to_numpy().ravel(), ends, [-0.1, 0.1]])
-    return float(np.nanmin(shown)) - 0.1, float(np.nanmax(shown)) + 0.1
-
-
-def _by_seed(evidence: Evidence, quantity: str) -> pd.DataFrame:
-    """A quantity of learning_order, rates (all of the run) by seeds."""
-    found = {}
-    for gamma in evidence.gammas:
-        try:
-            found[gamma] = evidence.values("learning_order", quantity, gamma)
-        except MissingEvidenceError:
-            continue
-    if not found:
-        raise MissingEvidenceError(f"This run has no reading of learning_order ({quantity}).")
-    return pd.DataFrame(found).T.reindex(evidence.gammas)
+    shown = [-0.1, 0.1, *(value for values in found.values() for value in values)]
+    for gamma in (gamma for gamma, values in found.items() if len(values) > 2):
+        shown += np.clip(evidence.interval("learning_order", quantity, gamma)[1:], -1, 1).tolist()
+    return min(shown) - 0.1, max(shown) + 0.1
 
 
 def caption_bias(evidence: Evidence, family: str = "A") -> Caption:
@@ -98,6 +85,6 @@ def caption_bias(evidence: Evidence, family: str = "A") -> Caption:
         "orange ones. Each dot is a seed, thin lines join the members that share a seed (and so data and draws); "
         f"the bar beside them is the mean with its 95 % interval over {seeds_text(len(evidence.seeds))}. B = "
         f"{told or 'n/a'}.",
-        f"seeds at γ = 0.8 below the dashed line ({family}1), seeds at γ = 0.3 outside the grey band ({family}2), or "
-        f"thin lines in the left panel that do not rise from each rate to the next ({family}4).",
+        f"seeds at γ = {SMALL:g} below the dashed line ({family}1), seeds at γ = {LARGE:g} outside the grey band "
+        f"({family}2), or thin lines in the left panel that do not rise from each rate to the next ({family}4).",
     )

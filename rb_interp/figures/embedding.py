@@ -6,27 +6,23 @@ from collections.abc import Iterable
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 
-from rb_interp.figures.evidence import SMALL, Evidence
-from rb_interp.figures.numbers import share_text
-from rb_interp.figures.panels import (
-    Caption,
-    heat_map,
-    over_seeds,
-    sentence_figure,
-    try_panel,
-    two_digits,
-)  # fmt: skip
-from rb_interp.figures.style import GREY, KEY, MEMORY, REASONING, new_figure, styled
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures import legend
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import share_text, two_digits
+from rb_interp.figures.panels import heat_map, note, over_seeds, try_panel
+from rb_interp.figures.spec import Caption
+from rb_interp.figures.style import GREY, KEY, MEMORY, REASONING, new_figure
 
-GROUPS = {0: ("key", KEY), 1: ("memory anchor", MEMORY), 2: ("reasoning anchor", REASONING)}
+GROUPS = {0: ("key", KEY, "o"), 1: ("memory anchor", MEMORY, "s"), 2: ("reasoning anchor", REASONING, "D")}
 STAGES = {"init": "untrained", "half": "half", "final": "final"}
 WRITE_UP_TO = 10
 """Cells carry their value in matrices of at most this many tokens."""
+CROWDED = 0.1
+"""A group that takes less than this share of both axes gets one label for all its tokens."""
 
 
 def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
@@ -35,11 +31,9 @@ def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
     return STAGES.get(stage, stage) + ("" if step is None else f" (step {step:,})")
 
 
-@styled
 def draw_cosines(evidence: Evidence, stages: Iterable[str] = STAGES) -> Figure:
     """Cosines between anchor embeddings at three stages, small initialisation (after Fig. 5A)."""
-    if evidence.lacks(SMALL):
-        return sentence_figure(evidence.lacks(SMALL))
+    evidence.require(SMALL)
     figure = new_figure(5.0)
     panels = figure.subplots(2, 3)
     rows = (("memory", "cos_memory", "mean cosine"), ("reasoning", "order_rho", "order (Spearman)"))
@@ -55,112 +49,107 @@ def draw_cosines(evidence: Evidence, stages: Iterable[str] = STAGES) -> Figure:
 
 def _cosine_panel(axes: Axes, evidence: Evidence, kind: str, stage: str, quantity: str, word: str) -> None:
     seed, matrix = evidence.first("geometry", f"cos_{kind}_matrix", SMALL, stage=stage)
-    tokens = evidence.task.tokens(f"{kind}_anchor")
-    heat_map(axes, matrix, tokens, write=two_digits if len(matrix) <= WRITE_UP_TO else None, text=48.0)
-    axes.set_title(f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {_of_member(evidence, quantity, seed, stage)}")
+    anchor_cosines(axes, matrix, evidence.task.tokens(f"{kind}_anchor"))
+    value = share_text(evidence.value("geometry", quantity, SMALL, seed, stage=stage), np.nan, np.nan)
+    axes.set_title(f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {value}")
     axes.set_xlabel(f"{kind} anchor (token)")
 
 
-def _of_member(evidence: Evidence, quantity: str, seed: int, stage: str) -> str:
-    return share_text(evidence.value("geometry", quantity, SMALL, seed, stage=stage), np.nan, np.nan)
+def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
+    """Cosines between anchors, written out where there are few."""
+    heat_map(axes, matrix, tokens, write=two_digits if len(matrix) <= WRITE_UP_TO else None, text=48.0)
 
 
 def caption_cosines(evidence: Evidence) -> Caption:
-    """Caption of the cosine matrices."""
-    seed = min(evidence.seeds, default=0)
+    """Caption of the cosine matrices, with the numbers that E1 and E2 judge."""
+
+    def told(quantity: str, stage: str) -> str:
+        return over_seeds(evidence, "geometry", quantity, SMALL, stage=stage)
+
     return Caption(
         "Cosines between the embeddings of memory anchors (top) and of reasoning anchors (bottom) at γ = "
-        f"{SMALL:g}, seed {seed} (the lowest): untrained, at half, and at the end. Over all seeds the mean cosine "
-        f"of memory anchors is {_over_seeds(evidence, 'cos_memory', 'half')} at half, and the rank correlation of "
-        f"distance and cosine among reasoning anchors is {_over_seeds(evidence, 'order_rho', 'final')} at the end. "
+        f"{SMALL:g}, seed {min(evidence.seeds, default=0)} (the lowest): untrained, at half, and at the end. Over all "
+        f"seeds the mean cosine of memory anchors is {told('cos_memory', 'half')} at half, and the rank correlation of "
+        f"distance and cosine among reasoning anchors is {told('order_rho', 'final')} at the end. "
         "Crossed cells are undefined.",
-        "memory anchors that share no direction at half (mean cosine below .50, E2); reasoning cosines that do not "
-        "fall with distance from the diagonal at the end (Spearman above −.80, E1); the same pattern in the "
-        "untrained twin.",
+        f"memory anchors that share no direction at half (mean cosine below {two_digits(evidence.threshold('E2'))}, "
+        "E2); "
+        "reasoning cosines that do not fall with distance from the diagonal at the end (Spearman above "
+        f"{two_digits(evidence.threshold('E1'))}, E1); the same pattern in the untrained model.",
     )
 
 
-def _over_seeds(evidence: Evidence, quantity: str, stage: str, gamma: float = SMALL) -> str:
-    return over_seeds(evidence, "geometry", quantity, gamma, stage=stage)
-
-
-@styled
 def draw_pca(evidence: Evidence) -> Figure:
     """Principal components of all used token embeddings, untrained and trained (after Fig. 5B)."""
-    if evidence.lacks(SMALL):
-        return sentence_figure(evidence.lacks(SMALL))
+    evidence.require(SMALL)
     figure = new_figure(3.6)
-    panels = figure.subplots(1, 2)
-    for axes, stage in zip(panels, ("init", "final"), strict=True):
+    for axes, stage in zip(figure.subplots(1, 2), ("init", "final"), strict=True):
         try_panel(axes, _pca_panel, evidence, stage)
-    marks = {0: "o", 1: "s", 2: "D"}
-    handles = [
-        Line2D([], [], marker=marks[g], color=colour, ls="", ms=5, label=name) for g, (name, colour) in GROUPS.items()
+    groups = [
+        legend.mark(name, colour, marker, 5.0, mfc=colour, mec=colour) for name, colour, marker in GROUPS.values()
     ]
-    handles.append(Line2D([], [], color=GREY, lw=0.8, label="joins consecutive values (darker: larger)"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=4)
+    joins = legend.line("joins consecutive values (darker: larger)", GREY, width=0.8)
+    legend.above(figure, [*groups, joins], columns=4)
     return figure
 
 
 def _pca_panel(axes: Axes, evidence: Evidence, stage: str) -> None:
     seed, points = evidence.first("geometry", "pca", SMALL, stage=stage)
-    _, tokens = evidence.first("geometry", "tokens", SMALL, stage=stage)
-    _, group = evidence.first("geometry", "group", SMALL, stage=stage)
-    _, explained = evidence.first("geometry", "explained", SMALL, stage=stage)
+    names = ("tokens", "group", "explained")
+    tokens, group, explained = (evidence.first("geometry", name, SMALL, stage=stage)[1] for name in names)
     scatter_tokens(axes, points[:, :2], tokens.astype(int), group.astype(int))
     axes.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
     axes.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
     axes.set_title(f"γ = {SMALL:g}, {stage_text(evidence, SMALL, seed, stage)}")
 
 
-CROWDED = 0.1
-"""A group that takes less than this share of both axes gets one label for all its tokens."""
-
-
 def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray) -> None:
     """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined, some written out."""
-    marks = {0: ("o", 14, 10), 1: ("s", 24, 1), 2: ("D", 24, 1)}
-    for which, (marker, size, every) in marks.items():
+    for which, (_, colour, marker) in GROUPS.items():
         of = np.flatnonzero(group == which)
         of = of[np.argsort(tokens[of])]
         if not len(of):
             continue
         x, y = points[of].T
         if which != 1:  # memory anchors have no order that a line could show
-            axes.plot(x, y, color=GROUPS[which][1], lw=0.6, alpha=0.55, zorder=1)
+            axes.plot(x, y, color=colour, lw=0.6, alpha=0.55, zorder=1)
         shades = np.linspace(0.25, 1, len(of)) if which != 1 else np.full(len(of), 0.8)
-        axes.scatter(
-            x, y, s=size, marker=marker, c=_ramp(GROUPS[which][1])(shades), edgecolors="white", lw=0.4, zorder=2 + which
-        )
-        every = 2 if which and len(of) > 12 else every
-        halo = [withStroke(linewidth=1.4, foreground="white")]
-        labels = [(str(tokens[at]), points[at]) for at in of[::every]]
-        if len(of) > 1 and (np.ptp(points[of], axis=0) < CROWDED * np.ptp(points, axis=0)).all():
-            labels = [(f"{tokens[of[0]]}–{tokens[of[-1]]}", points[of].mean(0))]
-        for text, place in labels:
-            axes.annotate(
-                text, tuple(place), xytext=(3, 3), textcoords="offset points", fontsize=6, zorder=9, path_effects=halo
-            )
+        look = {"c": _ramp(colour)(shades), "s": 24 if which else 14, "edgecolors": "white", "lw": 0.4}
+        axes.scatter(x, y, marker=marker, zorder=2 + which, **look)
+        every = 10 if not which else 2 if len(of) > 12 else 1
+        _write_tokens(axes, points, points[of], tokens[of], every)
     axes.margins(0.08)
+
+
+def _write_tokens(axes: Axes, every_point: np.ndarray, points: np.ndarray, tokens: np.ndarray, every: int) -> None:
+    """Some tokens of a group beside their points, or one label in the middle of a crowded group."""
+    labels = [(str(token), place) for token, place in zip(tokens[::every], points[::every], strict=True)]
+    if len(tokens) > 1 and (np.ptp(points, axis=0) < CROWDED * np.ptp(every_point, axis=0)).all():
+        labels = [(f"{tokens[0]}–{tokens[-1]}", (points.min(axis=0) + points.max(axis=0)) / 2)]
+    for text, place in labels:
+        note(axes, text, tuple(place), "data", halo=1.4, fontsize=6, xytext=(3, 3))
 
 
 def _ramp(colour: str) -> LinearSegmentedColormap:
     """From a light to a dark shade of a colour, which itself lies at .6."""
-    from matplotlib.colors import to_rgb
-
     base = np.array(to_rgb(colour))
     light, dark = base + 0.75 * (1 - base), base * 0.5
     return LinearSegmentedColormap.from_list("shades", [(0, tuple(light)), (0.6, colour), (1, tuple(dark))])
 
 
-def caption_pca(evidence: Evidence) -> Caption:
-    """Caption of the embedding's principal components."""
-    seed = min(evidence.seeds, default=0)
+def caption_pca(evidence: Evidence, judged: str = "E3", least: float | None = None) -> Caption:
+    """Caption of the embedding's principal components.
+
+    Args:
+        judged: the claim, as it is called in brackets. least: its threshold, in a study that does not judge it.
+    """
+    told = {group: over_seeds(evidence, "geometry", f"pc1_{group}", SMALL) for group in ("key", "reasoning")}
+    least = evidence.threshold(judged) if least is None else least
     return Caption(
         f"First two principal components of the embeddings of all tokens in use (centred) at γ = {SMALL:g}, seed "
-        f"{seed} (the lowest), untrained (left) and trained (right). Over all seeds the rank correlation of the "
-        f"leading component with token value is {_over_seeds(evidence, 'pc1_key', 'final')} for keys and "
-        f"{_over_seeds(evidence, 'pc1_reasoning', 'final')} for reasoning anchors (in absolute value).",
-        "joined tokens that wander instead of running along the first axis, that is a rank correlation below .90 "
-        "for keys or for reasoning anchors (E3). The sign of a component is arbitrary.",
+        f"{min(evidence.seeds, default=0)} (the lowest), untrained (left) and trained (right). Over all seeds the rank "
+        f"correlation of the leading component with token value is {told['key']} for keys and {told['reasoning']} for "
+        "reasoning anchors (in absolute value).",
+        "joined tokens that wander instead of running along the first axis, that is a rank correlation below "
+        f"{two_digits(least)} for keys or for reasoning anchors ({judged}). The sign of a component is arbitrary.",
     )

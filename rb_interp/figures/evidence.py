@@ -1,91 +1,62 @@
-"""Everything that figures and report may look at: tables, arrays, claims and settings, no model."""
+"""Everything that figures and report may look at: tables, arrays, verdicts and settings. No model, no statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from rb_interp.claims.criterion import Claim, Condition
 from rb_interp.errors import RbInterpError
-from rb_interp.tasks import AnchorDataset, AnchorTask
+from rb_interp.statistics.intervals import Interval
 
-LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8
-"""The initialisation rates that the paper's claims are about (a larger rate is a smaller initialisation)."""
+if TYPE_CHECKING:
+    from rb_interp.claims import CheckedCause, Verdicts
 
-
-TABLES = {
-    "effects": "effects of interventions",
-    "ablations": "ablations",
-    "patching": "patched activations",
-    "events": "events along training",
-    "dynamics": "readings along training",
-    "drift": "predicted and measured drifts of embeddings",
-    "agreement": "where theory and measurement part",
-    "value_flow": "predicted and measured changes of W_V",
-    "inner_products": "inner products beside Eq. 13",
-    "exponents": "exponents of Eq. 13",
-    "lemma_1": "attention at initialisation",
-    "label_distributions": "label distributions",
-    "in_range": "probability inside the label ranges",
-    "outputs": "output distributions",
-    "skills": "accuracies on held-out PrOntoQA",
-    "tokens": "tokens typical of each corpus",
-    "similarity": "cosines of token embeddings along training",
-}
-"""Tables beyond curves and readings, in words. Runs that were probed by an earlier version have none of them."""
+NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 
 
 class MissingEvidenceError(RbInterpError):
-    """A figure needs something that this run does not have; the message is a sentence for its reader."""
+    """A figure or a sentence needs something that this run does not have; the message is a sentence for its reader."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The outcome of a study.
+    """The outcome of a run.
 
     Attributes:
-        config: the whole configuration as a plain nested dict (it becomes the TOML of the report).
-        tier: ``smoke``, ``quick`` or ``paper``.
-        curves: gamma, seed, step, set, loss, accuracy.
-        readings: gamma, seed, stage, step, rows, probe, layer, head, quantity, value, twin, null, null_mean, ...
-        circuits: gamma, seed, circuit, and the numbers it was derived from.
-        arrays: ``{gamma}/{seed}/{stage}/{rows}/{probe}/{array}`` -> array.
-        claims: the objects of claims.json.
-        sample: rows for the figure of sample sequences, or the task to draw them from; None for a study of language.
-        meta: all optional: versions (dict), wall_seconds, host, command, circuit_thresholds (name -> rule in words),
-            expected_holds_by_chance, calibration (``family``, and ``rates``: rows of its table of error rates), text
-            (what a study of language has read; see figures/language_evidence.py).
-        tables: causal evidence, or theory beside measurement, by name (see TABLES); an absent one counts as empty.
-        causes: the objects of causes.json, one for each mechanism claim that an intervention can refute.
-        study: ``anchor``, ``emb-mlp``, ``labels`` or ``language``.
-        parts: the parts of a study of several, each with what its own run shows; curves, readings and tables of the
-            study name theirs in a column ``part``.
+        config: the study's configuration; of a single sweep, that sweep's configuration.
+        scale: ``smoke``, ``quick``, ``paper`` or ``custom``.
+        curves: sweep, gamma, seed, step, set, loss, accuracy.
+        readings: one row per member, stage, set, probe and quantity, see docs/tables.md.
+        summary: mean over seeds of every reading with its interval, made from ``readings`` when the run was measured.
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, ``{sweep}/`` in front where there are
+            several; ``mean``, ``low`` and ``high`` in place of the seed where they were averaged over seeds.
+        tables: further tables by name; an absent one counts as empty.
+        verdicts: one a claim. checks: one a causal check. claims: the claims themselves, for their thresholds.
+        meta: versions, host, command, created, wall_seconds, expected_holds_by_chance, calibration.
     """
 
-    config: Mapping[str, Any]
-    tier: str
+    config: Any
+    scale: str
     curves: pd.DataFrame
     readings: pd.DataFrame
-    circuits: pd.DataFrame
+    summary: pd.DataFrame
     arrays: Mapping[str, np.ndarray]
-    claims: Sequence[Mapping[str, Any]]
-    sample: AnchorDataset | AnchorTask | None
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    verdicts: Verdicts
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    causes: Sequence[Mapping[str, Any]] = ()
-    study: str = "anchor"
-    parts: Mapping[str, Evidence] = field(default_factory=dict)
+    checks: Sequence[CheckedCause] = ()
+    claims: Sequence[Claim] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def task(self) -> AnchorTask:
-        """The task that the members were trained on. Raises MissingEvidenceError for a study of language."""
-        if self.sample is None:
-            raise MissingEvidenceError("This study has no anchor task.")
-        return self.sample if isinstance(self.sample, AnchorTask) else self.sample.task
+    def task(self) -> Any:
+        """The task of a study with a single sweep, or of this sweep."""
+        return self.config.task
 
     @cached_property
     def gammas(self) -> list[float]:
@@ -97,33 +68,57 @@ class Evidence:
         """Seeds in the run, ascending."""
         return sorted(self.curves["seed"].astype(int).unique().tolist())
 
-    @cached_property
-    def _places(self) -> dict[Any, np.ndarray]:
-        """Row numbers of the readings by probe, quantity, gamma, stage and rows; looking each up anew is slow."""
-        table = self.readings.assign(rows=self.readings["rows"].fillna(""), gamma=self.readings["gamma"].astype(float))
-        return dict(table.groupby(["probe", "quantity", "gamma", "stage", "rows"]).indices)
+    def sweep(self, name: str) -> Evidence:
+        """What one sweep of the run shows, as if it were alone.
 
-    def table(self, name: str) -> pd.DataFrame:
-        """One of the tables of TABLES; MissingEvidenceError says what makes it where it is absent or empty."""
+        Raises MissingEvidenceError where the run has no such sweep.
+        """
+        if not name:
+            return self
+        if name not in self._sweeps:
+            if name not in self.config.sweeps:
+                raise MissingEvidenceError(f"This run has no sweep “{name}”.")
+            parts = {t: getattr(self, t) for t in ("curves", "readings", "summary")}
+            here = {t: table.loc[table["sweep"] == name] for t, table in parts.items()}
+            tables = {t: d.loc[d["sweep"] == name] if "sweep" in d else d for t, d in self.tables.items()}
+            prefix = f"{name}/"
+            self._sweeps[name] = replace(
+                self,
+                **{t: table.assign(sweep="").reset_index(drop=True) for t, table in here.items()},
+                config=self.config.sweeps[name],
+                tables=tables,
+                arrays={k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)},
+            )
+        return self._sweeps[name]
+
+    @cached_property
+    def _sweeps(self) -> dict[str, Evidence]:
+        return {}
+
+    def condition(self, claim: str, number: int = 0) -> Condition:
+        """One condition of a claim, for its threshold; MissingEvidenceError where no such claim is judged here."""
+        for found in self.claims:
+            if found.id == claim:
+                return found.conditions[number]
+        raise MissingEvidenceError(f"No claim {claim} is judged here.")
+
+    def threshold(self, claim: str, number: int = 0) -> float:
+        """Threshold of one condition of a claim."""
+        return self.condition(claim, number).threshold
+
+    def table(self, name: str, **where: Any) -> pd.DataFrame:
+        """A further table, or its rows where columns have the given values.
+
+        Raises MissingEvidenceError where it is absent or nothing is left.
+        """
         found = self.tables.get(name)
         if found is None or found.empty:
-            raise MissingEvidenceError(f"This run has no table of {TABLES[name]}; “rb-interp probe RUN” makes it.")
-        return found
-
-    def effects(self, intervention: str, quantity: str, gamma: float, *, stage: str, rows: str) -> pd.DataFrame:
-        """Effect, placebo and difference of an intervention by seed (index, ascending), seeds without effect left out.
-
-        Raises MissingEvidenceError where there is none.
-        """
-        table = self.table("effects")
-        wanted = {"intervention": intervention, "quantity": quantity, "stage": stage, "rows": rows}
-        here = table.loc[np.isclose(table["gamma"].astype(float), gamma)]
-        for column, value in wanted.items():
-            here = here.loc[here[column] == value]
-        found = here.drop_duplicates("seed").set_index("seed").sort_index()[["effect", "placebo", "difference"]]
-        found = found.astype(float).dropna(subset="effect")
+            raise MissingEvidenceError(f"This run has no table “{name}”; “rb-interp probe RUN” makes it.")
+        for column, value in where.items():
+            same = np.isclose(found[column].astype(float), value) if column == "gamma" else found[column] == value
+            found = found.loc[same]
         if found.empty:
-            raise MissingEvidenceError(f"No effect of {intervention} at γ = {gamma:g}, stage {stage}.")
+            raise MissingEvidenceError(f"The table “{name}” has no row with {_listed(where)}.")
         return found
 
     def lacks(self, gamma: float) -> str:
@@ -140,6 +135,20 @@ class Evidence:
         if self.lacks(gamma):
             raise MissingEvidenceError(self.lacks(gamma))
 
+    @cached_property
+    def _places(self) -> dict[Any, np.ndarray]:
+        """Row numbers of the readings by place; looking each up anew is slow."""
+        table = self.readings.assign(gamma=self.readings["gamma"].astype(float))
+        return dict(table.groupby(["probe", "quantity", "gamma", "stage", "set"]).indices)
+
+    @cached_property
+    def _summaries(self) -> dict[Any, np.ndarray]:
+        return dict(self.summary.groupby(["probe", "quantity", "gamma", "stage", "set"]).indices)
+
+    def _rows(self, table: pd.DataFrame, places: Mapping[Any, np.ndarray], key: tuple, deepest: bool) -> pd.DataFrame:
+        rows = table.iloc[places.get(key, np.array([], dtype=int))]
+        return rows.sort_values(["layer", "head"], ascending=[not deepest, True], kind="stable")
+
     def values(
         self,
         probe: str,
@@ -147,7 +156,7 @@ class Evidence:
         gamma: float,
         *,
         stage: str = "final",
-        rows: str = "",
+        set: str = "",
         column: str = "value",
         deepest: bool = False,
     ) -> pd.Series:
@@ -158,43 +167,62 @@ class Evidence:
         Raises MissingEvidenceError where there is none.
         """
         self.require(gamma)
-        places = self._places.get((probe, quantity, float(gamma), stage, rows), np.array([], dtype=int))
-        here = self.readings.iloc[places].sort_values("layer", ascending=not deepest, kind="stable")
-        found = here.drop_duplicates("seed").set_index("seed").sort_index()[column].astype(float).dropna()
+        here = self._rows(self.readings, self._places, (probe, quantity, float(gamma), stage, set), deepest)
+        found: Any = here.drop_duplicates("seed").set_index("seed").sort_index()[column].astype(float).dropna()
         if found.empty:
             raise MissingEvidenceError(f"No reading of {probe} ({quantity}) at γ = {gamma:g}, stage {stage}.")
         return found
 
-    def value(self, probe: str, quantity: str, gamma: float, seed: int, *, stage: str, rows: str = "") -> float:
+    def interval(
+        self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "", deepest: bool = False
+    ) -> Interval:
+        """Mean over seeds of a reading with its 95 % interval; NaN where it was not read."""
+        here = self._rows(self.summary, self._summaries, (probe, quantity, float(gamma), stage, set), deepest)
+        if here.empty:
+            return NOTHING
+        return Interval(*(float(here[name].iloc[0]) for name in ("mean", "low", "high")))
+
+    def untrained(self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "") -> float:
+        """Mean over seeds of the untrained models' value; NaN where none was read."""
+        here = self._rows(self.summary, self._summaries, (probe, quantity, float(gamma), stage, set), False)
+        return float(here["untrained"].iloc[0]) if len(here) else float("nan")
+
+    def value(self, probe: str, quantity: str, gamma: float, seed: int, *, stage: str, set: str = "") -> float:
         """One member's number; NaN where it was not read."""
         try:
-            found = self.values(probe, quantity, gamma, stage=stage, rows=rows)
+            found = self.values(probe, quantity, gamma, stage=stage, set=set)
         except MissingEvidenceError:
             return float("nan")
         return float(found.to_dict().get(seed, float("nan")))
 
-    def twin(self, probe: str, quantity: str, gamma: float, *, stage: str = "final", rows: str = "") -> float:
-        """Mean over seeds of the untrained twins' value; NaN where none was read."""
-        try:
-            return float(self.values(probe, quantity, gamma, stage=stage, rows=rows, column="twin").mean())
-        except MissingEvidenceError:
-            return float("nan")
-
-    def array(self, probe: str, name: str, gamma: float, *, stage: str, rows: str = "") -> dict[int, np.ndarray]:
+    def array(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> dict[int, np.ndarray]:
         """Seed -> array, seeds ascending.
 
         Raises MissingEvidenceError where no seed has it.
         """
         self.require(gamma)
-        keys = {seed: f"{gamma}/{seed}/{stage}/{rows}/{probe}/{name}" for seed in self.seeds}
+        keys = {seed: f"{gamma}/{seed}/{stage}/{set}/{probe}/{name}" for seed in self.seeds}
         found = {seed: np.asarray(self.arrays[key]) for seed, key in keys.items() if key in self.arrays}
         if not found:
             raise MissingEvidenceError(f"No array {name} of {probe} at γ = {gamma:g}, stage {stage}.")
         return found
 
-    def first(self, probe: str, name: str, gamma: float, *, stage: str, rows: str = "") -> tuple[int, np.ndarray]:
+    def first(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> tuple[int, np.ndarray]:
         """The array of the lowest seed that has it, the one that figures of a single member show."""
-        return next(iter(self.array(probe, name, gamma, stage=stage, rows=rows).items()))
+        return next(iter(self.array(probe, name, gamma, stage=stage, set=set).items()))
+
+    def mean_array(
+        self, probe: str, name: str, gamma: float, *, stage: str, set: str = "", end: str = "mean"
+    ) -> np.ndarray:
+        """Mean over seeds of an array (``end``: ``mean``), or an end of its 95 % interval (``low``, ``high``).
+
+        Raises MissingEvidenceError where the run was not measured for it.
+        """
+        self.require(gamma)
+        found = self.arrays.get(f"{gamma}/{end}/{stage}/{set}/{probe}/{name}")
+        if found is None:
+            raise MissingEvidenceError(f"No {end} over seeds of {name} of {probe} at γ = {gamma:g}, stage {stage}.")
+        return np.asarray(found)
 
     def step(self, gamma: float, seed: int, stage: str) -> int | None:
         """Training step of a stage, or None where no reading tells it."""
@@ -202,3 +230,7 @@ class Evidence:
         rows = table[(table["gamma"] == gamma) & (table["seed"] == seed) & (table["stage"] == stage)]
         steps = [step for step in rows["step"].tolist() if step == step]
         return int(steps[0]) if steps else None
+
+
+def _listed(where: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in where.items())

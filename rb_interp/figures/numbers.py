@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+SIGNS = {">=": "≥", "<=": "≤", ">": ">", "<": "<"}
+"""Relations of a condition as they are printed."""
+
 
 def number(value: float | int | None) -> str:
     """A number for readers: three significant digits, integers whole, a true minus sign; ``n/a`` where there is none.
@@ -25,6 +28,17 @@ def number(value: float | int | None) -> str:
     else:
         text = f"{value:#.3g}".rstrip(".")
     return text.replace("-", "−")
+
+
+def two_digits(value: float) -> str:
+    """Two decimals without a leading zero, for cells and thresholds of the order of 1.
+
+    >>> two_digits(0.93), two_digits(-0.08), two_digits(1.0), two_digits(1.5)
+    ('.93', '−.08', '1', '1.50')
+    """
+    text = f"{value:.2f}".replace("-0.00", "0.00")
+    text = {"1.00": "1", "-1.00": "−1", "0.00": "0"}.get(text, text)
+    return text.removeprefix("0").replace("-0.", "−.").replace("-", "−") if text != "0" else text
 
 
 def share_text(mean: float, low: float, high: float) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -17,36 +18,40 @@ from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import interval_text, number
-from rb_interp.figures.style import COSINES, GREY, INK, gamma_colour, gamma_marker, new_figure
-from rb_interp.statistics.intervals import Interval, t_interval
+from rb_interp.figures.numbers import SIGNS, interval_text, two_digits
+from rb_interp.figures.style import COSINES, DASHED, GREY, INK, gamma_colour, gamma_marker, new_figure
+from rb_interp.statistics.intervals import Interval
 
-
-@dataclass(frozen=True)
-class Caption:
-    """What a figure shows in this run, and what would have refuted the paper's claim."""
-
-    seen: str
-    would_refute: str
-
-    def __str__(self) -> str:
-        return f"{self.seen} Would refute: {self.would_refute}"
-
-
-def seed_interval(values: ArrayLike) -> Interval:
-    """Mean over seeds and its 95 % interval; the ends are NaN below two seeds, which tell nothing of the spread."""
-    found = t_interval(np.asarray(values, dtype=float).tolist())
-    return found if np.isfinite(found.low) else Interval(found.estimate, np.nan, np.nan)
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def over_seeds(
-    evidence: Evidence, probe: str, quantity: str, gamma: float, *, stage: str = "final", rows: str = ""
+    evidence: Evidence,
+    probe: str,
+    quantity: str,
+    gamma: float,
+    *,
+    stage: str = "final",
+    set: str = "",
+    deepest: bool = False,
+    write: Callable[[float, float, float], str] = interval_text,
 ) -> str:
-    """``mean [low, high]`` of a reading over seeds, for captions; ``n/a`` where the run lacks it."""
-    try:
-        return interval_text(*seed_interval(evidence.values(probe, quantity, gamma, stage=stage, rows=rows)))
-    except MissingEvidenceError:
-        return number(None)
+    """``mean [low, high]`` of a reading over seeds, for captions and titles; ``n/a`` where the run lacks it."""
+    return write(*evidence.interval(probe, quantity, gamma, stage=stage, set=set, deepest=deepest))
+
+
+def interval_of(row: Any) -> Interval:
+    """The interval in one row (a dict or a Series) of a table over seeds, with ``mean``, ``low`` and ``high``."""
+    mean, low, high = (row[name] for name in ("mean", "low", "high"))
+    return Interval(float(mean), float(low), float(high))
+
+
+def written(evidence: Evidence, claim: str, number: int = 0, word: str = "") -> str:
+    """A threshold as a label: claim, relation, number, as in ``M4: ≥ .70``; ``word`` stands before the relation."""
+    condition = evidence.condition(claim, number)
+    text = f"{claim}: {word} {SIGNS[condition.operator]} {two_digits(condition.threshold)}"
+    return text.replace(":  ", ": ")
 
 
 def say(axes: Axes, sentence: str, width: int = 34) -> None:
@@ -79,11 +84,11 @@ def heat_map(
     matrix: Float[np.ndarray, "row column"],
     labels: Iterable[object] | None = None,
     *,
-    low: float = -1.0,
-    high: float = 1.0,
+    low: float | int = -1.0,
+    high: float | int = 1.0,
     colours: str | Colormap = COSINES,
     write: Callable[[float], str] | None = None,
-    text: float = 62.0,
+    text: float | int = 62.0,
     hidden: np.ndarray | None = None,
 ) -> AxesImage:
     """Draw a matrix; NaN cells are hatched, ``hidden`` cells left white, and ``write`` puts values into the others.
@@ -118,50 +123,96 @@ def _missing_cell(row: int, column: int) -> Rectangle:
     return Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="#f3f3f3", edgecolor=GREY, hatch="xxxx", linewidth=0)
 
 
-def two_digits(value: float) -> str:
-    """A cosine in a cell: ``.93``, ``−.08``, ``1``."""
-    text = f"{value:.2f}".replace("-0.00", "0.00")
-    text = {"1.00": "1", "-1.00": "−1", "0.00": "0"}.get(text, text)
-    return text.replace("0.", ".").replace("-", "−")
-
-
-def offsets(n: int, spread: float = 0.09) -> Float[np.ndarray, " seed"]:
+def offsets(n: int, spread: float | int = 0.09) -> Float[np.ndarray, " seed"]:
     """Places of n seeds beside each other around 0."""
     return np.linspace(-spread, spread, n) if n > 1 else np.zeros(n)
 
 
-def seeds_at(axes: Axes, x: float, values: ArrayLike, colour: object, marker: str = "o", spread: float = 0.09) -> None:
+def seeds_at(
+    axes: Axes,
+    x: float | int,
+    values: ArrayLike,
+    interval: Interval,
+    colour: object,
+    marker: str = "o",
+    spread: float | int = 0.09,
+) -> None:
     """Seeds as open dots beside each other; on their right the mean as a bar and its 95 % interval as a whisker."""
     values = np.asarray(values, dtype=float)
     axes.plot(x + offsets(len(values), spread), values, marker, ms=3.6, mfc="white", mec=colour, mew=0.9, zorder=3)
-    mean, low, high = seed_interval(values)
-    at = x + 2.1 * spread
-    axes.plot(
-        [at - 0.4 * spread, at + 0.4 * spread], [mean, mean], color=colour, lw=2.4, zorder=4, solid_capstyle="butt"
-    )
+    mean_at(axes, x + 2.1 * spread, interval, colour, half=0.4 * spread)
+
+
+def mean_at(
+    axes: Axes,
+    x: float | int,
+    interval: Interval,
+    colour: object,
+    half: float | int = 0.036,
+    bar: float | int = 2.4,
+    whisker: float | int = 1.2,
+) -> None:
+    """A mean as a level bar of half-width ``half``, and its interval, where there is one, as an upright whisker."""
+    mean, low, high = interval
+    level(axes, x, mean, colour, half, bar, zorder=4)
     if np.isfinite(low):
-        axes.plot([at, at], [low, high], color=colour, lw=1.2, zorder=2)
+        axes.plot([x, x], [low, high], color=colour, lw=whisker, zorder=2)
+
+
+def level(
+    axes: Axes,
+    x: float | int,
+    y: float | int,
+    colour: object,
+    half: float | int,
+    width: float | int = 2.4,
+    zorder: float | int = 4,
+) -> None:
+    """A level bar around a place, for a mean, an untrained model, or a control."""
+    axes.plot([x - half, x + half], [y, y], color=colour, lw=width, zorder=zorder, solid_capstyle="butt")
+
+
+def by_gamma(
+    evidence: Evidence, probe: str, quantity: str, *, stage: str = "final", set: str = ""
+) -> dict[float, pd.Series]:
+    """One number per seed at every rate where it was read; MissingEvidenceError where it was read at none."""
+    found = {}
+    for gamma in evidence.gammas:
+        with suppress(MissingEvidenceError):  # a rate without the reading; the others are shown
+            found[gamma] = evidence.values(probe, quantity, gamma, stage=stage, set=set)
+    if not found:
+        raise MissingEvidenceError(f"This run has no reading of {probe} ({quantity}) at stage {stage}.")
+    return found
 
 
 def seeds_by_gamma(
-    axes: Axes, evidence: Evidence, probe: str, quantity: str, *, stage: str = "final", rows: str = ""
+    axes: Axes, evidence: Evidence, probe: str, quantity: str, *, stage: str = "final", set: str = ""
 ) -> None:
-    """A quantity's seeds and interval at every rate of the run, with the untrained twins' mean as a grey dash."""
-    found = 0
-    for place, gamma in enumerate(evidence.gammas):
-        try:
-            values = evidence.values(probe, quantity, gamma, stage=stage, rows=rows)
-        except MissingEvidenceError:
-            axes.text(place, 0.02, "no reading", rotation=90, ha="center", va="bottom", color=GREY,
-                      transform=axes.get_xaxis_transform())  # fmt: skip
+    """A quantity's seeds and interval at every rate of the run, with the untrained models' mean as a grey dash."""
+    found, gammas = by_gamma(evidence, probe, quantity, stage=stage, set=set), evidence.gammas
+    for place, gamma in enumerate(gammas):
+        if gamma not in found:
+            no_reading(axes, place)
             continue
-        found += 1
-        seeds_at(axes, float(place), values, gamma_colour(gamma, evidence.gammas), gamma_marker(gamma, evidence.gammas))
-        twin = evidence.twin(probe, quantity, gamma, stage=stage, rows=rows)
-        axes.plot([place - 0.3, place - 0.14], [twin, twin], color=GREY, lw=2.4, zorder=4, solid_capstyle="butt")
-    if not found:
-        raise MissingEvidenceError(f"This run has no reading of {probe} ({quantity}) at stage {stage}.")
+        interval = evidence.interval(probe, quantity, gamma, stage=stage, set=set)
+        seeds_at(axes, place, found[gamma], interval, gamma_colour(gamma, gammas), gamma_marker(gamma, gammas))
+        level(axes, place - 0.22, evidence.untrained(probe, quantity, gamma, stage=stage, set=set), GREY, half=0.08)
     gamma_axis(axes, evidence)
+
+
+def no_reading(axes: Axes, place: float | int, y: float | int = 0.02, **look: Any) -> None:
+    """Say at one rate that the run has no reading there."""
+    look = {"va": "bottom", "color": GREY, **look}
+    axes.text(place, y, "no reading", rotation=90, ha="center", transform=axes.get_xaxis_transform(), **look)
+
+
+def note(
+    axes: Axes, text: str, at: tuple[float, float], coordinates: object, halo: float | int = 2.0, **look: Any
+) -> None:
+    """Small text beside a line, readable on whatever lies under it; ``look`` goes to ``Axes.annotate``."""
+    look = {"fontsize": 6.5, "zorder": 9, "textcoords": "offset points", "xytext": (0, 0), **look}
+    effect = [withStroke(linewidth=halo, foreground="white")]
+    axes.annotate(text, at, xycoords=coordinates, path_effects=effect, **look)  # pyright: ignore[reportArgumentType]
 
 
 def gamma_axis(axes: Axes, evidence: Evidence) -> None:
@@ -171,20 +222,18 @@ def gamma_axis(axes: Axes, evidence: Evidence) -> None:
     axes.set_xlabel("rate γ  (→ smaller initialisation)")
 
 
-def criterion_at(axes: Axes, evidence: Evidence, gamma: float, y: float, text: str, below: bool = False) -> None:
-    """A criterion as a dashed line at the one rate that it is about; nothing where the run lacks that rate."""
+def threshold_at(axes: Axes, evidence: Evidence, gamma: float, y: float | int, text: str, below: bool = False) -> None:
+    """A threshold as a dashed line at the one rate that it is about; nothing where the run lacks that rate."""
     if gamma not in evidence.gammas:
         return
     place = evidence.gammas.index(gamma)
-    axes.plot([place - 0.36, place + 0.36], [y, y], color=INK, lw=0.9, ls=(0, (3, 1.5)), zorder=1)
-    axes.annotate(text, (place - 0.36, y), xytext=(0, -2 if below else 2), textcoords="offset points", fontsize=6.5,
-                  ha="left", va="top" if below else "bottom", zorder=9,
-                  path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
+    axes.plot([place - 0.36, place + 0.36], [y, y], color=INK, lw=0.9, ls=DASHED, zorder=1)
+    look = {"xytext": (0, -2 if below else 2), "ha": "left", "va": "top" if below else "bottom"}
+    note(axes, text, (place - 0.36, y), "data", **look)
 
 
-def threshold(axes: Axes, y: float, text: str, colour: str = INK, x: float = 0.01) -> None:
-    """A criterion as a dashed line across the panel with its claim written on it."""
-    axes.axhline(y, color=colour, lw=0.9, ls=(0, (3, 1.5)), zorder=1)
-    axes.annotate(text, (x, y), xycoords=axes.get_yaxis_transform(), xytext=(0, 1.5), textcoords="offset points",
-                  color=colour, fontsize=6.5, va="bottom", ha="left" if x < 0.5 else "right", zorder=9,
-                  path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
+def threshold(axes: Axes, y: float | int, text: str, colour: str = INK, x: float | int = 0.01) -> None:
+    """A threshold as a dashed line across the panel with its claim written on it."""
+    axes.axhline(y, color=colour, lw=0.9, ls=DASHED, zorder=1)
+    look = {"xytext": (0, 1.5), "color": colour, "va": "bottom", "ha": "left" if x < 0.5 else "right"}
+    note(axes, text, (x, y), axes.get_yaxis_transform(), **look)

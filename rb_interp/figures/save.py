@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.registry import figures_of
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.panels import sentence_figure
+from rb_interp.figures.spec import FigureSpec
 from rb_interp.figures.style import styled
 from rb_interp.files import write_bytes
 
 DPI = 150
+
+
+@styled
+def draw(spec: FigureSpec, evidence: Evidence) -> Figure:
+    """A figure, or the sentence that says what the run lacks for it."""
+    try:
+        return spec.draw(evidence)
+    except MissingEvidenceError as missing:
+        return sentence_figure(str(missing))
 
 
 @styled
@@ -33,14 +44,14 @@ def settle(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
-def save_figures(evidence: Evidence, folder: str | Path) -> dict[str, Path]:
-    """Draw every figure of the study into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
+def save_figures(specs: Iterable[FigureSpec], evidence: Evidence, folder: str | Path) -> dict[str, Path]:
+    """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
 
     Returns figure id -> path of its SVG. Raises RunError where the folder cannot be written.
     """
     paths = {}
-    for spec in figures_of(evidence.study):
-        figure = spec.draw(evidence)
+    for spec in specs:
+        figure = draw(spec, evidence)
         settle(figure)
         paths[spec.id] = Path(folder) / f"{spec.id}.svg"
         write_bytes(paths[spec.id], render(figure, "svg"))

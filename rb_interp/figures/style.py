@@ -22,6 +22,9 @@ CORPUS_MARKERS = {"prontoqa": "o", "stories": "s", "control": "D"}
 KEY, REASONING, MEMORY, NOISE = "#f2a71b", "#1d8f69", "#0a3d91", "#e4e4e4"
 RED, BLUE, GREY, INK = "#c4312a", "#0a3d91", "#8a8a8a", "#1c1c1c"
 
+DASHED = (0, (3, 1.5))
+"""The line of every threshold."""
+
 COSINES = "RdBu_r"
 GAMMA_RAMP = LinearSegmentedColormap.from_list("gamma", ["#9cc5bd", "#3f8f8b", "#0c3f45"])
 ATTENTION = LinearSegmentedColormap.from_list("attention", ["#ffffff", "#bcd9d4", "#3f8f8b", "#0c3f45"])

@@ -1,18 +1,18 @@
 r"""What is lost when attention is not what it was: replaced by a fixed pattern, by another model's, or partly blocked.
 
-    forced_average       layer 1's pattern is exactly 1/i in every head (claim M10)
+    forced_average       L0's pattern is exactly 1/i in every head (claim M10)
     forced_pattern_of    ... or what another model attends to on the same inputs
     blocked_attention    a query's attention to some positions is 0, and what remains is scaled to sum to 1
 
-Placebos. For forced patterns: random patterns, each one for all inputs, as attention by position is: row i is the
+Controls. For forced patterns: random patterns, each one for all inputs, as attention by position is: row i is the
 softmax of Gaussian logits, scaled so that its entropy is exactly the one asked for. They are as sharp as the
 attention that they stand for, and look at the wrong things. For blocked attention: as many of the row's noise
 positions blocked, chosen at random.
 
-How it can mislead. M10 asks that the average costs at most .10 nats and the placebo at least .20 more, so here the
-placebo is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
+How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20 more, so here the
+control is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
 forcing the average changes nothing whatever the model does with it: an untrained model loses 0 nats, and so would a
-model that does not use the layer, which the placebo shows by costing nothing either. A query that attended to nothing
+model that does not use the layer, which the control shows by costing nothing either. A query that attended to nothing
 but the blocked positions attends evenly to the rest.
 """
 
@@ -25,14 +25,17 @@ from scipy.special import entr, softmax
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Effect, lost
+from rb_interp.interventions.effect import Effect, answer_cost
 from rb_interp.interventions.interchange import answer_logits
 from rb_interp.interventions.sites import Edit, Site, positions
-from rb_interp.probes.capture import LensModel, Tokens, capture
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import Tokens, capture
+from rb_interp.probes.check import check_labels
 from rb_interp.probes.uniformity import average_operator
-from rb_interp.tasks.counterfactual import Inputs
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
-PLACEBO = "random fixed pattern of the same entropy"
+CONTROL = "random fixed pattern of the same entropy"
 BLOCKED = "as many noise positions"
 STEPS = 80
 """Halvings of the search for an entropy: below the spacing of doubles."""
@@ -40,8 +43,8 @@ TOLERANCE = 1e-6
 """Entropies this far outside what a row can have count as rounding."""
 
 
-def forced_pattern(model: LensModel, layer: int, pattern: np.ndarray | Tensor, head: int | None = None) -> list[Edit]:
-    """Edits that set a layer's attention pattern, for ``with edited(model, forced_pattern(...))`` and ``last_logits``.
+def forced_pattern(model: HookedModel, layer: int, pattern: np.ndarray | Tensor, head: int | None = None) -> list[Edit]:
+    """Edits that set a layer's attention pattern, for the context ``with_edits(model, edits)`` and for ``last_logits``.
 
     Args:
         pattern: ``[query, key]`` or ``[head, query, key]`` for all inputs, ``[row, head, query, key]`` for each.
@@ -74,8 +77,9 @@ def forced_pattern(model: LensModel, layer: int, pattern: np.ndarray | Tensor, h
     return [Edit(site.hook, change)]
 
 
+@few_threads
 def row_entropies(
-    model: LensModel, tokens: Tokens, layer: int = 0, head: int | None = None
+    model: HookedModel, tokens: Tokens, layer: int = 0, head: int | None = None
 ) -> Float[np.ndarray, "*head query"]:
     """Entropy of each query's attention in nats, mean over inputs, from 0 (one position) to ln i at query i.
 
@@ -124,8 +128,9 @@ def random_patterns(
     return rows(high)
 
 
+@few_threads
 def forced_average(
-    model: LensModel,
+    model: HookedModel,
     inputs: Inputs,
     entropies: Float[np.ndarray, "*head query"],
     *,
@@ -145,13 +150,14 @@ def forced_average(
     entropies of other sizes.
     """
     average = average_operator(inputs.tokens.shape[1])
-    placebo = _placebo_patterns(model, inputs, entropies, head, n_draws, seed)
-    return _forced("attention forced to 1/i", model, inputs, layer, head, average, placebo)
+    control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
+    return _forced("attention forced to 1/i", model, inputs, layer, head, average, control)
 
 
+@few_threads
 def forced_pattern_of(
-    model: LensModel,
-    other: LensModel,
+    model: HookedModel,
+    other: HookedModel,
     inputs: Inputs,
     *,
     layer: int = 0,
@@ -172,12 +178,12 @@ def forced_pattern_of(
         )
     pattern = capture(other, inputs.tokens, [site.hook])[site.hook]
     entropies = row_entropies(other, inputs.tokens, layer, head)
-    placebo = _placebo_patterns(model, inputs, entropies, head, n_draws, seed)
-    return _forced("attention of another model", model, inputs, layer, head, pattern, placebo)
+    control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
+    return _forced("attention of another model", model, inputs, layer, head, pattern, control)
 
 
-def _placebo_patterns(
-    model: LensModel, inputs: Inputs, entropies: np.ndarray, head: int | None, n_draws: int, seed: int
+def _control_patterns(
+    model: HookedModel, inputs: Inputs, entropies: np.ndarray, head: int | None, n_draws: int, seed: int
 ) -> Float[np.ndarray, "draw head query key"]:
     """Random patterns for each head, the same for all inputs; one head's stands in every head's place."""
     shape = (1 if head is not None else model.cfg.n_heads, inputs.tokens.shape[1])
@@ -192,33 +198,34 @@ def _placebo_patterns(
 
 def _forced(
     name: str,
-    model: LensModel,
+    model: HookedModel,
     inputs: Inputs,
     layer: int,
     head: int | None,
     pattern: np.ndarray | Tensor,
-    placebo: Float[np.ndarray, "draw head query key"],
+    control: Float[np.ndarray, "draw head query key"],
 ) -> Effect:
     before, n = answer_logits(model, inputs), len(inputs)
 
     def cost(pattern: np.ndarray | Tensor) -> np.ndarray:
         after = answer_logits(model, inputs, forced_pattern(model, layer, pattern, head))
-        return lost(before, after, inputs.labels, "nats_lost")
+        return answer_cost(before, after, check_labels(inputs, "forced attention"), "loss_increase")
 
-    other = [cost(draw) for draw in placebo]
+    other = [cost(draw) for draw in control]
     site = str(Site("pattern", layer, head=head))
-    return Effect(name, site, "nats_lost", cost(pattern), np.reshape(other, (len(other), n)), PLACEBO)
+    return Effect(name, site, "loss_increase", cost(pattern), np.reshape(other, (len(other), n)), CONTROL)
 
 
+@few_threads
 def blocked_attention(
-    model: LensModel,
+    model: HookedModel,
     inputs: Inputs,
     layer: int,
     query: str = "last",
     key: str = "key",
     *,
     head: int | None = None,
-    quantity: str = "nats_lost",
+    quantity: str = "loss_increase",
     n_draws: int = 5,
     seed: int = 0,
 ) -> Effect:
@@ -226,9 +233,9 @@ def blocked_attention(
 
     Args:
         query, key: roles, as in ``sites.positions``. head: the only head that is blocked; by default all of them.
-        quantity: ``nats_lost`` or ``accuracy_lost``.
+        quantity: ``loss_increase`` or ``accuracy_drop``.
 
-    The placebo blocks as many noise positions, among those that the query sees and other than the query where there
+    The control blocks as many noise positions, among those that the query sees and other than the query where there
     are enough. Raises ModelError where nothing is left to attend to, RolesError for missing roles or too little noise.
     """
     length = inputs.tokens.shape[1]
@@ -237,7 +244,7 @@ def blocked_attention(
 
     def cost(at: Int[np.ndarray, "row n"]) -> np.ndarray:
         after = answer_logits(model, inputs, blocked_edits(model, layer, queries, at, head))
-        return lost(before, after, inputs.labels, quantity)
+        return answer_cost(before, after, check_labels(inputs, "blocked_attention"), quantity)
 
     rng = np.random.default_rng([seed, 11])
     other = [cost(_noise(inputs, queries, keys.shape[1], rng)) for _ in range(n_draws)]
@@ -247,7 +254,7 @@ def blocked_attention(
 
 
 def blocked_edits(
-    model: LensModel,
+    model: HookedModel,
     layer: int,
     queries: Int[np.ndarray, "row n"],
     keys: Int[np.ndarray, "row m"],
@@ -269,7 +276,7 @@ def blocked_edits(
         open_to = (torch.ones(length, length).tril().bool()[query] & ~closed[:, None]).to(activation)  # [row, n, key]
         if not open_to.any(-1).all():
             raise ModelError(
-                f"in layer {layer} a query sees nothing but what is blocked; choose a later query or fewer keys."
+                f"in L{layer} a query sees nothing but what is blocked; choose a later query or fewer keys."
             )
         changed = activation.clone()
         kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
@@ -291,7 +298,7 @@ def _noise(
     noise = inputs.roles.position("noise", "blocked_attention")
     if noise.shape[1] < count:
         raise RolesError(
-            f"blocked_attention blocks {count} positions and its placebo as many of noise, but rows have "
+            f"blocked_attention blocks {count} positions and its control as many of noise, but rows have "
             f"{noise.shape[1]}; block a role with fewer positions."
         )
     is_query = (noise[:, :, None] == queries[:, None]).any(-1)

@@ -1,12 +1,12 @@
-"""What an intervention did, input by input, beside what its placebo did.
+"""What an intervention did, input by input, beside what its control did.
 
-    effect = mean_r e_r          placebo = mean_dr p_dr          difference = mean_r (e_r - mean_d p_dr)
+    effect = mean_r e_r          control = mean_dr p_dr          difference = mean_r (e_r - mean_d p_dr)
 
-over inputs r and draws d of the placebo: an intervention of the same form and size that leaves alone what the
-mechanism is said to need. An effect that is no larger than its placebo's shows nothing, however large it is. Intervals
+over inputs r and draws d of the control: an intervention of the same form and size that leaves alone what the
+mechanism is said to need. An effect that is no larger than its control's shows nothing, however large it is. Intervals
 are over inputs, which are drawn independently: Clopper-Pearson for shares, Student t for means. Over seeds, take one
 effect a seed. ``p_value`` is the share
-of placebo draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the placebo has one draw.
+of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the control has one draw.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.errors import ModelError, nearest
+from rb_interp.probes.reading import html_table
 from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
 
-Quantity = Literal["nats_lost", "accuracy_lost", "moved_as_predicted", "recovered"]
+Quantity = Literal["loss_increase", "accuracy_drop", "moved_as_predicted", "recovered"]
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One intervention on one model.
+    """One intervention on one model. A notebook shows it as its table.
 
     Attributes:
         intervention: what was done, in words. site: where.
-        quantity: ``nats_lost`` (cross entropy of the right answer, after less before), ``accuracy_lost`` (before less
-            after), ``moved_as_predicted`` (1 where the answer became the predicted one), or ``recovered``.
-            Where a placebo has no prediction of its own, as in an interchange, it counts every changed answer: the
+        quantity: ``loss_increase`` (cross entropy of the right answer, after less before), ``accuracy_drop`` (before
+            less after), ``moved_as_predicted`` (1 where the answer became the predicted one), or ``recovered``.
+            Where a control has no prediction of its own, as in an interchange, it counts every changed answer: the
             stricter count.
-        values: effect on each input, ``[row]``. placebo: the placebo's effect on each input, ``[draw, row]``.
-        placebo_name: what the placebo is, in words.
+        values: effect on each input, ``[row]``. control: the control's effect on each input, ``[draw, row]``.
+        control_name: what the control is, in words.
 
-    >>> effect = Effect("ablation", "attn_out.0", "accuracy_lost", np.ones(4), np.zeros((1, 4)), "noise redrawn")
+    >>> effect = Effect("ablation", "attn_out.0", "accuracy_drop", np.ones(4), np.zeros((1, 4)), "noise redrawn")
     >>> effect.summary()["difference"]
     1.0
     """
@@ -45,38 +47,47 @@ class Effect:
     site: str
     quantity: Quantity
     values: Float[np.ndarray, " row"]
-    placebo: np.ndarray
-    placebo_name: str
+    control: np.ndarray
+    control_name: str
 
     def __post_init__(self) -> None:
-        if self.placebo.ndim != 2 or self.placebo.shape[1] != len(self.values):
+        if self.control.ndim != 2 or self.control.shape[1] != len(self.values):
             raise ModelError(
-                f"the effect has {len(self.values)} inputs and its placebo shape {list(self.placebo.shape)}; "
+                f"the effect has {len(self.values)} inputs and its control shape {list(self.control.shape)}; "
                 f"expected [draw, {len(self.values)}], the same inputs."
             )
 
     @property
     def p_value(self) -> float:
-        """Share of placebo draws whose mean is at least the effect, one-sided, in (0, 1]; nan for fewer than two."""
-        draws = self.placebo.mean(1) if self.placebo.size else np.array([])
+        """Share of control draws whose mean is at least the effect, one-sided, in (0, 1]; nan for fewer than two."""
+        draws = self.control.mean(1) if self.control.size else np.array([])
         if len(draws) < 2 or not len(self.values):
             return float("nan")
         return float((1 + (draws >= self.values.mean()).sum()) / (1 + len(draws)))
 
+    def table(self) -> pd.DataFrame:
+        """The summary as a table of one row, so that effects can be put below each other."""
+        return pd.DataFrame([self.summary()])
+
+    def _repr_html_(self) -> str:
+        columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]
+        caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
+        return html_table(self.table()[columns], caption)
+
     def summary(self) -> dict[str, float | str | int]:
-        """One row of a table of effects: effect, placebo and difference with intervals, p_value, names, n."""
-        mean_placebo = self.placebo.mean(0) if len(self.placebo) else np.full(len(self.values), np.nan)
+        """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""
+        mean_control = self.control.mean(0) if len(self.control) else np.full(len(self.values), np.nan)
         row: dict[str, float | str | int] = {
             "intervention": self.intervention,
             "site": self.site,
             "quantity": self.quantity,
         }
-        named = {"effect": self.values, "placebo": mean_placebo, "difference": self.values - mean_placebo}
+        named = {"effect": self.values, "control": mean_control, "difference": self.values - mean_control}
         for name, values in named.items():
             interval = _interval(values, share=self.quantity == "moved_as_predicted" and name != "difference")
             prefix = "" if name == "effect" else f"{name}_"
             row |= {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
-        return {**row, "p_value": self.p_value, "placebo_name": self.placebo_name, "n": len(self.values)}
+        return {**row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
 
 
 def _interval(values: Float[np.ndarray, " row"], share: bool) -> Interval:
@@ -86,34 +97,34 @@ def _interval(values: Float[np.ndarray, " row"], share: bool) -> Interval:
     return t_interval(values)
 
 
-def nats(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
+def cross_entropy(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
     """Cross entropy of the right answer on each input, in nats.
 
-    >>> nats(np.zeros((1, 4)), np.array([2])).round(3).tolist()
+    >>> cross_entropy(np.zeros((1, 4)), np.array([2])).round(3).tolist()
     [1.386]
     """
     shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
     return np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]
 
 
-def right(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
+def answered_rightly(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
     """1 where the most likely answer is the right one, else 0."""
     return (logits.argmax(1) == labels).astype(np.float64)
 
 
-def lost(
+def answer_cost(
     before: Float[np.ndarray, "row d_vocab"], after: Float[np.ndarray, "row d_vocab"], labels: np.ndarray, quantity: str
 ) -> Float[np.ndarray, " row"]:
-    """What a change of the logits costs each input, as ``nats_lost`` or ``accuracy_lost``; negative is a gain.
+    """What a change of the logits costs each input, as ``loss_increase`` or ``accuracy_drop``; negative is a gain.
 
     Raises ModelError for another quantity.
 
-    >>> lost(np.eye(2) * 9, np.zeros((2, 2)), np.array([0, 1]), "accuracy_lost").tolist()
+    >>> answer_cost(np.eye(2) * 9, np.zeros((2, 2)), np.array([0, 1]), "accuracy_drop").tolist()
     [0.0, 1.0]
     """
     measures = {
-        "nats_lost": lambda: nats(after, labels) - nats(before, labels),
-        "accuracy_lost": lambda: right(before, labels) - right(after, labels),
+        "loss_increase": lambda: cross_entropy(after, labels) - cross_entropy(before, labels),
+        "accuracy_drop": lambda: answered_rightly(before, labels) - answered_rightly(after, labels),
     }
     if quantity not in measures:
         raise ModelError(f"there is no loss called '{quantity}'; {nearest(quantity, measures)}")

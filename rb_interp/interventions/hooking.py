@@ -11,14 +11,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.sites import Edit, Site, scattered, where
-from rb_interp.models.lens import LensModel, live_tensors, resid_mid_is_a_copy
+from rb_interp.interventions.sites import Edit, Site, scatter_at, site_positions
+from rb_interp.models.generations import live_tensors, resid_mid_is_a_copy
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, check_range, evaluation, passes
 from rb_interp.tasks.roles import Roles
+from rb_interp.torch_threads import few_threads
 
 
 @contextmanager
-def edited(model: LensModel, edits: Sequence[Edit], rows: Int[Tensor, " batch"] | None = None) -> Iterator[LensModel]:
+def with_edits(
+    model: HookedModel, edits: Sequence[Edit], rows: Int[Tensor, " batch"] | None = None
+) -> Iterator[HookedModel]:
     """A context in which every forward pass carries the edits, in the order given; hooks are gone when it is left.
 
     ``rows`` tells the edits which rows of their data the passes hold; by default the first ones. Hooks that the caller
@@ -41,8 +45,9 @@ def _hook(edit: Edit, rows: Int[Tensor, " batch"] | None) -> Any:
     return change
 
 
+@few_threads
 def last_logits(
-    model: LensModel, tokens: Tokens, edits: Sequence[Edit] = (), batch: int | None = None
+    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = (), batch: int | None = None
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits at the last position under edits, on CPU, in evaluation mode, with no gradient.
 
@@ -55,12 +60,12 @@ def last_logits(
     device, found = next(model.parameters()).device, []
     with torch.no_grad(), evaluation(model):
         for rows in torch.arange(len(inputs)).split(batch or passes(model, inputs)):
-            with edited(model, edits, rows):
+            with with_edits(model, edits, rows):
                 found.append(model(inputs[rows].to(device))[:, -1].cpu())
     return torch.cat(found)
 
 
-def write_at(site: Site | str, values: Tensor, roles: Roles | None, length: int, model: LensModel) -> list[Edit]:
+def write_at(site: Site | str, values: Tensor, roles: Roles | None, length: int, model: HookedModel) -> list[Edit]:
     """Edits that write values ``[row, n, ...]`` at a site, shaped as ``sites.read_at`` gives them.
 
     One edit, save for ``resid_mid`` on TransformerLens 4, whose hook does not reach the residual stream: there
@@ -68,10 +73,10 @@ def write_at(site: Site | str, values: Tensor, roles: Roles | None, length: int,
     """
     site = Site.parse(site)
     site.check(model)
-    at = where(site, roles, length, len(values))
+    at = site_positions(site, roles, length, len(values))
     if site.component == "resid_mid" and resid_mid_is_a_copy(model):
         return _write_resid_mid(site, values, at)
-    return [Edit(site.hook, lambda activation, rows: scattered(site, activation, at[rows], values[rows]))]
+    return [Edit(site.hook, lambda activation, rows: scatter_at(site, activation, at[rows], values[rows]))]
 
 
 def _write_resid_mid(site: Site, values: Tensor, at: Int[Tensor, "row n"]) -> list[Edit]:
@@ -84,13 +89,13 @@ def _write_resid_mid(site: Site, values: Tensor, at: Int[Tensor, "row n"]) -> li
 
     def replace(activation: Tensor, rows: Tensor) -> Tensor:
         here, to = torch.arange(len(rows))[:, None], at[rows]
-        return scattered(attn_out, activation, to, values[rows].to(activation) - held["resid_pre"][here, to])
+        return scatter_at(attn_out, activation, to, values[rows].to(activation) - held["resid_pre"][here, to])
 
     return [Edit(before.hook, remember), Edit(attn_out.hook, replace)]
 
 
 @contextmanager
-def edited_weights(model: LensModel, weights: Mapping[str, Tensor]) -> Iterator[LensModel]:
+def with_weights(model: HookedModel, weights: Mapping[str, Tensor]) -> Iterator[HookedModel]:
     """A context in which some weights, by TransformerLens name, hold other values; the old ones are back afterwards.
 
     Raises ModelError for an unknown name, another shape, or a weight that this model derives from others.

@@ -1,4 +1,4 @@
-r"""Does a site carry what it is said to carry?  (claim M9: layer 2's attention brings the key, layer 1's the sum)
+r"""Does a site carry what it is said to carry?  (claim M9: L1's attention brings the key, L0's the sum)
 
 Interchange intervention: run a base input with a site's activation taken from a source input, role to role. If the site
 carries the key and nothing else of the source reaches the answer, the answer becomes
@@ -6,15 +6,15 @@ carries the key and nothing else of the source reaches the answer, the answer be
     key: z_source + (sum of the anchors)_base            sum: z_base + (sum of the anchors)_source
 
 The two circuits of the anchor task carry them at different sites, CARRIERS. In average-then-key the last position gets
-the sum from layer 1's attention and the key from the last layer's. In key-to-anchors layer 1's attention brings the key
+the sum from L0's attention and the key from the last layer's. In key-to-anchors L0's attention brings the key
 to the anchors' positions, whose own embeddings bring the sum: there the anchors' embedding is taken from the source
-while layer 1's attention is held as it was at all positions, so that the anchors reach the last one through later
+while L0's attention is held as it was at all positions, so that the anchors reach the last one through later
 layers alone. An embedding holds its position too, so these pairs share it.
 
-The placebo takes the same sites from the same row with its noise redrawn: key, anchors, position and answer are the
+The control takes the same sites from the same row with its noise redrawn: key, anchors, position and answer are the
 same, so a site that carries only key or sum changes nothing.
 
-How it can mislead. M9 asks for .90 each, placebo at most .10. An untrained model answers almost nothing rightly and
+How it can mislead. M9 asks for .90 each, control at most .10. An untrained model answers almost nothing rightly and
 has no pairs (nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. The shares
 say that the site suffices to carry key or sum, not that nothing else does: what another site carries as well stays as
 it was in the base, and the share falls. So does a constant that the two sites share out differently at different
@@ -36,11 +36,13 @@ from torch import Tensor
 from rb_interp.errors import ModelError, RolesError, TaskError, nearest
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import last_logits, write_at
-from rb_interp.interventions.sites import Edit, Site, gathered, where
-from rb_interp.probes.capture import LensModel, Tokens, as_rows, capture
+from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import Tokens, as_rows, capture
 from rb_interp.probes.reading import Reading
-from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
 from rb_interp.tasks.dataset import SETS, AnchorDataset
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 Sites = Site | str | Sequence[Site | str]
 
@@ -71,24 +73,25 @@ TRIED = 5
 """Rows looked at for each pair asked for."""
 
 
+@few_threads
 def interchange(
-    model: LensModel,
+    model: HookedModel,
     base: Inputs,
     source: Inputs,
     sites: Sites,
     predicted: Int[np.ndarray, " row"],
     *,
-    placebo: Inputs,
+    control: Inputs,
     hold: Sites = (),
 ) -> Effect:
     """Share of base inputs whose answer becomes the predicted one when sites are taken from the source, in [0, 1].
 
     Args:
-        base, source, placebo: as many rows each; ``placebo`` has the base's key, anchors and position, and other noise.
+        base, source, control: as many rows each; ``control`` has the base's key, anchors and position, and other noise.
         sites: what is taken, all together. hold: sites that keep their base value meanwhile.
         predicted: the answer that each base input should get.
 
-    The placebo is 1 where taking the sites from ``placebo`` changes the answer at all. Raises ModelError where rows do
+    The control is 1 where taking the sites from ``control`` changes the answer at all. Raises ModelError where rows do
     not match, and for a site that there is not.
     """
     if len(predicted) != len(base):
@@ -96,20 +99,21 @@ def interchange(
     held = interchange_edits(model, base, base, hold)
     before = most_likely(model, base.tokens)
     after = most_likely(model, base.tokens, [*held, *interchange_edits(model, base, source, sites)])
-    other = most_likely(model, base.tokens, [*held, *interchange_edits(model, base, placebo, sites)])
+    other = most_likely(model, base.tokens, [*held, *interchange_edits(model, base, control, sites)])
     moved, changed = (after == predicted).astype(float), (other != before).astype(float)
-    return _effect(listed(sites), listed(hold), moved, changed)
+    return _effect(parse_sites(sites), parse_sites(hold), moved, changed)
 
 
-def interchange_edits(model: LensModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
+@few_threads
+def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
     """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
 
-    ``with edited(model, interchange_edits(model, base, source, "attn_out.1@last")): ...``, on the base's rows. The keys
-    of a ``pattern`` stay where they are: take patterns only between rows that share their positions.
+    Use them in the context ``with_edits(model, edits)``, on the base's rows. The keys of a ``pattern`` stay where they
+    are: take patterns only between rows that share their positions.
 
     Raises ModelError where the two differ in their number of rows or positions.
     """
-    parsed, length = listed(sites), base.tokens.shape[1]
+    parsed, length = parse_sites(sites), base.tokens.shape[1]
     if source.tokens.shape != base.tokens.shape:
         raise ModelError(
             f"the source has tokens of shape {list(source.tokens.shape)}, the base {list(base.tokens.shape)}; "
@@ -117,7 +121,7 @@ def interchange_edits(model: LensModel, base: Inputs, source: Inputs, sites: Sit
         )
     edits = []
     for site, values in values_at(model, source, parsed).items():
-        n_there = where(site, base.roles, length, len(base)).shape[1]
+        n_there = site_positions(site, base.roles, length, len(base)).shape[1]
         if values.shape[1] != n_there:
             raise RolesError(
                 f"site '{site}' has {values.shape[1]} positions in a source row and {n_there} in a base row; "
@@ -127,22 +131,25 @@ def interchange_edits(model: LensModel, base: Inputs, source: Inputs, sites: Sit
     return edits
 
 
-def values_at(model: LensModel, inputs: Inputs, sites: Sequence[Site]) -> dict[Site, Tensor]:
+def values_at(model: HookedModel, inputs: Inputs, sites: Sequence[Site]) -> dict[Site, Tensor]:
     """What a model computes at several sites, each ``[row, n, ...]`` as ``sites.read_at`` gives it, from one run."""
     for site in sites:
         site.check(model)
     if not sites:
         return {}
     found, length = capture(model, inputs.tokens, sorted({site.hook for site in sites})), inputs.tokens.shape[1]
-    return {site: gathered(site, found[site.hook], where(site, inputs.roles, length, len(inputs))) for site in sites}
+    return {
+        site: gather_at(site, found[site.hook], site_positions(site, inputs.roles, length, len(inputs)))
+        for site in sites
+    }
 
 
-def answer_logits(model: LensModel, inputs: Inputs, edits: Sequence[Edit] = ()) -> Float[np.ndarray, "row d_vocab"]:
+def answer_logits(model: HookedModel, inputs: Inputs, edits: Sequence[Edit] = ()) -> Float[np.ndarray, "row d_vocab"]:
     """Logits that the answers are read from, under edits, in float64."""
     return last_logits(model, inputs.tokens, edits).double().numpy()
 
 
-def most_likely(model: LensModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:
+def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:
     """The most likely answer at the last position of each row, under edits."""
     return last_logits(model, as_rows(tokens), edits).argmax(1).numpy()
 
@@ -152,7 +159,7 @@ class KeyAndSum:
     """Interchange of the key and of the sum at the sites where a circuit carries them.
 
     Attributes:
-        circuit: whose sites. key, sum: effects on the same pairs, each with its placebo.
+        circuit: whose sites. key, sum: effects on the same pairs, each with its control.
         probe: name of the reading.
     """
 
@@ -162,9 +169,9 @@ class KeyAndSum:
     probe: str = "interchange"
 
     @property
-    def placebo(self) -> float:
-        """The larger of the two placebos' shares of changed answers, in [0, 1]; nan without pairs."""
-        return max(_share(self.key.placebo), _share(self.sum.placebo))
+    def control(self) -> float:
+        """The larger of the two controls' shares of changed answers, in [0, 1]; nan without pairs."""
+        return max(_share(self.key.control), _share(self.sum.control))
 
     @property
     def n(self) -> int:
@@ -172,18 +179,19 @@ class KeyAndSum:
         return len(self.key.values)
 
     def reading(self) -> Reading:
-        """``key``, ``sum`` and ``placebo`` as one Reading."""
-        values = {"key": _share(self.key.values), "sum": _share(self.sum.values), "placebo": self.placebo}
+        """``key``, ``sum`` and ``control`` as one Reading."""
+        values = {"key": _share(self.key.values), "sum": _share(self.sum.values), "control": self.control}
         return Reading(self.probe, values, n=self.n)
 
 
+@few_threads
 def key_and_sum(
-    model: LensModel,
+    model: HookedModel,
     data: AnchorDataset,
     *,
     circuit: str = "average-then-key",
     n: int = 200,
-    rows: str = "rsn_train",
+    set: str = "rsn_train",
     same_position: bool | None = None,
     seed: int = 0,
 ) -> KeyAndSum:
@@ -195,7 +203,7 @@ def key_and_sum(
     Args:
         circuit: whose sites, one of CARRIERS; the reading is named ``interchange`` for the paper's circuit and
             ``interchange_carried`` for the other.
-        rows: a reasoning set.
+        set: a reasoning set.
         same_position: whether the pairs share their key's position; by default only where the circuit's sites hold
             it. Pairs that share it where they need not are another question, and their reading is named so.
 
@@ -203,36 +211,36 @@ def key_and_sum(
     """
     if circuit not in CARRIERS:
         raise ModelError(f"no circuit '{circuit}' has carriers; {nearest(circuit, CARRIERS)}")
-    if rows == "mem" or rows not in SETS:
+    if set == "mem" or set not in SETS:
         reasoning = [name for name in SETS if name != "mem"]
-        raise TaskError(f"rows='{rows}': key_and_sum needs rows whose answer is key + sum; {nearest(rows, reasoning)}")
+        raise TaskError(f"set='{set}': key_and_sum needs rows whose answer is key + sum; {nearest(set, reasoning)}")
     carrier = CARRIERS[circuit]
     key_at, sum_at, *hold = (
         Site.parse(text.format(last=model.cfg.n_layers - 1)) for text in (carrier.key, carrier.sum, *carrier.hold)
     )
     shared = carrier.same_position if same_position is None else same_position
     probe = PROBES[circuit] + ("" if shared == carrier.same_position else SAME if shared else ANY)
-    base_rows, source_rows = _pairs(model, data, n, rows, shared, seed)
+    base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
     if not len(base_rows):
         none = np.zeros(0)
         return KeyAndSum(circuit, _effect([key_at], [], none, none), _effect([sum_at], hold, none, none), probe)
-    base, source = inputs(data, base_rows), inputs(data, source_rows)
-    placebo = counterfactual(data, base_rows, "noise", seed)
+    base, source = data.inputs(base_rows), data.inputs(source_rows)
+    control = data.task.counterfactual(data, base_rows, "noise", seed)
     (base_key, base_sum), (source_key, source_sum) = (_key_sum(data, at) for at in (base_rows, source_rows))
     return KeyAndSum(
         circuit,
-        interchange(model, base, source, key_at, source_key + base_sum, placebo=placebo),
-        interchange(model, base, source, sum_at, base_key + source_sum, placebo=placebo, hold=hold),
+        interchange(model, base, source, key_at, source_key + base_sum, control=control),
+        interchange(model, base, source, sum_at, base_key + source_sum, control=control, hold=hold),
         probe,
     )
 
 
 def _pairs(
-    model: LensModel, data: AnchorDataset, n: int, rows: str, same_position: bool, seed: int
+    model: HookedModel, data: AnchorDataset, n: int, set: str, same_position: bool, seed: int
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """Base and source rows, answered rightly, of different key and sum; every row in one pair at most."""
     rng = np.random.default_rng([data.seed, seed, 8])
-    found = rng.permutation(data.rows(rows))[: TRIED * n]
+    found = rng.permutation(data.rows(set))[: TRIED * n]
     found = found[most_likely(model, data.tokens[found]) == data.labels[found]] if len(found) else found
     if same_position:
         found = found[np.argsort(data.key_position[found], kind="stable")]
@@ -250,7 +258,7 @@ def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.nda
     return data.tokens[rows, data.key_position[rows]], data.tokens[rows[:, None], data.anchor_positions[rows]].sum(1)
 
 
-def listed(sites: Sites) -> list[Site]:
+def parse_sites(sites: Sites) -> list[Site]:
     """One site or several, each as a Site or as text."""
     return [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
 

@@ -5,15 +5,15 @@ counts as that other one: with a permutation pi of the anchors,
 
     E'[a] = E[a] + (E[pi(a)] . u - E[a] . u) u            predicted answer: z + sum of pi(a)
 
-Directions: ``value``, the leading left singular vector of layer 1's W_V (paper 1, Fig. 6: the one that the reasoning
+Directions: ``value``, the leading left singular vector of L0's W_V (paper 1, Fig. 6: the one that the reasoning
 anchors share); ``component``, the anchors' own first principal component (Fig. 5B); or any vector. Only inputs that
 are answered rightly, and whose predicted answer is another one, are counted.
 
-The placebo moves the anchors by the same permutation along random directions, with a change of W_E of the same
+The control moves the anchors by the same permutation along random directions, with a change of W_E of the same
 Frobenius norm, and counts the same: the inputs whose answer becomes the predicted one.
 
 How it can mislead. The number may lie along u and be read from elsewhere too: then the answer changes, but not as
-predicted. All layers read the changed embedding, not only layer 1's values. Where W_V's leading direction is not that
+predicted. All layers read the changed embedding, not only L0's values. Where W_V's leading direction is not that
 of the anchors, nothing says that u is a number line. With LayerNorm, moving along u also changes the vector's length,
 and all its coordinates with it.
 """
@@ -29,13 +29,14 @@ from jaxtyping import Float, Int
 
 from rb_interp.errors import ModelError, TaskError, nearest
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import edited_weights
+from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.interchange import most_likely
 from rb_interp.interventions.subspace import leading, value_matrix
-from rb_interp.models.lens import live_tensors
-from rb_interp.probes.capture import LensModel
+from rb_interp.models.generations import live_tensors
+from rb_interp.models.protocol import HookedModel
 from rb_interp.statistics.nulls import random_directions
 from rb_interp.tasks.dataset import SETS, AnchorDataset
+from rb_interp.torch_threads import few_threads
 
 DIRECTIONS = ("value", "component")
 """Directions that have a name."""
@@ -47,11 +48,11 @@ Direction = np.ndarray
 
 @contextmanager
 def permuted_coordinates(
-    model: LensModel,
+    model: HookedModel,
     tokens: Int[np.ndarray, " token"],
     permutation: Int[np.ndarray, " token"],
     direction: Direction,
-) -> Iterator[LensModel]:
+) -> Iterator[HookedModel]:
     """A context in which each token's embedding has, along a direction, the coordinate of the token it is sent to.
 
     ``permutation[i]`` is the place in ``tokens`` of the one whose coordinate ``tokens[i]`` gets. The rest of each
@@ -79,11 +80,12 @@ def moves(vectors: Embeddings, permutation: Int[np.ndarray, " token"], direction
     return (coordinates[permutation] - coordinates)[:, None] * unit
 
 
+@few_threads
 def permuted_number_line(
-    model: LensModel,
+    model: HookedModel,
     data: AnchorDataset,
     *,
-    rows: str = "rsn_train",
+    set: str = "rsn_train",
     n: int = 300,
     permutation: Sequence[int] | Int[np.ndarray, " anchor"] | None = None,
     direction: str | Direction = "value",
@@ -93,7 +95,7 @@ def permuted_number_line(
     """Share of inputs whose answer becomes z + sum of pi(a) when the anchors change places on a line, in [0, 1].
 
     Args:
-        rows: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is to change count.
+        set: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is to change count.
         permutation: the place, among the reasoning anchors in ascending order, that each is moved to; by default the
             line is reversed.
         direction: ``value``, ``component`` or a vector ``[d_model]``.
@@ -101,12 +103,12 @@ def permuted_number_line(
     No such input: an effect of nan with n = 0. Raises ModelError for an unknown direction or no permutation, TaskError
     for rows without reasoning anchors.
     """
-    if rows == "mem" or rows not in SETS:
+    if set == "mem" or set not in SETS:
         reasoning = [name for name in SETS if name != "mem"]
-        raise TaskError(f"rows='{rows}': the number line needs reasoning anchors; {nearest(rows, reasoning)}")
+        raise TaskError(f"set='{set}': the number line needs reasoning anchors; {nearest(set, reasoning)}")
     anchors = data.task.tokens("reasoning_anchor")
     order = _checked(permutation, len(anchors))
-    chosen, predicted = _chosen(model, data, data.sample(rows, n), order - np.arange(len(anchors)))
+    chosen, predicted = _chosen(model, data, data.sample(set, n), order - np.arange(len(anchors)))
     vectors, tokens = _embeddings(model, anchors), data.tokens[chosen]
     change = moves(vectors, order, _direction(model, vectors, direction))
 
@@ -123,14 +125,14 @@ def permuted_number_line(
         along *= np.linalg.norm(change) / max(np.linalg.norm(along), np.finfo(float).tiny)
         other_moved.append(answers(along) == predicted)
     name = "anchors permuted along " + (f"the {direction} direction" if isinstance(direction, str) else "a direction")
-    placebo = "random direction, change of the same norm"
+    control = "random direction, change of the same norm"
     return Effect(
-        name, "W_E", "moved_as_predicted", moved, np.reshape(other_moved, (n_draws, len(chosen))).astype(float), placebo
+        name, "W_E", "moved_as_predicted", moved, np.reshape(other_moved, (n_draws, len(chosen))).astype(float), control
     )
 
 
 def _chosen(
-    model: LensModel, data: AnchorDataset, rows: Int[np.ndarray, " row"], shift: Int[np.ndarray, " anchor"]
+    model: HookedModel, data: AnchorDataset, rows: Int[np.ndarray, " row"], shift: Int[np.ndarray, " anchor"]
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
     """Rows answered rightly whose predicted answer differs from their own, and that answer."""
     anchors = data.tokens[rows[:, None], data.anchor_positions[rows]]
@@ -149,7 +151,7 @@ def _checked(permutation: Sequence[int] | np.ndarray | None, n: int) -> Int[np.n
     return order
 
 
-def _direction(model: LensModel, vectors: Embeddings, direction: str | Direction) -> Direction:
+def _direction(model: HookedModel, vectors: Embeddings, direction: str | Direction) -> Direction:
     if not isinstance(direction, str):
         return np.asarray(direction, dtype=np.float64)
     if direction not in DIRECTIONS:
@@ -159,14 +161,14 @@ def _direction(model: LensModel, vectors: Embeddings, direction: str | Direction
     return np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0]
 
 
-def _embeddings(model: LensModel, tokens: Int[np.ndarray, " token"]) -> Embeddings:
+def _embeddings(model: HookedModel, tokens: Int[np.ndarray, " token"]) -> Embeddings:
     return model.W_E.detach()[torch.as_tensor(tokens)].double().cpu().numpy()
 
 
 @contextmanager
-def _moved(model: LensModel, tokens: Int[np.ndarray, " token"], change: Embeddings) -> Iterator[None]:
+def _moved(model: HookedModel, tokens: Int[np.ndarray, " token"], change: Embeddings) -> Iterator[None]:
     """A context in which ``change`` is added to the tokens' embeddings."""
     W_E = live_tensors(model)["embed.W_E"].detach().clone()
     W_E[torch.as_tensor(tokens)] += torch.as_tensor(change).to(W_E)
-    with edited_weights(model, {"embed.W_E": W_E}):
+    with with_weights(model, {"embed.W_E": W_E}):
         yield

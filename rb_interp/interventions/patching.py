@@ -5,7 +5,7 @@
 with m the logit of the clean answer less that of the corrupted one at the last position, or the probability of the
 clean answer. The corrupted rows run with one cell, a component of one layer at the positions of one role, from the
 clean rows: 1 where the cell carries all that differs, 0 where it carries nothing, anything where others undo a part.
-The placebo fills the same cell from rows that differ from the corrupted ones in noise alone, and so have their answer.
+The control fills the same cell from rows that differ from the corrupted ones in noise alone, and so have their answer.
 
 Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's ``generic_activation_patch``,
 whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255). What misleads: two cells that
@@ -18,23 +18,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.cells import Cells
-from rb_interp.interventions.path import check_told_apart, ratio_interval
+from rb_interp.interventions.batched_patching import PatchGrid
+from rb_interp.interventions.path import check_distinct, ratio_interval
 from rb_interp.interventions.path import patch as patch
 from rb_interp.interventions.path import patched_logits as patched_logits
 from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site
-from rb_interp.models.lens import LensModel
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import has_attention
-from rb_interp.tasks.counterfactual import Inputs
-
-if TYPE_CHECKING:
-    import pandas as pd
+from rb_interp.probes.reading import html_table
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 COMPONENTS = tuple(HOOKS)
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
@@ -45,12 +44,14 @@ METRICS = ("logit_diff", "probability")
 
 @dataclass(frozen=True)
 class PatchingMatrix:
-    """What each cell recovers; arrays are ``[component, layer, role]`` in the order of the three names.
+    """What each cell recovers; a notebook shows it as its table.
+
+    Arrays are ``[component, layer, role]`` in the order of the three names.
 
     Attributes:
         metric: ``logit_diff`` or ``probability``. head: the head of the cells, or None for all heads at once.
         clean, corrupted: metric of each row, unpatched. patched: of each row with each cell patched.
-        placebo_patched: the same with the placebo's activation, or None.
+        control_patched: the same with the control's activation, or None.
     """
 
     components: tuple[str, ...]
@@ -61,7 +62,7 @@ class PatchingMatrix:
     clean: Float[np.ndarray, " row"]
     corrupted: Float[np.ndarray, " row"]
     patched: Float[np.ndarray, "component layer role row"]
-    placebo_patched: Float[np.ndarray, "component layer role row"] | None
+    control_patched: Float[np.ndarray, "component layer role row"] | None
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -73,10 +74,10 @@ class PatchingMatrix:
         return self._share(self.patched)
 
     @property
-    def placebo(self) -> Float[np.ndarray, "component layer role"]:
-        """Share that the placebo recovers, near 0 where a patch as such does nothing; nan without a placebo."""
+    def control(self) -> Float[np.ndarray, "component layer role"]:
+        """Share that the control recovers, near 0 where a patch as such does nothing; nan without a control."""
         nothing = np.full(self.patched.shape[:3], np.nan)
-        return nothing if self.placebo_patched is None else self._share(self.placebo_patched)
+        return nothing if self.control_patched is None else self._share(self.control_patched)
 
     @property
     def low(self) -> Float[np.ndarray, "component layer role"]:
@@ -94,17 +95,19 @@ class PatchingMatrix:
         return (patched.mean(-1) - self.corrupted.mean()) / (self.clean.mean() - self.corrupted.mean())
 
     def table(self) -> pd.DataFrame:
-        """One row a cell: component, layer, role, recovered, low, high, placebo, n."""
-        import pandas as pd
-
+        """One row a cell: component, layer, role, recovered, low, high, control, n."""
         names = pd.Index(["component", "layer", "role"])
         cells = pd.DataFrame(product(self.components, self.layers, self.roles), columns=names)
-        columns = {"recovered": self.values, "low": self.low, "high": self.high, "placebo": self.placebo}
+        columns = {"recovered": self.values, "low": self.low, "high": self.high, "control": self.control}
         return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
 
+    def _repr_html_(self) -> str:
+        return html_table(self.table(), f"share of the {self.metric} recovered, n = {len(self)}")
 
+
+@few_threads
 def patching_matrix(
-    model: LensModel,
+    model: HookedModel,
     clean: Inputs,
     corrupted: Inputs,
     *,
@@ -113,7 +116,7 @@ def patching_matrix(
     roles: Sequence[str] | None = None,
     head: int | None = None,
     metric: str = "logit_diff",
-    placebo: Inputs | None = None,
+    control: Inputs | None = None,
 ) -> PatchingMatrix:
     """Share of the clean answer that each cell (component, layer, role) restores in the corrupted rows.
 
@@ -123,16 +126,16 @@ def patching_matrix(
         components: by default all of ``COMPONENTS``; with a head, those that have heads.
         layers: by default all. roles: by default those of ``ROLES`` that the rows have.
         head: one head, or all of them at once.
-        placebo: rows that differ from ``corrupted`` in noise alone.
+        control: rows that differ from ``corrupted`` in noise alone.
 
     Raises ModelError where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted;
     RolesError for a role that the rows do not have.
 
     >>> from rb_interp import AnchorTask, build_model
-    >>> from rb_interp.tasks.counterfactual import counterfactual, inputs
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
     >>> rows = data.sample("rsn_test", 8)
-    >>> matrix = patching_matrix(model, inputs(data, rows), counterfactual(data, rows, "key"), roles=("key", "noise"))
+    >>> clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> matrix = patching_matrix(model, clean, corrupted, roles=("key", "noise"))
     >>> matrix.table().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
     [1.0, 0.0]
     """
@@ -148,10 +151,10 @@ def patching_matrix(
     if not has_attention(model):
         Site(chosen[0], 0).check(model)
     groups = [Site(component, layer, head=head) for component, layer in product(chosen, numbers)]
-    cells = Cells(model, clean, corrupted, groups, roles, metric)
+    cells = PatchGrid(model, clean, corrupted, groups, roles, metric)
     shape = (len(chosen), len(numbers), len(roles), len(clean))
     with cells.ready():
-        check_told_apart(cells.clean, cells.corrupted, metric)
+        check_distinct(cells.clean, cells.corrupted, metric)
         patched = cells.run(clean).reshape(shape)
-        harmless = None if placebo is None else cells.run(placebo).reshape(shape)
+        harmless = None if control is None else cells.run(control).reshape(shape)
     return PatchingMatrix(chosen, numbers, roles, metric, head, cells.clean, cells.corrupted, patched, harmless)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from scipy import special
@@ -30,12 +31,15 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.effect import Effect, Quantity
-from rb_interp.interventions.hooking import edited, last_logits, write_at
-from rb_interp.interventions.sites import Edit, Site, gathered, where
-from rb_interp.models.lens import LensModel
+from rb_interp.interventions.hooking import last_logits, with_edits, write_at
+from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
-from rb_interp.tasks.counterfactual import Inputs
+from rb_interp.probes.check import check_labels
+from rb_interp.probes.reading import html_table
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
+from rb_interp.torch_threads import few_threads
 
 STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_out": 6}
 STEP |= {"resid_post": 7}
@@ -44,12 +48,12 @@ STEP |= {"resid_post": 7}
 
 @contextmanager
 def patch(
-    model: LensModel,
+    model: HookedModel,
     site: Site | str,
     source: Tokens,
     roles: Roles | None = None,
     source_roles: Roles | None = None,
-) -> Iterator[LensModel]:
+) -> Iterator[HookedModel]:
     """A context in which every pass of the given rows has a site's activation from other rows, role to role.
 
     The rows are those that ``roles`` tells of, all of them and in order; ``source`` has one row for each. Hooks are
@@ -62,10 +66,9 @@ def patch(
     Raises ModelError where source and rows do not fit, in number of rows or positions.
 
     >>> from rb_interp import AnchorTask, build_model
-    >>> from rb_interp.tasks.counterfactual import counterfactual, inputs
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
     >>> rows = data.sample("rsn_test", 8)
-    >>> clean, other = inputs(data, rows), counterfactual(data, rows, "key")
+    >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
     >>> with patch(model, "resid_pre.0@key", other.tokens, clean.roles):
     ...     patched = model(torch.from_numpy(clean.tokens).long())
     >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
@@ -78,12 +81,13 @@ def patch(
     values = (
         given if given.is_floating_point() else _read(model, [site], as_rows(given), roles, source_roles or roles)[0]
     )
-    with edited(model, _for_any_length(site, values, roles, model)):
+    with with_edits(model, _for_any_length(site, values, roles, model)):
         yield model
 
 
+@few_threads
 def patched_logits(
-    model: LensModel,
+    model: HookedModel,
     tokens: Tokens,
     roles: Roles | None,
     source: Tokens,
@@ -112,7 +116,7 @@ def patched_logits(
 
 
 def _read(
-    model: LensModel, sites: Sequence[Site], source: Tensor, roles: Roles | None, source_roles: Roles | None
+    model: HookedModel, sites: Sequence[Site], source: Tensor, roles: Roles | None, source_roles: Roles | None
 ) -> list[Tensor]:
     """The source's activations at sites, after a check that they fit the rows that they are for."""
     for site in sites:
@@ -120,10 +124,10 @@ def _read(
     n_rows, length = source.shape
     at = [aligned(site, roles, source_roles, length, n_rows)[1] for site in sites]
     found = capture(model, source, list(dict.fromkeys(site.hook for site in sites)))
-    return [gathered(site, found[site.hook], here) for site, here in zip(sites, at, strict=True)]
+    return [gather_at(site, found[site.hook], here) for site, here in zip(sites, at, strict=True)]
 
 
-def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: LensModel) -> list[Edit]:
+def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: HookedModel) -> list[Edit]:
     """``write_at``'s edits, made when the length of the rows is known: at the pass that they meet."""
     made: dict[int, list[Edit]] = {}
 
@@ -146,7 +150,7 @@ def aligned(
     site: Site, roles: Roles | None, source_roles: Roles | None, length: int, n_rows: int
 ) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
     """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
-    at, source_at = where(site, roles, length, n_rows), where(site, source_roles, length, n_rows)
+    at, source_at = site_positions(site, roles, length, n_rows), site_positions(site, source_roles, length, n_rows)
     if at.shape != source_at.shape:
         raise ModelError(
             f"site '{site}' has {at.shape[1]} positions in each of the rows and {source_at.shape[1]} in the source; "
@@ -160,7 +164,7 @@ def aligned(
     return at, source_at
 
 
-def check_told_apart(
+def check_distinct(
     first: Float[np.ndarray, " row"], second: Float[np.ndarray, " row"], metric: str, names: str = "clean corrupted"
 ) -> None:
     """Raise ModelError where the mean metric of two runs is the same, so that there is nothing to recover."""
@@ -213,11 +217,11 @@ def ratio_interval(
 
 @dataclass(frozen=True)
 class PathPatch:
-    """What came of a path patch; rows of logits are at the last position.
+    """What came of a path patch, shown in a notebook as its table; rows of logits are at the last position.
 
     Attributes:
         sender, receiver: the sites. base, source: logits of the rows as they are. patched: of the base rows with the
-            path from the source. placebo_patched: with the path from the placebo, or None.
+            path from the source. control_patched: with the path from the control, or None.
         base_labels, source_labels: right answers of the rows.
     """
 
@@ -226,7 +230,7 @@ class PathPatch:
     base: Float[Tensor, "row d_vocab"]
     source: Float[Tensor, "row d_vocab"]
     patched: Float[Tensor, "row d_vocab"]
-    placebo_patched: Float[Tensor, "row d_vocab"] | None
+    control_patched: Float[Tensor, "row d_vocab"] | None
     base_labels: Int[np.ndarray, " row"]
     source_labels: Int[np.ndarray, " row"]
 
@@ -236,7 +240,7 @@ class PathPatch:
         The scale is the mean over all inputs, taken as known; raises ModelError where it is 0.
         """
         base, source = self._difference(self.base), self._difference(self.source)
-        check_told_apart(source, base, "logit_diff", "source base")
+        check_distinct(source, base, "logit_diff", "source base")
         return self._effect(
             "recovered", lambda logits: (self._difference(logits) - base) / (source.mean() - base.mean())
         )
@@ -245,6 +249,14 @@ class PathPatch:
         """Share of inputs whose most likely answer is the source's right answer, in [0, 1]."""
         return self._effect("moved_as_predicted", lambda logits: (logits.argmax(1).numpy() == self.source_labels) * 1.0)
 
+    def table(self) -> pd.DataFrame:
+        """Two rows: ``recovered`` and ``moved_as_predicted``, each with its interval and its control."""
+        return pd.concat([self.recovered().table(), self.moved().table()], ignore_index=True)
+
+    def _repr_html_(self) -> str:
+        columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]
+        return html_table(self.table()[columns], f"path patch {self.sender} -> {self.receiver}")
+
     def _difference(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
         """Logit of the source's answer less that of the base's."""
         rows, found = np.arange(len(logits)), logits.double().numpy()
@@ -252,18 +264,19 @@ class PathPatch:
 
     def _effect(self, quantity: Quantity, measure: Callable[[Tensor], np.ndarray]) -> Effect:
         none = np.empty((0, len(self.base)))
-        placebo = none if self.placebo_patched is None else measure(self.placebo_patched)[None]
+        control = none if self.control_patched is None else measure(self.control_patched)[None]
         path = f"{self.sender} -> {self.receiver}"
-        return Effect("path patch", path, quantity, measure(self.patched), placebo, "source with noise redrawn")
+        return Effect("path patch", path, quantity, measure(self.patched), control, "source with noise redrawn")
 
 
+@few_threads
 def path_patch(
-    model: LensModel,
+    model: HookedModel,
     base: Inputs,
     source: Inputs,
     sender: Site | str,
     receiver: Site | str,
-    placebo: Inputs | None = None,
+    control: Inputs | None = None,
 ) -> PathPatch:
     """Direct effect of a sender on a receiver: the base rows with that one path from the source rows.
 
@@ -271,15 +284,14 @@ def path_patch(
         base, source: pairs of rows, for instance ``inputs`` and ``counterfactual``; roles may stand elsewhere.
         sender, receiver: sites, such as ``attn_out.0@anchor`` and ``v.1@anchor``. ``resid_post`` of the last layer at
             ``last`` is what the logits are read from.
-        placebo: rows that differ from ``base`` in noise alone.
+        control: rows that differ from ``base`` in noise alone.
 
     Raises ModelError where the sender does not act on the receiver, and where rows are no pairs.
 
     >>> from rb_interp import AnchorTask, build_model
-    >>> from rb_interp.tasks.counterfactual import counterfactual, inputs
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
     >>> rows = data.sample("rsn_test", 8)
-    >>> pair = inputs(data, rows), counterfactual(data, rows, "key")
+    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "key")
     >>> everything = path_patch(model, *pair, "resid_pre.0@key", "resid_post.0")
     >>> bool(torch.allclose(everything.patched, everything.source, atol=1e-5))  # attention is held
     False
@@ -289,7 +301,10 @@ def path_patch(
         site.check(model)
     _check_order(sender, receiver)
     tokens = as_rows(base.tokens)
-    at, held = where(receiver, base.roles, tokens.shape[1], len(tokens)), _held(model, tokens, sender, receiver)
+    at, held = (
+        site_positions(receiver, base.roles, tokens.shape[1], len(tokens)),
+        _hold_between(model, tokens, sender, receiver),
+    )
 
     def through(others: Inputs) -> Float[Tensor, "row d_vocab"]:
         check_pairs("the source", as_rows(others.tokens), "the base rows", tokens)
@@ -297,16 +312,17 @@ def path_patch(
         arrived: list[Tensor] = []
 
         def read(activation: Tensor, rows: Tensor) -> Tensor:
-            arrived.append(gathered(receiver, activation, at[rows]).cpu())
+            arrived.append(gather_at(receiver, activation, at[rows]).cpu())
             return activation
 
         send = write_at(sender, sent, base.roles, tokens.shape[1], model)
         last_logits(model, tokens, [*held, *send, Edit(receiver.hook, read)])
         return last_logits(model, tokens, write_at(receiver, torch.cat(arrived), base.roles, tokens.shape[1], model))
 
+    labels = [check_labels(rows, "path_patch") for rows in (base, source)]
     return PathPatch(
         sender, receiver, last_logits(model, tokens), last_logits(model, source.tokens), through(source),
-        None if placebo is None else through(placebo), base.labels, source.labels,
+        None if control is None else through(control), *labels,
     )  # fmt: skip
 
 
@@ -321,7 +337,7 @@ def _check_order(sender: Site, receiver: Site) -> None:
         )
 
 
-def _held(model: LensModel, tokens: Tensor, sender: Site, receiver: Site) -> list[Edit]:
+def _hold_between(model: HookedModel, tokens: Tensor, sender: Site, receiver: Site) -> list[Edit]:
     """Edits that hold each sublayer between the two at its base value; sublayers are counted attn, mlp, attn, ..."""
     first = 2 * sender.layer + sum(STEP[sender.component] >= STEP[own] for own in ("q", "mlp_out"))
     beyond = 2 * receiver.layer + sum(STEP[receiver.component] >= STEP[own] for own in ("resid_mid", "resid_post"))

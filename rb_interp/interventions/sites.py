@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +19,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
 from rb_interp.probes.check import has_attention
 from rb_interp.tasks.roles import Roles
+from rb_interp.torch_threads import few_threads
 
 HOOKS = {
     **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
@@ -99,7 +101,7 @@ class Site:
         """The same component at another role."""
         return replace(self, role=role)
 
-    def check(self, model: Any) -> None:
+    def check(self, model: HookedModel) -> None:
         """Raise ModelError where a model has no such layer, head or hook."""
         if not has_attention(model):
             raise ModelError(
@@ -146,7 +148,8 @@ def positions(roles: Roles, role: str, length: int, asker: str = "this intervent
     raise RolesError(f"{asker} needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}")
 
 
-def read_at(model: Any, tokens: Tokens, site: Site | str, roles: Roles) -> Tensor:
+@few_threads
+def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) -> Tensor:
     """What a model computes at a site, ``[row, n, ...]`` with n the positions of the role, on CPU.
 
     One position's activation is ``[d_model]`` for the residual stream and sublayer outputs, ``[head, d_head]`` for q,
@@ -156,10 +159,10 @@ def read_at(model: Any, tokens: Tokens, site: Site | str, roles: Roles) -> Tenso
     site.check(model)
     rows = as_rows(tokens)
     activation = capture(model, rows, [site.hook])[site.hook]
-    return gathered(site, activation, where(site, roles, rows.shape[1], len(rows)))
+    return gather_at(site, activation, site_positions(site, roles, rows.shape[1], len(rows)))
 
 
-def where(site: Site, roles: Roles | None, length: int, n_rows: int) -> Int[Tensor, "row n"]:
+def site_positions(site: Site, roles: Roles | None, length: int, n_rows: int) -> Int[Tensor, "row n"]:
     """Positions of a site's role as a tensor; every position where it has none, for which no roles are needed."""
     if site.role in (None, "all"):
         return torch.arange(length).expand(n_rows, length)
@@ -180,14 +183,14 @@ def where(site: Site, roles: Roles | None, length: int, n_rows: int) -> Int[Tens
     return torch.from_numpy(np.ascontiguousarray(found))
 
 
-def gathered(site: Site, activation: Tensor, at: Int[Tensor, "row n"]) -> Tensor:
+def gather_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"]) -> Tensor:
     """An activation at given positions, positions on axis 1, and in the site's head."""
     moved = activation.movedim(site.position_axis, 1)
     found = moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)]
     return found if site.head is None else found[:, :, site.head]
 
 
-def scattered(site: Site, activation: Tensor, at: Int[Tensor, "row n"], values: Tensor) -> Tensor:
+def scatter_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"], values: Tensor) -> Tensor:
     """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in the site's head."""
     changed = activation.clone()
     moved = changed.movedim(site.position_axis, 1)

@@ -4,14 +4,14 @@ In the convention x W_V, with U an orthonormal basis [d_model, k]:
 
     without:  W_V - U U^T W_V            only:  U U^T W_V
 
-Where the paper's circuit is there (Fig. 6: the leading direction of layer 1's W_V is that of the reasoning anchors),
+Where the paper's circuit is there (Fig. 6: the leading direction of L0's W_V is that of the reasoning anchors),
 the reasoning answers are lost without the anchors' subspace, or without W_V's own leading direction, and hold with
 nothing else. Bases: ``token_basis`` (the span of a group's embeddings as the head reads them), ``leading`` (W_V's
 first left singular vectors), ``span`` of any vectors.
 
-The placebo is a random subspace Q of the same dimension with a change of the same Frobenius norm, head by head:
+The control is a random subspace Q of the same dimension with a change of the same Frobenius norm, head by head:
 without, W_V - c Q Q^T W_V with |c Q Q^T W_V| = |U U^T W_V|; only, c Q Q^T W_V of the same norm as U U^T W_V. A random
-subspace holds little of W_V, so c is often above 1: the placebo then turns what it finds there round.
+subspace holds little of W_V, so c is often above 1: the control then turns what it finds there round.
 
 How it can mislead. A large W_V direction that nothing reads costs nothing to remove. Tokens that share a mean share
 their subspace too, and then removing one group's removes the other's: centred bases (the default) are less the mean
@@ -21,7 +21,7 @@ attention, token vectors are LayerNorm's output; what earlier layers write is in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -30,17 +30,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.effect import Effect, lost
-from rb_interp.interventions.hooking import edited_weights
+from rb_interp.interventions.effect import Effect, answer_cost
+from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.interchange import answer_logits
-from rb_interp.models.lens import live_tensors
+from rb_interp.models.generations import live_tensors
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.capture import LensModel
-from rb_interp.probes.check import check_layer_head
-from rb_interp.probes.value_alignment import GROUPS
+from rb_interp.probes.check import check_labels, check_layer_head
+from rb_interp.probes.groups import token_groups
 from rb_interp.statistics.nulls import random_subspaces
-from rb_interp.tasks.counterfactual import Inputs
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 RANK = 1e-6
 """Directions with less than this share of the largest singular value do not count as spanned."""
@@ -73,37 +73,48 @@ def leading(W_V: Float[np.ndarray, "d_model d_head"], k: int = 1) -> Basis:
     return U[:, :k]
 
 
-def value_matrix(model: LensModel, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
+def value_matrix(model: HookedModel, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
     """W_V of one head in float64."""
     check_layer_head(model, layer, head, "value_matrix")
     return _values(model, layer)[head].detach().double().cpu().numpy()
 
 
+@few_threads
 def token_basis(
-    model: LensModel,
-    roles: Roles,
-    group: str,
-    length: int,
+    model: HookedModel,
+    inputs: Inputs,
+    group: str | np.ndarray,
     *,
     layer: int = 0,
     head: int = 0,
     centred: bool = True,
+    groups: Mapping | None = None,
 ) -> Basis:
-    """Basis of the span of a token group's embeddings, as a head reads them in rows of ``length`` positions.
+    """Basis of the span of some tokens' embeddings, as a head reads them in rows of the inputs' length.
 
-    Centred: less the mean over all anchors and keys, as in the probe value_alignment. Raises RolesError for a group
-    that there is not.
+    Args:
+        inputs: rows, of which only the length is used, and roles that name the groups.
+        group: a token group of the roles, or token ids.
+        centred: whether the mean over all tokens of ``groups`` is taken off, as in the probe value_alignment.
+        groups: name -> token ids, see ``probes.groups.token_groups``; by default those of the roles.
+
+    Raises RolesError for a group that there is not.
     """
 
-    def vectors(name: str) -> np.ndarray:
-        return token_embeddings(model, roles.group(name, "token_basis"), length, layer, head)
+    def vectors(ids: np.ndarray) -> np.ndarray:
+        return token_embeddings(model, ids, inputs.tokens.shape[1], layer, head)
 
-    mean = np.concatenate([vectors(name) for name in GROUPS.values()]).mean(0) if centred else 0.0
-    return span(vectors(group) - mean)
+    ids = inputs.roles.group(group, "token_basis") if isinstance(group, str) else np.asarray(group)
+    if not centred:
+        return span(vectors(ids))
+    over = token_groups(groups, inputs.roles, "token_basis")
+    return span(vectors(ids) - np.concatenate([vectors(tokens) for tokens in over.values()]).mean(0))
 
 
 @contextmanager
-def without_subspace(model: LensModel, basis: Basis, layer: int = 0, head: int | None = None) -> Iterator[LensModel]:
+def without_subspace(
+    model: HookedModel, basis: Basis, layer: int = 0, head: int | None = None
+) -> Iterator[HookedModel]:
     """A context in which a layer's values do not read a subspace: W_V - U U^T W_V, in one head or in all.
 
     Raises ModelError for a basis that is not orthonormal or of another width, and for a derived W_V.
@@ -113,7 +124,7 @@ def without_subspace(model: LensModel, basis: Basis, layer: int = 0, head: int |
 
 
 @contextmanager
-def only_subspace(model: LensModel, basis: Basis, layer: int = 0, head: int | None = None) -> Iterator[LensModel]:
+def only_subspace(model: HookedModel, basis: Basis, layer: int = 0, head: int | None = None) -> Iterator[HookedModel]:
     """A context in which a layer's values read nothing but a subspace: U U^T W_V, in one head or in all.
 
     Raises ModelError as ``without_subspace`` does.
@@ -122,8 +133,9 @@ def only_subspace(model: LensModel, basis: Basis, layer: int = 0, head: int | No
         yield model
 
 
+@few_threads
 def subspace_effect(
-    model: LensModel,
+    model: HookedModel,
     inputs: Inputs,
     basis: Basis,
     *,
@@ -131,12 +143,12 @@ def subspace_effect(
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
-    quantity: str = "nats_lost",
+    quantity: str = "loss_increase",
     seed: int = 0,
 ) -> Effect:
     """What each input loses without a subspace of a layer's value input, or with nothing else (``keep``).
 
-    In nats, or as 0, 1 or -1 for accuracy. Placebo: random subspaces of the same dimension whose change of W_V (for
+    In nats, or as 0, 1 or -1 for accuracy. Control: random subspaces of the same dimension whose change of W_V (for
     ``keep``: whose W_V) has the same Frobenius norm. Raises ModelError as ``without_subspace`` does.
     """
     before, n = answer_logits(model, inputs), len(inputs)
@@ -145,19 +157,19 @@ def subspace_effect(
 
     def cost(part: Tensor) -> np.ndarray:
         with _with_values(model, layer, head, lambda W_V: part if keep else W_V - part):
-            return lost(before, answer_logits(model, inputs), inputs.labels, quantity)
+            return answer_cost(before, answer_logits(model, inputs), check_labels(inputs, "subspace_effect"), quantity)
 
     effect = cost(part)
     d_model, k = basis.shape
     random = random_subspaces(n_draws, d_model, k, np.random.default_rng([seed, 12]))
     other = [cost(_as_large(_inside(model, Q, W_V), part)) for Q in random]
     name = f"values {'read only' if keep else 'without'} {k} dimensions"
-    placebo = "random subspace, change of the same norm"
+    control = "random subspace, change of the same norm"
     site = f"W_V.{layer}" + ("" if head is None else f".{head}")
-    return Effect(name, site, quantity, effect, np.reshape(other, (len(other), n)), placebo)  # pyright: ignore
+    return Effect(name, site, quantity, effect, np.reshape(other, (len(other), n)), control)  # pyright: ignore
 
 
-def _values(model: LensModel, layer: int) -> Float[Tensor, "head d_model d_head"]:
+def _values(model: HookedModel, layer: int) -> Float[Tensor, "head d_model d_head"]:
     """The model's own W_V of a layer."""
     check_layer_head(model, layer, None, "the value subspace")
     held, name = live_tensors(model), f"blocks.{layer}.attn.W_V"
@@ -167,17 +179,17 @@ def _values(model: LensModel, layer: int) -> Float[Tensor, "head d_model d_head"
 
 
 @contextmanager
-def _with_values(model: LensModel, layer: int, head: int | None, change) -> Iterator[None]:
+def _with_values(model: HookedModel, layer: int, head: int | None, change) -> Iterator[None]:
     check_layer_head(model, layer, head, "the value subspace")
     W_V = _values(model, layer).detach()
     new = W_V.clone()
     heads = slice(None) if head is None else slice(head, head + 1)
     new[heads] = change(W_V)[heads]
-    with edited_weights(model, {f"blocks.{layer}.attn.W_V": new}):
+    with with_weights(model, {f"blocks.{layer}.attn.W_V": new}):
         yield
 
 
-def _inside(model: LensModel, basis: Basis, W_V: Tensor) -> Tensor:
+def _inside(model: HookedModel, basis: Basis, W_V: Tensor) -> Tensor:
     """U U^T W_V of every head."""
     shape = np.shape(basis)
     if len(shape) != 2 or shape[0] != model.cfg.d_model:

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.lens import LensModel, live_parameters, make_lens_model, write_weights
+from rb_interp.models.generations import live_parameters, make_lens_model, write_weights
 from rb_interp.models.post_norm import PostNormTransformer
+from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import draw, parameters
 from rb_interp.models.simplified import EmbMLP, OneLayer
 
@@ -30,7 +31,7 @@ def build_model(
     config: ModelConfig | None = None,
     dtype: torch.dtype = torch.float32,
     **sizes: Any,
-) -> LensModel:
+) -> HookedModel:
     """An untrained model for a task, every weight drawn by a named scheme (``models.schemes``), on CPU.
 
     A HookedTransformer (a native TransformerBridge on TransformerLens 4), a PostNormTransformer for ``post``, or the
@@ -69,11 +70,11 @@ def lens_model(
     n_ctx: int,
     weights: Mapping[str, Tensor | np.ndarray],
     dtype: torch.dtype = torch.float32,
-) -> LensModel:
+) -> HookedModel:
     """A model that holds given weights, by TransformerLens name: a trained member, for instance.
 
     To look at many members of one shape, keep the model and write ``exported(weights, config)`` of each into it with
-    ``lens.write_weights``. Raises ModelError where a weight is missing, unknown or of another shape.
+    ``generations.write_weights``. Raises ModelError where a weight is missing, unknown or of another shape.
     """
     transformer = PostNormTransformer if config.norm == "post" else make_lens_model
     model = SIMPLIFIED.get(config.architecture, transformer)(config, d_vocab, n_ctx, dtype)

@@ -18,7 +18,7 @@ from rb_interp.errors import ModelError, nearest
 # ruff: noqa: N802, N815 (weights carry the field's names)
 
 
-class HookedModel(HookedRootModule):
+class HookedBase(HookedRootModule):
     """A hooked model with a token embedding ``embed`` and TransformerLens's configuration ``cfg``."""
 
     cfg: Any
@@ -67,7 +67,7 @@ def _stacked(module: str, name: str) -> property:
     return property(lambda model: torch.stack([getattr(getattr(block, module), name) for block in model.blocks]))
 
 
-class HookedBlocks(HookedModel):
+class HookedBlocks(HookedBase):
     """A hooked model whose ``blocks`` have attention and MLP: their weights as HookedTransformer gives them."""
 
     W_Q, W_K, W_V, W_O = (_stacked("attn", name) for name in ("W_Q", "W_K", "W_V", "W_O"))

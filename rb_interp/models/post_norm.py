@@ -24,8 +24,8 @@ from transformer_lens.hook_points import HookPoint
 
 from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
+from rb_interp.models.generations import lens_config
 from rb_interp.models.hooked import HookedBlocks
-from rb_interp.models.lens import lens_config
 
 # ruff: noqa: N802 (weights carry the field's names)
 
@@ -172,7 +172,9 @@ class PostNormTransformer(HookedBlocks):
     def __init__(self, config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         if config.norm != "post":
-            raise ModelError(f"norm='{config.norm}' is no post-norm model; use rb_interp.models.lens.make_lens_model.")
+            raise ModelError(
+                f"norm='{config.norm}' is no post-norm model; use rb_interp.models.generations.make_lens_model."
+            )
         self.cfg = lens_config(config, d_vocab, n_ctx, dtype)
         self.embed, self.hook_embed = Embed(self.cfg), HookPoint()
         self.pos_embed, self.hook_pos_embed = PosEmbed(self.cfg), HookPoint()

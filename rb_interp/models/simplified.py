@@ -23,8 +23,8 @@ from transformer_lens.hook_points import HookPoint
 
 from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.hooked import HookedBlocks, HookedModel
-from rb_interp.models.lens import lens_config
+from rb_interp.models.generations import lens_config
+from rb_interp.models.hooked import HookedBase, HookedBlocks
 from rb_interp.models.post_norm import ACTIVATION, Block, Embed
 from rb_interp.models.schemes import parameters
 
@@ -40,7 +40,7 @@ def check_architecture(config: ModelConfig, wanted: str, kind: str) -> None:
         )
 
 
-def finish(model: HookedModel, config: ModelConfig) -> None:
+def finish(model: HookedBase, config: ModelConfig) -> None:
     """Name the hook points and freeze what the architecture does not train."""
     model.setup()
     for parameter in parameters(config, model.cfg.d_vocab, model.cfg.n_ctx):
@@ -61,7 +61,7 @@ class SumMLP(nn.Module):
         return self.hook_post(self.act_fn(self.hook_pre(x @ self.W_in))) @ self.W_out
 
 
-class EmbMLP(HookedModel):
+class EmbMLP(HookedBase):
     """An MLP on the sum of embeddings, whatever their order (paper 1, Definition 1): one answer for each row.
 
     Hooks: ``hook_embed`` [batch, pos, d_model], ``hook_sum`` [batch, 1, d_model], ``mlp.hook_pre`` and

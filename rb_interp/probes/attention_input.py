@@ -7,14 +7,13 @@ weight and bias), so nothing is assumed: the tensor taken is the one that reprod
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import capture
 from rb_interp.probes.check import has_attention
 
@@ -22,7 +21,7 @@ TOLERANCE = 0.02
 """Relative error up to which a tensor counts as the attention's input; float32 reaches 1e-6, bfloat16 about 1e-2."""
 
 
-def attention_inputs(model: Any, rows: Int[Tensor, "row pos"], layer: int, head: int) -> tuple[str, Tensor]:
+def attention_inputs(model: HookedModel, rows: Int[Tensor, "row pos"], layer: int, head: int) -> tuple[str, Tensor]:
     """Where the head reads (``residual`` or ``normalised``), and the tensor ``[row, pos, d_model]`` in float64.
 
     Raises ModelError where neither reproduces the head's value vectors.
@@ -37,13 +36,13 @@ def attention_inputs(model: Any, rows: Int[Tensor, "row pos"], layer: int, head:
     error = min(errors)
     if not error <= TOLERANCE:
         raise ModelError(
-            f"cannot tell what enters attention in layer {layer}: x W_V + b_V misses head {head}'s "
+            f"cannot tell what enters attention in L{layer}: x W_V + b_V misses head {head}'s "
             f"hook_v by {error:.0%}. It needs hook_v, and hook_resid_pre or ln1.hook_normalized, as in TransformerLens."
         )
     return candidates[errors.index(error)]
 
 
-def _normalised(model: Any, layer: int, found: dict[str, Tensor]) -> list[Tensor]:
+def _normalised(model: HookedModel, layer: int, found: dict[str, Tensor]) -> list[Tensor]:
     """LayerNorm's output as recorded, and with the weight and bias that follow ``hook_normalized`` in 3.x."""
     candidates = [found[name] for name in ("ln1.hook_out", "ln1.hook_normalized") if name in found]
     norm = getattr(model.blocks[layer], "ln1", None)
@@ -54,7 +53,7 @@ def _normalised(model: Any, layer: int, found: dict[str, Tensor]) -> list[Tensor
     return candidates
 
 
-def _value_error(model: Any, v: Tensor, x: Tensor, layer: int, head: int) -> float:
+def _value_error(model: HookedModel, v: Tensor, x: Tensor, layer: int, head: int) -> float:
     """Relative error of x W_V + b_V against the head's recorded value vectors."""
     W_V, b_V = model.W_V[layer].detach().cpu().double(), model.b_V[layer].detach().cpu().double()
     own, group = head * len(W_V) // model.cfg.n_heads, head * v.shape[2] // model.cfg.n_heads
@@ -63,7 +62,7 @@ def _value_error(model: Any, v: Tensor, x: Tensor, layer: int, head: int) -> flo
 
 
 def token_embeddings(
-    model: Any, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int
+    model: HookedModel, ids: Int[np.ndarray, " token"], length: int, layer: int, head: int
 ) -> Float[np.ndarray, "token d_model"]:
     """Embedding of each token as the head reads it, in float64.
 

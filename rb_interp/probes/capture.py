@@ -13,9 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-
-LensModel = Any
-"""A HookedTransformer, a TransformerBridge, or any HookedRootModule with ``cfg`` and the classic hook names."""
+from rb_interp.models.protocol import HookedModel
 
 Tokens = np.ndarray | Tensor
 """Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what to change."""
@@ -25,7 +23,7 @@ MAX_LOGITS = 2**26
 
 
 def capture(
-    model: LensModel,
+    model: HookedModel,
     tokens: Tokens,
     names: Sequence[str],
     batch: int | None = None,
@@ -81,15 +79,15 @@ def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
             f"got tokens of shape {list(rows.shape)} and type {rows.dtype}; expected integers [row, pos], "
             f"at least one of each. A single sequence is tokens[None]."
         )
-    return rows.long()
+    return rows.long().contiguous()  # columns put in another order are not
 
 
-def passes(model: LensModel, rows: Int[Tensor, "row pos"]) -> int:
+def passes(model: HookedModel, rows: Int[Tensor, "row pos"]) -> int:
     """Rows of one pass: at most 1,024, and no more than MAX_LOGITS allows."""
     return max(1, min(1024, MAX_LOGITS // max(1, rows.shape[1] * model.cfg.d_vocab)))
 
 
-def check_range(model: LensModel, rows: Int[Tensor, "row pos"]) -> None:
+def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
     """Raise ModelError where tokens lie outside a model's vocabulary, or rows outside its context."""
     cfg = model.cfg
     low, high = int(rows.min()), int(rows.max())
@@ -100,7 +98,7 @@ def check_range(model: LensModel, rows: Int[Tensor, "row pos"]) -> None:
 
 
 @contextmanager
-def evaluation(model: LensModel) -> Iterator[None]:
+def evaluation(model: HookedModel) -> Iterator[None]:
     """Evaluation mode (no dropout), and each module's own mode again afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
@@ -112,7 +110,7 @@ def evaluation(model: LensModel) -> Iterator[None]:
 
 
 def head_pattern(
-    model: LensModel,
+    model: HookedModel,
     tokens: Tokens,
     layer: int,
     head: int,

@@ -28,19 +28,23 @@ and those are the ones of many hops: see left_out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.errors import TextError
-from rb_interp.probes.capture import LensModel, check_range, evaluation
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import check_range, evaluation
 from rb_interp.probes.reading import Null, Reading
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 if TYPE_CHECKING:
     from rb_interp.text.example import Example
@@ -72,6 +76,25 @@ class Encoded:
 
 
 @dataclass(frozen=True)
+class ChainInputs(Inputs):
+    """Examples in tokens, made by `chain_inputs`: rows are filled up with 0 behind their end.
+
+    Attributes:
+        labels: first token of each answer.
+        examples: each example, and where the sentences of its chain stand.
+        words: first tokens of "True" and "False".
+    """
+
+    examples: tuple[Encoded, ...] = ()
+    words: tuple[int, int] = (0, 1)
+
+    def take(self, rows: np.ndarray) -> ChainInputs:
+        """A selection of examples, by indices or a boolean mask."""
+        chosen = tuple(self.examples[row] for row in np.arange(len(self))[rows])
+        return replace(self, tokens=self.tokens[rows], labels=super().take(rows).labels, examples=chosen)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a model got right on one example.
 
@@ -91,30 +114,46 @@ class Outcome:
     tokens: tuple[int, ...]
 
 
+def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
+    """Examples in tokens, for `chain_accuracy`.
+
+    Args:
+        examples: such as ``text_data().examples``.
+        tokenizer: has ``encode(text)``, a list of token ids, and ``end``, the id of the end-of-text token.
+
+    Raises TextError where the tokenizer joins the end of one sentence with the next, or where its first tokens of
+    "True" and "False" are the same.
+    """
+    encoded = tuple(encode_example(example, tokenizer) for example in examples)
+    tokens = _padded(encoded).numpy() if encoded else np.zeros((0, 1), dtype=np.int64)
+    labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
+    return ChainInputs(tokens, labels, examples=encoded, words=answer_tokens(tokenizer))
+
+
+@few_threads
 def chain_accuracy(
-    model: LensModel,
-    tokenizer: Any,
-    examples: Sequence[Example],
+    model: HookedModel,
+    inputs: ChainInputs,
     *,
-    twin: LensModel | None = None,
+    untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
-) -> tuple[Reading, list[dict]]:
+) -> Reading:
     """How often a model answers PrOntoQA's questions and writes each sentence of the chain, and the same by hops.
 
     Values as in the module's table, and left_out, the examples longer than the context. Null of answer_two_way: answers
-    permuted over examples. ``n`` counts the examples that were read. The rows of the table have hops, kind (a value's
-    name), accuracy and n, the examples or sentences of that number of hops; see `skill_rows`.
+    permuted over examples. ``n`` counts the examples that were read. The table ``skills`` has the columns hops, kind
+    (a value's name), accuracy and n, the examples or sentences of that number of hops; see `skill_rows`.
 
     Args:
         model: any TransformerLens model.
-        tokenizer: has ``encode(text)``, a list of token ids, and ``end``, the id of the end-of-text token.
-        examples: such as ``text_data().examples``.
+        inputs: ``chain_inputs(examples, tokenizer)``.
 
-    Raises TextError where no example fits, the tokenizer joins the end of one sentence with the next, or its first
-    tokens of "True" and "False" are the same; ModelError for tokens that the model does not know.
+    Raises TextError where no example fits into the context, ModelError for tokens that the model does not know.
     """
-    encoded = [encode_example(example, tokenizer) for example in examples]
+    if not isinstance(inputs, ChainInputs):
+        raise TextError(f"chain got rows of type {type(inputs).__name__}; pass chain_inputs(examples, tokenizer).")
+    encoded, words = inputs.examples, inputs.words
     fitting = [one for one in encoded if len(one.tokens) - 1 <= model.cfg.n_ctx]
     if not fitting:
         longest = f"the shortest has {min(len(one.tokens) - 1 for one in encoded)} tokens" if encoded else "none given"
@@ -122,13 +161,13 @@ def chain_accuracy(
             f"none of {len(encoded)} examples fits into this model's context of {model.cfg.n_ctx} tokens ({longest}); "
             f"give examples of fewer hops or a model of a longer context."
         )
-    words = answer_tokens(tokenizer)
     left_out = {"left_out": float(len(encoded) - len(fitting))}
     outcomes = chain_outcomes(model, fitting, words)
-    untrained = {} if twin is None else {**summarise(chain_outcomes(twin, fitting, words)), **left_out}
+    before = {} if untrained is None else {**summarise(chain_outcomes(untrained, fitting, words)), **left_out}
     nulls = {"answer_two_way": answer_null(outcomes, n_null, np.random.default_rng(seed))} if n_null else {}
     values = {**summarise(outcomes), **left_out}
-    return Reading("chain", values, twin=untrained, nulls=nulls, n=len(outcomes)), skill_rows(outcomes)
+    tables = {"skills": pd.DataFrame(skill_rows(outcomes))}
+    return Reading("chain", values, untrained=before, nulls=nulls, n=len(outcomes), tables=tables)
 
 
 def encode_example(example: Example, tokenizer: Any) -> Encoded:
@@ -160,7 +199,7 @@ def answer_tokens(tokenizer: Any) -> tuple[int, int]:
     return first, second
 
 
-def chain_outcomes(model: LensModel, examples: Sequence[Encoded], words: tuple[int, int]) -> list[Outcome]:
+def chain_outcomes(model: HookedModel, examples: Sequence[Encoded], words: tuple[int, int]) -> list[Outcome]:
     """Run the examples, each with its gold text, and judge every sentence and the answer."""
     order = sorted(range(len(examples)), key=lambda index: len(examples[index].tokens))
     device, found = next(model.parameters()).device, {}

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.probes.capture import Tokens, as_rows
-from rb_interp.tasks.roles import Roles
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import as_rows
+from rb_interp.tasks.inputs import Inputs
 
 
-def has_attention(model: Any) -> bool:
+def has_attention(model: HookedModel) -> bool:
     """Whether a model has any attention heads; an EmbMLP has none, and its ``cfg`` says so."""
     return model.cfg.n_layers > 0 and model.cfg.n_heads > 0
 
 
-def check_layer_head(model: Any, layer: int, head: int | None, probe: str, twin: Any = None) -> None:
-    """Raise ModelError where the model, or its twin, has no attention, or no such layer or head (counted from 0)."""
-    for what, looked_at in (("this model", model), ("the twin", twin)):
+def check_layer_head(
+    model: HookedModel, layer: int, head: int | None, probe: str, untrained: HookedModel | None = None
+) -> None:
+    """Raise ModelError where one of the models has no attention, or no such layer or head (counted from 0)."""
+    for what, looked_at in (("this model", model), ("the untrained model", untrained)):
         if looked_at is None:
             continue
         cfg = looked_at.cfg
@@ -37,9 +41,21 @@ def check_layer_head(model: Any, layer: int, head: int | None, probe: str, twin:
                 )
 
 
-def check_rows(tokens: Tokens, roles: Roles, probe: str) -> Int[Tensor, "row pos"]:
-    """Tokens as an integer tensor; ModelError where they are not [row, pos], RolesError for roles of other rows."""
-    rows = as_rows(tokens)
+def check_inputs(inputs: Any, probe: str) -> None:
+    """Raise ModelError where something else than Inputs was given."""
+    if not isinstance(inputs, Inputs):
+        raise ModelError(
+            f"{probe} got rows of type {type(inputs).__name__}; pass rb_interp.tasks.Inputs(tokens, labels, roles)."
+        )
+
+
+def check_rows(inputs: Any, probe: str) -> Int[Tensor, "row pos"]:
+    """Tokens as an integer tensor.
+
+    Raises ModelError where they are not Inputs or not ``[row, pos]``, and RolesError where the roles are of other rows.
+    """
+    check_inputs(inputs, probe)
+    rows, roles = as_rows(inputs.tokens), inputs.roles
     if roles.positions and len(roles) != len(rows):
         raise RolesError(
             f"{probe} got {len(rows)} rows of tokens and roles of {len(roles)} rows; "
@@ -52,3 +68,14 @@ def check_rows(tokens: Tokens, roles: Roles, probe: str) -> Int[Tensor, "row pos
                 f"these rows have positions 0 to {rows.shape[1] - 1}."
             )
     return rows
+
+
+def check_labels(inputs: Inputs, asker: str) -> np.ndarray:
+    """The right answer of each row; ModelError where the inputs have none, or too few."""
+    labels = inputs.labels
+    if labels is None or len(labels) != len(inputs):
+        found = "none" if labels is None else len(labels)
+        raise ModelError(
+            f"{asker} got {len(inputs)} rows and {found} labels; pass Inputs(tokens, labels, roles), a label a row."
+        )
+    return labels

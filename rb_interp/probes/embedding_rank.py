@@ -4,7 +4,7 @@ With l_1 >= l_2 >= ... the spectrum of the centred covariance of a list of embed
 
     participation_g      (sum l)^2 / sum l^2                        effective number of directions, [1, min(n - 1, d)]
     share_k_g            (l_1 + .. + l_k) / sum l    for k = 1, 3, 10                                        (0, 1]
-    participation_ratio_g      participation_g / the untrained twin's; nan without a twin                      > 0
+    participation_ratio_g      participation_g / the untrained model's; nan without an untrained model               > 0
     participation_difference   participation_prontoqa - participation_control, both of as many tokens
 
 for the lists g of ``token_typing``: prontoqa, stories, control, and all, every token with 20 occurrences in the two
@@ -20,8 +20,8 @@ whose null swaps matched tokens. One direction along which frequent tokens diffe
 participation without any structure (Eq. 5: an embedding moves with its token's frequency), most of all in ``all``.
 Small initialisation has a second way to read low: a small start is soon outweighed by the first few directions, a large
 one hides as many under its noise, so a low rank says how far a model has moved from its start and not what it has
-learned. The stable rank of a product of random matrices is lower than that of its factors; compare with the twin, never
-between matrices.
+learned. The stable rank of a product of random matrices is lower than that of its factors: compare with the untrained
+model, never between matrices.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rb_interp.probes.capture import LensModel
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head
 from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.token_typing import MIN_COUNT, Counts, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import participation, principal_components
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 LEADING = (1, 3, 10)
 GROUPS = ("prontoqa", "stories", "control", "all")
@@ -45,40 +47,43 @@ GROUPS = ("prontoqa", "stories", "control", "all")
 Vectors = Float[np.ndarray, "token d_model"]
 
 
+@few_threads
 def embedding_rank(
-    model: LensModel,
-    counts: Counts,
+    model: HookedModel,
+    inputs: Inputs | None = None,
     *,
-    twin: LensModel | None = None,
+    untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
+    counts: Counts,
 ) -> Reading:
     """Effective dimension of the embeddings of each list of tokens.
 
     Values as in the module's table; a list of fewer than two tokens gives nan. Nulls, side less: independent Gaussian
-    vectors (participation_g, and participation_ratio_g beside a twin), matched tokens swapped between PrOntoQA and the
-    control (participation_difference). Arrays: spectrum_prontoqa and so on, each component's share of the variance,
-    with a twin spectrum_twin_prontoqa and so on.
+    vectors (participation_g, and participation_ratio_g beside an untrained model), matched tokens swapped between
+    PrOntoQA and the control (participation_difference). Arrays: spectrum_prontoqa and so on, each component's share of
+    the variance, and spectrum_untrained_prontoqa and so on beside an untrained model.
 
     Args:
+        inputs: not looked at, since the probe reads the embedding alone.
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
 
     Raises TextError for counts of another shape or vocabulary, or a corpus without tokens.
     """
-    check_counts(counts, model, twin)
+    check_counts(counts, model, untrained)
     typical, every = typical_tokens(counts), np.flatnonzero(counts.sum(0) >= MIN_COUNT)
     ids = {name: every if name == "all" else typical.group(name) for name in GROUPS}
     vectors = {name: token_vectors(model, tokens) for name, tokens in ids.items()}
-    values, arrays, untrained = rank_values(vectors), _spectra(vectors, "spectrum"), {}
-    if twin is not None:
-        first = {name: token_vectors(twin, tokens) for name, tokens in ids.items()}
-        untrained = rank_values(first)
+    values, arrays, before = rank_values(vectors), _spectra(vectors, "spectrum"), {}
+    if untrained is not None:
+        first = {name: token_vectors(untrained, tokens) for name, tokens in ids.items()}
+        before = rank_values(first)
         for name in GROUPS:
-            values[f"participation_ratio_{name}"] = values[f"participation_{name}"] / untrained[f"participation_{name}"]
-            untrained[f"participation_ratio_{name}"] = 1.0
-        arrays |= _spectra(first, "spectrum_twin")
-    nulls = rank_nulls(vectors, untrained, n_null, np.random.default_rng(seed)) if n_null else {}
-    return Reading("embedding_rank", values, twin=untrained, nulls=nulls, arrays=arrays)
+            values[f"participation_ratio_{name}"] = values[f"participation_{name}"] / before[f"participation_{name}"]
+            before[f"participation_ratio_{name}"] = 1.0
+        arrays |= _spectra(first, "spectrum_untrained")
+    nulls = rank_nulls(vectors, before, n_null, np.random.default_rng(seed)) if n_null else {}
+    return Reading("embedding_rank", values, untrained=before, nulls=nulls, arrays=arrays)
 
 
 def rank_values(vectors: Mapping[str, Vectors]) -> dict[str, float]:
@@ -104,15 +109,15 @@ def leading_shares(vectors: Vectors) -> tuple[float, ...]:
 
 
 def rank_nulls(
-    vectors: Mapping[str, Vectors], untrained: Mapping[str, float], n_null: int, rng: np.random.Generator
+    vectors: Mapping[str, Vectors], before: Mapping[str, float], n_null: int, rng: np.random.Generator
 ) -> dict[str, Null]:
     """Nulls of the participations: independent Gaussian vectors, and swaps of PrOntoQA's tokens with the control."""
     nulls = {}
     for name, rows in vectors.items():
         draws = gaussian_participations(n_null, len(rows), rows.shape[1], rng)
         nulls[f"participation_{name}"] = Null("random vectors", draws, "less")
-        if untrained:
-            scaled = draws / untrained[f"participation_{name}"]
+        if before:
+            scaled = draws / before[f"participation_{name}"]
             nulls[f"participation_ratio_{name}"] = Null("random vectors", scaled, "less")
     first, control = vectors["prontoqa"], vectors["control"]
     draws = np.full(n_null, np.nan)
@@ -154,15 +159,25 @@ def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw toke
     return found
 
 
-def weight_rank(model: LensModel, *, layer: int = 0, twin: LensModel | None = None) -> Reading:
-    """Stable ranks of one layer's matrices, counted from 0; the reading stands under ``embedding_rank`` with its layer.
+@few_threads
+def weight_rank(
+    model: HookedModel,
+    inputs: Inputs | None = None,
+    *,
+    layer: int = 0,
+    untrained: HookedModel | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """Stable ranks of one layer's matrices, counted from 0. The reading's name is ``embedding_rank``, with the layer.
 
     Values: stable_rank_W_QK and stable_rank_W_OV (mean over heads), stable_rank_W_in and stable_rank_W_out where the
-    layer has an MLP; in [1, rank], nan for a matrix of zeros. Raises ModelError for a layer that is not there.
+    layer has an MLP; in [1, rank], nan for a matrix of zeros. They have no null, so ``n_null`` and ``seed`` change
+    nothing; ``inputs`` are not looked at. Raises ModelError for a layer that is not there.
     """
-    check_layer_head(model, layer, None, "weight_rank", twin)
-    untrained = {} if twin is None else _stable_ranks(twin, layer)
-    return Reading("embedding_rank", _stable_ranks(model, layer), layer=layer, twin=untrained)
+    check_layer_head(model, layer, None, "weight_rank", untrained)
+    before = {} if untrained is None else _stable_ranks(untrained, layer)
+    return Reading("embedding_rank", _stable_ranks(model, layer), layer=layer, untrained=before)
 
 
 def stable_rank(matrix: Float[np.ndarray, "rows columns"]) -> float:
@@ -175,7 +190,7 @@ def stable_rank(matrix: Float[np.ndarray, "rows columns"]) -> float:
     return float(squared.sum() / squared[0]) if squared[0] > 0 else math.nan
 
 
-def _stable_ranks(model: LensModel, layer: int) -> dict[str, float]:
+def _stable_ranks(model: HookedModel, layer: int) -> dict[str, float]:
     block = model.blocks[layer]
     query, key, value, output = (_array(getattr(block.attn, f"W_{name}")) for name in "QKVO")
     found = {

@@ -1,21 +1,22 @@
 """Geometry of the token embeddings (paper 1, Figs. 4A, 5 and 14; Theorem 1, Eq. 14).
 
-For used tokens s (keys, memory anchors, reasoning anchors) with vectors w_s, d = d_model: the rows of W_E, and in a
-pre-norm model what the first attention reads, the normalised embedding. A model without attention will do (Fig. 4A).
+For used tokens s in groups g with vectors w_s, d = d_model: the rows of W_E, and in a pre-norm model what the first
+attention reads, the normalised embedding. A model without attention will do (Fig. 4A).
 
-    cos_memory, cos_reasoning   mean of cos(w_s, w_t) over distinct s, t of the group (raw)         [-1, 1]
-    abs_cos                     mean |cos| over all distinct used tokens                            [0, 1]
-    abs_cos_ratio               abs_cos / E|cos| of random vectors,
-                                E|cos| = Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))                     > 0, random: 1
-    order_rho                   Spearman(|s - t|, cos) over pairs of reasoning anchors              [-1, 1]
-    pc1_key, pc1_reasoning      |Spearman(leading principal component, s)| within the group, the
-                                component taken from all used tokens, centred                       [0, 1]
-    own_pc1_key, own_pc1_...    the same with each group's own leading component                    [0, 1]
-    participation               (sum l)^2 / sum l^2, l the spectrum of the centred covariance       [1, rank]
-    participation_ratio         participation / the untrained twin's; nan without a twin            > 0
-    theory                      Pearson(cos, Eq. 14's cos) over pairs of reasoning anchors          [-1, 1]
+    cos_g            mean of cos(w_s, w_t) over distinct s, t of the group (raw)                   [-1, 1]
+    abs_cos          mean |cos| over all distinct used tokens                                      [0, 1]
+    abs_cos_ratio    abs_cos / E|cos| of random vectors,
+                     E|cos| = Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))                               > 0, random: 1
+    order_rho        Spearman(|s - t|, cos) over pairs of the group ``line``                       [-1, 1]
+    pc1_g            |Spearman(leading principal component, s)| within an ordered group, the
+                     component taken from all used tokens, centred                                 [0, 1]
+    own_pc1_g        the same with each group's own leading component                              [0, 1]
+    participation    (sum l)^2 / sum l^2, l the spectrum of the centred covariance                 [1, rank]
+    participation_ratio   participation / the untrained model's; nan without an untrained model    > 0
+    theory           Pearson(cos, Eq. 14's cos) over pairs of the group ``line``                   [-1, 1]
 
-A value that nothing defines (one anchor only, zero vectors) is nan.
+On the anchor task the groups are key, memory and reasoning (anchors): cos_g of both kinds of anchors, pc1_g of keys and
+reasoning anchors, ``line`` the reasoning anchors. A value that nothing defines (one anchor only, zero vectors) is nan.
 
 How it can mislead. At the task's quick sizes, final checkpoints: a network that learned the rule (gamma .8) reads
 order_rho -.91 to -.95, theory .95 to .99, participation 4; one that did not (gamma .3) stays near random vectors, as an
@@ -29,15 +30,17 @@ shared mean. theory is nearly order_rho again: any cosine that falls with distan
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from rb_interp.errors import RolesError, nearest
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.capture import LensModel
-from rb_interp.probes.check import check_layer_head, has_attention
+from rb_interp.probes.check import check_inputs, check_layer_head, has_attention
+from rb_interp.probes.groups import ANCHOR_TASK, Groups, numbered, token_groups
 from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.vectors import (
     cosines,
@@ -51,165 +54,185 @@ from rb_interp.probes.vectors import (
     row_correlations,
     spearman,
 )
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.theory.embeddings import theorem_1_embeddings
+from rb_interp.torch_threads import few_threads
 
-GROUPS = ("key", "memory_anchor", "reasoning_anchor")
-"""Token groups in the order of the arrays ``tokens`` and ``group`` (0, 1, 2)."""
 TIES = 12
 """Decimals of a cosine that rank it, so that equal cosines tie in spite of rounding."""
 SHORT = 16
 """Positions over which normalised embeddings are averaged where no tokens say how long a row is, at most."""
 
-Groups = Mapping[str, Int[np.ndarray, " n"]]
+Embedding = Float[np.ndarray, "d_vocab d_model"]
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What a reading of the geometry asks of which group.
+
+    Attributes:
+        groups: name -> token ids. alike: groups whose mean cosine is read.
+        ordered: groups whose token ids are numbers. line: the ordered group that is held against Theorem 1.
+    """
+
+    groups: Groups
+    alike: tuple[str, ...]
+    ordered: tuple[str, ...]
+    line: str
+
+    @staticmethod
+    def of(groups: Groups, ordered: Sequence[str] | None = None, line: str | None = None) -> Layout:
+        """The anchor task's layout for groups of its names; for others all groups, as far as nothing else is named.
+
+        Raises RolesError where ``ordered`` or ``line`` names no group.
+        """
+        anchors = set(groups) == set(ANCHOR_TASK)
+        ordered = tuple(ordered or (("key", "reasoning") if anchors else groups))
+        line = line or ordered[-1]
+        for name in (*ordered, line):
+            if name not in groups:
+                raise RolesError(f"geometry has no group '{name}'; {nearest(name, groups)}")
+        return Layout(groups, ("memory", "reasoning") if anchors else tuple(groups), ordered, line)
+
+
+@few_threads
 def geometry(
-    model: LensModel,
-    tokens: Any,
-    roles: Roles,
+    model: HookedModel,
+    inputs: Inputs | None = None,
     *,
     layer: int = 0,
     head: int = 0,
-    twin: LensModel | None = None,
+    untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
+    groups: Mapping | None = None,
+    ordered: Sequence[str] | None = None,
+    line: str | None = None,
 ) -> Reading:
-    """Read the embedding's geometry; ``tokens`` give a pre-norm model its length and may be None, ``roles`` the groups.
+    """Read the embedding's geometry.
 
-    Values as in the module's table. Arrays: cos_memory_matrix, cos_reasoning_matrix, cos_all_matrix, tokens, group,
-    pca [token, 3], explained, theory_cos_matrix, pca_theory [token, 2], pca_theory_tokens, pca_theory_group.
-    ``layer`` and ``head`` matter in pre-norm models alone: whose LayerNorm the embedding is seen through.
+    Values as in the module's table. Arrays: cos_g_matrix, cos_all_matrix, tokens, group, pca [token, 3], explained,
+    theory_cos_matrix, pca_theory [token, 2], pca_theory_tokens, pca_theory_group.
+
+    Args:
+        inputs: their roles name the groups, and their rows give a pre-norm model its length. None needs ``groups``.
+        layer, head: matter in pre-norm models alone, whose embedding is seen through this head's LayerNorm.
+        groups: name -> token ids, see ``probes.groups.token_groups``.
+        ordered: groups whose token ids are numbers; by default keys and reasoning anchors, or all groups.
+        line: the group that order_rho and theory read; by default the last of ``ordered``.
+
     Raises RolesError where a token group is missing, ModelError for a layer or head that is not there.
     """
+    if inputs is not None:
+        check_inputs(inputs, "geometry")
     if has_attention(model):
-        check_layer_head(model, layer, head, "geometry", twin)
-    groups = {name: roles.group(name, "geometry") for name in GROUPS}
-    used, length = used_tokens(groups)[0], SHORT if tokens is None else tokens.shape[1]
-    embedding = _embedding(model, used, length, layer, head)
-    values = geometry_values(embedding, groups, len(embedding))
-    twin_values: dict[str, float] = {}
-    if twin is not None:
-        twin_values = {
-            **geometry_values(_embedding(twin, used, length, layer, head), groups, len(embedding)),
-            "participation_ratio": 1.0,
-        }
-        values["participation_ratio"] = values["participation"] / twin_values["participation"]
-    rng = np.random.default_rng(seed)
-    nulls = geometry_nulls(embedding, groups, len(embedding), n_null, rng) if n_null else {}
-    if twin is not None and nulls:
-        draws = nulls["participation"].draws / twin_values["participation"]
-        nulls["participation_ratio"] = Null("random vectors", draws, "less")
-    arrays = geometry_arrays(embedding, groups, len(embedding))
-    return Reading("geometry", values, twin=twin_values, nulls=nulls, arrays=arrays)
+        check_layer_head(model, layer, head, "geometry", untrained)
+    roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])
+    layout = Layout.of(token_groups(groups, roles, "geometry"), ordered, line)
+    embedding = _embedding(model, layout, length, layer, head)
+    values, rng = geometry_values(embedding, layout), np.random.default_rng(seed)
+    nulls, before = geometry_nulls(embedding, layout, n_null, rng) if n_null else {}, {}
+    if untrained is not None:
+        before = geometry_values(_embedding(untrained, layout, length, layer, head), layout)
+        values["participation_ratio"] = values["participation"] / before["participation"]
+        before["participation_ratio"] = 1.0
+        if nulls:
+            draws = nulls["participation"].draws / before["participation"]
+            nulls["participation_ratio"] = Null("random vectors", draws, "less")
+    arrays = geometry_arrays(embedding, layout)
+    return Reading("geometry", values, untrained=before, nulls=nulls, arrays=arrays)
 
 
-def geometry_values(W_E: Float[np.ndarray, "d_vocab d_model"], groups: Groups, n_coordinates: int) -> dict[str, float]:
+def geometry_values(W_E: Embedding, layout: Layout) -> dict[str, float]:
     """Every quantity of the module's table from an embedding matrix alone (participation_ratio: nan).
 
     >>> line = np.outer(np.arange(8.0) - 6, [1, 0]) + [0, 1]   # tokens on a straight line, in order
-    >>> groups = {"key": np.arange(3), "memory_anchor": np.array([3, 4]), "reasoning_anchor": np.array([5, 6, 7])}
-    >>> values = geometry_values(line, groups, 8)
+    >>> groups = {"key": np.arange(3), "memory": np.array([3, 4]), "reasoning": np.array([5, 6, 7])}
+    >>> values = geometry_values(line, Layout.of(groups))
     >>> round(values["pc1_key"], 6), round(values["participation"], 6)
     (1.0, 1.0)
     """
-    used, _ = used_tokens(groups)
-    key, memory, reasoning = (groups[name] for name in GROUPS)
-    every, real = cosines(W_E[used]), cosines(W_E[reasoning])
+    groups, ordered = layout.groups, {name: layout.groups[name] for name in layout.ordered}
+    used, line = numbered(groups)[0], groups[layout.line]
+    along = pairs(cosines(W_E[line]))
     pooled = dict(zip(used.tolist(), principal_components(W_E[used])[0][:, 0], strict=True))
-    abs_cos = mean_off_diagonal(np.abs(every))
+    abs_cos = mean_off_diagonal(np.abs(cosines(W_E[used])))
     return {
-        "cos_memory": mean_off_diagonal(cosines(W_E[memory])),
-        "cos_reasoning": mean_off_diagonal(real),
+        **{f"cos_{name}": mean_off_diagonal(cosines(W_E[groups[name]])) for name in layout.alike},
         "abs_cos": abs_cos,
         "abs_cos_ratio": abs_cos / expected_abs_cos(W_E.shape[1]),
-        "order_rho": spearman(pairs(_distance(reasoning)), pairs(real).round(TIES)),
-        "pc1_key": abs(spearman(key, np.array([pooled[t] for t in key.tolist()]))),
-        "pc1_reasoning": abs(spearman(reasoning, np.array([pooled[t] for t in reasoning.tolist()]))),
-        "own_pc1_key": abs(spearman(key, principal_components(W_E[key])[0][:, 0])),
-        "own_pc1_reasoning": abs(spearman(reasoning, principal_components(W_E[reasoning])[0][:, 0])),
+        "order_rho": spearman(pairs(_distance(line)), along.round(TIES)),
+        **{f"pc1_{g}": abs(spearman(ids, np.array([pooled[t] for t in ids.tolist()]))) for g, ids in ordered.items()},
+        **{f"own_pc1_{g}": abs(spearman(ids, principal_components(W_E[ids])[0][:, 0])) for g, ids in ordered.items()},
         "participation": participation(W_E[used]),
         "participation_ratio": math.nan,
-        "theory": pearson(pairs(_theory_cosines(reasoning, n_coordinates)), pairs(real)),
+        "theory": pearson(pairs(_theory_cosines(line, len(W_E))), along),
     }
 
 
-def geometry_nulls(
-    W_E: Float[np.ndarray, "d_vocab d_model"], groups: Groups, n_coordinates: int, n_null: int, rng: np.random.Generator
-) -> dict[str, Null]:
+def geometry_nulls(W_E: Embedding, layout: Layout, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
     """Nulls: the group's token values permuted (order_rho, pc1_*, own_pc1_*, theory), random vectors (the rest)."""
-    used, _ = used_tokens(groups)
-    key, reasoning = groups["key"], groups["reasoning_anchor"]
-    real = pairs(cosines(W_E[reasoning]))
-    orders = rng.permuted(np.tile(np.arange(len(reasoning)), (n_null, 1)), axis=1)
-    rank_distance = _square(ranks(pairs(_distance(reasoning))), len(reasoning))
+    groups, permuted = layout.groups, "token values permuted"
+    used, line = numbered(groups)[0], groups[layout.line]
+    real = pairs(cosines(W_E[line]))
+    orders = rng.permuted(np.tile(np.arange(len(line)), (n_null, 1)), axis=1)
+    rank_distance = _square(ranks(pairs(_distance(line))), len(line))
     order_rho = row_correlations(_permuted_pairs(rank_distance, orders), ranks(real.round(TIES)))
-    theory = row_correlations(_permuted_pairs(_theory_cosines(reasoning, n_coordinates), orders), real)
-    nulls = {
-        "order_rho": Null("token values permuted", order_rho, "less"),
-        "theory": Null("token values permuted", theory),
-    }
+    theory = row_correlations(_permuted_pairs(_theory_cosines(line, len(W_E)), orders), real)
+    nulls = {"order_rho": Null(permuted, order_rho, "less"), "theory": Null(permuted, theory)}
     component = principal_components(W_E[used])[0][:, 0]
     place = {token: at for at, token in enumerate(used.tolist())}
-    for name, group in (("pc1_key", key), ("pc1_reasoning", reasoning)):
-        shuffled = rng.permuted(np.tile(ranks(group), (n_null, 1)), axis=1)
-        within = ranks(component[[place[token] for token in group.tolist()]])
-        nulls[name] = Null("token values permuted", np.abs(row_correlations(shuffled, within)))
-        own = ranks(principal_components(W_E[group])[0][:, 0])
-        nulls[f"own_{name}"] = Null("token values permuted", np.abs(row_correlations(shuffled, own)))
+    for name in layout.ordered:
+        ids = groups[name]
+        shuffled = rng.permuted(np.tile(ranks(ids), (n_null, 1)), axis=1)
+        within = ranks(component[[place[token] for token in ids.tolist()]])
+        nulls[f"pc1_{name}"] = Null(permuted, np.abs(row_correlations(shuffled, within)))
+        own = ranks(principal_components(W_E[ids])[0][:, 0])
+        nulls[f"own_pc1_{name}"] = Null(permuted, np.abs(row_correlations(shuffled, own)))
     random = _random_cosines(len(used), W_E.shape[1], n_null, rng)
     abs_cos = _mean_pairs(np.abs(random))
     nulls["abs_cos"] = Null("random vectors", abs_cos)
     nulls["abs_cos_ratio"] = Null("random vectors", abs_cos / expected_abs_cos(W_E.shape[1]))
-    for name, n in (("cos_memory", len(groups["memory_anchor"])), ("cos_reasoning", len(reasoning))):
-        nulls[name] = Null("random vectors", _mean_pairs(random[:, :n, :n]))
+    for name in layout.alike:
+        n = len(groups[name])
+        nulls[f"cos_{name}"] = Null("random vectors", _mean_pairs(random[:, :n, :n]))
     nulls["participation"] = Null("random vectors", _participations(random), "less")
     return nulls
+
+
+def geometry_arrays(W_E: Embedding, layout: Layout) -> dict[str, np.ndarray]:
+    """What Fig. 5 draws: cosine matrices, principal components, and Theorem 1's counterparts."""
+    groups, names = layout.groups, list(layout.groups)
+    used, group = numbered(groups)
+    scores, explained = principal_components(W_E[used])
+    kinds = {name: "reasoning" if name == layout.line else "key" for name in layout.ordered}
+    ideal = [theorem_1_embeddings(groups[name], len(W_E), kind) for name, kind in kinds.items()]
+    return {
+        **{f"cos_{name}_matrix": cosines(W_E[groups[name]]) for name in layout.alike},
+        "cos_all_matrix": cosines(W_E[used]),
+        "tokens": used,
+        "group": group,
+        "pca": _columns(scores, 3),
+        "explained": explained,
+        "theory_cos_matrix": _theory_cosines(groups[layout.line], len(W_E)),
+        "pca_theory": _columns(principal_components(np.concatenate(ideal))[0], 2),
+        "pca_theory_tokens": np.concatenate([groups[name] for name in kinds]),
+        "pca_theory_group": np.repeat([names.index(name) for name in kinds], [len(groups[name]) for name in kinds]),
+    }
+
+
+def _embedding(model: HookedModel, layout: Layout, length: int, layer: int, head: int) -> Embedding:
+    """W_E, with the used tokens as the first attention reads them (normalised, in a pre-norm model)."""
+    embedding, used = model.W_E.detach().cpu().double().numpy().copy(), numbered(layout.groups)[0]
+    embedding[used] = token_embeddings(model, used, min(length, model.cfg.n_ctx), layer, head)
+    return embedding
 
 
 def _participations(gram: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " draw"]:
     """Participation ratio of each set of vectors from their inner products, centred: (tr G)^2 / tr(G^2)."""
     centred = gram - gram.mean(1, keepdims=True) - gram.mean(2, keepdims=True) + gram.mean((1, 2), keepdims=True)
     return np.trace(centred, axis1=1, axis2=2) ** 2 / (centred**2).sum((1, 2))
-
-
-def geometry_arrays(
-    W_E: Float[np.ndarray, "d_vocab d_model"], groups: Groups, n_coordinates: int
-) -> dict[str, np.ndarray]:
-    """What Fig. 5 draws: cosine matrices, principal components, and Theorem 1's counterparts."""
-    used, group = used_tokens(groups)
-    key, memory, reasoning = (groups[name] for name in GROUPS)
-    scores, explained = principal_components(W_E[used])
-    ideal = [theorem_1_embeddings(key, n_coordinates, "key")]
-    ideal.append(theorem_1_embeddings(reasoning, n_coordinates, "reasoning"))
-    return {
-        "cos_memory_matrix": cosines(W_E[memory]),
-        "cos_reasoning_matrix": cosines(W_E[reasoning]),
-        "cos_all_matrix": cosines(W_E[used]),
-        "tokens": used,
-        "group": group,
-        "pca": _columns(scores, 3),
-        "explained": explained,
-        "theory_cos_matrix": _theory_cosines(reasoning, n_coordinates),
-        "pca_theory": _columns(principal_components(np.concatenate(ideal))[0], 2),
-        "pca_theory_tokens": np.concatenate([key, reasoning]),
-        "pca_theory_group": np.repeat([0, 2], [len(key), len(reasoning)]),
-    }
-
-
-def used_tokens(groups: Groups) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray, " token"]]:
-    """All tokens in use, keys, memory anchors, reasoning anchors in turn, and the group (0, 1, 2) of each."""
-    sizes = [len(groups[name]) for name in GROUPS]
-    return np.concatenate([groups[name] for name in GROUPS]), np.repeat(np.arange(len(GROUPS)), sizes)
-
-
-def _embedding(
-    model: LensModel, used: Int[np.ndarray, " token"], length: int, layer: int, head: int
-) -> Float[np.ndarray, "d_vocab d_model"]:
-    """W_E, with the used tokens as the first attention reads them (normalised, in a pre-norm model)."""
-    embedding = model.W_E.detach().cpu().double().numpy().copy()
-    embedding[used] = token_embeddings(model, used, min(length, model.cfg.n_ctx), layer, head)
-    return embedding
 
 
 def _distance(values: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n n"]:

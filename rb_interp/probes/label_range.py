@@ -23,8 +23,12 @@ import torch
 from jaxtyping import Float, Int
 
 from rb_interp.errors import TaskError
-from rb_interp.probes.capture import LensModel, Tokens, as_rows, check_range, evaluation, passes
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import Tokens, as_rows, check_range, evaluation, passes
+from rb_interp.probes.check import check_labels, check_rows
 from rb_interp.probes.reading import Reading
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 Ranges = Sequence[tuple[int, int]]
 """Lowest and highest label of each group, both inclusive."""
@@ -73,7 +77,7 @@ def pooled_inside(ranges: Ranges) -> Float[np.ndarray, " group"]:
     return (shared.clip(0) / (high - low + 1)).mean(1)
 
 
-def output_probabilities(model: LensModel, tokens: Tokens) -> Float[np.ndarray, "row d_vocab"]:
+def output_probabilities(model: HookedModel, tokens: Tokens) -> Float[np.ndarray, "row d_vocab"]:
     """Output distribution at the last position, in float64; ModelError for tokens that the model does not know."""
     rows = as_rows(tokens)
     check_range(model, rows)
@@ -83,14 +87,16 @@ def output_probabilities(model: LensModel, tokens: Tokens) -> Float[np.ndarray, 
     return torch.cat(logits).softmax(-1).numpy()
 
 
+@few_threads
 def label_range(
-    model: LensModel,
-    tokens: Tokens,
-    labels: Int[np.ndarray, " row"],
+    model: HookedModel,
+    inputs: Inputs,
+    *,
+    untrained: HookedModel | None = None,
+    n_null: int = 200,
+    seed: int = 0,
     groups: Int[np.ndarray, " row"],
     ranges: Ranges,
-    *,
-    twin: LensModel | None = None,
 ) -> Reading:
     """How much of its output a model gives to the labels that an input's group can have.
 
@@ -99,37 +105,39 @@ def label_range(
     distribution), ``inside`` and ``pooled`` ``[group]``, ``ranges`` ``[group, 2]``. Source: paper 1, Fig. 8 right.
 
     Args:
-        tokens, labels: memory inputs, and the labels that they were trained on.
+        inputs: memory inputs, with the labels that they were trained on.
+        n_null, seed: change nothing, since no quantity has a null.
         groups: which group each input belongs to, counted from 0.
         ranges: the label range of each group.
 
     Raises ModelError for tokens that the model does not know, TaskError for groups and ranges that do not fit.
     """
     ranges = [(int(low), int(high)) for low, high in ranges]
-    outputs, values = _read(model, tokens, labels, groups, ranges)
+    check_rows(inputs, "label_range")
+    outputs, values = _read(model, inputs, groups, ranges)
     arrays = {
         "outputs": outputs,
         "inside": np.array([values[f"inside_{group + 1}"] for group in range(len(ranges))]),
         "pooled": pooled_inside(ranges),
         "ranges": np.array(ranges),
     }
-    untrained = {} if twin is None else _read(twin, tokens, labels, groups, ranges)[1]
-    return Reading("label_range", values, twin=untrained, arrays=arrays, n=len(labels))
+    before = {} if untrained is None else _read(untrained, inputs, groups, ranges)[1]
+    return Reading("label_range", values, untrained=before, arrays=arrays, n=len(inputs))
 
 
 def _read(
-    model: LensModel, tokens: Tokens, labels: np.ndarray, groups: np.ndarray, ranges: Ranges
+    model: HookedModel, inputs: Inputs, groups: np.ndarray, ranges: Ranges
 ) -> tuple[np.ndarray, dict[str, float]]:
-    probabilities = output_probabilities(model, tokens)
-    if not len(probabilities) == len(labels) == len(groups):
+    labels = check_labels(inputs, "label_range")
+    if len(groups) != len(inputs):
         raise TaskError(
-            f"label_range got {len(probabilities)} rows of tokens, {len(labels)} labels and {len(groups)} groups; "
-            f"give one label and one group for each row."
+            f"label_range got {len(inputs)} rows of tokens and {len(groups)} groups; give one group for each row."
         )
+    probabilities = output_probabilities(model, inputs.tokens)
     inside = inside_ranges(probabilities, groups, ranges)
     return mean_outputs(probabilities, groups, ranges), {
         "lowest_inside": float(inside.min()),
         **{f"inside_{group}": float(value) for group, value in enumerate(inside, start=1)},
         "pooled": float(pooled_inside(ranges).min()),
-        "accuracy": float((probabilities.argmax(1) == np.asarray(labels)).mean()),
+        "accuracy": float((probabilities.argmax(1) == labels).mean()),
     }

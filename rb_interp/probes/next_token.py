@@ -26,17 +26,20 @@ keeps one direction of P^s only: see embedding_rank.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int, Integer
 
 from rb_interp.errors import TextError
-from rb_interp.probes.capture import LensModel
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.check import check_inputs
 from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.token_typing import Counts, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import cosines, pairs, pearson, ranks, spearman
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.config import CORPORA
+from rb_interp.torch_threads import few_threads
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -54,14 +57,16 @@ NULL = f"tokens permuted among {BAND} neighbours in frequency"
 Gram = Float[np.ndarray, "token token"]
 
 
+@few_threads
 def next_token(
-    model: LensModel,
-    counts: Counts,
-    rows: Any,
+    model: HookedModel,
+    inputs: Inputs,
     *,
-    twin: LensModel | None = None,
+    untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
+    counts: Counts,
+    lengths: Int[np.ndarray, " row"] | None = None,
 ) -> Reading:
     """How well the next-token distributions of typical tokens predict the geometry of their embeddings.
 
@@ -70,29 +75,33 @@ def next_token(
     rows of text. Arrays: tokens_prontoqa, tokens_stories, by descending count.
 
     Args:
+        inputs: training text, such as ``Inputs(text_data().train.tokens)``.
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
-        rows: training text with ``tokens`` ``[row, pos]`` and ``lengths`` ``[row]``, such as ``text_data().train``.
+        lengths: ``[row]``, how many tokens of each row are text, where rows are filled up. By default all.
 
     Raises TextError for counts of another shape or vocabulary, a corpus without tokens, or tokens beyond the counts.
     """
-    check_counts(counts, model, twin)
+    check_inputs(inputs, "next_token")
+    check_counts(counts, model, untrained)
+    tokens = inputs.tokens
+    lengths = np.full(len(tokens), tokens.shape[1]) if lengths is None else lengths
     typical = typical_tokens(counts)
     ids = np.concatenate([typical.group(name)[:MOST] for name in CORPORA])
-    followers = successors(rows.tokens, rows.lengths, ids, counts.shape[1])
+    followers = successors(tokens, lengths, ids, counts.shape[1])
     known = np.flatnonzero(np.diff(followers.indptr))
     ids, followers = ids[known], followers[known]
     first = int(np.isin(ids, typical.prontoqa).sum())
     where = {"prontoqa": slice(0, first), "stories": slice(first, None), "all": slice(None)}
     labels = label_products(followers, counts.shape[1])
-    told = {"n_prontoqa": float(first), "n_stories": float(len(ids) - first)}
-    values = {**_values(labels, token_vectors(model, ids), where), **told}
-    untrained = {} if twin is None else {**_values(labels, token_vectors(twin, ids), where), **told}
+    sizes = {"n_prontoqa": float(first), "n_stories": float(len(ids) - first)}
+    values = {**_values(labels, token_vectors(model, ids), where), **sizes}
+    before = {} if untrained is None else {**_values(labels, token_vectors(untrained, ids), where), **sizes}
     nulls = {}
     if n_null:
         orders = banded_orders(first, len(ids), n_null, np.random.default_rng(seed))
         nulls = _nulls(labels, token_vectors(model, ids), where, orders)
     arrays = {"tokens_prontoqa": ids[:first], "tokens_stories": ids[first:]}
-    return Reading("next_token", values, twin=untrained, nulls=nulls, arrays=arrays, n=len(rows.tokens))
+    return Reading("next_token", values, untrained=before, nulls=nulls, arrays=arrays, n=len(tokens))
 
 
 def successors(

@@ -1,12 +1,14 @@
-"""What a probe returns: numbers, the untrained twin's numbers, and the null beside them."""
+"""What a probe returns: numbers, the untrained model's numbers, and the null beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from html import escape
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 
@@ -40,28 +42,39 @@ class Null:
 
 @dataclass(frozen=True)
 class Reading:
-    """One probe on one model.
+    """One probe on one model. A notebook shows it as its table.
 
     Attributes:
         probe: the probe's name. layer, head: where it looked (None: not tied to one).
         values: quantity -> number; the probe's docstring gives unit and range.
-        twin: the same quantities on the untrained twin; empty where none was given.
+        untrained: the same quantities on the untrained model; empty where none was given.
         nulls: quantity -> its null, for the quantities that have one.
         arrays: what figures draw (patterns, spectra, cosine matrices, coordinates).
         n: rows that the reading rests on (0 for readings of weights alone).
+        tables: name -> DataFrame, for what one number does not tell (accuracy by number of hops).
     """
 
     probe: str
     values: Mapping[str, float]
     layer: int | None = None
     head: int | None = None
-    twin: Mapping[str, float] = field(default_factory=dict)
+    untrained: Mapping[str, float] = field(default_factory=dict)
     nulls: Mapping[str, Null] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     n: int = 0
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
-    def table(self) -> list[dict]:
-        """One row per quantity: probe, layer, head, quantity, value, twin, null, null_mean, null_sd, p_value, n."""
+    def table(self) -> pd.DataFrame:
+        """One row per quantity: probe, layer, head, quantity, value, untrained, null, null_mean, null_sd, p_value, n.
+
+        >>> Reading("uniformity", {"tv": 0.1}, n=5).table()[["probe", "quantity", "value", "n"]]
+                probe quantity  value  n
+        0  uniformity       tv    0.1  5
+        """
+        return pd.DataFrame(self.rows())
+
+    def rows(self) -> list[dict]:
+        """The rows of the table, one dictionary per quantity."""
         return [self._row(quantity) for quantity in self.values]
 
     def _row(self, quantity: str) -> dict:
@@ -73,10 +86,20 @@ class Reading:
             "head": self.head,
             "quantity": quantity,
             "value": value,
-            "twin": float(self.twin.get(quantity, np.nan)),
+            "untrained": float(self.untrained.get(quantity, np.nan)),
             "null": None if null is None else null.name,
             "null_mean": np.nan if null is None else float(np.mean(null.draws)),
             "null_sd": np.nan if null is None else float(np.std(null.draws)),
             "p_value": np.nan if null is None else null.p_value(value),
             "n": self.n,
         }
+
+    def _repr_html_(self) -> str:
+        place = "".join(f", {name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None)
+        columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
+        return html_table(self.table()[columns], f"{self.probe}{place}, n = {self.n}")
+
+
+def html_table(table: Any, caption: str) -> str:
+    """A table as a notebook shows it, below its caption."""
+    return f"<p>{escape(caption)}</p>\n{table.to_html(index=False, na_rep='', float_format='{:.4g}'.format)}"

@@ -9,34 +9,33 @@ from typing import Any
 import pandas as pd
 
 from rb_interp.errors import ModelError
-from rb_interp.probes.capture import Tokens
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head, has_attention
 from rb_interp.probes.reading import Reading
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs
 
 
 def scan(
     probe: Callable[..., Reading],
-    model: Any,
-    tokens: Tokens,
-    roles: Roles,
+    model: HookedModel,
+    inputs: Inputs,
     layers: Iterable[int] | None = None,
     heads: Iterable[int] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Readings of a probe on every given layer and head (default: all), one row per layer, head and quantity.
 
-    The columns are those of Reading.table(); `options` go to the probe (``twin``, ``n_null``, ``seed``, ``k``). With
-    many heads some p-values are small by chance: correct for their number before pointing at one head.
+    The columns are those of Reading.table(). `options` go to the probe (``untrained``, ``n_null``, ``seed``, ``k``).
+    With many heads some p-values are small by chance: correct for their number before pointing at one head.
 
     Raises ModelError where the probe does not look at single heads, or a layer or head is not there.
     """
     name = getattr(probe, "__name__", "this probe")
     if not {"layer", "head"} <= set(signature(probe).parameters):
-        raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, tokens, roles) itself.")
+        raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, inputs) itself.")
     if not has_attention(model):
         check_layer_head(model, 0, 0, name)
     layers = range(model.cfg.n_layers) if layers is None else layers
     heads = list(range(model.cfg.n_heads) if heads is None else heads)
-    readings = (probe(model, tokens, roles, layer=layer, head=head, **options) for layer in layers for head in heads)
-    return pd.DataFrame([row for reading in readings for row in reading.table()])
+    readings = (probe(model, inputs, layer=layer, head=head, **options) for layer in layers for head in heads)
+    return pd.DataFrame([row for reading in readings for row in reading.rows()])

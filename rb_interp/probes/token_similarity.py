@@ -11,7 +11,7 @@ The paper: .123 among PrOntoQA tokens, .531 among TinyStories tokens, early in t
 corpus weighs half of the centre, else the one with more tokens would lie nearer to it and look more spread out. Each
 token is part of the centre, the more so the fewer its list has: independent directions read a centred cosine of about
 -.75 / n_prontoqa and +.25 / n_prontoqa, a centred difference of -1 / n_prontoqa (-.013 for 73 tokens). Compare centred
-values with the twin's, not with 0.
+values with the untrained model's, not with 0.
 
 How it can mislead. Embeddings that tell PrOntoQA's tokens apart and push the stories' one way read a difference near
 -.5 (planted). Embeddings that treat all tokens alike, and an *untrained* model's at any gamma, read 0: independent
@@ -32,11 +32,13 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float
 
-from rb_interp.probes.capture import LensModel
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.token_typing import Counts, Typical, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 SHOWN = 60
 """Tokens of each list in the cosine matrices, the most frequent ones."""
@@ -46,13 +48,15 @@ Vectors = Float[np.ndarray, "token d_model"]
 Members = Bool[np.ndarray, "draw token"]
 
 
+@few_threads
 def token_similarity(
-    model: LensModel,
-    counts: Counts,
+    model: HookedModel,
+    inputs: Inputs | None = None,
     *,
-    twin: LensModel | None = None,
+    untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
+    counts: Counts,
 ) -> Reading:
     """Mean cosines of the embeddings of typical tokens, by corpus and for a frequency-matched control.
 
@@ -64,24 +68,25 @@ def token_similarity(
     their count in their own corpus) and tokens_prontoqa, tokens_stories, tokens_control, the ids of their rows.
 
     Args:
+        inputs: not looked at, since the probe reads the embedding alone.
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
 
     Raises TextError for counts of another shape or vocabulary, or a corpus without tokens.
     """
-    check_counts(counts, model, twin)
+    check_counts(counts, model, untrained)
     typical = typical_tokens(counts)
     used = np.concatenate([typical.prontoqa, typical.stories])
     vectors = token_vectors(model, used)
-    told = {
+    sizes = {
         "n_prontoqa": float(len(typical.prontoqa)),
         "n_stories": float(len(typical.stories)),
         "control_mismatch": typical.mismatch,
     }
-    untrained = {} if twin is None else {**similarity_values(token_vectors(twin, used), typical), **told}
+    before = {} if untrained is None else {**similarity_values(token_vectors(untrained, used), typical), **sizes}
     nulls = similarity_nulls(vectors, typical, n_null, np.random.default_rng(seed)) if n_null else {}
     arrays = _matrices(model, counts, typical)
-    values = {**similarity_values(vectors, typical), **told}
-    return Reading("token_similarity", values, twin=untrained, nulls=nulls, arrays=arrays)
+    values = {**similarity_values(vectors, typical), **sizes}
+    return Reading("token_similarity", values, untrained=before, nulls=nulls, arrays=arrays)
 
 
 def similarity_values(vectors: Vectors, typical: Typical) -> dict[str, float]:
@@ -160,7 +165,7 @@ def _means(vectors: Vectors, members: Members) -> Float[np.ndarray, "draw d_mode
     return members.astype(np.float64) @ vectors / np.where(n > 0, n, np.nan)
 
 
-def _matrices(model: LensModel, counts: Counts, typical: Typical) -> dict[str, np.ndarray]:
+def _matrices(model: HookedModel, counts: Counts, typical: Typical) -> dict[str, np.ndarray]:
     arrays = {}
     for name in GROUPS:
         ids = typical.group(name)

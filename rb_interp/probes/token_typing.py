@@ -22,16 +22,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import TextError
+from rb_interp.models.protocol import HookedModel
 from rb_interp.text.config import CORPORA
-
-if TYPE_CHECKING:
-    from rb_interp.probes.capture import LensModel
 
 MIN_COUNT = 20
 """A typical token occurs at least as often as this in its own corpus."""
@@ -130,7 +127,7 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     ]
 
 
-def check_counts(counts: Counts, model: LensModel = None, twin: LensModel = None) -> None:
+def check_counts(counts: Counts, model: HookedModel | None = None, untrained: HookedModel | None = None) -> None:
     """Raise TextError where counts are not integers [2, d_vocab], a corpus has none, or a model knows other tokens."""
     if counts.ndim != 2 or len(counts) != 2 or not np.issubdtype(counts.dtype, np.integer):
         raise TextError(
@@ -140,7 +137,7 @@ def check_counts(counts: Counts, model: LensModel = None, twin: LensModel = None
     for corpus, total in zip(CORPORA, counts.sum(1).tolist(), strict=True):
         if total == 0:
             raise TextError(f"the counts hold no token of '{corpus}'; typical tokens need text of both corpora.")
-    for what, looked_at in (("the model", model), ("the twin", twin)):
+    for what, looked_at in (("the model", model), ("the untrained model", untrained)):
         if looked_at is not None and looked_at.cfg.d_vocab != counts.shape[1]:
             raise TextError(
                 f"got counts of {counts.shape[1]} tokens; {what} knows {looked_at.cfg.d_vocab}. "
@@ -148,7 +145,7 @@ def check_counts(counts: Counts, model: LensModel = None, twin: LensModel = None
             )
 
 
-def token_vectors(model: LensModel, ids: Int[np.ndarray, " token"]) -> Float[np.ndarray, "token d_model"]:
+def token_vectors(model: HookedModel, ids: Int[np.ndarray, " token"]) -> Float[np.ndarray, "token d_model"]:
     """Rows of W_E in float64."""
     return model.W_E.detach()[ids].cpu().double().numpy()
 

@@ -15,18 +15,19 @@ sharpen later, so say at which step. Uniform attention also says nothing about w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import entr
 
 from rb_interp.errors import ModelError
-from rb_interp.probes.capture import Tokens, as_rows, capture, head_pattern
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import capture, head_pattern
 from rb_interp.probes.check import check_layer_head, check_rows
 from rb_interp.probes.reading import Null, Reading
 from rb_interp.statistics.nulls import dirichlet_rows
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 Pattern = Float[np.ndarray, "row query key"]
 MAX_PATTERN = 2**20
@@ -80,14 +81,14 @@ def simplex_null(length: int, n_null: int, rng: np.random.Generator) -> Null:
     return Null("attention rows drawn uniformly from the simplex", total / (length - 1), side="less")
 
 
+@few_threads
 def uniformity(
-    model: Any,
-    tokens: Tokens,
-    roles: Roles,
+    model: HookedModel,
+    inputs: Inputs,
     *,
     layer: int = 0,
     head: int = 0,
-    twin: Any = None,
+    untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
@@ -96,23 +97,24 @@ def uniformity(
     Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
     the largest abs(A_ij - 1/i) of any input; ``entropy``, the mean of H_i / ln i (1: uniform). Arrays: ``tv_per_row``
     ``[L - 1]`` and ``mean_pattern`` ``[L, L]``, means over inputs. Null of ``tv``: random patterns, side less.
-    Source: paper 1, Lemma 1 and Fig. 6. `roles` is asked for nothing but its number of rows.
+    Source: paper 1, Lemma 1 and Fig. 6. It needs no role.
 
     Raises ModelError for a layer or head that is not there, and for rows of a single position.
     """
-    check_layer_head(model, layer, head, "uniformity", twin)
-    rows = check_rows(tokens, roles, "uniformity")
+    check_layer_head(model, layer, head, "uniformity", untrained)
+    rows = check_rows(inputs, "uniformity")
     length = rows.shape[1]
     if length < 2:
         raise ModelError(f"uniformity got rows of {length} position; give at least 2, since the first has no choice.")
     values, arrays = summarise(head_pattern(model, rows, layer, head))
-    untrained = {} if twin is None else summarise(head_pattern(twin, rows, layer, head))[0]
+    before = {} if untrained is None else summarise(head_pattern(untrained, rows, layer, head))[0]
     nulls = {"tv": simplex_null(length, n_null, np.random.default_rng(seed))} if n_null else {}
-    return Reading("uniformity", values, layer, head, untrained, nulls, arrays, len(rows))
+    return Reading("uniformity", values, layer, head, before, nulls, arrays, len(rows))
 
 
+@few_threads
 def uniformity_of_heads(
-    model: Any, tokens: Tokens, layers: Iterable[int], counted: Bool[np.ndarray, "row pos"] | None = None
+    model: HookedModel, inputs: Inputs, layers: Iterable[int], counted: Bool[np.ndarray, "row pos"] | None = None
 ) -> list[Reading]:
     """`uniformity` of every head of some layers in one pass, without nulls, and of its arrays ``tv_per_row`` alone.
 
@@ -122,7 +124,7 @@ def uniformity_of_heads(
 
     Raises ModelError as `uniformity` does.
     """
-    rows, places, n_heads = as_rows(tokens), list(layers), model.cfg.n_heads
+    rows, places, n_heads = check_rows(inputs, "uniformity"), list(layers), model.cfg.n_heads
     for layer in places:
         check_layer_head(model, layer, None, "uniformity")
     if rows.shape[1] < 2:

@@ -1,10 +1,13 @@
 r"""What does a head's value matrix read?  (paper 1, Fig. 6: spectrum of W_V, its leading vector and the anchors)
 
 In the convention x W_V, the left singular vectors of W_V = U S V^T are directions of the residual stream, strongest
-first. With u_1 the first, and e_t the embedding of token t less the mean over all anchors and keys in use:
+first. With u_1 the first, and e_t the embedding of token t less the mean over all tokens of the groups:
 
     spectrum_ratio = s_1 / s_2        cos_<group> = mean over tokens t of the group of abs cos(u_1, e_t)
     subspace_<group> = sum_t |U_k^T e_t|^2 / sum_t |e_t|^2        U_k: the first k columns of U
+
+Groups are the anchor task's (key, memory, reasoning), or any that the caller names. Two of them are contrasted:
+cos_gap is the first less the second, and ``_within`` is centred over these two alone.
 
 "Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
 LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,
@@ -22,29 +25,37 @@ output, and a captured embedding holds what earlier layers wrote on the constant
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from rb_interp.errors import ModelError, RolesError
+from rb_interp.errors import ModelError, RolesError, nearest
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.capture import Tokens
 from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.groups import Groups, numbered, token_groups
 from rb_interp.probes.reading import Null, Reading
 from rb_interp.statistics.nulls import gaussian_singular_values, random_directions, random_subspaces
-from rb_interp.tasks.roles import Roles
-
-GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
-"""Short name in quantities -> token group of Roles; the array ``group`` numbers them 0, 1, 2."""
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
 
 Vectors = Mapping[str, Float[np.ndarray, "token d_model"]]
 
 
-def centre(vectors: Vectors, over: tuple[str, ...] = tuple(GROUPS)) -> Vectors:
-    """Vectors less the mean over all tokens of the groups in ``over``."""
-    mean = np.concatenate([vectors[name] for name in over]).mean(0)
+def contrasted(vectors: Mapping, contrast: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The two groups that cos_gap compares: those named, else reasoning and memory, else the first two (or one)."""
+    anchors = ("reasoning", "memory")
+    default = anchors if set(anchors) <= set(vectors) else tuple(vectors)[:2]
+    for name in contrast or ():
+        if name not in vectors:
+            raise RolesError(f"value_alignment has no group '{name}' to contrast; {nearest(name, vectors)}")
+    return tuple(contrast or default)
+
+
+def centre(vectors: Vectors, over: Sequence[str] = ()) -> Vectors:
+    """Vectors less the mean over all tokens of the groups in ``over`` (default: all groups)."""
+    mean = np.concatenate([vectors[name] for name in over or vectors]).mean(0)
     return {name: group - mean for name, group in vectors.items()}
 
 
@@ -54,35 +65,42 @@ def cosines(directions: Float[np.ndarray, "n d_model"], vectors: Float[np.ndarra
     return directions @ vectors.T / np.where(norm == 0, 1.0, norm)
 
 
-def cosine_values(directions: Float[np.ndarray, "n d_model"], vectors: Vectors) -> dict[str, np.ndarray]:
+def cosine_values(
+    directions: Float[np.ndarray, "n d_model"], vectors: Vectors, contrast: Sequence[str] | None = None
+) -> dict[str, np.ndarray]:
     """Every cosine quantity, ``[n]`` each, for n unit directions: one observed, or the draws of a null."""
 
     def mean_abs(groups: Vectors, name: str) -> np.ndarray:
         return np.abs(cosines(directions, groups[name])).mean(1)
 
-    centred, within = centre(vectors), centre(vectors, ("memory", "reasoning"))
-    values = {f"cos_{name}": mean_abs(centred, name) for name in ("reasoning", "memory", "key")}
-    values["cos_gap"] = values["cos_reasoning"] - values["cos_memory"]
-    values |= {f"cos_{name}_within": mean_abs(within, name) for name in ("reasoning", "memory")}
-    return values | {f"cos_{name}_raw": mean_abs(vectors, name) for name in ("reasoning", "memory", "key")}
+    two = contrasted(vectors, contrast)
+    names, centred = (*two, *(name for name in vectors if name not in two)), centre(vectors)
+    values = {f"cos_{name}": mean_abs(centred, name) for name in names}
+    if len(two) == 2:
+        within = centre(vectors, [name for name in vectors if name in two])
+        values["cos_gap"] = values[f"cos_{two[0]}"] - values[f"cos_{two[1]}"]
+        values |= {f"cos_{name}_within": mean_abs(within, name) for name in two}
+    return values | {f"cos_{name}_raw": mean_abs(vectors, name) for name in names}
 
 
-def subspace_values(bases: Float[np.ndarray, "n d_model k"], vectors: Vectors) -> dict[str, np.ndarray]:
+def subspace_values(
+    bases: Float[np.ndarray, "n d_model k"], vectors: Vectors, contrast: Sequence[str] | None = None
+) -> dict[str, np.ndarray]:
     """Share of each group's centred squared norm inside each of n subspaces, in [0, 1]."""
-    values = {}
-    for name in ("reasoning", "memory", "key"):
-        group = centre(vectors)[name]
-        inside = ((group @ bases) ** 2).sum((1, 2))
-        values[f"subspace_{name}"] = inside / max((group**2).sum(), np.finfo(float).tiny)
+    two, centred, values = contrasted(vectors, contrast), centre(vectors), {}
+    for name in (*two, *(name for name in vectors if name not in two)):
+        inside = ((centred[name] @ bases) ** 2).sum((1, 2))
+        values[f"subspace_{name}"] = inside / max((centred[name] ** 2).sum(), np.finfo(float).tiny)
     return values
 
 
 def alignment(
-    W_V: Float[np.ndarray, "d_model d_head"], vectors: Vectors, k: int = 3
+    W_V: Float[np.ndarray, "d_model d_head"], vectors: Vectors, k: int = 3, contrast: Sequence[str] | None = None
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Values and arrays of the reading, from one head's W_V and the embeddings of the three groups.
+    """Values and arrays of the reading, from one head's W_V and the embeddings of the groups.
 
-    Singular vectors have no sign of their own; here each has a non-negative mean cosine with reasoning anchors.
+    Singular vectors have no sign of their own. Here each has a non-negative mean cosine with the first group of the
+    contrast, on the anchor task the reasoning anchors.
 
     >>> anchor, other = np.eye(4)[[0]], np.eye(4)[[1]]
     >>> vectors = {"key": np.zeros((1, 4)), "memory": other, "reasoning": anchor}
@@ -91,81 +109,98 @@ def alignment(
     (1.0, 0.0)
     """
     U, S, _ = np.linalg.svd(W_V, full_matrices=False)
-    every = np.concatenate([centre(vectors)[name] for name in GROUPS])
-    signed = cosines(U[:, :k].T, every)
-    signed *= np.where(signed[:, -len(vectors["reasoning"]) :].mean(1, keepdims=True) < 0, -1, 1)
+    names, centred = list(vectors), centre(vectors)
+    group = np.repeat(np.arange(len(names)), [len(rows) for rows in vectors.values()])
+    signed = cosines(U[:, :k].T, np.concatenate(list(centred.values())))
+    ahead = signed[:, group == names.index(contrasted(vectors, contrast)[0])]
+    signed *= np.where(ahead.mean(1, keepdims=True) < 0, -1, 1)
     ratio = S[0] / S[1] if len(S) > 1 and S[1] > 0 else np.inf
-    found = cosine_values(U[:, :1].T, vectors) | subspace_values(U[None, :, :k], vectors)
+    found = cosine_values(U[:, :1].T, vectors, contrast) | subspace_values(U[None, :, :k], vectors, contrast)
     values = {"spectrum_ratio": float(ratio)} | {name: float(value[0]) for name, value in found.items()}
     return values, {"singular_values": S, "cosines": signed}
 
 
 def alignment_nulls(
-    shape: tuple[int, int], vectors: Vectors, k: int, n_null: int, rng: np.random.Generator
+    shape: tuple[int, int],
+    vectors: Vectors,
+    k: int,
+    n_null: int,
+    rng: np.random.Generator,
+    contrast: Sequence[str] | None = None,
 ) -> dict[str, Null]:
     """Nulls of every quantity: random directions, random k-subspaces, Gaussian matrices of W_V's shape."""
     directions, bases = random_directions(n_null, shape[0], rng), random_subspaces(n_null, shape[0], k, rng)
-    nulls = {name: Null("random direction", draws) for name, draws in cosine_values(directions, vectors).items()}
-    nulls |= {name: Null("random subspace", draws) for name, draws in subspace_values(bases, vectors).items()}
+    found = cosine_values(directions, vectors, contrast)
+    nulls = {name: Null("random direction", draws) for name, draws in found.items()}
+    found = subspace_values(bases, vectors, contrast)
+    nulls |= {name: Null("random subspace", draws) for name, draws in found.items()}
     if min(shape) > 1:
         top = gaussian_singular_values(n_null, *shape, rng)
         nulls["spectrum_ratio"] = Null("Gaussian matrix of the same shape", top[:, 0] / top[:, 1])
     return nulls
 
 
-def _group_vectors(model: Any, roles: Roles, length: int, layer: int, head: int) -> Vectors:
-    ids = {name: roles.group(group, "value_alignment") for name, group in GROUPS.items()}
-    for name, group in ids.items():
-        if not len(group):
-            raise RolesError(f"value_alignment got no tokens in the group '{GROUPS[name]}'; name at least one.")
-    vectors = token_embeddings(model, np.concatenate(list(ids.values())), length, layer, head)
-    ends = np.cumsum([len(group) for group in ids.values()])
-    return dict(zip(ids, np.split(vectors, ends[:-1]), strict=True))
+def _group_vectors(model: HookedModel, groups: Groups, length: int, layer: int, head: int) -> Vectors:
+    vectors = token_embeddings(model, np.concatenate(list(groups.values())), length, layer, head)
+    ends = np.cumsum([len(group) for group in groups.values()])
+    return dict(zip(groups, np.split(vectors, ends[:-1]), strict=True))
 
 
-def _value_matrix(model: Any, layer: int, head: int) -> Float[np.ndarray, "d_model d_head"]:
+def _value_matrix(model: HookedModel, layer: int, head: int) -> Float[np.ndarray, "d_model d_head"]:
     """W_V of one head; with grouped queries, the value matrix that its group shares."""
     stacked = model.W_V[layer]
     return stacked[head * len(stacked) // model.cfg.n_heads].detach().double().cpu().numpy()
 
 
+@few_threads
 def value_alignment(
-    model: Any,
-    tokens: Tokens,
-    roles: Roles,
+    model: HookedModel,
+    inputs: Inputs,
     *,
     layer: int = 0,
     head: int = 0,
-    k: int = 3,
-    twin: Any = None,
+    untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
+    k: int = 3,
+    groups: Mapping | None = None,
+    contrast: tuple[str, str] | None = None,
 ) -> Reading:
     """Spectrum of one head's W_V, and how its leading left singular vectors align with each group of tokens.
 
-    Values: ``spectrum_ratio`` s1/s2, at least 1; ``cos_reasoning``, ``cos_memory``, ``cos_key`` in [0, 1], mean
-    absolute cosine of u1 with centred embeddings; ``cos_gap`` (reasoning less memory); ``cos_*_within`` (centred over
-    anchors alone); ``cos_*_raw`` (not centred); ``subspace_*`` in [0, 1]. Arrays: ``singular_values``; ``tokens``,
-    ``group`` (0 key, 1 memory, 2 reasoning) and ``cosines`` ``[k, token]``, signed and centred. Source: paper 1,
-    Fig. 6. `roles` must name the token groups ``key``, ``memory_anchor``, ``reasoning_anchor``; of `tokens` only the
-    length of a row is used.
+    Values: ``spectrum_ratio`` s1/s2, at least 1; ``cos_<group>`` in [0, 1], mean absolute cosine of u1 with centred
+    embeddings; ``cos_gap``, the contrast's first group less its second; ``cos_<group>_within`` (centred over the
+    contrast's groups alone); ``cos_<group>_raw`` (not centred); ``subspace_<group>`` in [0, 1]. Arrays:
+    ``singular_values``; ``tokens``, ``group`` (0 key, 1 memory, 2 reasoning, or in the order of ``groups``) and
+    ``cosines`` ``[k, token]``, signed and centred. Source: paper 1, Fig. 6.
+
+    Args:
+        inputs: rows of which only the length is used, and roles that name the groups.
+        k: how many singular directions the subspaces and ``cosines`` have.
+        groups: name -> token ids, see ``probes.groups.token_groups``; by default those of the roles.
+        contrast: two groups to compare; by default reasoning and memory, or the first two groups.
 
     Raises ModelError for a layer, head or k that is not there, RolesError for missing or empty token groups.
     """
-    check_layer_head(model, layer, head, "value_alignment", twin)
-    length = check_rows(tokens, roles, "value_alignment").shape[1]
+    check_layer_head(model, layer, head, "value_alignment", untrained)
+    length = check_rows(inputs, "value_alignment").shape[1]
     W_V = _value_matrix(model, layer, head)
     if not 1 <= k <= min(W_V.shape):
         raise ModelError(
             f"value_alignment got k={k}; W_V of this model is {W_V.shape[0]} x {W_V.shape[1]}. "
             f"Use k=1 to k={min(W_V.shape)}."
         )
-    vectors = _group_vectors(model, roles, length, layer, head)
-    values, arrays = alignment(W_V, vectors, k)
-    arrays["tokens"] = np.concatenate([roles.group(group) for group in GROUPS.values()])
-    arrays["group"] = np.repeat(np.arange(len(GROUPS)), [len(vectors[name]) for name in GROUPS])
-    untrained = {}
-    if twin is not None:
-        untrained, _ = alignment(_value_matrix(twin, layer, head), _group_vectors(twin, roles, length, layer, head), k)
-    nulls = alignment_nulls(W_V.shape, vectors, k, n_null, np.random.default_rng(seed)) if n_null else {}
-    return Reading("value_alignment", values, layer, head, untrained, nulls, arrays)
+    found = token_groups(groups, inputs.roles, "value_alignment")
+    for name, ids in found.items():
+        if not len(ids):
+            raise RolesError(f"value_alignment got no tokens in the group '{name}'; name at least one.")
+    vectors = _group_vectors(model, found, length, layer, head)
+    values, arrays = alignment(W_V, vectors, k, contrast)
+    arrays["tokens"], arrays["group"] = numbered(found)
+    before = {}
+    if untrained is not None:
+        other = _group_vectors(untrained, found, length, layer, head)
+        before, _ = alignment(_value_matrix(untrained, layer, head), other, k, contrast)
+    rng = np.random.default_rng(seed)
+    nulls = alignment_nulls(W_V.shape, vectors, k, n_null, rng, contrast) if n_null else {}
+    return Reading("value_alignment", values, layer, head, before, nulls, arrays)

@@ -35,12 +35,12 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
         by_role = cells.set_index("role")["recovered"]
         found.add_row(f"{component}.{int(layer)}", *(_cell(by_role.get(role)) for role in roles))
     console.print(found)
-    wide, placebo = float(np.max(table["high"] - table["low"])), float(np.max(np.abs(table["placebo"])))
+    wide, control = float(np.max(table["high"] - table["low"])), float(np.max(np.abs(table["control"])))
     told = [f"95 % intervals are at most {wide:.2f} wide"] if np.isfinite(wide) else []
-    told += [f"the placebo's largest cell is {placebo:.2f}"] if np.isfinite(placebo) else []
+    told += [f"the control's largest cell is {control:.2f}"] if np.isfinite(control) else []
     console.print(Text(shown("; ".join(told), console)))
-    if not (np.isfinite(wide) and placebo < 0.5):
-        console.print(Text("The placebo does as much as cells do: this member hardly tells these inputs apart."))
+    if not (np.isfinite(wide) and control < 0.5):
+        console.print(Text("The control does as much as cells do: this member hardly tells these inputs apart."))
     if {"noise", "last"} <= set(roles):
         console.print(Text("noise includes the last position where a noise token stands there"))
 
@@ -48,23 +48,23 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
 def print_ablations(table: pd.DataFrame, console: Console | None = None) -> None:
     """Print the accuracy lost without each component, mean over seeds with its interval, by gamma, method and set."""
     console = console_of(console)
-    sets = [name for name in SETS if name in set(table["rows"])]
+    sets = [name for name in SETS if name in set(table["set"])]
     console.print(Text(f"accuracy lost without a component, stage {table['stage'].iloc[0]}; mean over seeds [95 %]"))
     found = _columns(["gamma", "component", "method", *sets])
     for which, rows in table.groupby(["gamma", "component"], sort=False):
         gamma, component = cast(tuple[float, str], which)
-        rows = rows.assign(before=rows["accuracy"] + rows["accuracy_lost"])
+        rows = rows.assign(before=rows["accuracy"] + rows["accuracy_drop"])
         methods = list(dict.fromkeys(rows["method"]))
         place = f"{gamma:g}", str(component)
         for method in methods:
             here = rows.loc[rows["method"] == method]
-            found.add_row(*place, method, *(_share(here, name, "accuracy_lost", console) for name in sets))
-        placebo = rows.loc[rows["method"] == methods[0]]
-        found.add_row(*place, "(had)", *(_share(placebo, name, "before", console) for name in sets))
-        found.add_row(*place, "(placebo)", *(_share(placebo, name, "placebo_accuracy_lost", console) for name in sets))
+            found.add_row(*place, method, *(_share(here, name, "accuracy_drop", console) for name in sets))
+        control = rows.loc[rows["method"] == methods[0]]
+        found.add_row(*place, "(had)", *(_share(control, name, "before", console) for name in sets))
+        found.add_row(*place, "(control)", *(_share(control, name, "control_accuracy_drop", console) for name in sets))
     console.print(found)
     console.print(Text("had: accuracy with the component, the most there is to lose"))
-    console.print(Text("placebo: the same component as it is on the same input with other noise"))
+    console.print(Text("control: the same component as it is on the same input with other noise"))
 
 
 def _columns(headings: list[str]) -> Table:
@@ -81,5 +81,5 @@ def _cell(value: float | None) -> Text:
 
 
 def _share(rows: pd.DataFrame, name: str, column: str, console: Console) -> str:
-    values = rows.loc[rows["rows"] == name, column].dropna().to_numpy(dtype=float)
+    values = rows.loc[rows["set"] == name, column].dropna().to_numpy(dtype=float)
     return shown(share_text(*t_interval(values)), console)

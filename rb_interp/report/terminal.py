@@ -1,135 +1,112 @@
-"""Verdicts and runs as tables for the terminal."""
+"""Verdicts, runs and studies as tables for the terminal."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from rb_interp.figures.numbers import interval_text, number
+from rb_interp.report.content import OUTCOMES, calibration_mark
+
+if TYPE_CHECKING:
+    from rb_interp.claims import Verdict, Verdicts
+    from rb_interp.machine.registry import Listed
+    from rb_interp.machine.run import Run
+    from rb_interp.machine.sweep import Sweep
 
 COLOURS = {"HOLDS": "green", "FAILS": "red", "UNDECIDED": "yellow"}
 WIDTH = 100
 HELD = "; held: it is not good enough, so the verdict is withheld"
 
 
-def print_verdicts(claims: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
-    """Print verdict, calibration, effect, seeds that meet it, untrained twin and statement of each claim.
+def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
+    """Print each claim's outcome, calibration, effect, seeds that meet it, untrained value and statement.
 
     The table takes 100 columns at most; without claims that need calibration it has no column for it.
     """
     console = console_of(console)
-    marks = [calibration_mark(claim) for claim in claims]
+    marks = [calibration_mark(verdict) for verdict in verdicts]
     table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
     calibration = ("cal.",) if any(marks) else ()
     for heading in ("claim", "verdict", *calibration, "effect [95 %]", "met by", "untrained"):
         table.add_column(heading, no_wrap=True, justify="right" if heading == "met by" else "left")
     table.add_column("statement")
-    for claim, mark in zip(claims, marks, strict=True):
-        verdict = str(claim["verdict"])
-        texts = (_effect(claim), f"{claim['n_meeting']}/{claim['n_seeds']}", _twin(claim), str(claim["statement"]))
+    for verdict, mark in zip(verdicts, marks, strict=True):
+        texts = (_effect(verdict), f"{verdict.n_meeting}/{verdict.n_seeds}", _untrained(verdict), verdict.statement)
         table.add_row(
-            Text(str(claim["id"])),
-            Text(verdict, COLOURS.get(verdict, "")),
+            Text(verdict.id),
+            Text(verdict.outcome, COLOURS[verdict.outcome]),
             *(Text(mark) for _ in calibration),
             *(Text(shown(text, console)) for text in texts),
         )
     console.print(table)
-    counts = Counter(str(claim["verdict"]) for claim in claims)
-    told = ", ".join(f"{counts[name]} {name}" for name in COLOURS)
-    starred = "; * met at initialisation" if any(claim.get("met_at_initialisation") for claim in claims) else ""
-    console.print(Text(told + starred))
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    starred = "; * met at initialisation" if any(verdict.met_at_initialisation for verdict in verdicts) else ""
+    console.print(Text(", ".join(f"{counts[name]} {name}" for name in OUTCOMES) + starred))
     if any(marks):
         console.print(Text(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}"))
 
 
-def calibration_mark(claim: Mapping[str, Any]) -> str:
-    """``yes``, ``no``, ``held`` where the verdict is withheld, and nothing for claims that need no calibration.
-
-    >>> calibration_mark({"id": "M1", "calibrated": False}), calibration_mark({"id": "A1", "calibrated": None})
-    ('no', '')
-    """
-    if not str(claim["id"]).startswith("M") or claim.get("calibrated") is None:
-        return ""
-    if claim.get("withheld"):
-        return "held"
-    return "yes" if claim["calibrated"] else "no"
+def print_run(run: Run, console: Console | None = None) -> None:
+    """Print what a run folder holds: settings, how far it is, verdicts, versions."""
+    _print_rows(run_rows(run), console_of(console))
 
 
-def print_run(run: Any, console: Console | None = None) -> None:
-    """Print what a run folder (a ``study.Run``) holds: settings, how far it is, verdicts, versions."""
-    console = console_of(console)
-    config, step = run.config, run.step or 0
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    model = config.model
-    rows = {
-        "folder": str(run.folder),
-        "tier": config.tier,
-        "members": f"gammas {list(config.gammas)}, seeds {list(config.seeds)}",
-        "model": f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm {model.norm}",
-        "progress": f"step {step:,} of {config.train.steps:,}" + (", finished" if run.finished else ""),
-        "verdicts": _counts(run.folder / "claims.json"),
-        "made": f"{run.about.get('created', '')}  {run.about.get('command', '')}".strip(),
-        "versions": ", ".join(f"{name} {version}" for name, version in run.about.get("versions", {}).items()),
-    }
-    rows |= _text_rows(getattr(run, "text_about", {}))
-    for name, text in rows.items():
-        table.add_row(name, Text(text))
-    console.print(table)
-
-
-def _text_rows(about: Mapping[str, Any]) -> dict[str, str]:
-    """What a run of language models has read, and what stands in for the paper's text; nothing for other runs."""
-    if not about:
-        return {}
-    tokenizer = about["tokenizer"]
+def run_rows(run: Run) -> dict[str, str]:
+    """What a run folder holds, by heading."""
+    several, info = len(run.sweeps) > 1, run.study.load("info")
+    sweeps = {f"sweep {name}" if several else "members": _sweep(sweep) for name, sweep in run.sweeps.items()}
     return {
-        "text": f"{about['prontoqa']['source']}; {about['stories']['source']}",
-        "tokenizer": f"{tokenizer['kind']}, {tokenizer['d_vocab']:,} entries",
-        **({"stand-in": " ".join(about["stand_in"])} if about["stand_in"] else {}),
+        "folder": str(run.folder),
+        "study": f"{run.study.name}, scale {run.scale}, seeds {list(run.config.seeds)}",
+        **sweeps,
+        **({} if info is None else info(run)),
+        "verdicts": _counts(run),
+        "made": f"{run.about['created']}  {run.about['command']}".strip(),
+        "versions": ", ".join(f"{name} {version}" for name, version in run.about["versions"].items()),
     }
 
 
-def print_series(series: Any, console: Console | None = None) -> None:
-    """Print what the folder of a study of several parts (a ``study.series.Series``) holds."""
-    console = console_of(console)
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    rows = {
-        "folder": str(series.folder),
-        "study": f"{series.config.study}, tier {series.config.tier}, seeds {list(series.config.seeds)}",
-        **{f"part {name}": _part(run) for name, run in series.parts.items()},
-        "verdicts": _counts(series.folder / "claims.json"),
-        "made": f"{series.about.get('created', '')}  {series.about.get('command', '')}".strip(),
-        "versions": ", ".join(f"{name} {version}" for name, version in series.about.get("versions", {}).items()),
-    }
-    for name, text in rows.items():
-        table.add_row(name, Text(text))
-    console.print(table)
+def _sweep(sweep: Sweep) -> str:
+    model, train, step = sweep.config.model, sweep.config.train, sweep.step or 0
+    kind = "" if model.architecture == "transformer" else f"{model.architecture}, {train.optimiser}, "
+    size = f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm {model.norm}"
+    progress = f"step {step:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
+    return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
 
 
-def _part(run: Any) -> str:
-    config, step = run.config, run.step or 0
-    finished = ", finished" if run.finished else ""
-    return (
-        f"{config.model.architecture}, {config.train.optimiser}, gammas {list(config.gammas)}, "
-        f"step {step:,} of {config.train.steps:,}{finished}"
-    )
-
-
-def _counts(path: Any) -> str:
+def _counts(run: Run) -> str:
+    path = run.folder / "verdicts.json"
     if not path.exists():
         return "not judged yet"
-    counts = Counter(str(claim["verdict"]) for claim in json.loads(path.read_text()))
-    return ", ".join(f"{counts[name]} {name}" for name in COLOURS)
+    counts = Counter(str(verdict["outcome"]) for verdict in json.loads(path.read_text()))
+    return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
+
+
+def print_studies(studies: Iterable[Listed], console: Console | None = None) -> None:
+    """Print every study that is installed: its name, where it comes from, its question and its cost."""
+    console = console_of(console)
+    for found in studies:
+        console.print(Text(found.name, "bold"), Text(f"({found.distribution})", "dim"))
+        if found.study is None:
+            console.print(Text(f"  {found.problem}", "red"))
+        else:
+            console.print(Text(f"  {found.study.title}\n  Cost: {found.study.cost}."))
+
+
+def _print_rows(rows: Mapping[str, str], console: Console) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, text in rows.items():
+        table.add_row(name, Text(text))
+    console.print(table)
 
 
 def console_of(console: Console | None) -> Console:
@@ -140,13 +117,13 @@ def console_of(console: Console | None) -> Console:
     return found if found.is_terminal else Console(width=WIDTH)
 
 
-def _effect(claim: Mapping[str, Any]) -> str:
-    values = [float("nan") if claim.get(name) is None else float(claim[name]) for name in ("effect", "low", "high")]
+def _effect(verdict: Verdict) -> str:
+    values = [float("nan") if value is None else value for value in (verdict.effect, verdict.low, verdict.high)]
     return interval_text(*values)
 
 
-def _twin(claim: Mapping[str, Any]) -> str:
-    return number(claim.get("twin")) + ("*" if claim.get("met_at_initialisation") else "")
+def _untrained(verdict: Verdict) -> str:
+    return number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
 
 
 def shown(text: str, console: Console) -> str:

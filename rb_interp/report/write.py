@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64encode
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, number
@@ -14,17 +14,21 @@ from rb_interp.figures.save import save_figures
 from rb_interp.files import write_bytes
 from rb_interp.report.content import report_content
 
+if TYPE_CHECKING:
+    from rb_interp.machine.protocol import Study
+
 HERE = Path(__file__).parent
 
 
-def write_report(evidence: Evidence, folder: str | Path) -> Path:
-    """Draw all figures into ``folder/figures`` and write ``report.html`` and ``report.json``; returns the HTML's path.
+def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
+    """Draw all figures into ``folder/figures`` and write ``report.html`` and ``report.json``; returns the page.
 
     Raises RunError where the folder cannot be written; each file is there whole or as it was before.
     """
     folder = Path(folder)
-    content = report_content(evidence)
-    images = {figure: path.read_bytes() for figure, path in save_figures(evidence, folder / "figures").items()}
+    content = report_content(study, evidence)
+    drawn = save_figures(study.load("figures"), evidence, folder / "figures")
+    images = {figure: path.read_bytes() for figure, path in drawn.items()}
     write_bytes(folder / "report.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     write_bytes(folder / "report.html", render_html(content, images).encode())
     return folder / "report.html"
@@ -43,8 +47,8 @@ def render_html(content: dict[str, Any], images: dict[str, bytes]) -> str:
     return page.get_template("report.html.jinja").render(**content, images=sources, css=css)
 
 
-def _interval(row: dict[str, Any], middle: str = "effect") -> str:
-    values = [float("nan") if row.get(name) is None else float(row[name]) for name in (middle, "low", "high")]
+def _interval(row: dict[str, Any]) -> str:
+    values = [float("nan") if row.get(name) is None else float(row[name]) for name in ("effect", "low", "high")]
     return interval_text(*values)
 
 

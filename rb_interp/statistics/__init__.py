@@ -1,4 +1,8 @@
-"""Nulls, and intervals over seeds. Pure numpy and scipy, on any numbers."""
+"""Nulls and intervals over seeds, and what is read off tables and curves instead of a model.
+
+``learning_order`` and ``corpus_loss`` read learning curves, ``circuits`` names circuits from a table of readings, and
+``lemma_1`` reads fresh initialisations. They are imported from their submodules.
+"""
 
 from rb_interp.lazy import lazy_names
 

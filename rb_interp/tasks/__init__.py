@@ -1,7 +1,11 @@
-"""What a model is trained on: tokens, labels, and the role of every position. Needs numpy alone."""
+"""What a model is trained on: tokens, labels, sets, and the role of every position. Needs numpy alone."""
 
 from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.tasks.dataset import SETS, AnchorDataset
+from rb_interp.tasks.dataset import SETS, AnchorDataset, Dataset
+from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.stage import Stage
 
-__all__ = ["SETS", "AnchorDataset", "AnchorTask", "Roles"]
+__all__ = ["SETS", "AnchorDataset", "AnchorTask", "Dataset", "Inputs", "Roles", "Stage", "Task", "fingerprint"]

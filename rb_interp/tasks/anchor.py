@@ -12,17 +12,25 @@ Reasoning combinations listed in ``masked`` never occur in training. There are n
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from jaxtyping import Int
 
 from rb_interp.errors import TaskError, nearest
-from rb_interp.tasks.dataset import AnchorDataset, draw_dataset
-from rb_interp.tasks.labels import LABEL_KINDS, label_bounds
+from rb_interp.tasks.counterfactual import changed_rows
+from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
+from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.labels import LABEL_KINDS, label_bounds, place
+from rb_interp.tasks.stage import Stage
 
 Span = tuple[int, int]
+
+HALF, LEAVING, MEMORY_ACCURACY = 0.5, 0.99, 0.20
+MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,9 @@ class AnchorTask:
         balanced_keys: every key equally often with every combination, instead of drawn at random. With length q + 1
             and as few rows as possible these are all inputs there are, each once.
 
+    A subclass with other labels overrides ``answers``; dataset and counterfactuals follow it. While the dataset is
+    made, ``answers`` sees the plain labels in ``data.labels``.
+
     Raises TaskError where settings contradict each other.
 
     >>> task = AnchorTask()
@@ -57,6 +68,8 @@ class AnchorTask:
     >>> bool(data.labels[row] == key + anchors.sum()), sorted(anchors.tolist())
     (True, [11, 13])
     """
+
+    sets, train_sets, predicts = SETS, TRAIN_SETS, "last"
 
     q: int = 2
     length: int = 9
@@ -82,9 +95,65 @@ class AnchorTask:
             raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
         return PRESETS[name]
 
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """Stages of a member, by f = loss on rsn_train / ln d_vocab and by the accuracy on mem.
+
+        ``half``: f <= 1/2, with the same-seed siblings. ``leaving``: f < .99, the member leaves the plateau that it
+        starts on. ``before_memory``: the last evaluation with an accuracy of at most .20.
+        """
+        top = math.log(self.d_vocab)
+        return {
+            "half": Stage(lambda now, start: now[:, REASONING, 0] / top <= HALF, with_siblings=True),
+            "leaving": Stage(lambda now, start: now[:, REASONING, 0] / top < LEAVING),
+            "before_memory": Stage(lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, keep="last"),
+        }
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits of class and settings; a subclass has another one."""
+        return fingerprint(self)
+
     def dataset(self, seed: int) -> AnchorDataset:
         """Draw label table and rows; the same seed gives the same rows on every machine."""
-        return draw_dataset(self, seed)
+        drawn = draw_dataset(self, seed)
+        rows = np.arange(len(drawn))
+        plain = replace(drawn, labels=AnchorTask.answers(self, drawn, rows, drawn.tokens))
+        return replace(plain, labels=self.answers(plain, rows, plain.tokens))
+
+    def answers(
+        self, data: AnchorDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
+    ) -> Int[np.ndarray, " row"]:
+        """Right answers of tokens that hold key and anchors where the given rows do, and are of their set."""
+        key = np.take_along_axis(tokens, data.positions["key"][rows], 1)[:, 0]
+        anchors = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
+        memory = data.set[rows] == MEMORY
+        labels = key + anchors.sum(1)
+        combination = place(anchors[memory], self.combinations("mem"))
+        labels[memory] = data.label_table[combination, key[memory] - self.keys[0]]
+        return labels
+
+    def counterfactual(self, data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0) -> Inputs:
+        """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
+
+        A changed key or combination is drawn evenly from the others of its own set (memory, reasoning trained on, held
+        out), again and again until it has another right answer. Noise is drawn anew from all keys. The same seed gives
+        the same rows.
+
+        Raises TaskError for an unknown change, where a row has no counterfactual with another answer, and where the
+        rows' labels are not those of ``answers``.
+
+        >>> task = AnchorTask()
+        >>> data = task.dataset(seed=0)
+        >>> rows = data.sample("rsn_train", 50)
+        >>> other = task.counterfactual(data, rows, "key")
+        >>> at = data.key_position[rows]
+        >>> key = lambda tokens: tokens[range(50), at]
+        >>> bool((other.labels - data.labels[rows] == key(other.tokens) - key(data.tokens[rows])).all())
+        True
+        >>> bool((task.counterfactual(data, rows, "noise").labels == data.labels[rows]).all())
+        True
+        """
+        return changed_rows(data, rows, change, seed)
 
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
         """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending."""
@@ -103,19 +172,19 @@ class AnchorTask:
         n_groups = len(self.label_ranges) if self.memory_labels == "ranges" else 1
         return self.tokens("memory_anchor").reshape(n_groups, -1)
 
-    def combinations(self, kind: str) -> Int[np.ndarray, "combination q"]:
+    def combinations(self, set: str) -> Int[np.ndarray, "combination q"]:
         """All ordered anchor combinations of ``mem``, ``rsn_train`` or ``rsn_test``, in lexicographic order."""
-        if kind == "mem":
+        if set == "mem":
             rows = [c for group in self.memory_groups().tolist() for c in product(group, repeat=self.q)]
         else:
             every = product(self.tokens("reasoning_anchor").tolist(), repeat=self.q)
-            rows = [c for c in every if (c in self.masked) == (kind == "rsn_test")]
+            rows = [c for c in every if (c in self.masked) == (set == "rsn_test")]
         return np.array(rows, dtype=np.int64).reshape(-1, self.q)
 
-    def rows_per_combination(self, kind: str) -> int:
+    def rows_per_combination(self, set: str) -> int:
         """Rows that each combination of a set gets; reasoning combinations get the same in training and test."""
         n_memory = round(self.n_sequences * self.memory_share)
-        if kind == "mem":
+        if set == "mem":
             return n_memory // len(self.combinations("mem"))
         return (self.n_sequences - n_memory) // len(self.tokens("reasoning_anchor")) ** self.q
 
@@ -189,7 +258,7 @@ def _check_labels(task: AnchorTask) -> None:
 
 
 def _check_counts(task: AnchorTask) -> None:
-    memory, reasoning = (task.rows_per_combination(kind) for kind in ("mem", "rsn_train"))
+    memory, reasoning = (task.rows_per_combination(set) for set in ("mem", "rsn_train"))
     n_memory, n_train = len(task.combinations("mem")), len(task.combinations("rsn_train"))
     n_reasoning = n_train + len(task.combinations("rsn_test"))
     if (task.memory_share > 0 and memory == 0) or (task.memory_share < 1 and reasoning == 0):

@@ -1,14 +1,16 @@
-"""Rows of an anchor task: tokens, labels, roles, and the three sets they belong to."""
+"""Rows with labels, sets and roles: a dataset for any task, and that of the anchor task."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
 
 from rb_interp.errors import TaskError, nearest
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import draw_label_table, first_of_its_anchors, label_bounds
 from rb_interp.tasks.roles import Roles
 
@@ -17,82 +19,146 @@ if TYPE_CHECKING:
 
 SETS = ("mem", "rsn_train", "rsn_test")
 """Memory (all of it trained on), reasoning trained on, reasoning held out."""
+TRAIN_SETS = SETS[:2]
 
 
 @dataclass(frozen=True)
-class AnchorDataset:
+class Dataset:
     """The rows that one seed draws.
 
     Attributes:
-        tokens: ``[row, pos]``. labels: ``[row]``, read at the last position.
-        kind: ``[row]``, index into SETS. key_position: ``[row]``. anchor_positions: ``[row, q]``, in order.
-        label_table: ``[memory combination, key]``, as in ``task.combinations("mem")`` and ``task.tokens("key")``.
+        seed: that drew them; fixes samples and batch order too.
+        tokens: ``[row, pos]``.
+        labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the token that follows each position
+            (-1: nothing to predict there), for a task that predicts every next token.
+        set: ``[row]``, index into ``sets``.
+        sets: names of the sets. train_sets: those that are trained on.
+        positions: role -> positions ``[row, n]``. groups: group -> token ids. See ``Roles``.
+        name: of the task, for messages.
+        batch_sets: a training batch takes the same number of rows from each; ``("train",)`` is one pool of all.
+
+    Raises TaskError where lengths or names disagree.
+
+    >>> tokens, copied = np.array([[1, 2], [3, 4], [5, 6]]), np.array([1, 3, 5])
+    >>> data = Dataset(0, tokens, copied, np.array([0, 0, 1]), ("seen", "new"), ("seen",), {"first": np.zeros((3, 1))})
+    >>> data.rows("train").tolist(), data.rows("new").tolist(), data.roles(data.rows("new")).set.tolist()
+    ([0, 1], [2], ['new'])
     """
 
-    task: AnchorTask
     seed: int
     tokens: Int[np.ndarray, "row pos"]
-    labels: Int[np.ndarray, " row"]
-    kind: Int[np.ndarray, " row"]
-    key_position: Int[np.ndarray, " row"]
-    anchor_positions: Int[np.ndarray, "row q"]
-    label_table: Int[np.ndarray, "combination key"]
+    labels: Int[np.ndarray, "row ..."]
+    set: Int[np.ndarray, " row"]
+    sets: tuple[str, ...]
+    train_sets: tuple[str, ...]
+    positions: Mapping[str, np.ndarray] = field(default_factory=dict)
+    groups: Mapping[str, np.ndarray] = field(default_factory=dict)
+    name: str = "this task"
+    batch_sets: tuple[str, ...] = ("train",)
+
+    def __post_init__(self) -> None:
+        lengths = {"tokens": len(self.tokens), "labels": len(self.labels), "set": len(self.set)}
+        lengths |= {f"positions['{role}']": len(at) for role, at in self.positions.items()}
+        if len(set(lengths.values())) > 1:
+            raise TaskError(f"{self.name}: numbers of rows differ ({lengths}); give each one entry a row.")
+        if len(self.set) and not 0 <= self.set.min() <= self.set.max() < len(self.sets):
+            raise TaskError(
+                f"{self.name}: set holds {self.set.min()} to {self.set.max()}; expected indices into sets={self.sets}."
+            )
+        for name in (*self.train_sets, *self.batch_sets):
+            self._number(name)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def rows(self, kind: str) -> Int[np.ndarray, " n"]:
-        """Row numbers of a set (``mem``, ``rsn_train``, ``rsn_test``) or of ``train`` (the first two together)."""
-        if kind == "train":
-            return np.flatnonzero(self.kind != SETS.index("rsn_test"))
-        if kind not in SETS:
-            raise TaskError(f"there is no set '{kind}'; {nearest(kind, (*SETS, 'train'))}")
-        return np.flatnonzero(self.kind == SETS.index(kind))
+    def _number(self, set: str) -> int:
+        """Place of a name among the sets and ``train``."""
+        known = (*self.sets, "train")
+        if set not in known:
+            raise TaskError(f"there is no set '{set}'; {nearest(set, known)}")
+        return known.index(set)
 
-    def sample(self, kind: str, n: int) -> Int[np.ndarray, " n"]:
+    def rows(self, set: str) -> Int[np.ndarray, " n"]:
+        """Row numbers of a set, or of ``train``: all sets that are trained on."""
+        number = self._number(set)
+        chosen = [self.sets.index(name) for name in self.train_sets] if set == "train" else [number]
+        return np.flatnonzero(np.isin(self.set, chosen))
+
+    def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
         """Up to n fixed rows of a set, the same at every call; all of them where the set is smaller."""
-        rows = self.rows(kind)
-        number = (*SETS, "train").index(kind)
-        rng = np.random.default_rng([self.seed, number, n, 3])
-        return np.sort(rng.permutation(rows)[:n])
+        rng = np.random.default_rng([self.seed, self._number(set), n, 3])
+        return np.sort(rng.permutation(self.rows(set))[:n])
 
     def roles(self, rows: Int[np.ndarray, " n"] | None = None) -> Roles:
-        """Roles of the given rows (default: all): ``key``, ``anchor``, ``noise``; groups; kind."""
-        rows = np.arange(len(self)) if rows is None else rows
-        key, anchors = self.key_position[rows], self.anchor_positions[rows]
-        noise = np.ones((len(rows), self.task.length), dtype=bool)
-        np.put_along_axis(noise, np.concatenate([key[:, None], anchors], 1), False, 1)
-        positions = {
-            "key": key[:, None],
-            "anchor": anchors,
-            "noise": np.nonzero(noise)[1].reshape(len(rows), self.task.length - self.task.q - 1),
-        }
-        groups = {name: self.task.tokens(name) for name in ("key", "memory_anchor", "reasoning_anchor")}
-        return Roles(positions, groups, np.array(SETS)[self.kind[rows]], "the anchor task")
+        """Roles of the given rows, by default of all."""
+        at = slice(None) if rows is None else rows
+        positions = {role: positions[at] for role, positions in self.positions.items()}
+        return Roles(positions, self.groups, np.array(self.sets)[self.set[at]], self.name)
+
+    def inputs(self, rows: Int[np.ndarray, " n"]) -> Inputs:
+        """Tokens, labels and roles of the given rows."""
+        return Inputs(self.tokens[rows], self.labels[rows], self.roles(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnchorDataset(Dataset):
+    """The rows that one seed draws of an anchor task, with roles ``key``, ``anchor`` and ``noise``.
+
+    Attributes:
+        task: whose rows these are.
+        label_table: ``[memory combination, key]``, as in ``task.combinations("mem")`` and ``task.tokens("key")``.
+    """
+
+    task: AnchorTask
+    label_table: Int[np.ndarray, "combination key"]
+
+    @property
+    def key_position(self) -> Int[np.ndarray, " row"]:
+        """Where each row's key stands."""
+        return self.positions["key"][:, 0]
+
+    @property
+    def anchor_positions(self) -> Int[np.ndarray, "row q"]:
+        """Where each row's anchors stand, in order."""
+        return self.positions["anchor"]
 
 
 def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
-    """Draw the label table (stream 1 of the seed) and the rows (stream 2)."""
+    """Draw the label table (stream 1 of the seed) and the rows (stream 2); the labels are left at 0."""
     keys, memory = task.tokens("key"), task.combinations("mem")
     groups = np.repeat(np.arange(len(task.memory_groups())), len(memory) // len(task.memory_groups()))
     low, high = label_bounds(task.memory_labels, memory, keys, groups, task.label_ranges)
     table = draw_label_table(low, high, np.random.default_rng([seed, 1]))
     if task.unordered:
         table = table[first_of_its_anchors(memory)]
-    per_set = [np.repeat(task.combinations(kind), task.rows_per_combination(kind), axis=0) for kind in SETS]
+    per_set = [np.repeat(task.combinations(set), task.rows_per_combination(set), axis=0) for set in SETS]
     anchors = np.concatenate(per_set)
-    kind = np.repeat(np.arange(len(SETS)), [len(rows) for rows in per_set])
     n, q = anchors.shape
     rng = np.random.default_rng([seed, 2])
     tokens = rng.integers(keys[0], keys[-1] + 1, (n, task.length))
-    key_position = rng.integers(0, task.length - q, n)
+    key_position = rng.integers(0, task.length - q, n)[:, None]
     if task.balanced_keys:  # rows of one combination stand together, in multiples of the number of keys
-        np.put_along_axis(tokens, key_position[:, None], np.resize(keys, n)[:, None], 1)
-    anchor_positions = key_position[:, None] + 1 + np.arange(q)
+        np.put_along_axis(tokens, key_position, np.resize(keys, n)[:, None], 1)
+    anchor_positions = key_position + 1 + np.arange(q)
     np.put_along_axis(tokens, anchor_positions, anchors, 1)
-    key = np.take_along_axis(tokens, key_position[:, None], 1)[:, 0]
-    labels = key + anchors.sum(1)
-    is_memory = kind == SETS.index("mem")
-    combination = np.repeat(np.arange(len(memory)), task.rows_per_combination("mem"))
-    labels[is_memory] = table[combination, key[is_memory] - keys[0]]
-    return AnchorDataset(task, seed, tokens, labels, kind, key_position, anchor_positions, table)
+    noise = np.ones((n, task.length), dtype=bool)
+    np.put_along_axis(noise, key_position + np.arange(q + 1), False, 1)
+    positions = {
+        "key": key_position,
+        "anchor": anchor_positions,
+        "noise": np.nonzero(noise)[1].reshape(n, task.length - q - 1),
+    }
+    groups = {name: task.tokens(name) for name in ("key", "memory_anchor", "reasoning_anchor")}
+    return AnchorDataset(
+        seed=seed,
+        tokens=tokens,
+        labels=np.zeros(n, dtype=tokens.dtype),
+        set=np.repeat(np.arange(len(SETS)), [len(rows) for rows in per_set]),
+        sets=SETS,
+        train_sets=TRAIN_SETS,
+        positions=positions,
+        groups=groups,
+        name="the anchor task",
+        task=task,
+        label_table=table,
+    )

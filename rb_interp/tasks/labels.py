@@ -65,11 +65,21 @@ def range_entropy(data: AnchorDataset) -> float:
     combinations, keys = task.combinations("mem"), task.tokens("key")
     groups = np.repeat(np.arange(len(task.memory_groups())), len(combinations) // len(task.memory_groups()))
     low, high = label_bounds(task.memory_labels, combinations, keys, groups, task.label_ranges)
-    number = {combination: at for at, combination in enumerate(map(tuple, combinations.tolist()))}
-    anchors = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1)
-    which = [number[combination] for combination in map(tuple, anchors.tolist())]
+    which = place(np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1), combinations)
     key = data.tokens[rows, data.key_position[rows]] - keys[0]
     return float(np.log((high - low + 1)[which, key]).mean()) if len(rows) else math.nan
+
+
+def place(anchors: Int[np.ndarray, "row q"], combinations: Int[np.ndarray, "combination q"]) -> Int[np.ndarray, " row"]:
+    """Number of each row's combination among different combinations that hold it.
+
+    >>> place(np.array([[2, 1], [1, 1]]), np.array([[1, 1], [1, 2], [2, 1]])).tolist()
+    [2, 0]
+    """
+    weights = (combinations.max(initial=0) + 1) ** np.arange(combinations.shape[1])[::-1]
+    numbers = combinations @ weights
+    order = np.argsort(numbers)
+    return order[np.searchsorted(numbers[order], anchors @ weights)]
 
 
 def first_of_its_anchors(combinations: Int[np.ndarray, "combination q"]) -> Int[np.ndarray, " combination"]:
@@ -82,7 +92,7 @@ def first_of_its_anchors(combinations: Int[np.ndarray, "combination q"]) -> Int[
     return first[group.reshape(-1)]
 
 
-def irreducible_loss(data: AnchorDataset, kind: str) -> float:
+def irreducible_loss(data: AnchorDataset, set: str) -> float:
     """Mean loss (nats) on a set that is left to any model that sees which tokens a row holds and not their order.
 
     The entropy of the label given the multiset of tokens, in the rows of the set: 0 where the multiset decides. A model
@@ -93,7 +103,7 @@ def irreducible_loss(data: AnchorDataset, kind: str) -> float:
     >>> irreducible_loss(task.dataset(seed=0), "mem")
     0.0
     """
-    rows = data.rows(kind)
+    rows = data.rows(set)
     seen, counts = np.unique(
         np.column_stack([np.sort(data.tokens[rows], 1), data.labels[rows]]), axis=0, return_counts=True
     )

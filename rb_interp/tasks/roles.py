@@ -24,8 +24,8 @@ class Roles:
             The anchor task has ``key`` (n = 1), ``anchor`` (n = q, in order) and ``noise`` (the rest).
         tokens: group -> token ids, shape ``[n]``. The anchor task has ``key``, ``memory_anchor``
             and ``reasoning_anchor``.
-        kind: one word a row (the anchor task: ``mem``, ``rsn_train`` or ``rsn_test``), shape ``[row]``,
-            or None where all rows are of one kind.
+        set: name of the set of each row (the anchor task: ``mem``, ``rsn_train`` or ``rsn_test``), shape ``[row]``,
+            or None where there are no sets.
         task: the name that error messages use.
 
     >>> roles = Roles({"key": np.array([[0], [2]]), "anchor": np.array([[1], [3]])}, {"key": np.array([5, 6])})
@@ -35,7 +35,7 @@ class Roles:
 
     positions: Mapping[str, np.ndarray] = field(default_factory=dict)
     tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
-    kind: np.ndarray | None = None
+    set: np.ndarray | None = None
     task: str = "this task"
 
     def __post_init__(self) -> None:
@@ -47,9 +47,9 @@ class Roles:
                     f"one row for each sequence. A single position per row is at[:, None]."
                 )
         counts = {name: len(at) for name, at in positions.items()}
-        if self.kind is not None:
-            counts["kind"] = len(self.kind)
-            object.__setattr__(self, "kind", np.asarray(self.kind))
+        if self.set is not None:
+            counts["set"] = len(self.set)
+            object.__setattr__(self, "set", np.asarray(self.set))
         if len(set(counts.values())) > 1:
             raise RolesError(f"roles disagree on the number of rows: {counts}; give each role one row per sequence.")
         object.__setattr__(self, "positions", positions)
@@ -59,7 +59,7 @@ class Roles:
     def __len__(self) -> int:
         """Number of rows."""
         sizes = [len(at) for at in self.positions.values()]
-        return sizes[0] if sizes else (0 if self.kind is None else len(self.kind))
+        return sizes[0] if sizes else (0 if self.set is None else len(self.set))
 
     def position(self, role: str, probe: str = "this probe") -> Int[np.ndarray, "row n"]:
         """Positions of a role, shape ``[row, n]``; RolesError names what there is."""
@@ -75,8 +75,8 @@ class Roles:
 
     def take(self, rows: np.ndarray) -> Roles:
         """The same roles for a selection of rows (indices or a boolean mask)."""
-        kind = None if self.kind is None else self.kind[rows]
-        return Roles({name: at[rows] for name, at in self.positions.items()}, self.tokens, kind, self.task)
+        names = None if self.set is None else self.set[rows]
+        return Roles({name: at[rows] for name, at in self.positions.items()}, self.tokens, names, self.task)
 
 
 def _missing(probe: str, what: str, name: str, known: Mapping, task: str) -> RolesError:

@@ -10,6 +10,7 @@ _WHERE = {
     "Rows": "rows",
     "TextConfig": "config",
     "TextData": "data",
+    "TextTask": "task",
     "Tokenizer": "tokenizer",
     "generate": "prontoqa",
     "generate_stories": "grammar",
@@ -27,29 +28,6 @@ _WHERE = {
     "verify": "prontoqa_verify",
 }
 
-__all__ = [
-    "CORPORA",
-    "STAND_IN",
-    "TEXT_SETS",
-    "Example",
-    "Rows",
-    "TextConfig",
-    "TextData",
-    "Tokenizer",
-    "generate",
-    "generate_stories",
-    "load_prontoqa_hub",
-    "load_stories_hub",
-    "load_tokenizer",
-    "parse_sentence",
-    "read_prontoqa",
-    "read_stories",
-    "step_kinds",
-    "text_about",
-    "text_data",
-    "tokenizer_of",
-    "train_tokenizer",
-    "verify",
-]
+__all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
 
 __getattr__ = lazy_names(__name__, {name: f"{__name__}.{module}" for name, module in _WHERE.items()})

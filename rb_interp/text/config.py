@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rb_interp.errors import ConfigError, nearest
@@ -60,10 +61,10 @@ class TextConfig:
         for name, least in (("sequences", 1), ("held_out", 1), ("answers", 1), ("n_ctx", 2)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name}={getattr(self, name)}; expected at least {least}.")
-        for name, known in (("layout", LAYOUTS), ("ontology", ONTOLOGIES), ("ordering", ORDERINGS)):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name}='{getattr(self, name)}' is not known; {nearest(getattr(self, name), known)}")
-        _check_hops(self.hops, self.ontology)
+        _check_known("layout", self.layout, LAYOUTS)
+        check_generated(self.hops, self.ontology, self.ordering)
+        if len(set(self.hops)) != len(self.hops):
+            raise ConfigError(f"hops={list(self.hops)}; expected each number once.")
         for name, default in (("prontoqa", "generate"), ("stories", "grammar"), ("tokenizer", "train")):
             if not getattr(self, name).removeprefix("hub:"):
                 raise ConfigError(f"{name}='{getattr(self, name)}' names nothing; expected '{default}' or a place.")
@@ -85,13 +86,24 @@ class TextConfig:
         return PRESETS[name]
 
 
-def _check_hops(hops: tuple[int, ...], ontology: str) -> None:
-    if not hops or len(set(hops)) != len(hops):
-        raise ConfigError(f"hops={list(hops)}; expected at least one, each named once.")
-    if not 1 <= min(hops) <= max(hops) <= MOST_HOPS[ontology]:
+def check_generated(hops: Sequence[int], ontology: str, ordering: str) -> None:
+    """Check the settings of generated PrOntoQA examples.
+
+    Raises:
+        ConfigError: if a name is not known, there is no number of hops, or one is out of range.
+    """
+    _check_known("ontology", ontology, ONTOLOGIES)
+    _check_known("ordering", ordering, ORDERINGS)
+    most = MOST_HOPS[ontology]
+    if not hops or not 1 <= min(hops) <= max(hops) <= most:
         raise ConfigError(
-            f"hops={list(hops)}; expected whole numbers from 1 to {MOST_HOPS[ontology]} with ontology '{ontology}'."
+            f"hops={list(hops)}; expected one or more whole numbers from 1 to {most} with ontology '{ontology}'."
         )
+
+
+def _check_known(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{name}='{value}' is not known; {nearest(value, known)}")
 
 
 PRESETS = {

@@ -85,6 +85,31 @@ def text_data(config: TextConfig, seed: int) -> TextData:
     )  # fmt: skip
 
 
+def text_of_seed(config: TextConfig, seed: int) -> TextData:
+    """As ``text_data``, drawn at most once per process as long as the files stay as they are."""
+    return _drawn(config, seed, tuple(stamp(Path(getattr(config, corpus)).expanduser()) for corpus in CORPORA))
+
+
+@lru_cache(maxsize=8)
+def _drawn(config: TextConfig, seed: int, stamps: tuple) -> TextData:
+    return text_data(config, seed)
+
+
+def check_examples(text: TextData) -> None:
+    """Raise TextError where no held-out PrOntoQA example fits into the context, so that none could be asked."""
+    shortest = min(len(text.tokenizer.encode(example.text)) for example in text.examples)
+    if shortest > text.train.n_ctx:
+        raise TextError(
+            f"none of {len(text.examples)} held-out PrOntoQA examples fits into n_ctx={text.train.n_ctx} (the shortest "
+            f"has {shortest} tokens), so no answer could be asked for; give a larger n_ctx, or fewer hops."
+        )
+
+
+def provenance(text: TextData) -> dict[str, Any]:
+    """What a text is, with its unigram entropies (nats), as plain data: a run keeps it and compares it later."""
+    return {**text.about, "entropies": list(text.entropies)}
+
+
 def text_about(config: TextConfig) -> dict[str, Any]:
     """What a text is, without building it: source and ``stand_in`` of each corpus, the tokenizer's kind and size.
 

@@ -18,7 +18,7 @@ from rb_interp.text.example import Example
 
 BLOCK = 250
 """Documents that a generator is asked for at once; the first n are the same however many are needed in the end."""
-PRONTOQA_HUB, STORIES_HUB = "smoorsmith/prontoqa", "roneneldan/TinyStories"
+HUB = {"prontoqa": "smoorsmith/prontoqa", "stories": "roneneldan/TinyStories"}
 LEAST_STORY_TOKENS = 64
 """How short stories could be on average, which bounds how many of a large set on the hub are fetched."""
 
@@ -67,7 +67,7 @@ def source(config: TextConfig, corpus: str) -> str:
         return STAND_IN
     name = {"prontoqa": "PrOntoQA", "stories": "stories"}[corpus]
     if hub := _hub(config, corpus):
-        return f"TinyStories from the hub ({hub})" if hub == STORIES_HUB else f"{name} from the hub ({hub})"
+        return f"TinyStories from the hub ({hub})" if hub == HUB["stories"] else f"{name} from the hub ({hub})"
     return f"{name} from {Path(place).expanduser().resolve().name}"
 
 
@@ -84,7 +84,7 @@ def _hub(config: TextConfig, corpus: str) -> str:
     """Name of the dataset on the hub; empty where the corpus does not come from there."""
     place = getattr(config, corpus)
     if place == "hub":
-        return PRONTOQA_HUB if corpus == "prontoqa" else STORIES_HUB
+        return HUB[corpus]
     return place.removeprefix("hub:") if place.startswith("hub:") else ""
 
 
@@ -128,25 +128,19 @@ def _fetched(config: TextConfig) -> int:
 
 @lru_cache(maxsize=4)
 def _from_hub(corpus: str, name: str, n: int) -> tuple[Document, ...]:
+    from rb_interp.text import prontoqa_files, stories
+
     if corpus == "prontoqa":
-        from rb_interp.text.prontoqa_files import load_prontoqa_hub
-
-        return tuple(load_prontoqa_hub(name))
-    from rb_interp.text.stories import load_stories_hub
-
-    return tuple(load_stories_hub(name, n=n if name == STORIES_HUB else None))
+        return tuple(prontoqa_files.load_prontoqa_hub(name))
+    return tuple(stories.load_stories_hub(name, n=n if name == HUB["stories"] else None))
 
 
 @lru_cache(maxsize=2)
 def _from_place(corpus: str, place: str, stamp: tuple) -> tuple[Document, ...]:
     """The documents of a file or folder, read again when its stamp has changed."""
-    if corpus == "prontoqa":
-        from rb_interp.text.prontoqa_files import read_prontoqa
+    from rb_interp.text import prontoqa_files, stories
 
-        return tuple(read_prontoqa(Path(place)))
-    from rb_interp.text.stories import read_stories
-
-    return tuple(read_stories(Path(place)))
+    return tuple(prontoqa_files.read_prontoqa(place) if corpus == "prontoqa" else stories.read_stories(place))
 
 
 def stamp(place: Path) -> tuple[tuple[str, int, int], ...]:

@@ -1,7 +1,8 @@
 """A small story grammar of our own: plain children's stories, for where the real ones are not at hand.
 
-A story takes one of the plots of ``grammar_plots``, draws its cast and what is fixed for the story (a toy, a colour,
-a place), and writes out each beat in one of several ways with the words of ``grammar_words``. The notation:
+A story takes one of the plots of ``tables/story_plots.txt``. It draws its cast and what is fixed for the story (a toy,
+a colour, a place). Then it writes out each beat in one of several ways, with the words of ``tables/story_words.toml``.
+The notation:
 
     [a|b|c]    one of these, each as likely; may be nested
     {hero}     what the story has fixed under this name, else a new draw from the list of that name;
@@ -30,8 +31,7 @@ from random import Random
 from typing import NamedTuple
 
 from rb_interp.errors import TextError
-from rb_interp.text.grammar_plots import PLOTS
-from rb_interp.text.grammar_words import GROWN, LISTS, PRONOUNS
+from rb_interp.text.tables import table, table_text
 
 STAND_IN = "sentences of a small story grammar, standing in for TinyStories"
 
@@ -53,7 +53,10 @@ class _Plot(NamedTuple):
 def generate_stories(n: int, seed: int) -> list[str]:
     """``n`` stories of some 90 to 250 words; paragraphs are separated by one line break.
 
-    The same seed gives the same stories, and the first stories of a longer call. Raises TextError for n < 0.
+    The same seed gives the same stories. A longer call begins with the stories of a shorter one.
+
+    Raises:
+        TextError: if ``n`` is below 0.
 
     >>> story = generate_stories(1, seed=0)[0]
     >>> 60 <= len(story.split()) <= 250
@@ -121,31 +124,38 @@ def _cast(kinds: tuple[str, ...], draw: Callable[[], float], used: set[int]) -> 
         fixed[name] = _drawn(names, {}, draw, used)
         fixed[f"{prefix}kind"] = sex if kind == "child" else _drawn(kind, {}, draw, used)
         _pronouns(fixed, prefix, sex)
-    mom, sex = GROWN[int(draw() * len(GROWN))]
+    grown_ups = table("story_words.toml")["grown_ups"]
+    mom, sex = grown_ups[int(draw() * len(grown_ups))]
     fixed |= {"mom": mom, "Mom": mom.capitalize(), "m": f"{fixed['his']} {mom}", "M": f"{fixed['His']} {mom}"}
     _pronouns(fixed, "m.", sex)
     return fixed
 
 
 def _pronouns(fixed: dict[str, str], prefix: str, sex: str) -> None:
-    for name, word in zip(("he", "him", "his", "himself"), PRONOUNS[sex], strict=True):
+    pronouns = table("story_words.toml")["pronouns"][sex]
+    for name, word in zip(("he", "him", "his", "himself"), pronouns, strict=True):
         fixed[prefix + name] = word
         fixed[prefix + name.capitalize()] = word.capitalize()
 
 
 @cache
 def _lists() -> dict[str, tuple]:
-    return {name: _parsed(_one_line(text)) for name, text in LISTS.items()}
+    words = table("story_words.toml")
+    lists = dict(words["lists"])
+    for kind in ("child", "animal"):
+        for name, text in words["lists_of_kinds"].items():
+            lists[f"{kind}_{name}"] = text.replace("KIND", kind)
+    return {name: _parsed(_one_line(text)) for name, text in lists.items()}
 
 
 @cache
 def _plots() -> tuple[_Plot, ...]:
-    return tuple(_plot(text) for text in PLOTS)
+    _, *plots = re.split(r"^# .*\n", table_text("story_plots.txt"), flags=re.MULTILINE)
+    return tuple(map(_plot, plots))
 
 
 def _plot(text: str) -> _Plot:
-    """The first line tells the kinds of the cast and what is fixed; a paragraph begins after an empty line and with
-    a line that begins with speech."""
+    """A plot as it stands in ``story_plots.txt``, without its title."""
     head, _, body = text.strip().partition("\n")
     cast, *fixed = head.split()
     paragraphs = re.split(r"\n\s*\n|\n\s*(?=\")", body.strip())

@@ -20,29 +20,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from rb_interp.errors import ConfigError, nearest
+from rb_interp.errors import ConfigError
+from rb_interp.text.config import check_generated
 from rb_interp.text.example import Example
-from rb_interp.text.prontoqa_words import (
-    CONCEPTS,
-    CONTRADICTED_BY,
-    EACH,
-    ENTITIES,
-    EVERY,
-    FALSE_CONCEPTS,
-    FAMILIES,
-    GROUND,
-    NUMBER_CHAIN,
-    PLURAL,
-    PRIME_ENTITIES,
-    TRUE_CHAINS,
-    TRUE_PROPERTIES,
-    Statement,
-)
+from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, Literal, Statement, words
 
-ONTOLOGIES = ("fictional", "true", "false")
-ORDERINGS = ("random", "preorder", "postorder")
 FORMS = (PLURAL, PLURAL, EACH, EVERY)
-MOST_HOPS = {"fictional": 8, "false": 8, "true": 5}
 # How much a property draws the walk to end at it; going on to the parent draws it with 1.
 DRAW = {False: 0.3, True: 0.7}
 
@@ -52,8 +35,6 @@ FACTOR: dict[str, Callable[[bool], float]] = {
     "passed": lambda negated: 1 / (1 + DRAW[negated]),
     "end": lambda negated: DRAW[negated] / (1 + DRAW[negated]),
 }
-
-Literal = tuple[str, bool]
 
 
 @dataclass(frozen=True)
@@ -125,7 +106,11 @@ def generate(
         ordering: of the rules in the context: ``random``, ``preorder`` (root first) or ``postorder`` (root last).
         distractors: whether a contradicting rule about another concept keeps the label from being read off a word.
 
-    Raises ConfigError for settings out of range.
+    Returns:
+        The examples. ``verify`` proves each of them.
+
+    Raises:
+        ConfigError: if a setting is out of range.
 
     >>> example = generate(1, seed=0, hops=(1,))[0]
     >>> example.question
@@ -136,25 +121,13 @@ def generate(
     ('True or false: Sam is large.', 'False')
     """
     hops = tuple(map(int, hops))
-    _check(n, hops, ontology, ordering)
+    if n < 0:
+        raise ConfigError(f"n={n} examples of PrOntoQA; expected 0 or more.")
+    check_generated(hops, ontology, ordering)
     rng = random.Random(repr((int(seed), hops, ontology, ordering, distractors)))
     wanted = [hops[at % len(hops)] for at in range(n)]
     rng.shuffle(wanted)
     return [_example(rng, _chain(rng, count, ontology), ordering, distractors) for count in wanted]
-
-
-def _check(n: int, hops: tuple[int, ...], ontology: str, ordering: str) -> None:
-    if n < 0:
-        raise ConfigError(f"n = {n} examples of PrOntoQA; expected 0 or more.")
-    for name, value, known in (("ontology", ontology, ONTOLOGIES), ("ordering", ordering, ORDERINGS)):
-        if value not in known:
-            raise ConfigError(f"unknown {name} '{value}': {nearest(value, known)}")
-    most = MOST_HOPS[ontology]
-    if not hops or any(not 1 <= count <= most for count in hops):
-        raise ConfigError(
-            f"hops = {hops} for the {ontology} ontology; expected one or more numbers from 1 to {most}, "
-            f"for its chains have no more concepts."
-        )
 
 
 def _example(rng: random.Random, chain: Chain, ordering: str, distractors: bool) -> Example:
@@ -183,10 +156,10 @@ def _example(rng: random.Random, chain: Chain, ordering: str, distractors: bool)
 def _chain(rng: random.Random, hops: int, ontology: str) -> Chain:
     if ontology == "true":
         return _true_chain(rng, hops)
-    return _random_chain(rng, hops, rng.choice(FALSE_CONCEPTS) if ontology == "false" else CONCEPTS)
+    return _random_chain(rng, hops, rng.choice(words().false_concepts) if ontology == "false" else words().concepts)
 
 
-def _random_chain(rng: random.Random, hops: int, names: tuple[str, ...]) -> Chain:
+def _random_chain(rng: random.Random, hops: int, names: Sequence[str]) -> Chain:
     """A chain of shuffled names; one name is kept for the contradicting rule."""
     # A chain stops growing with probability q / 2, q = 1 / (hops + 2), or where names run out.
     stop, depth = 0.5 / (hops + 2), hops
@@ -195,12 +168,12 @@ def _random_chain(rng: random.Random, hops: int, names: tuple[str, ...]) -> Chai
     start = rng.randint(hops, depth)
     end = start - hops + 1
     other, *concepts = rng.sample(names, depth + 2)
-    families = rng.sample(FAMILIES, depth)
+    families = rng.sample(words().families, depth)
     literals = [_literal(rng, family, _role(at, start, end)) for at, family in enumerate(families, start=1)]
-    return Chain(tuple(concepts), (None, *literals), start, end, rng.choice(ENTITIES), other)
+    return Chain(tuple(concepts), (None, *literals), start, end, rng.choice(words().entities), other)
 
 
-def _literal(rng: random.Random, family: tuple[str, ...], role: str) -> Literal:
+def _literal(rng: random.Random, family: Sequence[str], role: str) -> Literal:
     plain, negated = FACTOR[role](False), 0.5 * FACTOR[role](True)
     return rng.choice(family), rng.random() * (plain + negated) < negated
 
@@ -216,25 +189,25 @@ def _true_chain(rng: random.Random, hops: int) -> Chain:
     concepts, end = _true_concepts(which, hops), start - hops + 1
     literals: list[Literal | None] = []
     for depth, concept in enumerate(concepts):
-        options, role = TRUE_PROPERTIES.get(concept, ()), _role(depth, start, end)
+        options, role = words().true_properties.get(concept, ()), _role(depth, start, end)
         weights = [FACTOR[role](negated) for _, negated in options]
         literals.append(rng.choices(options, weights)[0] if options else None)
     concluded = literals[end]
     assert concluded is not None, "a walk ends at a concept with a property"
-    entity = rng.choice(PRIME_ENTITIES if which == NUMBER_CHAIN else ENTITIES)
-    return Chain(concepts, tuple(literals), start, end, entity, CONTRADICTED_BY[concluded[0]])
+    entity = rng.choice(words().prime_entities if concepts[0] == "number" else words().entities)
+    return Chain(concepts, tuple(literals), start, end, entity, words().contradicted_by[concluded[0]])
 
 
 @lru_cache(maxsize=8)
 def _true_places(hops: int) -> tuple[list[tuple[int, int]], list[float]]:
     """The (branch, start) of which a walk of ``hops`` rules is possible, and their cumulative weights."""
     places, weights = [], []
-    for which in range(len(TRUE_CHAINS)):
+    for which in range(len(words().true_chains)):
         concepts = _true_concepts(which, hops)
         for start in range(hops, len(concepts)):
             end, weight = start - hops + 1, 1 / (len(concepts) - hops)
             for depth in range(end, start + 1):
-                options, factor = TRUE_PROPERTIES.get(concepts[depth], ()), FACTOR[_role(depth, start, end)]
+                options, factor = words().true_properties.get(concepts[depth], ()), FACTOR[_role(depth, start, end)]
                 mean = sum(factor(negated) for _, negated in options) / len(options) if options else None
                 # Without a property a walk can pass and can not end.
                 weight *= mean if mean is not None else float(depth != end)
@@ -244,4 +217,4 @@ def _true_places(hops: int) -> tuple[list[tuple[int, int]], list[float]]:
 
 
 def _true_concepts(which: int, hops: int) -> tuple[str, ...]:
-    return tuple(concept for concept, least in TRUE_CHAINS[which] if hops >= least)
+    return tuple(concept for concept, least in words().true_chains[which] if hops >= least)

@@ -12,12 +12,11 @@ from functools import lru_cache
 
 from rb_interp.errors import TextError
 from rb_interp.text.example import Example
-from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, PLURALS, PROPERTIES, SHARED_PROPERTIES, Statement
+from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, Statement, words
 
 QUERY = "True or false: "
 STEP_KINDS = ("premise", "rule", "conclusion")
 
-_SINGULARS = {plural: noun for noun, plural in PLURALS.items()}
 _ENTITY = re.compile(r"[A-Z][a-z]*|[0-9]+")
 _ADVICE = "Leave this example out, or generate it again."
 
@@ -78,15 +77,15 @@ def parse_sentence(sentence: str) -> Statement:
 
 
 def _read(sentence: str) -> Statement:
-    words = sentence.removesuffix(".")
-    first, _, rest = words.partition(" ")
+    said = sentence.removesuffix(".")
+    first, _, rest = said.partition(" ")
     if first in (EACH, EVERY):
         subject, _, predicate = rest.partition(" is ")
         return Statement(_concept(subject, sentence), *_literal(predicate, sentence), first)
-    subject, verb, predicate = words.partition(" are ")
+    subject, verb, predicate = said.partition(" are ")
     if verb:
-        return Statement(_concept(subject, sentence, _SINGULARS), *_literal(predicate, sentence, plural=True), PLURAL)
-    subject, verb, predicate = words.partition(" is ")
+        return Statement(_concept(subject, sentence, plural=True), *_literal(predicate, sentence, plural=True), PLURAL)
+    subject, verb, predicate = said.partition(" is ")
     if verb and _ENTITY.fullmatch(subject):
         return Statement(subject, *_literal(predicate, sentence), GROUND)
     raise TextError(
@@ -95,21 +94,21 @@ def _read(sentence: str) -> Statement:
     )
 
 
-def _concept(noun: str, sentence: str, known: dict[str, str] | None = None) -> str:
-    """The singular of a noun in the singular, or in the plural of ``known``, whose first letter may be a capital."""
-    table = PLURALS if known is None else known
-    found = next((form for form in (noun, noun[:1].lower() + noun[1:]) if form in table), None)
-    if found is None:
-        raise TextError(f"sentence '{sentence}' speaks of '{noun}', which is no concept of PrOntoQA.")
-    return found if known is None else known[found]
+def _concept(noun: str, sentence: str, plural: bool = False) -> str:
+    """The singular of a noun. The noun may begin with a capital."""
+    known = words().singulars if plural else words().plurals
+    for form in (noun, noun[:1].lower() + noun[1:]):
+        if form in known:
+            return known[form] if plural else form
+    raise TextError(f"sentence '{sentence}' speaks of '{noun}', which is no concept of PrOntoQA.")
 
 
 def _literal(predicate: str, sentence: str, plural: bool = False) -> tuple[str, bool]:
     word = predicate.removeprefix("not ")
-    noun = _SINGULARS.get(word) if plural else re.sub(r"^an? ", "", word)
-    if noun in PLURALS and (plural or noun != word):
+    noun = words().singulars.get(word) if plural else re.sub(r"^an? ", "", word)
+    if noun in words().plurals and (plural or noun != word):
         return noun, word != predicate
-    if word not in PROPERTIES:
+    if word not in words().properties:
         raise TextError(f"sentence '{sentence}' says '{word}', which is no concept and no property of PrOntoQA.")
     return word, word != predicate
 
@@ -240,7 +239,8 @@ def _contradicting(
     same = [rule for rule in said if rule.negated == conclusion.negated]
     opposite = [rule for rule in said if rule.negated != conclusion.negated]
     # Prime numbers and Mersenne primes of the true ontology can share their property.
-    shared = conclusion.predicate in SHARED_PROPERTIES and len({rule.subject for rule in same}) == 2 == len(same)
+    subjects = {rule.subject for rule in same}
+    shared = conclusion.predicate in words().shared_properties and len(subjects) == len(same) == 2
     if not (len(same) == 1 or shared) or len(opposite) != int(distractors):
         raise _refused(
             "question",

@@ -1,161 +1,75 @@
 """Words of PrOntoQA and how its sentences are put together (Saparov & He 2023, v1 of the generator).
 
 A sentence states one fact, a ``Statement``. Three forms say it of every member of a concept ("Wumpuses are hot.",
-"Each wumpus is hot.", "Every wumpus is hot."), one of a single entity ("Max is hot.").
+"Each wumpus is hot.", "Every wumpus is hot."). A fourth form says it of a single entity ("Max is hot."). The words are
+in ``tables/prontoqa_words.toml``.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import NamedTuple
 
-ENTITIES = ("Fae", "Rex", "Sally", "Max", "Alex", "Sam", "Polly", "Stella", "Wren")
-PRIME_ENTITIES = ("3", "7", "31", "127", "8191", "131071")
-CONCEPTS = ("wumpus", "yumpus", "zumpus", "dumpus", "rompus", "numpus", "tumpus", "vumpus", "impus", "jompus")
+from rb_interp.text.tables import table
 
 # Sentences about all members of a concept: half plural, a quarter each of the others.
 PLURAL, EACH, EVERY, GROUND = "plural", "Each", "Every", "ground"
 
-FAMILIES = (
-    ("blue", "red", "brown", "orange"),
-    ("small", "large"),
-    ("metallic", "wooden", "luminous", "liquid"),
-    ("transparent", "opaque"),
-    ("nervous", "happy", "feisty", "shy"),
-    ("bright", "dull"),
-    ("sweet", "sour", "spicy", "bitter"),
-    ("floral", "fruity", "earthy"),
-    ("hot", "cold", "temperate"),
-    ("kind", "mean", "angry", "amenable", "aggressive"),
-)
-
-FALSE_CONCEPTS = (
-    ("animal", "vertebrate", "mammal", "carnivore", "feline", "cat", "dog", "sheep", "cow", "snake"),
-    (
-        *("animal", "invertebrate", "arthropod", "insect", "lepidopteran"),
-        *("butterfly", "moth", "ant", "spider", "crustacean"),
-    ),
-    (
-        *("number", "real number", "integer", "natural number", "prime number"),
-        *("Mersenne prime", "even number", "composite number", "negative number", "fraction"),
-    ),
-)
-
-# Root first; the number is the least count of hops for which the concept is part of the chain.
-TRUE_CHAINS = (
-    (
-        *(("animal", 1), ("bilaterian", 4), ("chordate", 4), ("vertebrate", 1), ("mammal", 1)),
-        *(("carnivore", 1), ("feline", 1), ("cat", 1), ("tabby", 5)),
-    ),
-    (
-        *(("animal", 1), ("invertebrate", 1), ("protostome", 5), ("arthropod", 1), ("insect", 1)),
-        *(("lepidopteran", 1), ("butterfly", 1), ("painted lady", 5)),
-    ),
-    (
-        *(("number", 1), ("real number", 1), ("integer", 1)),
-        *(("natural number", 1), ("prime number", 1), ("Mersenne prime", 1)),
-    ),
-)
-NUMBER_CHAIN = 2
-
-# What is true of each concept, as (word, negated); a concept not listed has no property.
-TRUE_PROPERTIES: dict[str, tuple[tuple[str, bool], ...]] = {
-    "animal": (("multicellular", False), ("unicellular", True)),
-    "mammal": (("furry", False), ("warm-blooded", False), ("cold-blooded", True)),
-    "carnivore": (("carnivorous", False), ("herbivorous", True)),
-    "arthropod": (("segmented", False), ("small", False), ("bony", True)),
-    "insect": (("six-legged", False), ("eight-legged", True)),
-    "real number": (("real", False), ("imaginary", True)),
-    "natural number": (("positive", False), ("negative", True)),
-    "prime number": (("prime", False), ("composite", True)),
-    "Mersenne prime": (("prime", False), ("composite", True)),
-}
-# The two words of the true ontology that two concepts of one chain can share.
-SHARED_PROPERTIES = ("prime", "composite")
-
-# Of whom the contradicting rule speaks in the true ontology, by property.
-CONTRADICTED_BY = {
-    "multicellular": "bacteria",
-    "unicellular": "bacteria",
-    "furry": "snake",
-    "warm-blooded": "snake",
-    "cold-blooded": "snake",
-    "carnivorous": "sheep",
-    "herbivorous": "sheep",
-    "segmented": "nematode",
-    "small": "whale",
-    "bony": "whale",
-    "six-legged": "spider",
-    "eight-legged": "spider",
-    "real": "imaginary number",
-    "imaginary": "complex number",
-    "positive": "negative number",
-    "negative": "negative number",
-    "prime": "composite number",
-    "composite": "composite number",
-}
-
-# Later versions of the generator use more words; they are read, never generated.
-_LATER_PROPERTIES = (
-    *("melodic", "muffled", "discordant", "loud", "slow", "moderate", "fast"),
-    *("windy", "sunny", "overcast", "rainy", "snowy"),
-)
-_PUS = """
-timpus yimpus carpus shumpus zhompus rempus fompus fimpus worpus sorpus terpus gerpus sterpus kerpus sherpus perpus
-bompus orpus welpus jelpus felpus dolpus sarpus irpus chorpus parpus arpus lempus hilpus gompus dalpus umpus rifpus
-storpus shalpus yerpus ilpus boompus scrompus phorpus prilpus gwompus urpus grimpus shilpus zhorpus rorpus dropus
-lerpus quimpus zilpus frompus stirpus porpus kurpus shampus werpus zhimpus yempus jempus folpus drompus delpus lompus
-wolpus gorpus shimpus rimpus twimpus serpus daumpus thorpus borpus rofpus bempus dulpus harpus lirpus yompus stopus
-lorpus brimpus
-"""
-_OTHER_SUFFIXES = """
-timple yimple starple shumple zhomple remple fomple fimple worple sorple tergit gergit stergit kergit shergit pergit
-bongit orgit welgit jelgit felper dolper sarper irper chorper parper arper lemper hilper gomper dalpist umpist rifpist
-storpist shalpist yerpist ilpist boompist scrompist phorpist prilpant gwompant urpant grimpant shilpant zhorpant rorpant
-dropant lerpant quimpant zilpor frompor stirpor porpor kurpor shampor werpor zhimpor yempor jempor folpee drompee delpee
-lompee wolpee gorpee shimpee rimpee twimpee serpee daumpin thorpin borpin rofpin bempin dulpin harpin lirpin yompin
-stopin
-"""
-_REAL = """
-animal bilaterian chordate vertebrate mammal carnivore feline cat insect reptile snake cow dog invertebrate protostome
-arthropod lepidopteran mullosc nematode whale crustacean spider ant moth plant angiosperm eudicot rosid rose conifer
-cabbage asterid carrot number integer function fraction
-"""
-_NUMBERS = "real natural prime imaginary complex negative composite even"
-_REAL_OF_TWO_WORDS = ("vascular plant", "Mersenne prime", *(f"{kind} number" for kind in _NUMBERS.split()))
-_IRREGULAR = {
-    "worpus": "worpus",
-    "sorpus": "sorpus",
-    "bacteria": "bacteria",
-    "sheep": "sheep",
-    "tabby": "tabbies",
-    "butterfly": "butterflies",
-    "painted lady": "painted ladies",
-    "fish": "fishes",
-    "moss": "mosses",
-}
+Literal = tuple[str, bool]
 
 
-def _plural(noun: str) -> str:
-    return _IRREGULAR.get(noun) or noun + ("es" if noun.endswith("pus") else "s")
+@dataclass(frozen=True)
+class Words:
+    """The words that are generated and read.
+
+    Attributes:
+        entities: names that examples speak of. prime_entities: prime numbers, for the true chain of numbers.
+        concepts: names of the fictional ontology.
+        families: properties; a concept has at most one of each family.
+        false_concepts: lists of names for the false ontology.
+        true_chains: chains of the true ontology, root first, as (concept, number of hops from which it is used).
+        true_properties: what is true of a concept, as (word, negated).
+        contradicted_by: concept of the contradicting rule in the true ontology, by property.
+        shared_properties: properties that two concepts of one true chain can share.
+        plurals: singular to plural of every concept that can be read. singulars: the reverse.
+        properties: every property that can be read.
+    """
+
+    entities: list[str]
+    prime_entities: list[str]
+    concepts: list[str]
+    families: list[list[str]]
+    false_concepts: list[list[str]]
+    true_chains: list[list[tuple[str, int]]]
+    true_properties: dict[str, list[Literal]]
+    contradicted_by: dict[str, str]
+    shared_properties: list[str]
+    plurals: dict[str, str]
+    singulars: dict[str, str]
+    properties: frozenset[str]
 
 
-# Singular -> plural of every concept that can be read.
-PLURALS = {
-    noun: _plural(noun)
-    for noun in (
-        *(*CONCEPTS, *_PUS.split(), *_OTHER_SUFFIXES.split()),
-        *(*_REAL.split(), *_REAL_OF_TWO_WORDS, *_IRREGULAR),
-    )
-}
-# Every property that can be read.
-PROPERTIES = frozenset(
-    (
-        *(word for family in FAMILIES for word in family),
-        *(word for literals in TRUE_PROPERTIES.values() for word, _ in literals),
-        *_LATER_PROPERTIES,
-    )
-)
+@cache
+def words() -> Words:
+    """The words of PrOntoQA, read from their file at the first call.
+
+    >>> words().plurals["tabby"], words().true_properties["insect"]
+    ('tabbies', [('six-legged', False), ('eight-legged', True)])
+    """
+    read = dict(table("prontoqa_words.toml"))
+    later, irregular = read.pop("only_read"), read.pop("irregular_plurals")
+    read["true_properties"] = {
+        concept: [(word.removeprefix("not "), word.startswith("not ")) for word in true]
+        for concept, true in read["true_properties"].items()
+    }
+    read["true_chains"] = [[(concept, least) for concept, least in chain] for chain in read["true_chains"]]
+    nouns = (*read["concepts"], *later["concepts"].split(), *later["concepts_of_two_words"], *irregular)
+    plurals = {noun: irregular.get(noun) or noun + ("es" if noun.endswith("pus") else "s") for noun in nouns}
+    properties = {word for family in read["families"] for word in family} | set(later["properties"].split())
+    properties.update(word for true in read["true_properties"].values() for word, _ in true)
+    singulars = {plural: noun for noun, plural in plurals.items()}
+    return Words(**read, plurals=plurals, singulars=singulars, properties=frozenset(properties))
 
 
 class Statement(NamedTuple):
@@ -190,7 +104,7 @@ class Statement(NamedTuple):
     @property
     def names_concept(self) -> bool:
         """Whether the predicate is a concept, not a property."""
-        return self.predicate in PLURALS
+        return self.predicate in words().plurals
 
     def of(self, entity: str) -> Statement:
         """The same predicate said of one entity."""
@@ -214,8 +128,9 @@ def with_article(noun: str) -> str:
 def _sentence(subject: str, predicate: str, negated: bool, form: str) -> str:
     maybe_not = "not " if negated else ""
     if form == PLURAL:
-        words = f"{PLURALS[subject]} are {maybe_not}{PLURALS.get(predicate, predicate)}."
-        return words[0].upper() + words[1:]
-    what = with_article(predicate) if predicate in PLURALS else predicate
+        plurals = words().plurals
+        sentence = f"{plurals[subject]} are {maybe_not}{plurals.get(predicate, predicate)}."
+        return sentence[0].upper() + sentence[1:]
+    what = with_article(predicate) if predicate in words().plurals else predicate
     who = subject if form == GROUND else f"{form} {subject}"
     return f"{who} is {maybe_not}{what}."

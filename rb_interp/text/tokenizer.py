@@ -18,13 +18,11 @@ from jaxtyping import Int
 from rb_interp.errors import TextError
 from rb_interp.files import write_bytes
 from rb_interp.text.config import GPT2_D_VOCAB, LEAST_D_VOCAB
+from rb_interp.text.records import END_OF_TEXT as END
+from rb_interp.text.records import SECONDS, first_line
 
 if TYPE_CHECKING:
     import tokenizers
-
-END = "<|endoftext|>"
-SECONDS = 10.0
-"""How long the hub may take to answer that it is there."""
 
 
 class Tokenizer:
@@ -139,11 +137,11 @@ def load_tokenizer(place: str, d_vocab: int) -> Tokenizer:
     except Exception as error:  # tokenizers raises bare Exceptions
         if place == "gpt2":
             raise TextError(
-                f"GPT-2's tokenizer could not be had from the hub ({_first_line(error)}). With a network, try again; "
+                f"GPT-2's tokenizer could not be had from the hub ({first_line(error)}). With a network, try again; "
                 f"without one, give a folder that holds its tokenizer.json, or tokenizer 'train'."
             ) from None
         raise TextError(
-            f"{place} cannot be read as a tokenizer ({_first_line(error)}). Save it again with "
+            f"{place} cannot be read as a tokenizer ({first_line(error)}). Save it again with "
             f"tokenizers.Tokenizer.save, or give another."
         ) from None
     size = backend.get_vocab_size()
@@ -201,7 +199,3 @@ def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer:
 
 def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -2,7 +2,7 @@
 
 torch's CPU tensors come from malloc. glibc returns large blocks to the kernel when they are freed, so every step pays
 for the same pages again: a fifth of the time of small models (500 page faults a step and member, measured with
-``ru_minflt``). Nothing changes on other systems.
+``ru_minflt``). Nothing changes on other systems, nor with ``RB_INTERP_PLAIN_TORCH`` (``training.plain_torch``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from rb_interp.training.plain_torch import plain
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEEP = 1 << 30
@@ -34,7 +36,7 @@ def keep_freed_memory() -> Iterator[None]:
 
 
 def _glibc() -> ctypes.CDLL | None:
-    if not sys.platform.startswith("linux"):
+    if plain("allocator") or not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None)
     return libc if hasattr(libc, "gnu_get_libc_version") else None

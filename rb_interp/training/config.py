@@ -8,7 +8,6 @@ from rb_interp.errors import ConfigError, nearest
 
 SCHEDULES = ("constant", "cosine")
 OPTIMISERS = ("adamw", "sgd")
-STAGES = ("half", "leaving", "before_memory", "early")
 DTYPES = ("float32", "float64", "bfloat16")
 
 
@@ -18,7 +17,7 @@ class TrainConfig:
 
     Attributes:
         steps: optimiser steps.
-        batch_size: rows of a step; all training rows where it is their number or more. On text, half of each corpus.
+        batch_size: rows of a step; all training rows where it is their number or more. Tasks may divide it among sets.
         optimiser: ``adamw``, or ``sgd``, plain gradient descent without momentum (betas and eps play no part).
         lr: learning rate after warm-up.
         lr_final: where the cosine ends (``constant`` ignores it).
@@ -36,14 +35,15 @@ class TrainConfig:
         eval_rows: rows of each set in an evaluation, at most.
         n_checkpoints: log-spaced checkpoints between step 0 and the last.
         keep_at: shares of the steps, from 0 to 1, at which all members are kept too.
-        stages: what is kept of each member where its curves say so: ``half``, ``leaving``, ``before_memory``,
-            ``early``, see ``training.stages``.
+        stages: what is kept of each member where its curves say so: names among the task's ``stages``.
         track_drift: sum up what theory predicts of each step from that step's weights (paper 1, Propositions 1 to 3),
             see ``training.tracking``; simplified architectures alone.
         save_every: seconds between saves of the state to continue from.
-        micro_batch: rows that go through a language model at once, gradients adding up over a batch; 0 for all.
-        compile: let torch.compile build a language model's loss and gradients (pays on a GPU).
+        micro_batch: rows that go through a next-token model at once, gradients adding up over a batch; 0 for all.
+        compile: let torch.compile build a next-token model's loss and gradients (pays on a GPU).
     """
+
+    host_fields = ("device", "workers", "save_every", "micro_batch", "compile")
 
     steps: int = 6000
     batch_size: int = 128
@@ -64,7 +64,7 @@ class TrainConfig:
     eval_rows: int = 300
     n_checkpoints: int = 8
     keep_at: tuple[float, ...] = ()
-    stages: tuple[str, ...] = ("half",)
+    stages: tuple[str, ...] = ()
     track_drift: bool = False
     save_every: float = 20.0
     micro_batch: int = 0
@@ -92,9 +92,6 @@ class TrainConfig:
             raise ConfigError(f"betas={tuple(self.betas)}; expected two numbers from 0 to 1, such as (0.9, 0.999).")
         if not all(0 <= share <= 1 for share in self.keep_at):
             raise ConfigError(f"keep_at={self.keep_at}; expected shares of the steps, from 0 to 1.")
-        for stage in self.stages:
-            if stage not in STAGES:
-                raise ConfigError(f"stages={self.stages}: '{stage}' is not known; {nearest(stage, STAGES)}")
         for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("dtype", DTYPES)):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}='{getattr(self, name)}' is not known; {nearest(getattr(self, name), known)}")

@@ -6,7 +6,7 @@ It knows groups of members (``training.member_group``), not what they are traine
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,23 +16,24 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.errors import ConfigError
-from rb_interp.tasks import SETS
+from rb_interp.errors import ConfigError, nearest
+from rb_interp.tasks.fingerprint import class_name
+from rb_interp.tasks.protocol import Task
+from rb_interp.tasks.stage import Stage
 from rb_interp.training.allocator import keep_freed_memory
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import Member, MemberGroup
 from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
-from rb_interp.training.stages import FIRST, WITH_SIBLINGS, meets
 from rb_interp.training.store import Checkpoint, Store
 
 
 @dataclass
 class Curves:
-    """Loss (nats) and accuracy: pairs of step and array ``[member, set, (loss, accuracy)]``."""
+    """Loss (nats) and accuracy: pairs of step and array ``[member, set, (loss, accuracy)]``, sets as in the task."""
 
     members: tuple[Member, ...]
+    sets: tuple[str, ...]
     evaluations: list[tuple[int, np.ndarray]] = field(default_factory=list)
-    sets: tuple[str, ...] = SETS
 
     @property
     def steps(self) -> list[int]:
@@ -74,7 +75,7 @@ class Trained:
 
 
 def stage_name(stage: str, member: Member) -> str:
-    """Checkpoint at the step where this member reached a stage; ``half`` holds its same-seed siblings too."""
+    """Checkpoint at the step where this member reached a stage; it may hold the same-seed siblings too."""
     return f"{stage}_gamma{member.gamma}_seed{member.seed}"
 
 
@@ -87,24 +88,26 @@ class Training:
     """Groups of members on their way from the first step, or the last saved one, to the last.
 
     Args:
-        shares: the groups of each worker, members in order. train: how they are trained.
-        sets: what the evaluations are of. d_vocab: size of the vocabulary, for stages.
+        shares: the groups of each worker, members in order. task, train: what they learn, and how.
         store: where checkpoints go; None keeps nothing.
+
+    Raises ConfigError for a stage that the task does not have.
     """
 
     def __init__(
         self,
         shares: Sequence[Sequence[MemberGroup]],
+        task: Task,
         train: TrainConfig,
-        sets: tuple[str, ...],
-        d_vocab: int,
         store: Store | None,
     ) -> None:
-        self.shares, self.train, self.store, self.d_vocab = shares, train, store, d_vocab
+        self.shares, self.train, self.store = shares, train, store
+        self.trained_on = [task.sets.index(name) for name in task.train_sets]
+        self.stages = chosen_stages(task, train)
         self.groups = [group for share in self.shares for group in share]
         self.members = tuple(member for group in self.groups for member in group.members)
-        self.curves = Curves(self.members, sets=sets)
-        self.reached: dict[str, dict[Member, int]] = {stage: {} for stage in train.stages}
+        self.curves = Curves(self.members, task.sets)
+        self.reached: dict[str, dict[Member, int]] = {stage: {} for stage in self.stages}
         self.seconds = {"steps": 0.0, "evaluation": 0.0, "writing": 0.0}
         self.step, self.saved = 0, (-1, 0)
 
@@ -153,17 +156,18 @@ class Training:
         values = np.concatenate([part for share in parts for part in share])
         self.curves.evaluations.append((self.step, values))
         self.seconds["evaluation"] += time.monotonic() - started
-        bar.set_postfix_str(f"training loss {np.nanmean(values[:, :2, 0]):.3g} nats", refresh=False)
+        bar.set_postfix_str(f"training loss {np.nanmean(values[:, self.trained_on, 0]):.3g} nats", refresh=False)
 
     def _keep_what_is_due(self) -> None:
         """Checkpoints of the evaluation just made; doing it twice does no harm."""
         step, values = self.curves.evaluations[-1]
         last, first, due = step == self.train.steps, self.curves.evaluations[0][1], []
-        for stage, reached in self.reached.items():
-            for member, now in zip(self.members, meets(stage, values, first, self.d_vocab), strict=True):
-                if member not in reached and (now or last) if stage in FIRST else now:
-                    with_it = [m for m in self.members if m.seed == member.seed and stage in WITH_SIBLINGS]
-                    due.append((stage_name(stage, member), with_it or [member]))
+        for name, stage in self.stages.items():
+            reached = self.reached[name]
+            for member, now in zip(self.members, stage.reached(values, first), strict=True):
+                if (member not in reached and (now or last)) if stage.keep == "first" else now:
+                    siblings = [m for m in self.members if m.seed == member.seed]
+                    due.append((stage_name(name, member), siblings if stage.with_siblings else [member]))
                     reached[member] = step
         if step in checkpoint_steps(self.train):
             due.append((step_name(step), self.members))
@@ -231,10 +235,19 @@ class Training:
         return tuple((member.gamma, member.seed) for member in members)
 
 
-def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str, ...] = SETS) -> Curves:
+def chosen_stages(task: Task, train: TrainConfig) -> Mapping[str, Stage]:
+    """The stages that a training keeps; ConfigError for one that the task does not have."""
+    for name in train.stages:
+        if name not in task.stages:
+            known = nearest(name, task.stages) if task.stages else "it has none, so give stages=()."
+            raise ConfigError(f"stages={train.stages}: {class_name(task)} has no stage '{name}'; {known}")
+    return {name: task.stages[name] for name in train.stages}
+
+
+def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str, ...]) -> Curves:
     """Learning curves in a saved state."""
     steps, values = state.tensors["curves/steps"].tolist(), state.tensors["curves/values"].numpy()
-    return Curves(members, list(zip(steps, values, strict=True)), sets)
+    return Curves(members, sets, list(zip(steps, values, strict=True)))
 
 
 def bring_to(pool: ThreadPoolExecutor, shares: Sequence[Sequence[MemberGroup]], target: int) -> None:

@@ -2,17 +2,21 @@
 
 On CPU torch.bmm calls MKL, which leaves half the speed of an AVX-512 processor that Intel did not make unused; oneDNN,
 which torch carries as well, does not (AMD Zen 5, one core: 100 against 200 GFLOP/s). torch offers it for float32 only
-through the operator that its compiler uses, so a torch without that operator, other dtypes, other devices and small
-products take torch.bmm. Both give the same numbers to rounding.
+through an operator of its compiler that has no documentation. A torch where that operator is missing or gives something
+else takes torch.bmm, as do other dtypes, other devices, small products, and ``RB_INTERP_PLAIN_TORCH`` (see
+``training.plain_torch``). Both give the same numbers to rounding.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from rb_interp.training.plain_torch import plain
 
 SMALL = 256
 """Rows below which a call per member costs more than it saves."""
@@ -32,8 +36,17 @@ def member_matmul(
 
 
 def has_onednn() -> bool:
-    """Whether this torch has the oneDNN operator."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    """Whether the oneDNN operator is there, works, and is not switched off."""
+    return not plain("matmul") and _operator_works()
+
+
+@cache
+def _operator_works() -> bool:
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    try:
+        return torch.backends.mkldnn.is_available() and torch.equal(_products(x[None], x[None])[0], x @ x.T)
+    except (AttributeError, RuntimeError, TypeError):  # another torch, another operator
+        return False
 
 
 def _products(x: Tensor, transposed: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
-"""A group of members on one device: weights, optimiser, steps, state. What they are trained on is left to the kind.
+"""A group of members on one device: weights, optimiser, steps, state. Loss and evaluation are left to the kind.
 
-Kinds are ``training.group`` (anchor tasks: the last position's answer) and ``training.text_group`` (next tokens).
+Kinds are ``training.last_group`` (the answer at the last position) and ``training.next_group`` (every next token).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -17,6 +17,8 @@ from torch import Tensor
 
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw, parameters
+from rb_interp.tasks.protocol import Dataset, Task, vocabulary
+from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.schedule import learning_rate
 
@@ -35,19 +37,19 @@ class MemberGroup:
     """Members that take every step together; their losses, gradients and clipping stay apart.
 
     Args:
-        members: who is in the group. model, train: the shared configuration.
-        d_vocab, n_ctx: sizes that what they learn asks for.
+        members: who is in the group. model, task, train: the shared configuration.
         device: where the tensors live.
+        data: the rows of each seed, where they are drawn already.
     """
 
     def __init__(
         self,
         members: Sequence[Member],
         model: ModelConfig,
+        task: Task,
         train: TrainConfig,
-        d_vocab: int,
-        n_ctx: int,
         device: torch.device | str = "cpu",
+        data: Mapping[int, Dataset] | None = None,
     ) -> None:
         self.members, self.model, self.train = tuple(members), model, train
         self.device = torch.device(device)
@@ -55,6 +57,8 @@ class MemberGroup:
         self.step = 0
         self.seeds = sorted({member.seed for member in members})
         self.which_seed = torch.tensor([self.seeds.index(m.seed) for m in members], device=self.device)
+        datasets = [task.dataset(seed) if data is None else data[seed] for seed in self.seeds]
+        d_vocab, n_ctx = vocabulary(task, datasets[0]), task.length
         drawn = [draw(model, d_vocab, n_ctx, m.gamma, m.seed) for m in members]
         self.weights = {
             name: torch.from_numpy(np.stack([d[name] for d in drawn])).to(self.device, self.dtype) for name in drawn[0]
@@ -62,6 +66,7 @@ class MemberGroup:
         trained = {p.name for p in parameters(model, d_vocab, n_ctx) if p.trained}
         self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}
         self.optimiser = make_optimiser(list(self.trained.values()), train)
+        self.batches = Batches(task, datasets, train, self.device)
 
     def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``; each member's are its own."""

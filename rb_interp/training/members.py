@@ -1,32 +1,38 @@
-"""Train the members of an anchor study together: who shares an operation, and with whom."""
+"""Train members together on any task: who shares an operation, and with whom."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
+from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.tasks import SETS, AnchorTask
+from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Group
-from rb_interp.training.loop import Trained, Training, all_members, resolve_device, torch_settings
-from rb_interp.training.member_group import Member
+from rb_interp.training.last_group import LastGroup
+from rb_interp.training.loop import Trained, Training, all_members, chosen_stages, resolve_device, torch_settings
+from rb_interp.training.member_group import Member, MemberGroup
+from rb_interp.training.next_group import NextGroup
 from rb_interp.training.store import Store
 
+GROUPS = {"last": LastGroup, "next": NextGroup}
 MEMBERS_A_GROUP, ROOM = 8, 1_000_000
 """Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
 
 ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. Large
-batches leave it to fewer members, full ones to one.
+batches leave it to fewer members, full ones to one. A member that predicts every next token fills a core alone.
 """
+LOGITS_ON_GPU = 4_000_000_000
+"""Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as float32)."""
 
 
 def train_members(
-    task: AnchorTask,
+    task: Task,
     model: ModelConfig,
     train: TrainConfig,
     gammas: Sequence[float],
@@ -37,12 +43,22 @@ def train_members(
 ) -> Trained:
     """Train every gamma with every seed in one program.
 
-    With a store, checkpoints are kept (step 0, log-spaced, last; and members where they reach the configured stages,
-    for ``half`` with the same-seed siblings), and a run that was stopped, by Ctrl-C or harder, continues from its last
-    saved state.
+    With a store, checkpoints are kept: step 0, log-spaced, last, and members where they reach the configured stages. A
+    run that was stopped, by Ctrl-C or harder, continues from its last saved state.
 
-    Raises ConfigError for an empty sweep or a device that is not there, RunError where files cannot be used.
+    Args:
+        task: what is learned; any object with the attributes of ``tasks.protocol.Task``.
+        model, train: what learns it, and how.
+        gammas, seeds: the members, each rate with each seed.
+        store: where checkpoints go; None keeps nothing.
+        progress: show a progress bar.
 
+    Returns curves, final weights and times.
+
+    Raises ConfigError for an empty sweep, a stage that the task does not have or a device that is not there, TaskError
+    for rows that are not what the task promises, RunError where files cannot be used.
+
+    >>> from rb_interp.tasks import AnchorTask
     >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)
     >>> task, model = AnchorTask.preset("smoke"), ModelConfig.preset("smoke")
     >>> trained = train_members(task, model, tiny, [0.8], [0], progress=False)
@@ -50,39 +66,53 @@ def train_members(
     [0, 10, 20]
     """
     members = all_members(gammas, seeds)
+    chosen_stages(task, train)  # before anything is drawn
+    if task.predicts not in GROUPS:
+        raise ConfigError(f"the task predicts '{task.predicts}'; {nearest(task.predicts, GROUPS)}")
     device = resolve_device(train.device)
     with torch_settings(train):
         shares = share_out(members, model, task, train, device, train.workers or os.cpu_count() or 1)
-        return Training(shares, train, SETS, task.d_vocab, store).run(progress)
+        return Training(shares, task, train, store).run(progress)
 
 
 def share_out(
     members: Sequence[Member],
     model: ModelConfig,
-    task: AnchorTask,
+    task: Task,
     train: TrainConfig,
     device: torch.device,
     workers: int,
-) -> list[list[Group]]:
-    """Groups of members for each worker: one group of all on a GPU, small ones for every thread on CPU."""
-    if device.type != "cpu":
-        return [[Group(members, model, task, train, device)]]
-    shares = np.array_split(np.arange(len(members)), min(workers, len(members)))
+) -> list[list[MemberGroup]]:
+    """Groups of members for each worker: small ones for every thread on CPU, as large as they fit on a GPU."""
+    data = {seed: task.dataset(seed) for seed in dict.fromkeys(member.seed for member in members)}
+    together = members_a_group(model, task, train, device, data)
+    group, cpu = GROUPS[task.predicts], device.type == "cpu"
+    shares = np.array_split(np.arange(len(members)), min(workers, len(members)) if cpu else 1)
     return [
         [
-            Group([members[i] for i in part], model, task, train, device)
-            for part in np.array_split(share, math.ceil(len(share) / members_a_group(model, task, train)))
+            group([members[i] for i in part], model, task, train, device, data)
+            for part in np.array_split(share, math.ceil(len(share) / together))
         ]
         for share in shares
     ]
 
 
-def members_a_group(model: ModelConfig, task: AnchorTask, train: TrainConfig) -> int:
-    """How many members share an operation on CPU, at least one.
+def members_a_group(
+    model: ModelConfig, task: Task, train: TrainConfig, device: torch.device, data: Mapping[int, Dataset]
+) -> int:
+    """How many members share an operation, at least one.
 
-    >>> members_a_group(ModelConfig(), AnchorTask(), TrainConfig()), members_a_group(
-    ...     ModelConfig(), AnchorTask(), TrainConfig(batch_size=2000))
-    (8, 1)
+    >>> from rb_interp.tasks import AnchorTask
+    >>> task, cpu = AnchorTask(), torch.device("cpu")
+    >>> data = {0: task.dataset(0)}
+    >>> [members_a_group(ModelConfig(), task, TrainConfig(batch_size=size), cpu, data) for size in (128, 2000)]
+    [8, 1]
     """
-    one = min(train.batch_size, task.n_sequences) * (model.d_mlp + 2 * task.d_vocab)
-    return max(1, min(MEMBERS_A_GROUP, ROOM // one))
+    if device.type == "cpu":
+        rows = min(train.batch_size, min(len(each.tokens) for each in data.values()))
+        fit = ROOM // (rows * (model.d_mlp + 2 * task.d_vocab)) if task.predicts == "last" else 1
+        return max(1, min(MEMBERS_A_GROUP, fit))
+    if task.predicts == "last":
+        return sys.maxsize
+    rows = min(train.micro_batch or train.batch_size, train.batch_size)
+    return max(1, LOGITS_ON_GPU // (rows * task.length * task.d_vocab))

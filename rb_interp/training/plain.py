@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 from rb_interp.errors import ModelError
-from rb_interp.tasks import SETS, AnchorDataset, AnchorTask
+from rb_interp.tasks.protocol import Dataset, Task
+from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Batches
 from rb_interp.training.member_group import make_optimiser
 from rb_interp.training.schedule import evaluation_steps, learning_rate
 
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 
 def train_model(
-    model: Any, task: AnchorTask, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
+    model: Any, task: Task, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
 ) -> pd.DataFrame:
     """Train any TransformerLens model on a task, in place, and return its learning curves.
 
     Data and batch order are those that ``train_members`` uses for the same seed; only parameters with
     ``requires_grad`` change. The loss is read at the last position. Returns a table of step, set, loss (nats) and
-    accuracy. Raises ModelError where the model's vocabulary or context is too small for the task.
+    accuracy.
+
+    Raises ModelError where the model's vocabulary or context is too small for the task, or where the task predicts
+    every next token.
     """
     train = train or TrainConfig()
     _check(model, task)
@@ -35,14 +38,14 @@ def train_model(
     device = parameters[0].device
     optimiser = make_optimiser(parameters, train)
     data = task.dataset(seed)
-    batches, only = Batches([data], train, device), torch.zeros(1, dtype=torch.long, device=device)
+    batches = Batches(task, [data], train, device)
     marks, rows = set(evaluation_steps(train)), []
     for step in tqdm(range(train.steps + 1), disable=not progress, unit="step", desc="training one model"):
         if step in marks:
             rows += [{"step": step, **row} for row in evaluate_model(model, data, train.eval_rows)]
         if step == train.steps:
             break
-        tokens, labels = batches.at(step, only)
+        tokens, labels = batches.at(step)
         loss = F.cross_entropy(model(tokens[0])[:, -1], labels[0])
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
@@ -56,21 +59,26 @@ def train_model(
 
 
 @torch.no_grad()
-def evaluate_model(model: Any, data: AnchorDataset, n_rows: int = 1000) -> list[dict]:
+def evaluate_model(model: Any, data: Dataset, n_rows: int = 1000) -> list[dict]:
     """Loss (nats) and accuracy of a model on up to ``n_rows`` fixed rows of each set that has any."""
     device, found = next(model.parameters()).device, []
-    for kind in SETS:
-        chosen = data.sample(kind, n_rows)
+    for name in data.sets:
+        chosen = data.sample(name, n_rows)
         if len(chosen) == 0:
             continue
         logits = model(torch.from_numpy(data.tokens[chosen]).to(device))[:, -1].cpu()
         labels = torch.from_numpy(data.labels[chosen])
         right = float(np.mean((logits.argmax(-1) == labels).numpy()))
-        found.append({"set": kind, "loss": float(F.cross_entropy(logits, labels)), "accuracy": right})
+        found.append({"set": name, "loss": float(F.cross_entropy(logits, labels)), "accuracy": right})
     return found
 
 
-def _check(model: Any, task: AnchorTask) -> None:
+def _check(model: Any, task: Task) -> None:
+    if task.predicts != "last":
+        raise ModelError(
+            f"train_model reads the answer at the last position, the task predicts '{task.predicts}'; "
+            f"use train_members."
+        )
     for name, needed, why in (("d_vocab", task.d_vocab, "vocabulary"), ("n_ctx", task.length, "context")):
         if getattr(model.cfg, name) < needed:
             raise ModelError(

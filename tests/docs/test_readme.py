@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.claims import CLAIMS, claims_of
-from rb_interp.claims.causes import CAUSES, WORDS
-from rb_interp.cli import main
+import rb_interp as rb
+from rb_interp.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(ROOT.glob("docs/*.md"))]
-COMMANDS = ("reproduce", "train", "probe", "patch", "ablate", "calibrate", "report", "init", "info")
+WITH_STUDY = ("reproduce", "train", "parameters")
+STUDIES = ("anchor", "emb-mlp", "labels", "language")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -37,9 +37,9 @@ def flags_of(command: str, study: str = "anchor") -> frozenset[str]:
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as stop:
-        main([command, *(("--study", study) if study == "language" else ()), "--help"])
+        main([command, *((study,) if command in WITH_STUDY else ()), "--help"])
     assert stop.value.code == 0
-    return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", printed.getvalue()))
+    return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z0-9._-]*", printed.getvalue()))
 
 
 @pytest.mark.lens
@@ -67,9 +67,9 @@ def test_commands_and_flags_exist(path):
     for words in commands_in(text):
         assert words[0] in COMMANDS, words
         flags = {word.split("=")[0] for word in words if word.startswith("--")}
-        study = words[words.index("--study") + 1] if "--study" in words else "anchor"
+        study = words[1] if len(words) > 1 and words[1] in STUDIES else "anchor"
         assert flags <= flags_of(words[0], study) | {"--help"}, words
-    alone = set(re.findall(r"`(--[a-z][a-z0-9-]*)[^`]*`", FENCE.sub("", text)))
+    alone = set(re.findall(r"`(--[a-z][a-z0-9._-]*)[^`]*`", FENCE.sub("", text)))
     assert alone <= flags_of("reproduce") | flags_of("reproduce", "language")
 
 
@@ -111,9 +111,8 @@ def test_the_claims_page_has_every_claim_word_for_word():
     row = re.compile(r"^\| ([A-Z]\d\w*) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
     rows = row.findall((ROOT / "docs/claims.md").read_text())
     written = [tuple(cell.replace(r"\|", "|") for cell in row) for row in rows]
-    causes = [(cause.of, *WORDS[cause.intervention], cause.check.criterion) for cause in CAUSES]
-    anchor, others = (
-        [(claim.id, claim.statement, claim.source, claim.criterion) for claim in claims]
-        for claims in (CLAIMS, claims_of("emb-mlp") + claims_of("labels") + claims_of("language"))
-    )
-    assert written == anchor + causes + others
+    checks = [(c.of, c.done, c.control_done, c.check.criterion) for c in rb.study("anchor").load("checks")]
+    claims = {
+        name: [(c.id, c.statement, c.source, c.criterion) for c in rb.study(name).load("claims")] for name in STUDIES
+    }
+    assert written == claims["anchor"] + checks + claims["emb-mlp"] + claims["labels"] + claims["language"]

@@ -1,28 +1,41 @@
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from synthetic_evidence import make_evidence
 
-from rb_interp.claims import CLAIMS
+import rb_interp
+from rb_interp.figures import legend
 from rb_interp.figures.bias import draw_bias
-from rb_interp.figures.composition import draw_composition
-from rb_interp.figures.criteria import THRESHOLDS
+from rb_interp.figures.curves import mean_band
 from rb_interp.figures.learning import draw_learning
-from rb_interp.figures.panels import heat_map
-from rb_interp.figures.registry import FIGURES
-from rb_interp.figures.routing import PARTS, draw_routing
-from rb_interp.figures.save import save_figures
-from rb_interp.figures.style import SET_COLOURS, SETS
-from rb_interp.figures.tasks import rows_to_show
+from rb_interp.figures.panels import heat_map, over_seeds, seeds_at, written
+from rb_interp.figures.save import draw, save_figures
+from rb_interp.figures.spec import on_sweep
+from rb_interp.figures.style import CORPUS_COLOURS, SET_COLOURS, SETS
+from rb_interp.statistics.intervals import Interval
+from rb_interp.studies.anchor.claims import CLAIMS
+from rb_interp.studies.anchor.figures import FIGURES
+from rb_interp.studies.anchor.figures.attention_by_role import PARTS, draw_attention_by_role
+from rb_interp.studies.anchor.figures.tasks import rows_to_show
+from rb_interp.studies.anchor.figures.variance_explained import draw_variance_explained
 from rb_interp.tasks import AnchorTask
 
-ABOUT_SMALL = {"first_layer", "composition", "cosines", "pca", "theory", "orthogonality"}
+ABOUT_SMALL = {"first_layer", "variance_explained", "cosines", "pca", "theory", "orthogonality"}
+PACKAGE = Path(rb_interp.__file__).parent
+FOLDERS = [PACKAGE / "figures", *sorted(PACKAGE.glob("studies/*/figures"))]
+STATISTICS = re.compile(
+    r"rb_interp\.statistics(?!\.intervals import Interval\n)|\.(mean|median|std|var|corr|quantile|sem)\("
+    r"|np\.(nan)?(mean|median|std|var|percentile|quantile|corrcoef)\b|t_interval|proportion_interval"
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,57 +43,52 @@ def evidence():
     return make_evidence(seeds=3)
 
 
-@pytest.fixture(scope="module")
-def saved(evidence, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("figures")
-    return folder, save_figures(evidence, folder)
-
-
 def texts(figure: Figure) -> str:
     return " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ").replace("\xa0", " ")
 
 
-def test_same_evidence_gives_same_bytes_and_leaves_settings_alone(evidence, saved, tmp_path):
-    folder, paths = saved
+@pytest.mark.parametrize("path", [p for folder in FOLDERS for p in sorted(folder.glob("*.py"))], ids=str)
+def test_figures_draw_numbers_and_compute_none(path):
+    found = [line for line in path.read_text().splitlines(keepends=True) if STATISTICS.search(line)]
+    assert not found
+
+
+def test_same_evidence_gives_same_bytes_and_leaves_settings_alone(evidence, tmp_path):
+    specs = [spec for spec in FIGURES if spec.id in ("bias", "circuits")]
+    first = save_figures(specs, evidence, tmp_path / "first")
     with matplotlib.rc_context({"font.size": 23, "axes.facecolor": "black", "svg.fonttype": "none"}):
         before = dict(matplotlib.rcParams)
-        again = save_figures(make_evidence(seeds=3), tmp_path)
+        again = save_figures(specs, evidence, tmp_path / "again")
         assert dict(matplotlib.rcParams) == before
-    assert list(paths) == list(again) == [spec.id for spec in FIGURES]
-    for path in folder.iterdir():
-        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
-    assert len(list(folder.iterdir())) == 2 * len(FIGURES)
+    assert list(first) == list(again) == [spec.id for spec in specs]
+    for path in (tmp_path / "first").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
+    assert len(list((tmp_path / "first").iterdir())) == 2 * len(specs)
 
 
 @pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
 def test_a_run_without_the_small_initialisation_says_so(spec):
     evidence = make_evidence(gammas=(0.3,), seeds=1)
-    figure = spec.draw(evidence)
-    assert ("has no member at γ = 0.8" in texts(figure)) == (spec.id in ABOUT_SMALL)
-    figure.draw_without_rendering()
+    assert ("has no member at γ = 0.8" in texts(draw(spec, evidence))) == (spec.id in ABOUT_SMALL)
     assert "nan" not in str(spec.caption(evidence))
 
 
 @pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
-def test_a_run_without_readings_gives_sentences_instead_of_a_crash(spec):
-    evidence = make_evidence(seeds=1)
-    nothing = {"arrays": {}, "tables": {}, "causes": []}
-    bare = replace(evidence, readings=evidence.readings.iloc[:0], circuits=evidence.circuits.iloc[:0], **nothing)
-    figure = spec.draw(bare)
-    assert spec.id in ("tasks", "learning") or "No " in texts(figure) or "no " in texts(figure)
-    figure.draw_without_rendering()
-    assert str(spec.caption(bare))
+def test_a_run_without_readings_gives_sentences_instead_of_a_crash(spec, evidence):
+    bare = replace(evidence, readings=evidence.readings[:0], summary=evidence.summary[:0], arrays={}, tables={})
+    said = texts(draw(spec, bare))
+    assert spec.id == "tasks" or "no " in said.lower()
 
 
 @pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
-def test_caption_says_for_each_claim_what_would_refute_it(spec, evidence):
+def test_every_figure_is_drawn_whole_and_its_caption_says_what_would_refute_each_claim(spec, evidence):
+    said = texts(draw(spec, evidence))
+    assert "This run has no" not in said
+    assert not re.search(r"layer \d|twin|placebo|nan\b", said)
     caption = spec.caption(evidence)
-    assert "Would refute: " in str(caption)
     assert len(caption.would_refute) > 60
-    for claim in spec.claims:
-        assert claim in caption.would_refute
-    assert "nan" not in str(caption)
-    assert "n/a" not in str(caption)
+    assert [claim for claim in spec.claims if claim not in caption.would_refute] == []
+    assert not re.search(r"layer \d|twin|placebo|nan\b|n/a", str(caption))
 
 
 def test_every_claim_about_members_is_on_a_figure():
@@ -88,46 +96,65 @@ def test_every_claim_about_members_is_on_a_figure():
     assert {claim.id for claim in CLAIMS} - {"I1"} == on_figures
 
 
-def test_drawn_thresholds_are_the_claims_own():
-    own = {claim.id: {abs(part.threshold) for part in claim.parts} for claim in CLAIMS}
-    for claim, threshold in THRESHOLDS.items():
-        assert threshold in own[claim], claim
+def test_thresholds_and_means_are_read_from_the_evidence(evidence):
+    assert (written(evidence, "M4"), written(evidence, "M1", word="mean")) == ("M4: ≥ .70", "M1: mean ≤ .10")
+    shifted = evidence.summary.assign(mean=7.0, low=6.0, high=8.0)
+    assert over_seeds(replace(evidence, summary=shifted), "geometry", "theory", 0.8) == "7.00 [6.00, 8.00]"
+    assert over_seeds(evidence, "geometry", "unheard_of", 0.8) == "n/a"
 
 
-def test_curves_and_their_mean_are_those_of_the_table(evidence):
+def test_curves_and_their_mean_are_those_of_the_tables(evidence):
     panel = draw_learning(evidence).axes[2]  # the loss at the third rate
     table = evidence.curves[evidence.curves["gamma"] == 0.8]
     for name in SETS:
-        expected = table[table["set"] == name].pivot(index="step", columns="seed", values="loss").to_numpy().T
+        seeds = table[table["set"] == name].pivot(index="step", columns="seed", values="loss").to_numpy().T
+        mean = evidence.table("curves_summary", gamma=0.8, set=name, quantity="loss")["mean"]
         lines = [line.get_ydata() for line in panel.lines if line.get_color() == SET_COLOURS[name]]
-        np.testing.assert_allclose(lines, [*expected, expected.mean(0)])
+        np.testing.assert_allclose(lines, [*seeds, mean])
+
+
+def test_a_mean_stands_where_most_seeds_do_and_its_band_is_cut():
+    seeds = pd.DataFrame({0: [1.0, 2.0, np.nan], 1: [1.0, 4.0, np.nan], 2: [1.0, 6.0, 5.0]}, index=[0, 10, 15])
+    means = pd.DataFrame({"mean": [1.0, 4.0, 5.0], "low": [1.0, -1.0, np.nan], "high": [1.0, 9.0, np.nan]})
+    axes = Figure().subplots()
+    mean_band(axes, seeds, means.assign(n=[3, 3, 1]).set_axis([0, 10, 15]), "red", limits=(0.0, 8.0))
+    assert [list(line.get_xdata()) for line in axes.lines] == [[0, 10], [0, 10], [0, 10, 15], [0, 10]]
+    band = axes.collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == (0.0, 8.0)
+
+
+def test_seeds_are_drawn_with_the_interval_that_is_given():
+    axes = Figure().subplots()
+    seeds_at(axes, 1.0, [0.1, 0.2], Interval(5.0, 4.0, 6.0), "red")
+    seeds_at(axes, 2.0, [0.3], Interval(0.3, np.nan, np.nan), "red")
+    drawn = [list(line.get_ydata()) for line in axes.lines]
+    assert drawn == [[0.1, 0.2], [5.0, 5.0], [4.0, 6.0], [0.3], [0.3, 0.3]]
 
 
 def test_bias_panels_show_every_seed_and_the_mean(evidence):
     for axes, quantity in zip(draw_bias(evidence).axes, ("bias", "bias_test"), strict=True):
+        drawn = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
         for gamma in evidence.gammas:
             values = evidence.values("learning_order", quantity, gamma).to_numpy()
-            drawn = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
             assert any(len(y) == len(values) and np.allclose(y, values) for y in drawn)
             assert any(len(y) == 2 and np.allclose(y, values.mean()) for y in drawn)
 
 
-def test_routing_bars_are_the_readings_and_fill_the_unit(evidence):
-    axes = draw_routing(evidence).axes[0]
+def test_attention_bars_are_the_readings_and_fill_the_unit(evidence):
+    axes = draw_attention_by_role(evidence).axes[0]
     heights = np.array([bar.get_height() for bar in axes.patches]).reshape(3, len(PARTS), 3)  # gamma, part, seed
     np.testing.assert_allclose(heights.sum(1), 1)
     bottoms = np.array([bar.get_y() for bar in axes.patches]).reshape(heights.shape)
     np.testing.assert_allclose(bottoms[:, 1:], heights.cumsum(1)[:, :-1])
-    key = evidence.values("routing", "key", 0.8, rows="rsn_train")
+    key = evidence.values("attention_by_role", "key", 0.8, set="rsn_train")
     np.testing.assert_allclose(heights[2, list(PARTS).index("key")], key)
 
 
-def test_composition_cells_hold_the_mean_over_seeds(evidence):
-    figure = draw_composition(evidence)
-    value = evidence.values("composition", "attn_out.1:key", 0.8, rows="rsn_train").mean()
-    row = [label.get_text() for label in figure.axes[0].get_yticklabels()].index("layer 2:\nattention output")
-    at = [text.get_text() for text in figure.axes[0].texts if round(text.get_position()[1]) == row]
-    assert at[0] == f"{value:.2f}"
+def test_variance_explained_cells_hold_the_mean_over_seeds(evidence):
+    axes = draw_variance_explained(evidence).axes[0]
+    value = evidence.values("variance_explained", "attn_out.1:key", 0.8, set="rsn_train").mean()
+    row = [label.get_text() for label in axes.get_yticklabels()].index("L1:\nattention output")
+    assert next(t.get_text() for t in axes.texts if round(t.get_position()[1]) == row) == f"{value:.2f}"
 
 
 def test_undefined_cells_are_hatched_and_not_coloured():
@@ -136,6 +163,29 @@ def test_undefined_cells_are_hatched_and_not_coloured():
     assert [patch.get_xy() for patch in axes.patches if patch.get_hatch()] == [(0.5, -0.5)]
     assert image.get_array().mask.tolist() == [[False, True], [False, False]]
     assert sorted(text.get_text() for text in axes.texts) == ["0.5", "1.0", "1.0"]
+
+
+def test_legends_name_things_as_the_style_colours_them():
+    assert [(entry.get_label(), entry.get_color()) for entry in legend.sets()] == [
+        (SETS[name], SET_COLOURS[name]) for name in SETS
+    ]
+    found = legend.corpora({"stories": "TinyStories"})[0]
+    assert (found.get_label(), found.get_markeredgecolor()) == ("TinyStories", CORPUS_COLOURS["stories"])
+    rates = legend.gammas([0.3, 0.8])
+    assert [entry.get_label() for entry in rates] == ["γ = 0.3", "γ = 0.8"]
+    assert len({entry.get_marker() for entry in rates}) == len({entry.get_color() for entry in rates}) == 2
+
+
+def test_a_figure_of_one_sweep_sees_that_sweep_alone(evidence):
+    twice = {"a": evidence.config, "b": evidence.config}
+    both = [table.assign(sweep=name) for name in twice for table in [evidence.curves]]
+    tables = {"drift": pd.DataFrame({"sweep": ["a", "b", "b"], "r2": [1.0, 2.0, 3.0]})}
+    config = type("Config", (), {"sweeps": twice})()
+    several = replace(evidence, config=config, curves=pd.concat(both), tables=tables)
+    shown = on_sweep(
+        "b", lambda sweep, factor: (len(sweep.curves), factor * sweep.table("drift")["r2"].max()), factor=2
+    )
+    assert shown(several) == (len(evidence.curves), 6.0)
 
 
 def test_sample_rows_show_one_combination_at_two_places():

@@ -7,27 +7,27 @@ import torch
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions import Site, ablate, ablation, ablations, last_logits
-from rb_interp.interventions.ablation import METHODS, derangement, instead
+from rb_interp.interventions.ablation import METHODS, ablate, ablation, ablations, derangement, replacement
+from rb_interp.interventions.hooking import last_logits
+from rb_interp.interventions.sites import Site
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.counterfactual import counterfactual, inputs
 
 TASK = AnchorTask(
     keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 30)
-INPUTS, NOISE = inputs(DATA, ROWS), counterfactual(DATA, ROWS, "noise")
+INPUTS, NOISE = DATA.inputs(ROWS), DATA.task.counterfactual(DATA, ROWS, "noise")
 SITES = ("attn_out.0", "mlp_out.1@last", "z.1.0@key", "resid_mid.1@anchor")
 
 
 def test_what_stands_in_the_place():
     values = torch.tensor([[[1.0, 2.0]], [[3.0, 6.0]], [[8.0, 1.0]]])
-    assert not instead(values, "zero").any()
-    assert instead(values, "mean").tolist() == [[[4.0, 3.0]]] * 3
-    resampled = instead(values, "resample", seed=1)
+    assert not replacement(values, "zero").any()
+    assert replacement(values, "mean").tolist() == [[[4.0, 3.0]]] * 3
+    resampled = replacement(values, "resample", seed=1)
     assert sorted(resampled[:, 0, 0].tolist()) == [1, 3, 8]
     assert (resampled != values).any(-1).all()
     for n in (2, 3, 50):
@@ -35,7 +35,7 @@ def test_what_stands_in_the_place():
         assert sorted(order) == list(range(n))
         assert (order != np.arange(n)).all()
     with pytest.raises(ModelError, match="got a single one; give two rows or more"):
-        instead(values[:1], "resample")
+        replacement(values[:1], "resample")
 
 
 @pytest.mark.lens
@@ -74,31 +74,31 @@ def test_many_at_once_are_the_single_ones():
     table = ablations(model, INPUTS, NOISE, SITES, seed=3).set_index(["component", "method"])
     assert len(table) == len(SITES) * 3
     for (site, method), row in table.iterrows():
-        for quantity in ("accuracy_lost", "nats_lost"):
-            single = ablation(model, INPUTS, site, method, placebo=NOISE, quantity=quantity, seed=3)
+        for quantity in ("accuracy_drop", "loss_increase"):
+            single = ablation(model, INPUTS, site, method, control=NOISE, quantity=quantity, seed=3)
             assert row[quantity] == pytest.approx(single.values.mean(), abs=1e-9)
-            assert row[f"placebo_{quantity}"] == pytest.approx(single.placebo.mean(), abs=1e-9)
+            assert row[f"control_{quantity}"] == pytest.approx(single.control.mean(), abs=1e-9)
     clean = (last_logits(model, INPUTS.tokens).argmax(1).numpy() == INPUTS.labels).mean()
-    np.testing.assert_allclose(table["accuracy"] + table["accuracy_lost"], clean)
+    np.testing.assert_allclose(table["accuracy"] + table["accuracy_drop"], clean)
     alone = ablations(model, INPUTS, None, ["z.1@key"], ["zero"])
-    assert alone[["placebo_nats_lost", "placebo_accuracy_lost"]].isna().all(axis=None)
-    single = ablation(model, INPUTS, "z.1@key", "zero", quantity="nats_lost").summary()
-    assert single["effect"] == pytest.approx(alone["nats_lost"].item())
-    assert np.isnan(single["placebo"])
+    assert alone[["control_loss_increase", "control_accuracy_drop"]].isna().all(axis=None)
+    single = ablation(model, INPUTS, "z.1@key", "zero", quantity="loss_increase").summary()
+    assert single["effect"] == pytest.approx(alone["loss_increase"].item())
+    assert np.isnan(single["control"])
     pd.testing.assert_frame_equal(alone, ablations(model, INPUTS, None, ["z.1@key"], ["zero"]))
 
 
 @pytest.mark.lens
 def test_a_model_written_by_hand_loses_what_its_circuit_needs():
-    """The averager needs layer 1's sum and layer 2's key at the last position, and nothing of them elsewhere."""
+    """The averager needs L0's sum and L1's key at the last position, and nothing of them elsewhere."""
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
     rows = data.sample("rsn_train", 200)
     sites = ["attn_out.0@last", "attn_out.1@last", "attn_out.1@noise"]
-    data_in, noise = inputs(data, rows), counterfactual(data, rows, "noise")
-    table = ablations(model, data_in, noise, sites).set_index(["component", "method"])["accuracy_lost"]
+    data_in, noise = data.inputs(rows), data.task.counterfactual(data, rows, "noise")
+    table = ablations(model, data_in, noise, sites).set_index(["component", "method"])["accuracy_drop"]
     assert (table.loc[["attn_out.0@last", "attn_out.1@last"]] > 0.75).all()
-    assert not ablations(model, data_in, noise, sites)["placebo_accuracy_lost"].any()
+    assert not ablations(model, data_in, noise, sites)["control_accuracy_drop"].any()
 
 
 @pytest.mark.lens
@@ -106,12 +106,12 @@ def test_what_does_not_fit_is_refused_and_leaves_no_hook():
     model = lens_model("plain", d_vocab=40)
     with pytest.raises(ModelError, match=r"there is no ablation 'means'; did you mean 'mean'\?"):
         ablation(model, INPUTS, "attn_out.0", "means")
-    with pytest.raises(ModelError, match=r"there is no loss called 'nats'; did you mean 'nats_lost'\?"):
+    with pytest.raises(ModelError, match=r"there is no loss called 'nats'; known: accuracy_drop, loss_increase"):
         ablation(model, INPUTS, "attn_out.0", quantity="nats")
     with pytest.raises(RolesError, match=r"needs the role 'anchors'; .*did you mean 'anchor'\?"):
         ablations(model, INPUTS, NOISE, ["attn_out.0@anchors"])
     with pytest.raises(ModelError, match=r"tokens of shape \[29, 9\]"):
-        ablation(model, INPUTS, "attn_out.0", placebo=NOISE.take(np.arange(29)))
+        ablation(model, INPUTS, "attn_out.0", control=NOISE.take(np.arange(29)))
     with pytest.raises(KeyError), ablate(model, INPUTS, "attn_out.0"):
         raise KeyError("inside")
     assert hooks_on(model) == []

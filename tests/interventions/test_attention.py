@@ -7,29 +7,27 @@ from probes.lens_models import hooks_on, lens_model
 from scipy.special import entr
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions import (
+from rb_interp.interventions.attention import (
     blocked_attention,
     blocked_edits,
-    edited,
     forced_average,
     forced_pattern,
     forced_pattern_of,
-    last_logits,
     random_patterns,
     row_entropies,
 )
+from rb_interp.interventions.hooking import last_logits, with_edits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 from rb_interp.probes.uniformity import average_operator
 from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.counterfactual import inputs
 
 TASK = AnchorTask(
     keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 30)
-INPUTS = inputs(DATA, ROWS)
+INPUTS = DATA.inputs(ROWS)
 RNG = np.random.default_rng(0)
 
 
@@ -51,7 +49,7 @@ def pattern_in(model, edits, layer):
 
     names = ("pattern", "v", "z")
     watched = [(f"blocks.{layer}.attn.hook_{name}", see(name)) for name in names]
-    with edited(model, edits), model.hooks(fwd_hooks=watched), torch.no_grad():
+    with with_edits(model, edits), model.hooks(fwd_hooks=watched), torch.no_grad():
         model(torch.from_numpy(INPUTS.tokens))
     repeated = seen["v"].repeat_interleave(model.cfg.n_heads // seen["v"].shape[2], 2)
     z = torch.einsum("rhqk,rkhd->rqhd", seen["pattern"], repeated)
@@ -112,7 +110,7 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind):
 def test_entropies_by_row_and_head():
     model = model_of("gpt2")
     average = forced_pattern(model, 2, average_operator(9), head=3)
-    with edited(model, average):
+    with with_edits(model, average):
         entropies = row_entropies(model, INPUTS.tokens, layer=2)
     assert entropies.shape == (4, 9)
     np.testing.assert_allclose(entropies[3], np.log(np.arange(1, 10)), atol=1e-6)
@@ -121,18 +119,18 @@ def test_entropies_by_row_and_head():
 
 
 @pytest.mark.lens
-def test_a_model_that_averages_loses_nothing_and_its_placebo_does():
+def test_a_model_that_averages_loses_nothing_and_its_control_does():
     """M10 on a model that meets it: forcing 1/i changes nothing, and as random a pattern as a trained one's does."""
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
-    sample = inputs(data, data.sample("rsn_train", 100))
+    sample = data.inputs(data.sample("rsn_train", 100))
     effect = forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)))
     assert np.abs(effect.values).max() < 1e-4
-    assert effect.placebo.shape == (20, 100)
-    assert effect.placebo.mean() > 0.2
+    assert effect.control.shape == (20, 100)
+    assert effect.control.mean() > 0.2
     assert effect.p_value == 1
     draws = [
-        forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), n_draws=2, seed=s).placebo for s in (0, 0, 1)
+        forced_average(model, sample, 0.8 * np.log(np.arange(1, 10)), n_draws=2, seed=s).control for s in (0, 0, 1)
     ]
     np.testing.assert_array_equal(draws[0], draws[1])
     assert (draws[0] != draws[2]).any()
@@ -143,7 +141,7 @@ def test_another_model_s_attention():
     model, other = model_of("gpt2"), lens_model("gpt2", seed=1, d_vocab=40)
     own = forced_pattern_of(model, model, INPUTS, layer=2, n_draws=2)
     assert np.abs(own.values).max() < 1e-4
-    assert np.abs(own.placebo).max() > 0.01
+    assert np.abs(own.control).max() > 0.01
     effect = forced_pattern_of(model, other, INPUTS, layer=2, head=1, n_draws=2)
     assert effect.site == "pattern.2.1"
     wanted = pattern_in(other, [], 2)
@@ -183,7 +181,7 @@ def test_a_query_that_saw_only_what_is_blocked_attends_evenly_to_the_rest():
     first, last = np.zeros((30, 1), int), np.full((30, 1), 8)
     found = pattern_in(model, [*forced_pattern(model, 1, one), *blocked_edits(model, 1, last, first)], 1)
     assert found[:, :, 8].tolist() == torch.tensor([0.0, *[1 / 8] * 8]).expand(30, 4, 9).tolist()
-    with pytest.raises(ModelError, match="in layer 1 a query sees nothing but what is blocked; choose a later query"):
+    with pytest.raises(ModelError, match="in L1 a query sees nothing but what is blocked; choose a later query"):
         last_logits(model, INPUTS.tokens, blocked_edits(model, 1, first, first))
     assert hooks_on(model) == []
 
@@ -198,15 +196,15 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
     ):
         model = reference(name)
         data = model.task.dataset(0)
-        sample = inputs(data, data.sample("rsn_train", 100))
-        effect = blocked_attention(model.model(), sample, layer, query, key, quantity="accuracy_lost")
+        sample = data.inputs(data.sample("rsn_train", 100))
+        effect = blocked_attention(model.model(), sample, layer, query, key, quantity="accuracy_drop")
         assert effect.values.mean() > 0.75 if needed else not effect.values.any()
-        assert effect.placebo.shape == (5, 100)
-        assert not effect.placebo.any()
+        assert effect.control.shape == (5, 100)
+        assert not effect.control.any()
 
 
 @pytest.mark.lens
-def test_the_placebo_blocks_noise_that_the_query_sees():
+def test_the_control_blocks_noise_that_the_query_sees():
     from rb_interp.interventions.attention import _noise
 
     last, noise = np.full((30, 1), 8), INPUTS.roles.position("noise")
@@ -238,11 +236,11 @@ def test_what_does_not_fit_is_refused():
         forced_average(model, INPUTS, np.zeros(8))
     with pytest.raises(RolesError, match=r"blocked_attention needs the role 'keys'.*did you mean 'key'\?"):
         blocked_attention(model, INPUTS, 0, key="keys")
-    with pytest.raises(ModelError, match=r"did you mean 'accuracy_lost'\?"):
+    with pytest.raises(ModelError, match=r"did you mean 'accuracy_drop'\?"):
         blocked_attention(model, INPUTS, 0, quantity="accuracy")
     short = AnchorTask(length=4, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40)
-    few = inputs(short.dataset(0), short.dataset(0).sample("rsn_train", 5))
-    with pytest.raises(RolesError, match="blocks 2 positions and its placebo as many of noise, but rows have 1"):
+    few = short.dataset(0).inputs(short.dataset(0).sample("rsn_train", 5))
+    with pytest.raises(RolesError, match="blocks 2 positions and its control as many of noise, but rows have 1"):
         blocked_attention(model, few, 0, "last", "anchor")
     with pytest.raises(ModelError, match="this model has 4 heads, the other 1"):
         forced_pattern_of(model, build_model(TASK, gamma=0.5), INPUTS)

@@ -1,4 +1,4 @@
-"""Effects against hand-worked numbers: means, intervals, the share of placebo draws, cross entropy."""
+"""Effects against hand-worked numbers: means, intervals, the share of control draws, cross entropy."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.effect import Effect, nats, right
+from rb_interp.interventions.effect import Effect, answered_rightly, cross_entropy
 
 
-def effect(values, placebo, quantity="nats_lost"):
-    return Effect("forced_average", "pattern.0", quantity, np.array(values), np.array(placebo), "random patterns")
+def effect(values, control, quantity="loss_increase"):
+    return Effect("forced_average", "pattern.0", quantity, np.array(values), np.array(control), "random patterns")
 
 
 def test_a_summary_by_hand():
     row = effect([1.0, 2.0, 3.0], [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]).summary()
-    assert (row["effect"], row["placebo"], row["difference"], row["n"]) == (2.0, 0.5, 1.5, 3)
+    assert (row["effect"], row["control"], row["difference"], row["n"]) == (2.0, 0.5, 1.5, 3)
     half = 4.302652729749464 / np.sqrt(3)  # t(2, .975) times s = 1 over sqrt(n)
     assert (row["low"], row["high"]) == pytest.approx((2 - half, 2 + half))
-    assert (row["placebo_low"], row["placebo_high"]) == (0.5, 0.5)
+    assert (row["control_low"], row["control_high"]) == (0.5, 0.5)
     assert row["difference_high"] == pytest.approx(1.5 + half)
 
 
@@ -26,16 +26,16 @@ def test_the_difference_is_paired_by_input():
     shift = np.array([0.0, 5.0, 10.0, 15.0])
     row = effect(shift + 1, [shift]).summary()
     assert (row["difference"], row["difference_low"], row["difference_high"]) == (1.0, 1.0, 1.0)
-    assert row["low"] < 0 < row["placebo_high"]
+    assert row["low"] < 0 < row["control_high"]
 
 
 def test_a_share_of_inputs_has_the_exact_interval():
     row = effect([1.0] * 9 + [0.0], [[0.0] * 10], "moved_as_predicted").summary()
     assert (row["low"], row["high"]) == pytest.approx((0.5550, 0.9975), abs=1e-4)
-    assert (row["placebo_low"], row["placebo_high"]) == pytest.approx((0.0, 0.3085), abs=1e-4)
+    assert (row["control_low"], row["control_high"]) == pytest.approx((0.0, 0.3085), abs=1e-4)
 
 
-def test_p_is_the_share_of_placebo_draws_that_reach_the_effect():
+def test_p_is_the_share_of_control_draws_that_reach_the_effect():
     draws = [[0.0, 0.0], [3.0, 3.0], [1.0, 1.0]]
     assert effect([1.0, 1.0], draws).p_value == 3 / 4  # two of three reach it
     assert effect([4.0, 4.0], draws).p_value == 1 / 4
@@ -46,12 +46,20 @@ def test_no_input_gives_nan_and_other_inputs_are_refused():
     row = effect([], np.empty((1, 0)), "moved_as_predicted").summary()
     assert np.isnan(row["effect"])
     assert row["n"] == 0
-    with pytest.raises(ModelError, match=r"2 inputs and its placebo shape \[1, 3\]; expected \[draw, 2\]"):
+    with pytest.raises(ModelError, match=r"2 inputs and its control shape \[1, 3\]; expected \[draw, 2\]"):
         effect([1.0, 2.0], [[0.0, 0.0, 0.0]])
 
 
 def test_nats_and_right_by_hand_and_without_overflow():
     logits = np.array([[0.0, np.log(3)], [1e5, 0.0]], dtype=np.float64)
-    np.testing.assert_allclose(nats(logits, np.array([1, 0])), [np.log(4 / 3), 0.0])
-    assert nats(logits, np.array([1, 1]))[1] == 1e5
-    assert right(logits, np.array([1, 1])).tolist() == [1.0, 0.0]
+    np.testing.assert_allclose(cross_entropy(logits, np.array([1, 0])), [np.log(4 / 3), 0.0])
+    assert cross_entropy(logits, np.array([1, 1]))[1] == 1e5
+    assert answered_rightly(logits, np.array([1, 1])).tolist() == [1.0, 0.0]
+
+
+def test_the_table_is_the_summary_and_a_notebook_shows_it():
+    found = effect([1.0, 2.0, 3.0], [[0.0, 0.0, 0.0]])
+    assert found.table().iloc[0].to_dict() == pytest.approx(found.summary(), nan_ok=True)
+    html = found._repr_html_()
+    assert html.startswith("<p>forced_average at pattern.0: loss_increase; control: random patterns</p>")
+    assert html.count("<tr") == 2

@@ -1,5 +1,7 @@
 """Interchange: what is exact on any model, what it says of models written by hand, and what it refuses."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,11 @@ from probes.lens_models import hooks_on, lens_model
 
 from rb_interp import interventions
 from rb_interp.errors import ModelError, RolesError, TaskError
-from rb_interp.interventions import edited, interchange, interchange_edits, key_and_sum, last_logits
+from rb_interp.interventions.hooking import last_logits, with_edits
+from rb_interp.interventions.interchange import interchange, interchange_edits, key_and_sum
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
-from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
+from rb_interp.tasks import AnchorTask, Inputs
 
 pytestmark = pytest.mark.lens
 
@@ -20,9 +22,11 @@ TASK = AnchorTask(
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 40)
-BASE, SOURCE, NOISE = inputs(DATA, ROWS), counterfactual(DATA, ROWS, "both"), counterfactual(DATA, ROWS, "noise")
+BASE = DATA.inputs(ROWS)
+SOURCE, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("both", "noise"))
 
 
+@cache
 def models():
     post = build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=2)
     return {"gpt2": lens_model("gpt2", d_vocab=40), "plain": lens_model("plain", d_vocab=40), "post": post}
@@ -46,9 +50,9 @@ def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_chang
     for site in (f"resid_post.{last}@last", "resid_pre.0", f"resid_mid.{last}@last"):
         found = last_logits(model, BASE.tokens, interchange_edits(model, BASE, SOURCE, site))
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
-    effect = interchange(model, BASE, SOURCE, "resid_pre.0", wanted.argmax(1).numpy(), placebo=BASE)
+    effect = interchange(model, BASE, SOURCE, "resid_pre.0", wanted.argmax(1).numpy(), control=BASE)
     assert effect.values.mean() == 1
-    assert not effect.placebo.any()
+    assert not effect.control.any()
     assert hooks_on(model) == []
 
 
@@ -56,13 +60,13 @@ def test_what_is_held_stays():
     """All that the source brings passes through the last residual stream, which is held."""
     model = build_model(TASK, gamma=0.3, norm="pre", n_layers=4, n_heads=2)
     before = last_logits(model, BASE.tokens).argmax(1).numpy()
-    held = interchange(model, BASE, SOURCE, "resid_pre.0", before, placebo=SOURCE, hold="resid_post.3@last")
+    held = interchange(model, BASE, SOURCE, "resid_pre.0", before, control=SOURCE, hold="resid_post.3@last")
     assert held.values.all()
-    assert not held.placebo.any()
+    assert not held.control.any()
     assert held.site == "resid_pre.0; held: resid_post.3@last"
-    free = interchange(model, BASE, SOURCE, "resid_pre.0", before, placebo=SOURCE)
+    free = interchange(model, BASE, SOURCE, "resid_pre.0", before, control=SOURCE)
     assert free.values.mean() < 0.9
-    np.testing.assert_array_equal(free.placebo[0], 1 - free.values)
+    np.testing.assert_array_equal(free.control[0], 1 - free.values)
 
 
 def test_roles_lead_to_other_positions_and_one_head_is_taken_alone():
@@ -79,7 +83,7 @@ def test_roles_lead_to_other_positions_and_one_head_is_taken_alone():
     with model.hooks(fwd_hooks=[(name, see)]):
         last_logits(model, BASE.tokens)
         plain = seen["z"]
-    with edited(model, interchange_edits(model, BASE, source, "z.1.2@key")), model.hooks(fwd_hooks=[(name, see)]):
+    with with_edits(model, interchange_edits(model, BASE, source, "z.1.2@key")), model.hooks(fwd_hooks=[(name, see)]):
         model(torch.from_numpy(BASE.tokens))
     key, rows = BASE.roles.position("key")[:, 0], np.arange(len(ROWS))
     expected = plain.clone()
@@ -112,7 +116,7 @@ def test_models_written_by_hand_carry_key_and_sum_where_their_circuit_does(name,
     assert reading.n == found.n == 100
     assert reading.values["key"] == pytest.approx(key, abs=0.05)
     assert total is None or reading.values["sum"] == pytest.approx(total, abs=0.05)
-    assert reading.values["placebo"] == found.placebo == 0
+    assert reading.values["control"] == found.control == 0
 
 
 def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
@@ -126,7 +130,7 @@ def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
         assert (keys(base) != keys(source)).all()
         total = [np.take_along_axis(data.tokens[rows], sums[rows], 1).sum(1) for rows in (base, source)]
         assert (total[0] != total[1]).all()
-        assert (data.kind[[*base, *source]] == 1).all()
+        assert (data.set[[*base, *source]] == 1).all()
         assert (data.key_position[base] == data.key_position[source]).all() == same_position
         assert len(set(data.key_position[base])) == 7  # every position, not the first ones
 
@@ -134,7 +138,7 @@ def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
 def test_pairs_that_share_their_position_can_be_asked_for():
     found = reference("averager")
     shared = key_and_sum(found.model(), found.task.dataset(0), n=50, same_position=True)
-    assert shared.reading().values == {"key": 1, "sum": 1, "placebo": 0}
+    assert shared.reading().values == {"key": 1, "sum": 1, "control": 0}
     assert shared.reading().probe == "interchange_same_position"
     kept = key_and_sum(found.model(), found.task.dataset(0), n=50, same_position=False)
     assert kept.reading().probe == "interchange"
@@ -163,20 +167,20 @@ def test_what_does_not_fit_is_refused():
         ModelError, match=r"no circuit 'average_then_key' has carriers; did you mean 'average-then-key'\?"
     ):
         key_and_sum(model, DATA, circuit="average_then_key")
-    with pytest.raises(TaskError, match=r"rows='mem': key_and_sum needs rows whose answer is key \+ sum"):
-        key_and_sum(model, DATA, rows="mem")
+    with pytest.raises(TaskError, match=r"set='mem': key_and_sum needs rows whose answer is key \+ sum"):
+        key_and_sum(model, DATA, set="mem")
     with pytest.raises(ModelError, match=r"tokens of shape \[39, 9\], the base \[40, 9\]; .* one source row"):
-        interchange(model, BASE, SOURCE.take(np.arange(39)), "z.0@key", BASE.labels, placebo=NOISE)
+        interchange(model, BASE, SOURCE.take(np.arange(39)), "z.0@key", BASE.labels, control=NOISE)
     with pytest.raises(ModelError, match="got 39 predicted answers for 40 inputs"):
-        interchange(model, BASE, SOURCE, "z.0@key", BASE.labels[1:], placebo=NOISE)
+        interchange(model, BASE, SOURCE, "z.0@key", BASE.labels[1:], control=NOISE)
     with pytest.raises(RolesError, match="needs the role 'keys'; .*did you mean 'key'"):
-        interchange(model, BASE, SOURCE, "z.0@keys", BASE.labels, placebo=NOISE)
+        interchange(model, BASE, SOURCE, "z.0@keys", BASE.labels, control=NOISE)
     with pytest.raises(ModelError, match="is in layer 9; this model has 4 layers"):
-        interchange(model, BASE, SOURCE, "attn_out.9@key", BASE.labels, placebo=NOISE)
+        interchange(model, BASE, SOURCE, "attn_out.9@key", BASE.labels, control=NOISE)
     short = AnchorTask(q=1, **{k: v for k, v in vars(TASK).items() if k not in ("q", "masked")}, masked=())
-    fewer = inputs(short.dataset(0), short.dataset(0).sample("rsn_train", 40))
+    fewer = short.dataset(0).inputs(short.dataset(0).sample("rsn_train", 40))
     with pytest.raises(RolesError, match="has 1 positions in a source row and 2 in a base row"):
-        interchange(model, BASE, fewer, "z.0@anchor", BASE.labels, placebo=NOISE)
+        interchange(model, BASE, fewer, "z.0@anchor", BASE.labels, control=NOISE)
     assert hooks_on(model) == []
 
 

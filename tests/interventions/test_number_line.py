@@ -6,10 +6,11 @@ import torch
 from probes.lens_models import lens_model
 
 from rb_interp.errors import ModelError, TaskError
-from rb_interp.interventions import last_logits, permuted_coordinates, permuted_number_line
 from rb_interp.interventions import number_line as module
+from rb_interp.interventions.hooking import last_logits
+from rb_interp.interventions.number_line import permuted_coordinates, permuted_number_line
 from rb_interp.models import build_model
-from rb_interp.models.lens import read_weights
+from rb_interp.models.generations import read_weights
 from rb_interp.models.reference import reference
 from rb_interp.tasks import AnchorTask
 
@@ -74,26 +75,26 @@ def test_inputs_that_count_are_right_and_to_change(monkeypatch):
     np.testing.assert_array_equal(predicted - data.labels[chosen], 2 * (26 - sums[sums != 26]))
     wrong = build_model(averager.task, gamma=0.8)
     few = permuted_number_line(wrong, data, n=20, n_draws=2)
-    assert few.placebo.shape == (2, len(few.values))
+    assert few.control.shape == (2, len(few.values))
     monkeypatch.setattr(module, "most_likely", lambda model, tokens: np.full(len(tokens), -1))
     none = permuted_number_line(model, data, n_draws=2)
-    assert none.placebo.shape == (2, 0)
+    assert none.control.shape == (2, 0)
     assert np.isnan(none.summary()["effect"])
     assert none.summary()["n"] == 0
 
 
 @pytest.mark.lens
-def test_the_placebo_moves_embeddings_as_far(monkeypatch):
+def test_the_control_moves_embeddings_as_far(monkeypatch):
     model, seen = reference("averager").model(), []
-    real, old = module.edited_weights, model.W_E.detach().double().clone()
+    real, old = module.with_weights, model.W_E.detach().double().clone()
 
     def spy(model, weights):
         seen.append((weights["embed.W_E"].double() - old).norm().item())
         return real(model, weights)
 
-    monkeypatch.setattr(module, "edited_weights", spy)
+    monkeypatch.setattr(module, "with_weights", spy)
     effect = permuted_number_line(model, reference("averager").task.dataset(0), n=50, n_draws=5)
-    assert effect.placebo.shape[0] == 5
+    assert effect.control.shape[0] == 5
     assert len(seen) == 6
     np.testing.assert_allclose(seen, seen[0], rtol=1e-4)
 
@@ -109,5 +110,5 @@ def test_what_does_not_fit_is_refused():
         permuted_number_line(model, DATA, direction=np.eye(3)[0])
     with pytest.raises(ModelError, match="length 0; expected d_model 16 numbers, not all of them 0"):
         permuted_number_line(model, DATA, direction=np.zeros(16))
-    with pytest.raises(TaskError, match="rows='mem': the number line needs reasoning anchors"):
-        permuted_number_line(model, DATA, rows="mem")
+    with pytest.raises(TaskError, match="set='mem': the number line needs reasoning anchors"):
+        permuted_number_line(model, DATA, set="mem")

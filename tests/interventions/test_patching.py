@@ -11,8 +11,8 @@ from probes.lens_models import hooks_on, lens_model
 from transformer_lens import patching as peer
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions import last_logits
-from rb_interp.interventions.cells import Cells
+from rb_interp.interventions.batched_patching import PatchGrid
+from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.patching import (
     COMPONENTS,
     ROLES,
@@ -25,8 +25,8 @@ from rb_interp.interventions.patching import (
 from rb_interp.interventions.sites import PER_HEAD, Site, positions, read_at
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
+from rb_interp.tasks import Inputs
 from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
 
 pytestmark = pytest.mark.lens
 
@@ -35,8 +35,8 @@ TASK = AnchorTask(
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 24)
-CLEAN = inputs(DATA, ROWS)
-KEY, ANCHORS, BOTH, NOISE = (counterfactual(DATA, ROWS, change) for change in ("key", "anchors", "both", "noise"))
+CLEAN = DATA.inputs(ROWS)
+KEY, ANCHORS, BOTH, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("key", "anchors", "both", "noise"))
 FEW, OUTSIDE = BOTH.take(np.arange(5)), Inputs(BOTH.tokens, BOTH.labels + 30, BOTH.roles)
 SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2}
 MODELS = {
@@ -85,7 +85,7 @@ def by_peer(model, clean, corrupted, components, roles):
 def test_every_cell_has_the_number_of_generic_activation_patch(kind, monkeypatch):
     monkeypatch.setattr(peer, "tqdm", lambda items, **_: items)
     model = MODELS[kind]()
-    for corrupted in (KEY, BOTH):
+    for corrupted in (KEY, BOTH) if kind == "none" else (BOTH,):
         matrix = patching_matrix(model, CLEAN, corrupted)
         expected = by_peer(model, CLEAN, corrupted, COMPONENTS, ROLES)
         scale = max(1.0, np.abs(expected).max())
@@ -101,31 +101,32 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
     other = Inputs(NOISE.tokens[::-1].copy(), NOISE.labels[::-1].copy(), NOISE.roles.take(np.arange(len(ROWS))[::-1]))
     for head in (None, 1):
         components = [name for name in COMPONENTS if name != "pattern"] if head is None else ["q", "k", "v", "z"]
-        wanted = {"components": components, "head": head, "placebo": other, "roles": ("key", "anchor", "last", "noise")}
+        wanted = {"components": components, "head": head, "control": other, "roles": ("key", "anchor", "last", "noise")}
         fast = patching_matrix(model, CLEAN, BOTH, **wanted)
         close = 1e-5 * np.abs(fast.patched).max()
         for values in (1, 3_000):
-            monkeypatch.setattr("rb_interp.interventions.cells.PASS_VALUES", values)
+            monkeypatch.setattr("rb_interp.interventions.batched_patching.PASS_VALUES", values)
             pair = CLEAN.take(np.arange(3)), BOTH.take(np.arange(3))
             few = patching_matrix(model, *pair, components=components, head=head, layers=[1], roles=("anchor", "noise"))
             np.testing.assert_allclose(few.patched[:, 0], fast.patched[:, 1, [1, 3], :3], atol=close)
         monkeypatch.undo()
         with model.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", lambda activation, hook: activation)]):
             there = hooks_on(model)
-            whole = patching_matrix(model, CLEAN, BOTH, **wanted)
+            layers = [1] if head is None else list(range(model.cfg.n_layers))
+            whole = patching_matrix(model, CLEAN, BOTH, layers=layers, **wanted)
             assert hooks_on(model) == there
-        np.testing.assert_allclose(fast.patched, whole.patched, atol=close)
-        np.testing.assert_allclose(fast.placebo_patched, whole.placebo_patched, atol=close)
+        np.testing.assert_allclose(fast.patched[:, layers], whole.patched, atol=close)
+        np.testing.assert_allclose(fast.control_patched[:, layers], whole.control_patched, atol=close)
         site = Site(components[2], 1, "key", head)
         one = patched_logits(model, BOTH.tokens, BOTH.roles, other.tokens, other.roles, site)
-        np.testing.assert_allclose(fast.placebo_patched[2, 1, 0], row_metric(one), atol=close)
+        np.testing.assert_allclose(fast.control_patched[2, 1, 0], row_metric(one), atol=close)
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_models_are_run_block_by_block(kind):
     """Else the matrix is right and slow, and nobody would see it."""
     for sites in ([Site(name, 0) for name in COMPONENTS], [Site(name, 1, head=1) for name in PER_HEAD]):
-        cells = Cells(MODELS[kind](), CLEAN, BOTH, sites, ROLES, "logit_diff")
+        cells = PatchGrid(MODELS[kind](), CLEAN, BOTH, sites, ROLES, "logit_diff")
         with cells.ready():
             assert cells.stepwise
 
@@ -156,9 +157,9 @@ def test_all_of_the_stream_recovers_everything_and_what_is_the_same_recovers_not
         for role, name in (("noise", "resid_pre"), ("anchor", "v"), ("noise", "q")):
             assert cells.loc[(name, 0, role), "recovered"] == 0
         assert (cells.n == len(ROWS)).all()
-        assert cells.placebo.isna().all()
+        assert cells.control.isna().all()
         assert list(matrix.table().columns) == [
-            *("component", "layer", "role", "recovered", "low", "high", "placebo", "n")
+            *("component", "layer", "role", "recovered", "low", "high", "control", "n")
         ]  # fmt: skip
 
 
@@ -175,7 +176,7 @@ def test_patches_go_from_role_to_role():
     model = reference("averager").model()
     data = AnchorTask().dataset(0)
     rows = data.sample("rsn_test", 120)
-    base, source = inputs(data, rows[:60]), inputs(data, rows[60:])
+    base, source = data.inputs(rows[:60]), data.inputs(rows[60:])
     apart = (base.roles.positions["key"] != source.roles.positions["key"])[:, 0]
     assert apart.mean() > 0.5
     key, other = (rows.tokens[np.arange(60), rows.roles.positions["key"][:, 0]] for rows in (base, source))
@@ -210,20 +211,20 @@ def test_circuits_written_by_hand_are_found(name, change):
     data, model = AnchorTask().dataset(0), reference(name).model()
     rows = data.sample("rsn_train", 90)
     rows = rows[data.anchor_positions[rows, -1] < 8]  # else the last position is that of an anchor
-    clean, corrupted = inputs(data, rows), counterfactual(data, rows, change)
+    clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, change)
     redrawn = Inputs(corrupted.tokens.copy(), corrupted.labels, corrupted.roles)
     noise = corrupted.roles.positions["noise"]
     np.put_along_axis(
-        redrawn.tokens, noise, np.take_along_axis(counterfactual(data, rows, "noise").tokens, noise, 1), 1
+        redrawn.tokens, noise, np.take_along_axis(data.task.counterfactual(data, rows, "noise").tokens, noise, 1), 1
     )
-    cells = patching_matrix(model, clean, corrupted, placebo=redrawn).table().set_index(["component", "layer", "role"])
+    cells = patching_matrix(model, clean, corrupted, control=redrawn).table().set_index(["component", "layer", "role"])
     for text, expected in EXACT[name, change].items():
         site = Site.parse(text)
         cell = cells.loc[(site.component, site.layer, site.role)]
         assert cell.recovered == pytest.approx(expected, abs=0.03), text
         assert cell.low <= cell.recovered <= cell.high
         if site.role != "noise":
-            assert cell.placebo == pytest.approx(0, abs=0.03), text
+            assert cell.control == pytest.approx(0, abs=0.03), text
 
 
 def test_a_patch_ends_with_its_context_and_knows_its_rows():
@@ -255,7 +256,7 @@ def test_a_patch_ends_with_its_context_and_knows_its_rows():
         ({"head": 2}, ModelError, r"is in head 2; this model has 2 heads"),
         ({"head": 0, "components": ["mlp_out"]}, ModelError, r"names a head, but mlp_out is the sum over heads"),
         ({"corrupted": FEW}, ModelError, r"clean has tokens of shape \[24, 9\] and corrupted of \[5, 9\]; patching"),
-        ({"placebo": FEW}, ModelError, r"the source has tokens of shape \[5, 9\] and corrupted of"),
+        ({"control": FEW}, ModelError, r"the source has tokens of shape \[5, 9\] and corrupted of"),
         ({"corrupted": CLEAN}, ModelError, r"the mean logit_diff is 0 on the clean rows and 0 on the cor"),
         ({"corrupted": OUTSIDE}, ModelError, r"got tokens from \d+ to \d+; this model knows"),
     ],

@@ -6,13 +6,13 @@ import torch
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions import edited_weights, last_logits, write_at
+from rb_interp.interventions.hooking import last_logits, with_weights, write_at
 from rb_interp.interventions.path import patched_logits, path_patch
 from rb_interp.interventions.sites import Site, read_at
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
+from rb_interp.tasks import Inputs
 from rb_interp.tasks.anchor import AnchorTask
-from rb_interp.tasks.counterfactual import Inputs, counterfactual, inputs
 
 pytestmark = pytest.mark.lens
 
@@ -21,7 +21,8 @@ TASK = AnchorTask(
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 24)
-BASE, SOURCE, NOISE = inputs(DATA, ROWS), counterfactual(DATA, ROWS, "both"), counterfactual(DATA, ROWS, "noise")
+BASE = DATA.inputs(ROWS)
+SOURCE, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("both", "noise"))
 SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2, "gamma": 0.4, "dtype": torch.float64}
 
 
@@ -93,7 +94,7 @@ def test_in_a_linear_model_the_effects_of_all_paths_add_up():
     model = model_of()
     held = model.tl_parameters() if hasattr(model, "tl_parameters") else dict(model.named_parameters())
     names = [f"blocks.{layer}.{name}" for layer in (0, 1) for name in ("attn.W_Q", "mlp.W_in")]
-    with edited_weights(model, {name: torch.zeros_like(held[name]) for name in names}):
+    with with_weights(model, {name: torch.zeros_like(held[name]) for name in names}):
         base = last_logits(model, BASE.tokens)
         total = plain(model, "attn_out.0") - base
         paths = [along(model, "attn_out.0", to) - base for to in ("v.1", "resid_post.1@last")]
@@ -109,20 +110,21 @@ def test_rows_keep_their_own_values_over_many_passes():
     many = path_patch(model, BASE.take(rows), SOURCE.take(rows), "resid_pre.0@key", "k.1@anchor", NOISE.take(rows))
     once = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", NOISE)
     torch.testing.assert_close(many.patched, once.patched[rows], atol=1e-9, rtol=1e-9)
-    torch.testing.assert_close(many.placebo_patched, once.placebo_patched[rows], atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(many.control_patched, once.control_patched[rows], atol=1e-9, rtol=1e-9)
 
 
 def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
     data, model = AnchorTask().dataset(0), reference("carrier").model()
     rows = data.sample("rsn_test", 60)
     rows = rows[data.anchor_positions[rows, -1] < 8]
-    base, source, noise = inputs(data, rows), counterfactual(data, rows, "key"), counterfactual(data, rows, "noise")
+    base = data.inputs(rows)
+    source, noise = (data.task.counterfactual(data, rows, change) for change in ("key", "noise"))
     found = {}
     for receiver in ("v.1@anchor", "k.1@anchor", "v.1@key", "q.1@last", "resid_post.1@last"):
         path = path_patch(model, base, source, "attn_out.0@anchor", receiver, noise)
         found[receiver] = path.moved().summary()
         assert path.recovered().values.mean() == pytest.approx(float(receiver == "v.1@anchor"), abs=0.02)
-        assert found[receiver]["placebo"] == 0
+        assert found[receiver]["control"] == 0
     assert {receiver: row["effect"] for receiver, row in found.items()} == {
         "v.1@anchor": 1, "k.1@anchor": 0, "v.1@key": 0, "q.1@last": 0, "resid_post.1@last": 0,
     }  # fmt: skip
@@ -130,13 +132,13 @@ def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
     assert (row["site"], row["intervention"], row["n"]) == ("attn_out.0@anchor -> v.1@anchor", "path patch", len(rows))
     direct = path_patch(model, base, source, "resid_pre.0@key", "attn_out.0@anchor").moved()
     assert direct.values.mean() == 1
-    assert np.isnan(direct.summary()["placebo"])
+    assert np.isnan(direct.summary()["control"])
 
 
 def test_the_averagers_paths():
     data, model = AnchorTask().dataset(0), reference("averager").model()
     rows = data.sample("rsn_train", 60)
-    pair = inputs(data, rows), counterfactual(data, rows, "both")
+    pair = data.inputs(rows), data.task.counterfactual(data, rows, "both")
     key = path_patch(model, *pair, "resid_pre.0@key", "v.1@key").patched.argmax(1).numpy()
     at = data.key_position[rows]
     change = pair[1].tokens[np.arange(60), at] - pair[0].tokens[np.arange(60), at]

@@ -6,10 +6,11 @@ import torch
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.hooking import edited, last_logits, write_at
+from rb_interp.interventions.hooking import last_logits, with_edits, write_at
 from rb_interp.interventions.sites import HOOKS, PER_HEAD, Edit, Site, positions, read_at
 from rb_interp.models.build import build_model
 from rb_interp.tasks.anchor import AnchorTask
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 
 pytestmark = pytest.mark.lens
@@ -109,6 +110,18 @@ def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everyth
     assert hooks_on(model) == []
 
 
+def test_columns_in_another_order_are_read_and_changed_like_any_rows():
+    model, site, order = post_norm(), "z.1@last", [0, 3, 1, 2, 4, 5, 6, 7]
+    columns = TOKENS.numpy()[:, order]
+    assert not columns.flags.c_contiguous
+    zero = Edit("blocks.0.hook_mlp_out", lambda activation, rows: activation * 0)
+    for tokens in (columns, TOKENS.t()[order].t(), Inputs(columns).tokens):
+        assert torch.equal(
+            last_logits(model, tokens, [zero]), last_logits(model, TOKENS[:, order].contiguous(), [zero])
+        )
+        torch.testing.assert_close(read_at(model, tokens, site, ROLES), read_at(model, columns.copy("C"), site, ROLES))
+
+
 def test_hooks_are_gone_after_an_error_and_the_callers_stay_and_act():
     model = lens_model("gpt2")
     seen = []
@@ -119,9 +132,9 @@ def test_hooks_are_gone_after_an_error_and_the_callers_stay_and_act():
 
     with model.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", caller)]):
         before = hooks_on(model)
-        with edited(model, [zero]):
+        with with_edits(model, [zero]):
             model(TOKENS)
-        with pytest.raises(RuntimeError, match="oops"), edited(model, [zero]):
+        with pytest.raises(RuntimeError, match="oops"), with_edits(model, [zero]):
             raise RuntimeError("oops")
         assert hooks_on(model) == before
         model(TOKENS)

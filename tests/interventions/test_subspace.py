@@ -1,4 +1,4 @@
-"""Subspaces of the values: projections by hand, placebos of exactly the same size, and models written by hand."""
+"""Subspaces of the values: projections by hand, controls of exactly the same size, and models written by hand."""
 
 import numpy as np
 import pytest
@@ -6,29 +6,28 @@ import torch
 from probes.lens_models import lens_model
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions import (
-    last_logits,
+from rb_interp.interventions import subspace
+from rb_interp.interventions.hooking import last_logits
+from rb_interp.interventions.subspace import (
     leading,
     only_subspace,
     span,
-    subspace,
     subspace_effect,
     token_basis,
+    value_matrix,
     without_subspace,
 )
-from rb_interp.interventions.subspace import value_matrix
 from rb_interp.models import build_model
-from rb_interp.models.lens import live_tensors, read_weights
+from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
 from rb_interp.statistics import random_subspaces
 from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.counterfactual import inputs
 
 TASK = AnchorTask(
     keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
 )
 DATA = TASK.dataset(0)
-INPUTS = inputs(DATA, DATA.sample("rsn_train", 30))
+INPUTS = DATA.inputs(DATA.sample("rsn_train", 30))
 RNG = np.random.default_rng(0)
 
 
@@ -77,20 +76,20 @@ def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind
 
 @pytest.mark.lens
 @pytest.mark.parametrize("keep", [False, True])
-def test_the_placebo_changes_as_much(monkeypatch, keep):
+def test_the_control_changes_as_much(monkeypatch, keep):
     """Every change, or every matrix that is left, has the norm of the effect's own, head by head."""
     model, seen = model_of("gpt2"), []
-    real = subspace.edited_weights
+    real = subspace.with_weights
 
     def spy(model, weights):
         seen.append(weights["blocks.1.attn.W_V"].double())
         return real(model, weights)
 
-    monkeypatch.setattr(subspace, "edited_weights", spy)
+    monkeypatch.setattr(subspace, "with_weights", spy)
     old = live_tensors(model)["blocks.1.attn.W_V"].detach().double().clone()
     basis = random_subspaces(1, 16, 2, RNG)[0]
     effect = subspace_effect(model, INPUTS, basis, keep=keep, layer=1, n_draws=4)
-    assert (effect.site, effect.placebo.shape) == ("W_V.1", (4, 30))
+    assert (effect.site, effect.control.shape) == ("W_V.1", (4, 30))
     norms = torch.stack([(new if keep else old - new).norm(dim=(1, 2)) for new in seen])
     assert len(norms) == 5
     torch.testing.assert_close(norms, norms[:1].expand_as(norms), rtol=1e-5, atol=1e-6)
@@ -103,7 +102,7 @@ def test_all_of_the_residual_stream_and_none():
     model = model_of("plain")
     assert np.abs(subspace_effect(model, INPUTS, np.eye(16), keep=True, n_draws=1).values).max() < 1e-4
     gone = subspace_effect(model, INPUTS, np.eye(16), n_draws=1)
-    np.testing.assert_allclose(gone.values, gone.placebo[0], atol=1e-4)  # every 16-dimensional subspace is all of it
+    np.testing.assert_allclose(gone.values, gone.control[0], atol=1e-4)  # every 16-dimensional subspace is all of it
     assert np.abs(gone.values).max() > 0.01
 
 
@@ -112,22 +111,22 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
     """Its values need two directions, number and presence of an anchor; the anchors' span (not centred) holds both."""
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
-    sample = inputs(data, data.sample("rsn_train", 200))
+    sample = data.inputs(data.sample("rsn_train", 200))
     first, both = (leading(value_matrix(model), k) for k in (1, 2))
-    anchors = token_basis(model, sample.roles, "reasoning_anchor", 9, centred=False)
+    anchors = token_basis(model, sample, "reasoning_anchor", centred=False)
     for basis in (first, both, anchors):
-        gone = subspace_effect(model, sample, basis, quantity="accuracy_lost", n_draws=20 if basis is first else 1)
+        gone = subspace_effect(model, sample, basis, quantity="accuracy_drop", n_draws=20 if basis is first else 1)
         assert gone.values.mean() > 0.75
         if basis is first:
-            assert gone.placebo.mean() < 0.75
+            assert gone.control.mean() < 0.75
     for basis in (both, anchors):
-        alone = subspace_effect(model, sample, basis, keep=True, quantity="accuracy_lost", n_draws=3)
+        alone = subspace_effect(model, sample, basis, keep=True, quantity="accuracy_drop", n_draws=3)
         assert not alone.values.any()
-        assert alone.placebo.mean() > 0.75
+        assert alone.control.mean() > 0.75
     for other in random_subspaces(3, model.cfg.d_model, 1, np.random.default_rng(1)):  # not scaled up to the same norm
         with without_subspace(model, other):
             assert (last_logits(model, sample.tokens).argmax(1).numpy() == sample.labels).mean() > 0.9
-    assert not subspace_effect(model, sample, first, layer=1, quantity="accuracy_lost", n_draws=1).values.any()
+    assert not subspace_effect(model, sample, first, layer=1, quantity="accuracy_drop", n_draws=1).values.any()
 
 
 @pytest.mark.lens
@@ -140,7 +139,7 @@ def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
     vectors = {name: token_embeddings(model, ids, 9, 0, 1) for name, ids in roles.tokens.items()}
     mean = np.concatenate(list(vectors.values())).mean(0)
     for centred in (True, False):
-        basis = token_basis(model, roles, "reasoning_anchor", 9, head=1, centred=centred)
+        basis = token_basis(model, INPUTS, "reasoning_anchor", head=1, centred=centred)
         group = vectors["reasoning_anchor"] - mean * centred
         assert basis.shape == (16, 4)
         np.testing.assert_allclose(basis @ basis.T @ group.T, group.T, atol=1e-8)
@@ -160,6 +159,6 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ModelError, match="head=4; this model has 4 heads"), only_subspace(model, np.eye(16), head=4):
         pass
     with pytest.raises(RolesError, match=r"token_basis needs the token group 'reasoning'"):
-        token_basis(model, INPUTS.roles, "reasoning", 9)
-    with pytest.raises(ModelError, match=r"did you mean 'nats_lost'\?"):
+        token_basis(model, INPUTS, "reasoning")
+    with pytest.raises(ModelError, match=r"known: accuracy_drop, loss_increase"):
         subspace_effect(model, INPUTS, np.eye(16), quantity="nats")

@@ -8,7 +8,7 @@ from torch.nn.functional import layer_norm as torch_layer_norm
 from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.lens import GENERATION
+from rb_interp.models.generations import GENERATION
 from rb_interp.models.post_norm import PostNormTransformer
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks.anchor import AnchorTask
@@ -30,9 +30,9 @@ def tokens():
 
 
 def test_hooks_have_hooked_transformers_names_and_shapes(model, tokens):
-    twin = build_model(TASK, gamma=0.5, config=CONFIG, norm="pre", dtype=torch.float64)
+    untrained = build_model(TASK, gamma=0.5, config=CONFIG, norm="pre", dtype=torch.float64)
     ours = {name: tensor.shape for name, tensor in model.run_with_cache(tokens)[1].items()}
-    theirs = {name: tensor.shape for name, tensor in twin.run_with_cache(tokens)[1].items()}
+    theirs = {name: tensor.shape for name, tensor in untrained.run_with_cache(tokens)[1].items()}
     theirs = {name: shape for name, shape in theirs.items() if not name.startswith("ln_final.")}
     if GENERATION == 3:
         assert ours == theirs

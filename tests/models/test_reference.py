@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.lens import write_weights
+from rb_interp.models.generations import write_weights
 from rb_interp.models.reference import (
     MECHANISMS,
     REFERENCES,
@@ -22,8 +22,9 @@ from rb_interp.models.reference import (
 )
 from rb_interp.models.reference.symmetry import random_rotation
 from rb_interp.models.schemes import parameters
-from rb_interp.probes import carrying, name_circuit, routing, uniformity
+from rb_interp.probes import attention_by_role, attention_to_key, uniformity
 from rb_interp.probes.capture import capture
+from rb_interp.statistics.circuits import name_circuit
 from rb_interp.tasks import SETS
 from rb_interp.tasks.anchor import AnchorTask
 
@@ -151,13 +152,13 @@ def test_the_averager_writes_the_sum_then_the_key():
 
 def test_the_circuit_has_the_name_that_the_probes_give(found, model):
     rows = DATA.sample("rsn_train", 100)
-    given = {"model": model, "tokens": DATA.tokens[rows], "roles": DATA.roles(rows), "n_null": 0}
-    attention = routing(**given, layer=1).values
+    given = {"model": model, "inputs": DATA.inputs(rows), "n_null": 0}
+    attention = attention_by_role(**given, layer=1).values
     numbers = {
         "tv_half": uniformity(**given).values["tv"],
         "key_attention": attention["key"],
         "anchor_attention": attention["anchors"],
-        "carry": carrying(**given).values["key_from_last_anchor"],
+        "carry": attention_to_key(**given).values["key_from_last_anchor"],
     }
     assert name_circuit(**numbers, accuracy=accuracy(model, DATA, "rsn_train")) == found.circuit
     if found.name == "peaked_averager":

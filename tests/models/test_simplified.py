@@ -18,12 +18,20 @@ from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.sites import Edit
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.lens import read_weights, write_weights
+from rb_interp.models.generations import read_weights, write_weights
 from rb_interp.models.schemes import draw, parameters
 from rb_interp.models.simplified import EmbMLP, OneLayer
 from rb_interp.models.table import initialisation_table
-from rb_interp.probes import carrying, composition, geometry, routing, uniformity, value_alignment
+from rb_interp.probes import (
+    attention_by_role,
+    attention_to_key,
+    geometry,
+    uniformity,
+    value_alignment,
+    variance_explained,
+)
 from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.plain import train_model
 from rb_interp.training.stacked import stacked_logits
@@ -96,15 +104,15 @@ def test_one_layer_is_a_lens_model_without_positions_and_unembedding(act):
     transformer = replace(config, architecture="transformer")
     weights |= {"unembed.W_U": np.eye(D_VOCAB), "unembed.b_U": np.zeros(D_VOCAB)}
     weights |= {"pos_embed.W_pos": np.zeros((N_CTX, D_VOCAB))}
-    twin = lens_model(transformer, D_VOCAB, N_CTX, weights, torch.float64)
-    (logits, cache), (theirs, their_cache) = model.run_with_cache(tokens), twin.run_with_cache(tokens)
+    untrained = lens_model(transformer, D_VOCAB, N_CTX, weights, torch.float64)
+    (logits, cache), (theirs, their_cache) = model.run_with_cache(tokens), untrained.run_with_cache(tokens)
     torch.testing.assert_close(logits, theirs, rtol=0, atol=1e-10)
     assert set(cache) == set(model.hook_dict)
     for name in set(cache) - {"blocks.0.attn.hook_attn_scores"}:  # 4.x keeps the pattern there
         torch.testing.assert_close(cache[name], their_cache[name], rtol=0, atol=1e-10)
     torch.testing.assert_close(cache["pattern", 0], cache["attn_scores", 0].softmax(-1))
     for name in ("W_E", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_out"):
-        assert torch.equal(getattr(model, name), getattr(twin, name)), name
+        assert torch.equal(getattr(model, name), getattr(untrained, name)), name
     torch.testing.assert_close(model.OV.AB[0, 0], model.W_V[0, 0] @ model.W_O[0, 0])
     torch.testing.assert_close(model.QK.AB[0, 0], model.W_Q[0, 0] @ model.W_K[0, 0].T)
 
@@ -254,48 +262,52 @@ def test_cfg_says_what_there_is():
 
 @pytest.mark.parametrize("architecture", CONFIGS)
 def test_geometry_reads_the_rows_of_the_embedding(architecture):
-    model, twin = of_the_task(architecture), of_the_task(architecture, seed=1)
+    model, untrained = of_the_task(architecture), of_the_task(architecture, seed=1)
     data = TASK.dataset(0)
-    reading = geometry(model, data.tokens, data.roles(), twin=twin, n_null=20)
+    reading = geometry(model, Inputs(data.tokens, roles=data.roles()), untrained=untrained, n_null=20)
     rows = model.W_E.detach().numpy()[[5, 6, 7]]
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     np.testing.assert_allclose(reading.arrays["cos_reasoning_matrix"], unit @ unit.T, atol=1e-12)
     assert reading.values["cos_reasoning"] == pytest.approx((unit @ unit.T)[np.triu_indices(3, 1)].mean())
-    other = geometry(twin, None, data.roles(), n_null=0).values
-    assert reading.twin["order_rho"] == other["order_rho"]
+    other = geometry(untrained, Inputs(np.zeros((1, 16), int), roles=data.roles()), n_null=0).values
+    assert reading.untrained["order_rho"] == other["order_rho"]
     assert reading.values["participation_ratio"] == reading.values["participation"] / other["participation"]
 
 
 def test_probes_of_attention_read_one_layer():
     data = TASK.dataset(0)
-    given = data.tokens, data.roles()
+    given = Inputs(data.tokens, roles=data.roles())
     weights = read_weights(of_the_task("one_layer"))
     weights["blocks.0.attn.W_K"][:] = 0
     u = weights["embed.W_E"][6] - weights["embed.W_E"][[*range(10, 16), *range(3), *range(5, 8)]].mean(0)
     weights["blocks.0.attn.W_V"] = torch.outer(u, torch.arange(1.0, 8.0).double())[None]
     uniform = lens_model(replace(ONE_LAYER, d_model=TASK.d_vocab), TASK.d_vocab, TASK.length, weights, torch.float64)
-    assert uniformity(uniform, *given, twin=of_the_task("one_layer")).values["tv"] == pytest.approx(0, abs=1e-12)
-    assert routing(uniform, *given, layer=0).values["key"] == pytest.approx(1 / 3)
-    assert carrying(uniform, *given).values["key_from_anchor_1"] == pytest.approx(1 / 2)
-    aligned = value_alignment(uniform, *given, k=1)
+    assert uniformity(uniform, given, untrained=of_the_task("one_layer")).values["tv"] == pytest.approx(0, abs=1e-12)
+    assert attention_by_role(uniform, given, layer=0).values["key"] == pytest.approx(1 / 3)
+    assert attention_to_key(uniform, given).values["key_from_anchor_1"] == pytest.approx(1 / 2)
+    aligned = value_alignment(uniform, given, k=1)
     at = aligned.arrays["tokens"].tolist().index(6)
     assert abs(aligned.arrays["cosines"][0, at]) == pytest.approx(1)
     assert aligned.values["spectrum_ratio"] > 1e6
-    shares = composition(uniform, *given, n_null=0).values
+    shares = variance_explained(uniform, given, n_null=0).values
     assert shares["resid_pre.0:anchor_2"] == pytest.approx(1)  # the last token, and no position
     assert shares["attn_out.0:key"] + shares["attn_out.0:anchors"] == pytest.approx(1, abs=0.03)  # averaging adds
-    with pytest.raises(ModelError, match=r"routing got layer=1; this model has 1 layer\. Use layer=0\."):
-        routing(uniform, *given, layer=1)
+    with pytest.raises(ModelError, match=r"attention_by_role got layer=1; this model has 1 layer\. Use layer=0\."):
+        attention_by_role(uniform, given, layer=1)
 
 
-@pytest.mark.parametrize("probe", [uniformity, routing, value_alignment, carrying, composition])
+@pytest.mark.parametrize(
+    "probe", [uniformity, attention_by_role, value_alignment, attention_to_key, variance_explained]
+)
 def test_probes_of_attention_refuse_emb_mlp(probe):
     data = TASK.dataset(0)
     message = f"{probe.__name__} looks at layers and heads, and this model, of type EmbMLP, has none; use it on a model"
     with pytest.raises(ModelError, match=message):
-        probe(of_the_task("emb_mlp"), data.tokens, data.roles(), layer=0)
-    with pytest.raises(ModelError, match="and the twin, of type EmbMLP, has none"):
-        probe(of_the_task("one_layer"), data.tokens, data.roles(), layer=0, twin=of_the_task("emb_mlp"))
+        probe(of_the_task("emb_mlp"), Inputs(data.tokens, roles=data.roles()), layer=0)
+    with pytest.raises(ModelError, match="and the untrained model, of type EmbMLP, has none"):
+        probe(
+            of_the_task("one_layer"), Inputs(data.tokens, roles=data.roles()), layer=0, untrained=of_the_task("emb_mlp")
+        )
 
 
 @pytest.mark.parametrize("architecture", CONFIGS)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -10,64 +11,112 @@ from lens_models import hooks_on, lens_model
 
 from rb_interp import probes
 from rb_interp.errors import ModelError
-from rb_interp.probes import composition, geometry, routing, scan, uniformity, value_alignment
+from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
+from rb_interp.probes.check import check_rows
 from rb_interp.tasks import AnchorTask
+from rb_interp.torch_threads import threads
 
 TASK = AnchorTask(
     length=9, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.rows("rsn_train")
-BY_HEAD = (uniformity, value_alignment, routing)
+SHARED = ("layer", "head", "untrained", "n_null", "seed")
+BY_HEAD = (uniformity, value_alignment, attention_by_role)
 
 
 @pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "folded", "rotary", "grouped"])
 def test_every_probe_runs_on_every_layer_and_head(kind):
-    model, twin = lens_model(kind, d_vocab=40), lens_model(kind, seed=1, d_vocab=40)
+    model, untrained = lens_model(kind, d_vocab=40), lens_model(kind, seed=1, d_vocab=40)
     weights = {name: p.clone() for name, p in model.named_parameters()}
     for probe in BY_HEAD:
-        table = scan(probe, model, DATA.tokens[ROWS], DATA.roles(ROWS), twin=twin, n_null=20)
+        table = scan(probe, model, DATA.inputs(ROWS), untrained=untrained, n_null=20)
         assert table.groupby(["layer", "head"]).ngroups == 16
-        assert np.isfinite(table[["value", "twin"]]).all(axis=None)
+        assert np.isfinite(table[["value", "untrained"]]).all(axis=None)
         averages = table[table["quantity"] != "max_deviation"]  # which saturates where heads look at one position
         assert averages.groupby(["layer", "quantity"])["value"].nunique().min() > 1  # heads differ
-    for probe in (composition, geometry):
-        assert np.isfinite(list(probe(model, DATA.tokens[ROWS], DATA.roles(ROWS), n_null=20).values.values())).any()
-    assert hooks_on(model) == hooks_on(twin) == []
+    for probe in (variance_explained, geometry):
+        assert np.isfinite(list(probe(model, DATA.inputs(ROWS), n_null=20).values.values())).any()
+    assert hooks_on(model) == hooks_on(untrained) == []
     assert all(torch.equal(weights[name], p) for name, p in model.named_parameters())
 
 
 @pytest.mark.lens
-@pytest.mark.parametrize("probe", [*BY_HEAD, composition, geometry], ids=lambda probe: probe.__name__)
+@pytest.mark.parametrize("probe", [*BY_HEAD, variance_explained, geometry], ids=lambda probe: probe.__name__)
 def test_the_order_of_rows_changes_nothing(probe):
     model = lens_model("gpt2", d_vocab=40)
     shuffled = np.random.default_rng(0).permutation(ROWS)
-    first = probe(model, DATA.tokens[ROWS], DATA.roles(ROWS), n_null=0).values
-    second = probe(model, DATA.tokens[shuffled], DATA.roles(shuffled), n_null=0).values
+    first = probe(model, DATA.inputs(ROWS), n_null=0).values
+    second = probe(model, DATA.inputs(shuffled), n_null=0).values
     assert first == pytest.approx(second, rel=1e-5, abs=1e-7, nan_ok=True)
 
 
 @pytest.mark.lens
 def test_scan_takes_some_layers_and_refuses_probes_without_heads():
-    model, roles = lens_model("plain", d_vocab=40), DATA.roles(ROWS)
-    table = scan(uniformity, model, DATA.tokens[ROWS], roles, layers=[1, 3], heads=[2], n_null=0)
+    model = lens_model("plain", d_vocab=40)
+    table = scan(uniformity, model, DATA.inputs(ROWS), layers=[1, 3], heads=[2], n_null=0)
     assert table[["layer", "head"]].drop_duplicates().values.tolist() == [[1, 2], [3, 2]]
-    direct = uniformity(model, DATA.tokens[ROWS], roles, layer=3, head=2, n_null=0)
+    direct = uniformity(model, DATA.inputs(ROWS), layer=3, head=2, n_null=0)
     assert table.query("layer == 3 and quantity == 'tv'")["value"].item() == direct.values["tv"]
 
-    def whole(model, tokens, roles):
+    def whole(model, inputs):
         raise AssertionError("scan must refuse before it calls")
 
     with pytest.raises(ModelError, match=r"whole does not look at single layers and heads; call whole\("):
-        scan(whole, model, DATA.tokens[ROWS], roles)
+        scan(whole, model, DATA.inputs(ROWS))
+
+
+def test_every_probe_has_the_one_signature():
+    own = [probes.attention_by_role, probes.attention_to_key, probes.chain_accuracy, probes.embedding_rank]
+    own += [probes.geometry, probes.label_range, probes.next_token, probes.token_similarity, probes.uniformity]
+    for probe in (*own, probes.value_alignment, probes.variance_explained, probes.weight_rank):
+        parameters = signature(probe).parameters
+        assert list(parameters)[:2] == ["model", "inputs"]
+        named = [name for name, found in parameters.items() if found.kind is found.KEYWORD_ONLY]
+        assert [name for name in named if name in SHARED] == [name for name in SHARED if name in named]
+        assert set(SHARED[2:]) <= set(named)
+        assert (parameters["untrained"].default, parameters["n_null"].default, parameters["seed"].default) == (
+            None,
+            200,
+            0,
+        )
+
+
+@pytest.mark.lens
+def test_a_probe_uses_one_thread_or_as_many_as_it_is_given_and_gives_the_caller_s_number_back():
+    seen, before = [], torch.get_num_threads()
+
+    def look(pattern, hook):
+        seen.append(torch.get_num_threads())
+
+    model, wanted = lens_model("plain", d_vocab=40), before + 1
+    with model.hooks(fwd_hooks=[("blocks.0.attn.hook_pattern", look)]):
+        torch.set_num_threads(wanted)
+        try:
+            uniformity(model, DATA.inputs(ROWS), n_null=0)
+            assert torch.get_num_threads() == wanted
+            with threads(2):
+                uniformity(model, DATA.inputs(ROWS), n_null=0)
+                with pytest.raises(ModelError):
+                    uniformity(model, DATA.inputs(ROWS), layer=9)
+                assert torch.get_num_threads() == 2
+            assert torch.get_num_threads() == wanted
+        finally:
+            torch.set_num_threads(before)
+    assert seen == [1, 2]
+
+
+def test_rows_that_are_no_inputs_are_refused():
+    with pytest.raises(ModelError, match=r"uniformity got rows of type ndarray; pass rb_interp.tasks.Inputs\(tokens"):
+        check_rows(DATA.tokens, "uniformity")
 
 
 def test_names_are_probes_whichever_is_imported_first():
     """The package's names are functions, although their files have the same names; TransformerLens is not imported."""
     code = (
         "import sys; import rb_interp.probes as p;"
-        "import rb_interp.probes.routing; assert callable(p.routing);"
+        "import rb_interp.probes.attention_by_role; assert callable(p.attention_by_role);"
         "from rb_interp.probes import uniformity; assert callable(uniformity) and callable(p.uniformity);"
         "assert 'transformer_lens' not in sys.modules"
     )

@@ -13,7 +13,7 @@ import torch
 
 from rb_interp.errors import TextError
 from rb_interp.models.build import build_model
-from rb_interp.probes.chain import answer_tokens, chain_accuracy, chain_outcomes, encode_example
+from rb_interp.probes.chain import answer_tokens, chain_accuracy, chain_inputs, chain_outcomes, encode_example
 from rb_interp.text.prontoqa import generate
 
 EXAMPLES = generate(24, seed=4, hops=(1, 2, 3))
@@ -67,7 +67,7 @@ def wrong(index: int, position: int) -> np.ndarray:
 
 
 def read(model, examples=EXAMPLES, **options):
-    return chain_accuracy(model, TOKENIZER, examples, **options)
+    return chain_accuracy(model, chain_inputs(examples, TOKENIZER), **options)
 
 
 def test_places_hold_the_sentences_and_the_answer():
@@ -80,14 +80,15 @@ def test_places_hold_the_sentences_and_the_answer():
         assert one.kinds == ("premise", *("rule", "conclusion") * example.hops)
 
 
-def test_one_that_knows_everything_reads_one_and_its_twin_nothing():
-    reading, rows = read(Knows([one.tokens for one in ENCODED]), twin=Knows([]))
+def test_one_that_knows_everything_reads_one_and_an_untrained_one_nothing():
+    reading = read(Knows([one.tokens for one in ENCODED]), untrained=Knows([]))
+    rows = reading.tables["skills"].to_dict("records")
     assert reading.values == {
         **dict.fromkeys(("answer", "answer_two_way", "chain", "step", "premise", "rule", "conclusion"), 1.0),
         "left_out": 0,
         **{f"loss_{part}": pytest.approx(reading.values[f"loss_{part}"]) for part in ("question", "chain", "answer")},
     }
-    assert reading.twin["chain"] == reading.twin["step"] == reading.twin["answer"] == 0
+    assert reading.untrained["chain"] == reading.untrained["step"] == reading.untrained["answer"] == 0
     assert (reading.probe, reading.n) == ("chain", 24)
     assert {row["accuracy"] for row in rows} == {1.0}
     counted = {(row["hops"], row["kind"]): row["n"] for row in rows}
@@ -110,7 +111,8 @@ def test_one_wrong_token_costs_its_sentence_and_the_chain_but_not_the_answer():
         model = Knows(texts)
         gold = ENCODED[index].tokens
         model.next |= {tuple(gold[:at]): gold[at] for at in range(1, len(gold)) if at != position}
-        reading, rows = read(model)
+        reading = read(model)
+        rows = reading.tables["skills"].to_dict("records")
         assert reading.values["rule"] == pytest.approx(1 - 1 / n_rules)
         assert reading.values["chain"] == pytest.approx(23 / 24)
         assert (reading.values["conclusion"], reading.values["premise"], reading.values["answer"]) == (1, 1, 1)
@@ -123,7 +125,7 @@ def test_losses_are_of_each_part_alone():
     one = ENCODED[0]
     model, place = Knows([one.tokens]), one.sentences[1][0]
     del model.next[tuple(one.tokens[:place])]
-    values = read(model, [EXAMPLES[0]])[0].values
+    values = read(model, [EXAMPLES[0]]).values
     known = math.log(math.exp(2) + TOKENIZER.d_vocab - 1) - 2
     assert values["loss_question"] == pytest.approx(known, rel=1e-5)
     assert values["loss_answer"] == pytest.approx(known, rel=1e-5)
@@ -133,25 +135,25 @@ def test_losses_are_of_each_part_alone():
 def test_a_wrong_answer_costs_the_answer_alone():
     model, gold = Knows([one.tokens for one in ENCODED[1:]]), ENCODED[0]
     model.next |= {tuple(gold.tokens[:at]): gold.tokens[at] for at in range(1, gold.answer)}
-    values = read(model)[0].values
+    values = read(model).values
     assert (values["answer"], values["chain"]) == (pytest.approx(23 / 24), 1)
 
 
 def test_always_saying_true_is_right_as_often_as_true_is_and_not_beyond_its_null():
-    reading, _ = read(Knows([], answer=TRUE))
+    reading = read(Knows([], answer=TRUE))
     share = np.mean([example.answer == "True" for example in EXAMPLES])
     assert reading.values["answer_two_way"] == pytest.approx(share)
     assert reading.values["answer"] == 0  # token 0 is the arg max
-    row = next(row for row in reading.table() if row["quantity"] == "answer_two_way")
+    row = next(row for row in reading.rows() if row["quantity"] == "answer_two_way")
     assert (row["p_value"], row["null_sd"]) == pytest.approx((1, 0))
-    knowing = read(Knows([one.tokens for one in ENCODED]))[0].table()[1]
+    knowing = read(Knows([one.tokens for one in ENCODED])).rows()[1]
     assert (knowing["p_value"], round(knowing["null_mean"], 1)) == (1 / 201, 0.5)
 
 
 @pytest.mark.lens
 def test_an_untrained_model_writes_nothing_and_guesses_answers():
     model = build_model(SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=300), gamma=0.5, norm="pre", d_model=16)
-    reading, _ = read(model)
+    reading = read(model)
     assert reading.values["chain"] == reading.values["rule"] == 0
     assert abs(reading.values["answer_two_way"] - 0.5) < 4 * 0.5 / math.sqrt(24)
     together = chain_outcomes(model, ENCODED, (TRUE, FALSE))
@@ -188,7 +190,7 @@ def test_chain_is_what_greedy_decoding_writes():
 def test_examples_longer_than_the_context_are_left_out_and_counted():
     lengths = np.array([len(one.tokens) - 1 for one in ENCODED])
     n_ctx = int(np.sort(lengths)[12])  # the longest that fits fills the context
-    reading, _ = read(Knows([one.tokens for one in ENCODED], n_ctx=n_ctx))
+    reading = read(Knows([one.tokens for one in ENCODED], n_ctx=n_ctx))
     assert (reading.n, reading.values["left_out"]) == ((lengths <= n_ctx).sum(), (lengths > n_ctx).sum())
     assert reading.values["chain"] == 1
     with pytest.raises(

@@ -25,7 +25,7 @@ COUNTS = made_counts()
 
 
 def p_values(reading):
-    return {row["quantity"]: row["p_value"] for row in reading.table()}
+    return reading.table().set_index("quantity")["p_value"].to_dict()
 
 
 def test_planted_ranks_are_read():
@@ -33,7 +33,7 @@ def test_planted_ranks_are_read():
     W_E, rng = noise(), np.random.default_rng(1)
     basis = np.linalg.qr(rng.standard_normal((D_MODEL, 3)))[0].T
     W_E[PRONTOQA] = np.linalg.qr(rng.standard_normal((len(PRONTOQA), 3)))[0] @ basis
-    reading = embedding_rank(Embedded(W_E), COUNTS, twin=Embedded(noise(2)))
+    reading = embedding_rank(Embedded(W_E), counts=COUNTS, untrained=Embedded(noise(2)))
     assert reading.values["share_3_prontoqa"] == pytest.approx(1)
     assert 2.9 < reading.values["participation_prontoqa"] <= 3 + 1e-9
     assert reading.values["participation_ratio_prontoqa"] < 0.2
@@ -45,14 +45,16 @@ def test_planted_ranks_are_read():
     assert p["participation_stories"] > 0.02
     assert reading.nulls["participation_ratio_stories"].draws.mean() == pytest.approx(1, abs=0.05)
     assert reading.arrays["spectrum_prontoqa"][:3].sum() == pytest.approx(1)
-    assert reading.arrays["spectrum_twin_prontoqa"][:3].sum() == pytest.approx(reading.twin["share_3_prontoqa"])
+    assert reading.arrays["spectrum_untrained_prontoqa"][:3].sum() == pytest.approx(
+        reading.untrained["share_3_prontoqa"]
+    )
 
 
 @pytest.mark.lens
 @pytest.mark.parametrize("gamma", [0.3, 0.8])
 def test_an_untrained_model_reads_chance_at_any_gamma_and_chance_depends_on_the_number_of_tokens(gamma: float):
     model = build_model(SimpleNamespace(d_vocab=D_VOCAB, length=8), gamma=gamma, d_model=D_MODEL)
-    reading = embedding_rank(model, COUNTS, twin=model)
+    reading = embedding_rank(model, counts=COUNTS, untrained=model)
     for name, n in (
         ("prontoqa", len(PRONTOQA)),
         ("stories", len(STORIES)),
@@ -65,7 +67,7 @@ def test_an_untrained_model_reads_chance_at_any_gamma_and_chance_depends_on_the_
 
 
 def test_frequency_alone_lowers_the_dimension_of_all_and_tells_no_corpora_apart():
-    reading = embedding_rank(Embedded(frequency_alone()), COUNTS)
+    reading = embedding_rank(Embedded(frequency_alone()), counts=COUNTS)
     assert reading.values["share_1_all"] > 0.2
     assert p_values(reading)["participation_all"] == 1 / 201
     assert 0.05 < p_values(reading)["participation_difference"] < 0.95
@@ -97,7 +99,7 @@ def test_a_swap_exchanges_matched_tokens():
 @pytest.mark.parametrize("kind", ["gpt2", "grouped"])
 def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
     model = lens_model(kind)
-    reading = weight_rank(model, layer=1, twin=lens_model(kind, seed=1))
+    reading = weight_rank(model, layer=1, untrained=lens_model(kind, seed=1))
     attn = model.blocks[1].attn
     W_Q, W_K, W_V, W_O = (getattr(attn, f"W_{name}").detach().double().numpy() for name in "QKVO")
     full = {"stable_rank_W_QK": [], "stable_rank_W_OV": []}
@@ -106,7 +108,7 @@ def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
         full["stable_rank_W_OV"].append(stable_rank(W_V[head * len(W_V) // 4] @ W_O[head]))
     for name, ranks in full.items():
         assert reading.values[name] == pytest.approx(np.mean(ranks))
-        assert reading.values[name] != pytest.approx(reading.twin[name])
+        assert reading.values[name] != pytest.approx(reading.untrained[name])
     W_in = model.blocks[1].mlp.W_in.detach().double().numpy()
     assert reading.values["stable_rank_W_in"] == pytest.approx((W_in**2).sum() / np.linalg.norm(W_in, 2) ** 2)
     assert (reading.probe, reading.layer) == ("embedding_rank", 1)
@@ -117,7 +119,7 @@ def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
 def test_a_list_of_one_token_has_no_dimension():
     counts = np.zeros((2, D_VOCAB), dtype=np.int64)
     counts[0, 0], counts[1, 3:5] = 500, 500
-    reading = embedding_rank(Embedded(noise()), counts, twin=Embedded(noise(1)))
+    reading = embedding_rank(Embedded(noise()), counts=counts, untrained=Embedded(noise(1)))
     for name in ("participation_prontoqa", "share_1_prontoqa"):
         assert math.isnan(reading.values[name])
     assert reading.values["participation_stories"] == pytest.approx(1)

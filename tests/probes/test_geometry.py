@@ -10,14 +10,16 @@ from lens_models import lens_model
 
 from rb_interp.errors import ConfigError, RolesError
 from rb_interp.models.build import build_model
-from rb_interp.models.lens import read_weights, write_weights
-from rb_interp.probes.geometry import GROUPS, geometry, geometry_arrays, geometry_nulls, geometry_values
+from rb_interp.models.generations import read_weights, write_weights
+from rb_interp.probes.geometry import Layout, geometry, geometry_arrays, geometry_nulls, geometry_values
 from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
 from rb_interp.tasks import AnchorTask, Roles
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.theory.embeddings import theorem_1_embeddings
 
-TOKENS = {"key": np.arange(20, 32), "memory_anchor": np.arange(1, 5), "reasoning_anchor": np.arange(10, 18)}
-USED = np.concatenate([TOKENS[name] for name in GROUPS])
+TOKENS = {"key": np.arange(20, 32), "memory": np.arange(1, 5), "reasoning": np.arange(10, 18)}
+ROW = np.zeros((1, 16), dtype=int)
+LAYOUT, USED = Layout.of(TOKENS), np.concatenate(list(TOKENS.values()))
 
 
 def test_theorem_1_in_closed_form() -> None:
@@ -37,24 +39,24 @@ def test_theorem_1_knows_no_memory_anchors() -> None:
 
 
 def test_theorem_1_reads_itself_as_perfect() -> None:
-    groups = {"key": np.arange(60, 80), "memory_anchor": np.arange(4), "reasoning_anchor": np.arange(40, 48)}
+    groups = {"key": np.arange(60, 80), "memory": np.arange(4), "reasoning": np.arange(40, 48)}
     W_E = np.zeros((200, 200))
-    W_E[40:48] = theorem_1_embeddings(groups["reasoning_anchor"], 200, "reasoning")
+    W_E[40:48] = theorem_1_embeddings(groups["reasoning"], 200, "reasoning")
     W_E[60:80] = theorem_1_embeddings(groups["key"], 200, "key")
     W_E[:4] = theorem_1_embeddings(np.full(4, 100), 200, "key")
-    values = geometry_values(W_E, groups, 200)
+    values = geometry_values(W_E, Layout.of(groups))
     assert values["order_rho"] == pytest.approx(-1, abs=1e-12)
     assert values["theory"] == pytest.approx(1, abs=1e-12)
     assert values["cos_memory"] == pytest.approx(1, abs=1e-12)
-    nulls = geometry_nulls(W_E, groups, 200, 99, np.random.default_rng(2))
+    nulls = geometry_nulls(W_E, Layout.of(groups), 99, np.random.default_rng(2))
     for name in ("order_rho", "theory", "abs_cos", "cos_memory"):
         assert nulls[name].p_value(values[name]) == pytest.approx(0.01), name  # every null knows its side
 
 
 def test_number_line_by_hand() -> None:
     # token s at (s, 1) up to scale: one dimension once centred; cos of 3 reasoning anchors from their angles
-    tokens = {"key": np.array([5, 6, 7]), "memory_anchor": np.array([3, 4]), "reasoning_anchor": np.array([0, 1, 2])}
-    values = geometry_values(np.stack([np.arange(8.0), np.ones(8)], 1), tokens, 8)
+    tokens = {"key": np.array([5, 6, 7]), "memory": np.array([3, 4]), "reasoning": np.array([0, 1, 2])}
+    values = geometry_values(np.stack([np.arange(8.0), np.ones(8)], 1), Layout.of(tokens))
     assert values["participation"] == pytest.approx(1)
     assert values["pc1_key"] == values["pc1_reasoning"] == values["own_pc1_key"] == pytest.approx(1)
     pairs = [1 / math.sqrt(2), 1 / math.sqrt(5), 3 / math.sqrt(10)]  # cos of (0, 1), (0, 2), (1, 2)
@@ -67,9 +69,9 @@ def test_number_line_by_hand() -> None:
 def test_pooled_component_may_miss_what_a_group_orders_by() -> None:
     W_E = np.zeros((40, 3))
     W_E[TOKENS["key"], 0] = 0.1 * TOKENS["key"] - 2.5
-    W_E[TOKENS["memory_anchor"], 1] = [30, -30, 30, -30]
-    W_E[TOKENS["reasoning_anchor"], 2] = 0.2
-    values = geometry_values(W_E, TOKENS, 40)
+    W_E[TOKENS["memory"], 1] = [30, -30, 30, -30]
+    W_E[TOKENS["reasoning"], 2] = 0.2
+    values = geometry_values(W_E, LAYOUT)
     assert values["own_pc1_key"] == pytest.approx(1)
     assert not values["pc1_key"] > 0.9
 
@@ -77,8 +79,8 @@ def test_pooled_component_may_miss_what_a_group_orders_by() -> None:
 def test_random_vectors_have_the_expected_cosine() -> None:
     assert expected_abs_cos(2) == pytest.approx(2 / math.pi)
     assert expected_abs_cos(3) == pytest.approx(1 / 2)
-    groups = {"key": np.arange(100), "memory_anchor": np.arange(100, 110), "reasoning_anchor": np.arange(110, 120)}
-    values = geometry_values(np.random.default_rng(0).standard_normal((120, 64)), groups, 120)
+    groups = {"key": np.arange(100), "memory": np.arange(100, 110), "reasoning": np.arange(110, 120)}
+    values = geometry_values(np.random.default_rng(0).standard_normal((120, 64)), Layout.of(groups))
     # cosines of distinct pairs are independent two by two; the sd of |cos| is .756 of its mean
     assert values["abs_cos_ratio"] == pytest.approx(1, abs=4 * 0.756 / math.sqrt(120 * 119 / 2))
 
@@ -99,7 +101,7 @@ def test_p_values_are_uniform_under_the_nulls() -> None:
     p: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(n):
         W_E = rng.standard_normal((40, 12))
-        values, nulls = geometry_values(W_E, TOKENS, 40), geometry_nulls(W_E, TOKENS, 40, 99, rng)
+        values, nulls = geometry_values(W_E, LAYOUT), geometry_nulls(W_E, LAYOUT, 99, rng)
         for name in names:
             p[name].append(nulls[name].p_value(values[name]))
     for name in names:
@@ -108,32 +110,61 @@ def test_p_values_are_uniform_under_the_nulls() -> None:
 
 
 def test_what_nothing_defines_is_nan() -> None:
-    alone = {**TOKENS, "memory_anchor": np.array([3]), "reasoning_anchor": np.array([], dtype=int)}
+    alone = {**TOKENS, "memory": np.array([3]), "reasoning": np.array([], dtype=int)}
     for W_E in (np.ones((40, 4)), np.full((40, 4), np.nan)):
         for groups in (TOKENS, alone):
-            values = geometry_values(W_E, groups, 40)
+            values = geometry_values(W_E, Layout.of(groups))
             assert math.isnan(values["order_rho"])
             assert math.isnan(values["pc1_key"])
             assert math.isnan(values["participation"])
-            assert set(geometry_nulls(W_E, groups, 40, 3, np.random.default_rng(0))) >= {"order_rho", "cos_memory"}
-            assert geometry_arrays(W_E, groups, 40)["pca"].shape == (sum(map(len, groups.values())), 3)
+            assert set(geometry_nulls(W_E, Layout.of(groups), 3, np.random.default_rng(0))) >= {
+                "order_rho",
+                "cos_memory",
+            }
+            assert geometry_arrays(W_E, Layout.of(groups))["pca"].shape == (sum(map(len, groups.values())), 3)
 
 
 @pytest.mark.lens
 def test_probe_reads_the_embedding_of_a_model() -> None:
-    model, twin = (lens_model("plain", seed=seed, d_vocab=40) for seed in (0, 1))
-    reading = geometry(model, None, Roles(tokens=TOKENS), twin=twin, n_null=20)
-    W_E, W_0 = (m.W_E.detach().double().numpy() for m in (model, twin))
-    expected, untrained = geometry_values(W_E, TOKENS, 40), geometry_values(W_0, TOKENS, 40)
-    ratio = expected["participation"] / untrained["participation"]
+    model, untrained = (lens_model("plain", seed=seed, d_vocab=40) for seed in (0, 1))
+    reading = geometry(model, groups=TOKENS, untrained=untrained, n_null=20)
+    W_E, W_0 = (m.W_E.detach().double().numpy() for m in (model, untrained))
+    expected, before = geometry_values(W_E, LAYOUT), geometry_values(W_0, LAYOUT)
+    ratio = expected["participation"] / before["participation"]
     assert dict(reading.values) == pytest.approx({**expected, "participation_ratio": ratio})
-    assert dict(reading.twin) == pytest.approx({**untrained, "participation_ratio": 1.0})
+    assert dict(reading.untrained) == pytest.approx({**before, "participation_ratio": 1.0})
     np.testing.assert_array_equal(reading.arrays["tokens"], USED)
     np.testing.assert_array_equal(np.bincount(reading.arrays["group"]), [12, 4, 8])
     np.testing.assert_allclose(np.triu(reading.arrays["cos_all_matrix"], 1), np.triu(cosines(W_E[USED]), 1))
-    assert math.isnan(geometry(model, None, Roles(tokens=TOKENS), n_null=0).values["participation_ratio"])
+    assert math.isnan(geometry(model, groups=TOKENS, n_null=0).values["participation_ratio"])
     with pytest.raises(RolesError, match="geometry needs the token group 'memory_anchor'"):
-        geometry(model, None, Roles(tokens={"key": TOKENS["key"]}))
+        geometry(model, Inputs(ROW, roles=Roles(tokens={name: np.arange(3) for name in ("key", "reasoning_anchor")})))
+    with pytest.raises(RolesError, match="geometry needs groups of tokens and got none; pass groups="):
+        geometry(model)
+
+
+@pytest.mark.lens
+def test_groups_of_any_name_are_read_as_the_anchor_task_s_are() -> None:
+    model = lens_model("plain", d_vocab=40)
+    renamed = dict(zip(("hour", "place", "shift"), TOKENS.values(), strict=True))
+    own = geometry(model, groups=TOKENS, n_null=20)
+    for inputs in (None, Inputs(ROW, roles=Roles(tokens=renamed))):
+        groups = renamed if inputs is None else None
+        found = geometry(model, inputs, groups=groups, ordered=("hour", "shift"), n_null=20)
+        for name, other in (
+            ("pc1_hour", "pc1_key"),
+            ("cos_place", "cos_memory"),
+            ("own_pc1_shift", "own_pc1_reasoning"),
+        ):
+            assert found.values[name] == own.values[other]
+        for name in ("order_rho", "theory", "participation", "abs_cos"):
+            assert found.values[name] == own.values[name]
+            np.testing.assert_array_equal(found.nulls[name].draws, own.nulls[name].draws)
+        np.testing.assert_array_equal(found.arrays["pca_theory_group"], own.arrays["pca_theory_group"])
+    assert "cos_hour" in found.values
+    assert "pc1_place" not in found.values
+    with pytest.raises(RolesError, match="geometry has no group 'hours'; did you mean 'hour'?"):
+        geometry(model, groups=renamed, line="hours")
 
 
 @pytest.mark.lens
@@ -145,7 +176,7 @@ def test_a_pre_norm_model_is_read_behind_its_layer_norm():
     scale, shift = rng.normal(1, 0.5, 8), rng.normal(0, 0.5, 8)
     write_weights(model, {**weights, "blocks.0.ln1.w": scale, "blocks.0.ln1.b": shift})
     rows = task.dataset(0).tokens[:2]
-    reading = geometry(model, rows, task.dataset(0).roles(np.arange(2)), n_null=0)
+    reading = geometry(model, Inputs(rows, roles=task.dataset(0).roles(np.arange(2))), n_null=0)
     anchors = task.tokens("reasoning_anchor")
     x = weights["embed.W_E"].double().numpy()[anchors, None] + weights["pos_embed.W_pos"].double().numpy()[None]
     x = x - x.mean(-1, keepdims=True)
@@ -156,8 +187,8 @@ def test_a_pre_norm_model_is_read_behind_its_layer_norm():
 
 def test_every_null_of_random_vectors_holds_the_values_of_random_vectors() -> None:
     rng = np.random.default_rng(3)
-    values = [geometry_values(rng.standard_normal((40, 12)), TOKENS, 40) for _ in range(100)]
-    nulls = geometry_nulls(rng.standard_normal((40, 12)), TOKENS, 40, 400, rng)
+    values = [geometry_values(rng.standard_normal((40, 12)), LAYOUT) for _ in range(100)]
+    nulls = geometry_nulls(rng.standard_normal((40, 12)), LAYOUT, 400, rng)
     for name in ("abs_cos_ratio", "cos_reasoning", "own_pc1_key", "own_pc1_reasoning", "participation"):
         found, draws = np.array([v[name] for v in values]), nulls[name].draws
         error = math.sqrt(found.var() / len(found) + draws.var() / len(draws))

@@ -8,7 +8,7 @@ import torch
 
 from rb_interp.errors import ModelError, TaskError
 from rb_interp.probes.label_range import inside_ranges, label_range, mean_outputs, pooled_inside
-from rb_interp.tasks import AnchorTask
+from rb_interp.tasks import AnchorTask, Inputs
 
 PAPER = tuple((30, 29 + 20 * i) for i in (1, 2, 3, 4))
 TASK = AnchorTask(memory_anchors=(1, 8), memory_labels="ranges", label_ranges=PAPER)
@@ -36,13 +36,13 @@ def uniform(*ranges: tuple[int, int], d_vocab: int = 200) -> np.ndarray:
     return table
 
 
-def read(table: np.ndarray, twin: np.ndarray | None = None, labels: np.ndarray | None = None):
+def read(table: np.ndarray, untrained: np.ndarray | None = None, labels: np.ndarray | None = None):
     """The reading of a model that answers ``table[group]``; two inputs of each group."""
     groups = np.repeat(np.arange(4), 2)
     tokens = np.column_stack([np.full(8, 3), groups])
     labels = np.full(8, 35) if labels is None else labels
-    told = None if twin is None else Told(twin)
-    return label_range(Told(table), tokens, labels, groups, PAPER, twin=told)
+    told = None if untrained is None else Told(untrained)
+    return label_range(Told(table), Inputs(tokens, labels), groups=groups, ranges=PAPER, untrained=told)
 
 
 def test_two_groups_by_hand():
@@ -82,9 +82,9 @@ def test_one_that_knows_the_pooled_labels_reads_what_pooled_says():
 
 
 def test_one_that_knows_nothing_reads_the_width_of_the_ranges():
-    reading = read(uniform(*PAPER), twin=uniform(*[(0, 199)] * 4))
-    assert [reading.twin[f"inside_{g}"] for g in (1, 2, 3, 4)] == pytest.approx([0.1, 0.2, 0.3, 0.4])
-    assert reading.twin["lowest_inside"] == pytest.approx(0.1)
+    reading = read(uniform(*PAPER), untrained=uniform(*[(0, 199)] * 4))
+    assert [reading.untrained[f"inside_{g}"] for g in (1, 2, 3, 4)] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert reading.untrained["lowest_inside"] == pytest.approx(0.1)
 
 
 def test_one_that_memorised_reads_one_as_well():
@@ -120,7 +120,11 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(TaskError, match=r"expected low <= high within 0..9"):
         inside_ranges(probabilities, np.array([0, 1]), [(0, 3), (4, 10)])
     model, tokens = Told(uniform(*PAPER)), np.zeros((3, 2), dtype=int)
-    with pytest.raises(TaskError, match="3 rows of tokens, 2 labels and 2 groups"):
-        label_range(model, tokens, np.array([1, 2]), np.array([0, 1]), PAPER)
+    with pytest.raises(ModelError, match="label_range got 3 rows and 2 labels"):
+        label_range(model, Inputs(tokens, np.array([1, 2])), groups=np.arange(3), ranges=PAPER)
+    with pytest.raises(ModelError, match="label_range got 3 rows and none labels"):
+        label_range(model, Inputs(tokens), groups=np.arange(3), ranges=PAPER)
+    with pytest.raises(TaskError, match="3 rows of tokens and 2 groups"):
+        label_range(model, Inputs(tokens, np.arange(3)), groups=np.array([0, 1]), ranges=PAPER)
     with pytest.raises(ModelError, match="this model knows tokens 0 to 199"):
-        label_range(model, tokens + 200, np.array([1, 2, 3]), np.array([0, 1, 2]), PAPER)
+        label_range(model, Inputs(tokens + 200, np.arange(3)), groups=np.arange(3), ranges=PAPER)

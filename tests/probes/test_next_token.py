@@ -13,6 +13,7 @@ from rb_interp.errors import TextError
 from rb_interp.models.build import build_model
 from rb_interp.probes.next_token import banded_orders, label_products, next_token, permuted_correlations, successors
 from rb_interp.probes.vectors import cosines, pairs, pearson, spearman
+from rb_interp.tasks import Inputs
 
 D_VOCAB, D_MODEL, HALF = 90, 24, 40
 
@@ -33,6 +34,7 @@ def made_rows(seed: int = 0) -> SimpleNamespace:
 
 
 ROWS = made_rows()
+INPUTS = Inputs(ROWS.tokens)
 COUNTS = np.stack([np.bincount(part[:, 1:].ravel(), minlength=D_VOCAB) for part in np.split(ROWS.tokens, 2)])
 ALL_TOKENS = successors(ROWS.tokens, ROWS.lengths, np.arange(D_VOCAB), D_VOCAB).toarray()
 P = ALL_TOKENS / np.maximum(ALL_TOKENS.sum(1, keepdims=True), 1)
@@ -43,7 +45,7 @@ def noise(seed: int = 0) -> np.ndarray:
 
 
 def p_values(reading):
-    return {row["quantity"]: row["p_value"] for row in reading.table()}
+    return reading.table().set_index("quantity")["p_value"].to_dict()
 
 
 def test_padding_and_the_last_token_follow_nothing():
@@ -79,13 +81,15 @@ def test_the_null_moves_tokens_among_neighbours_of_their_own_list_and_everywhere
 
 def test_embeddings_that_are_an_image_of_what_follows_are_found():
     image = (P - 1 / D_VOCAB) @ np.random.default_rng(3).standard_normal((D_VOCAB, D_MODEL))
-    reading = next_token(Embedded(image + 0.01 * noise()), COUNTS, ROWS, twin=Embedded(noise(1)))
+    reading = next_token(
+        Embedded(image + 0.01 * noise()), INPUTS, counts=COUNTS, lengths=ROWS.lengths, untrained=Embedded(noise(1))
+    )
     assert reading.values["n_prontoqa"] > 20
     for name in ("prontoqa", "stories", "all"):
         assert reading.values[f"pearson_{name}"] > 0.7
         for kind in ("spearman", "pearson", "spearman_centred"):
             assert reading.values[f"{kind}_{name}"] > 0.5
-            assert abs(reading.twin[f"{kind}_{name}"]) < 0.2
+            assert abs(reading.untrained[f"{kind}_{name}"]) < 0.2
             assert p_values(reading)[f"{kind}_{name}"] == 1 / 201
     ids = reading.arrays["tokens_stories"]
     sides = (cosines(side[ids] - side[ids].mean(0)) for side in (P, image + 0.01 * noise()))
@@ -100,9 +104,9 @@ def test_frequency_and_corpus_alone_are_what_the_null_says():
     for corpus in (0, 1):
         place[COUNTS[corpus] > COUNTS[1 - corpus], corpus] = 3
     place[:, 2] = 3 * np.log1p(COUNTS.sum(0)) / np.log(COUNTS.max())
-    reading = next_token(Embedded(noise() + place), COUNTS, ROWS)
+    reading = next_token(Embedded(noise() + place), INPUTS, counts=COUNTS, lengths=ROWS.lengths)
     assert reading.values["spearman_all"] > 0.15
-    row = next(row for row in reading.table() if row["quantity"] == "spearman_all")
+    row = next(row for row in reading.rows() if row["quantity"] == "spearman_all")
     assert row["null_mean"] > 0.15
     for name in ("spearman_prontoqa", "spearman_stories", "spearman_all"):
         assert 0.02 < p_values(reading)[name] < 0.98
@@ -111,7 +115,7 @@ def test_frequency_and_corpus_alone_are_what_the_null_says():
 @pytest.mark.lens
 def test_an_untrained_model_reads_nothing():
     model = build_model(SimpleNamespace(d_vocab=D_VOCAB, length=8), gamma=0.8, d_model=D_MODEL)
-    reading = next_token(model, COUNTS, ROWS)
+    reading = next_token(model, INPUTS, counts=COUNTS, lengths=ROWS.lengths)
     for quantity, value in reading.values.items():
         if not quantity.startswith("n_"):
             assert abs(value) < 0.2, quantity
@@ -121,7 +125,7 @@ def test_an_untrained_model_reads_nothing():
 def test_too_few_tokens_give_nan():
     counts = np.zeros_like(COUNTS)
     counts[0, :2], counts[1, 40:70] = 300, 20
-    reading = next_token(Embedded(noise()), counts, ROWS)
+    reading = next_token(Embedded(noise()), INPUTS, counts=counts, lengths=ROWS.lengths)
     assert math.isnan(reading.values["spearman_prontoqa"])
     assert math.isnan(p_values(reading)["spearman_prontoqa"])
     assert np.isfinite(reading.values["spearman_stories"])

@@ -22,7 +22,7 @@ SPREAD = 1 / math.sqrt(len(PRONTOQA) * (len(PRONTOQA) - 1) * D_MODEL / 2)
 
 
 def p_values(reading):
-    return {row["quantity"]: row["p_value"] for row in reading.table()}
+    return reading.table().set_index("quantity")["p_value"].to_dict()
 
 
 def test_mean_cosine_without_a_matrix_is_that_of_the_matrix():
@@ -37,17 +37,17 @@ def test_mean_cosine_without_a_matrix_is_that_of_the_matrix():
 def test_one_that_tells_prontoqa_apart_and_not_the_stories():
     W_E = noise()
     W_E[STORIES] += np.ones(D_MODEL) / math.sqrt(D_MODEL)
-    reading = token_similarity(Embedded(W_E), COUNTS, twin=Embedded(noise(1)))
+    reading = token_similarity(Embedded(W_E), counts=COUNTS, untrained=Embedded(noise(1)))
     assert reading.values["cos_stories"] == pytest.approx(0.5, abs=0.05)  # |mean|^2 / (|mean|^2 + |noise|^2)
     assert abs(reading.values["cos_prontoqa"]) < 5 * SPREAD
     assert (reading.values["difference"] < -0.4, reading.values["difference_control"] < -0.4) == (True, True)
     assert {p_values(reading)[name] for name in ("difference", "difference_control")} == {1 / 201}
-    assert abs(reading.twin["difference"]) < 5 * SPREAD
+    assert abs(reading.untrained["difference"]) < 5 * SPREAD
     assert (reading.values["n_prontoqa"], reading.values["n_stories"]) == (40, 160)
 
 
 def test_frequency_alone_makes_a_difference_that_the_control_takes_away():
-    reading = token_similarity(Embedded(frequency_alone()), COUNTS)
+    reading = token_similarity(Embedded(frequency_alone()), counts=COUNTS)
     assert reading.values["control_mismatch"] == 0
     assert reading.values["difference"] > 0.3
     assert reading.nulls["difference"].draws.max() < 0.2  # labels permuted: no defence
@@ -60,7 +60,7 @@ def test_the_control_is_no_defence_where_it_does_not_match():
     counts[1, STORIES] //= 4  # the stories' tokens are rarer now, the embeddings are as before
     W_E = frequency_alone()
     W_E[STORIES] = noise()[STORIES] + (frequency_alone() - noise())[STORIES] / 4
-    reading = token_similarity(Embedded(W_E), counts)
+    reading = token_similarity(Embedded(W_E), counts=counts)
     assert reading.values["control_mismatch"] > 1
     assert reading.values["difference_control"] > 0.3
 
@@ -69,16 +69,16 @@ def test_the_control_is_no_defence_where_it_does_not_match():
 @pytest.mark.parametrize("gamma", [0.3, 0.8])
 def test_an_untrained_model_reads_nothing_at_any_gamma(gamma: float):
     model = build_model(SimpleNamespace(d_vocab=D_VOCAB, length=8), gamma=gamma, d_model=D_MODEL)
-    reading = token_similarity(model, COUNTS)
+    reading = token_similarity(model, counts=COUNTS)
     for name in ("cos_prontoqa", "cos_stories", "cos_control", "difference", "difference_control"):
         assert abs(reading.values[name]) < 5 * SPREAD, name
     assert p_values(reading)["difference"] > 0.02
 
 
 def test_what_all_tokens_share_drops_out_of_the_centred_cosines():
-    reading = token_similarity(Embedded(noise() + 3), COUNTS)
+    reading = token_similarity(Embedded(noise() + 3), counts=COUNTS)
     assert (reading.values["cos_prontoqa"] > 0.99, reading.values["cos_stories"] > 0.99) == (True, True)
-    centred = token_similarity(Embedded(noise()), COUNTS).values
+    centred = token_similarity(Embedded(noise()), counts=COUNTS).values
     for name in ("cos_prontoqa_centred", "cos_stories_centred", "difference_centred", "difference_control_centred"):
         assert reading.values[name] == pytest.approx(centred[name], abs=1e-9)
 
@@ -87,7 +87,7 @@ def test_both_corpora_weigh_the_same_in_the_centre():
     """Two clouds at distance 2: centred on all 200 tokens, the larger would lie nearer, and look more spread out."""
     W_E = noise()
     W_E[STORIES] += 2 * np.ones(D_MODEL) / math.sqrt(D_MODEL)
-    values = token_similarity(Embedded(W_E), COUNTS).values
+    values = token_similarity(Embedded(W_E), counts=COUNTS).values
     assert values["cos_prontoqa_centred"] == pytest.approx(0.5, abs=0.06)
     assert values["cos_stories_centred"] == pytest.approx(0.5, abs=0.06)
 
@@ -117,7 +117,7 @@ def test_swapping_a_pair_swaps_two_tokens_and_nothing_else():
 
 def test_matrices_show_the_most_frequent_tokens_in_order():
     W_E = noise()
-    arrays = token_similarity(Embedded(W_E), COUNTS, n_null=0).arrays
+    arrays = token_similarity(Embedded(W_E), counts=COUNTS, n_null=0).arrays
     assert [len(arrays[f"tokens_{name}"]) for name in ("prontoqa", "stories", "control")] == [40, 60, 40]
     assert arrays["tokens_prontoqa"].tolist() == PRONTOQA.tolist()
     for name in ("stories", "control"):
@@ -128,12 +128,12 @@ def test_matrices_show_the_most_frequent_tokens_in_order():
 def test_too_few_tokens_give_nan_and_other_vocabularies_an_error():
     counts = np.zeros((2, D_VOCAB), dtype=np.int64)
     counts[0, :3], counts[1, 3] = 500, 1500
-    reading = token_similarity(Embedded(noise()), counts)
+    reading = token_similarity(Embedded(noise()), counts=counts)
     missing = {name for name, value in reading.values.items() if math.isnan(value)}
     assert missing == {
         *("cos_stories", "cos_control", "difference", "difference_control", "control_mismatch"),
         *("cos_stories_centred", "cos_control_centred", "difference_centred", "difference_control_centred"),
     }
-    assert all(math.isnan(row["p_value"]) for row in reading.table())
+    assert all(math.isnan(row["p_value"]) for row in reading.rows())
     with pytest.raises(TextError, match="got counts of 4 tokens; the model knows 220"):
-        token_similarity(Embedded(noise()), counts[:, :4])
+        token_similarity(Embedded(noise()), counts=counts[:, :4])

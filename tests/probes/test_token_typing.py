@@ -85,5 +85,5 @@ def test_counts_that_do_not_fit_are_named():
     model = lens_model("plain")
     with pytest.raises(TextError, match="got counts of 8 tokens; the model knows 30. Use the counts of the text that"):
         check_counts(COUNTS, model)
-    with pytest.raises(TextError, match="got counts of 30 tokens; the twin knows 20"):
+    with pytest.raises(TextError, match="got counts of 30 tokens; the untrained model knows 20"):
         check_counts(np.ones((2, 30), dtype=np.int64), model, lens_model("plain", d_vocab=20))

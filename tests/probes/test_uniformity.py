@@ -11,7 +11,8 @@ from rb_interp.models.build import build_model
 from rb_interp.probes import uniformity
 from rb_interp.probes.uniformity import average_operator, simplex_null, summarise, uniformity_of_heads
 from rb_interp.statistics import dirichlet_rows
-from rb_interp.tasks import AnchorTask, Roles
+from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.inputs import Inputs
 
 
 def test_average_operator_reads_zero():
@@ -50,17 +51,17 @@ def test_p_values_are_uniform_under_the_null():
 
 @pytest.mark.lens
 def test_model_without_query_weights_attends_uniformly_and_its_twin_does_not():
-    model, twin = lens_model("plain"), lens_model("plain", seed=1)
+    model, untrained = lens_model("plain"), lens_model("plain", seed=1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if ".q." in name or "_Q" in name:
                 parameter.zero_()
     tokens = np.random.default_rng(0).integers(0, 30, (20, 9))
-    reading = uniformity(model, tokens, Roles(), layer=2, head=3, twin=twin)
+    reading = uniformity(model, Inputs(tokens), layer=2, head=3, untrained=untrained)
     assert reading.values["tv"] < 1e-6
     assert reading.values == pytest.approx({"tv": 0, "max_deviation": 0, "entropy": 1}, abs=1e-5)
-    assert reading.twin["tv"] > 0.05
-    row = reading.table()[0]
+    assert reading.untrained["tv"] > 0.05
+    row = reading.rows()[0]
     assert (row["layer"], row["head"], row["n"], row["p_value"]) == (2, 3, 20, 1 / 201)
     assert row["null_mean"] == pytest.approx(np.mean([(1 - 1 / i) ** i for i in range(2, 10)]), abs=0.02)
 
@@ -69,32 +70,34 @@ def test_model_without_query_weights_attends_uniformly_and_its_twin_does_not():
 def test_layers_and_heads_that_are_not_there_are_named():
     model, tokens = lens_model("plain"), np.zeros((2, 4), int)
     with pytest.raises(ModelError, match=r"uniformity got layer=4; this model has 4 layers, .* layer=0 to layer=3"):
-        uniformity(model, tokens, Roles(), layer=4)
+        uniformity(model, Inputs(tokens), layer=4)
     with pytest.raises(ModelError, match="uniformity got head=-1; this model has 4 heads"):
-        uniformity(model, tokens, Roles(), head=-1)
-    with pytest.raises(ModelError, match="uniformity got layer=2; the twin has 2 layers"):
-        uniformity(model, tokens, Roles(), layer=2, twin=lens_model("plain", n_layers=2))
+        uniformity(model, Inputs(tokens), head=-1)
+    with pytest.raises(ModelError, match="uniformity got layer=2; the untrained model has 2 layers"):
+        uniformity(model, Inputs(tokens), layer=2, untrained=lens_model("plain", n_layers=2))
     with pytest.raises(ModelError, match="rows of 1 position; give at least 2"):
-        uniformity(model, tokens[:, :1], Roles())
+        uniformity(model, Inputs(tokens[:, :1]))
 
 
 @pytest.mark.lens
 def test_all_heads_at_once_read_what_each_reads_alone():
     model = build_model(AnchorTask(), gamma=0.4, n_layers=3, n_heads=2, d_head=8, seed=1)
     tokens = AnchorTask().dataset(0).tokens[:20]
-    found = uniformity_of_heads(model, tokens, (0, 2))
+    found = uniformity_of_heads(model, Inputs(tokens), (0, 2))
     assert [(reading.layer, reading.head) for reading in found] == [(0, 0), (0, 1), (2, 0), (2, 1)]
     for reading in found:
-        alone = uniformity(model, tokens, Roles(), layer=reading.layer, head=reading.head, n_null=0)
+        alone = uniformity(model, Inputs(tokens), layer=reading.layer, head=reading.head, n_null=0)
         assert reading.values == pytest.approx(alone.values, rel=1e-12)
         np.testing.assert_allclose(reading.arrays["tv_per_row"], alone.arrays["tv_per_row"], rtol=1e-12)
     short = tokens[:, :5]  # what stands behind the end of a row is no query, and a causal query does not see it
     counted = np.arange(tokens.shape[1])[None] < np.full((len(tokens), 1), 5)
     for filled, cut in zip(
-        uniformity_of_heads(model, tokens, (1,), counted), uniformity_of_heads(model, short, (1,)), strict=True
+        uniformity_of_heads(model, Inputs(tokens), (1,), counted),
+        uniformity_of_heads(model, Inputs(short), (1,)),
+        strict=True,
     ):
         assert filled.values == pytest.approx(cut.values, abs=1e-6)
     with pytest.raises(ModelError, match="uniformity got layer=3; this model has 3 layers"):
-        uniformity_of_heads(model, tokens, (3,))
+        uniformity_of_heads(model, Inputs(tokens), (3,))
     with pytest.raises(ModelError, match="give at least 2, since the first has no choice"):
-        uniformity_of_heads(model, tokens[:, :1], (0,))
+        uniformity_of_heads(model, Inputs(tokens[:, :1]), (0,))

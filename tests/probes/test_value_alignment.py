@@ -11,6 +11,7 @@ from rb_interp.probes import value_alignment
 from rb_interp.probes.attention_input import attention_inputs, token_embeddings
 from rb_interp.probes.value_alignment import alignment, alignment_nulls, centre
 from rb_interp.tasks import Roles
+from rb_interp.tasks.inputs import Inputs
 
 
 def roles(**groups: list[int]) -> Roles:
@@ -111,20 +112,38 @@ def test_what_enters_attention_reproduces_the_value_vectors(kind):
 @pytest.mark.lens
 def test_reading_of_a_planted_head():
     """The leading direction of one head set to a reasoning anchor's centred embedding, on a model from elsewhere."""
-    model, twin = lens_model("plain"), lens_model("plain", seed=1)
+    model, untrained = lens_model("plain"), lens_model("plain", seed=1)
     ids = {"key": 4, "memory": 3, "reasoning": 3}
     every = token_embeddings(model, np.concatenate(list(ROLES.tokens.values())), 6, 0, 0)
     vectors = dict(zip(ids, np.split(every, np.cumsum(list(ids.values()))[:-1]), strict=True))
     anchor = torch.from_numpy(centre(vectors)["reasoning"][1])
     with torch.no_grad():
         write_value_matrix(model, 1, 2, torch.outer(anchor, torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)))
-    reading = value_alignment(model, TOKENS, ROLES, layer=1, head=2, k=1, twin=twin)
+    reading = value_alignment(model, Inputs(TOKENS, roles=ROLES), layer=1, head=2, k=1, untrained=untrained)
     assert reading.arrays["cosines"][0, -2] == pytest.approx(1, abs=1e-5)
     assert reading.arrays["tokens"].tolist() == [20, 21, 22, 23, 1, 2, 3, 11, 12, 13]
     assert reading.arrays["group"].tolist() == [0] * 4 + [1] * 3 + [2] * 3
-    assert reading.nulls.keys() == reading.values.keys() == reading.twin.keys()
+    assert reading.nulls.keys() == reading.values.keys() == reading.untrained.keys()
     assert reading.nulls["spectrum_ratio"].p_value(reading.values["spectrum_ratio"]) == 1 / 201
     assert reading.n == 0
+
+
+@pytest.mark.lens
+def test_groups_of_any_name_are_read_as_the_anchor_task_s_are():
+    model, names = lens_model("plain"), {"key": "hour", "memory": "place", "reasoning": "shift"}
+    own = value_alignment(model, Inputs(TOKENS, roles=ROLES), n_null=20)
+    groups = dict(zip(names.values(), ROLES.tokens.values(), strict=True))
+    found = value_alignment(model, Inputs(TOKENS), groups=groups, contrast=("shift", "place"), n_null=20)
+    for name, value in own.values.items():
+        for old, new in names.items():
+            name = name.replace(f"_{old}", f"_{new}")
+        assert found.values[name] == value
+    np.testing.assert_array_equal(found.arrays["cosines"], own.arrays["cosines"])
+    assert list(value_alignment(model, Inputs(TOKENS), groups={"hour": [3, 4]}, n_null=2).values)[1:] == [
+        *("cos_hour", "cos_hour_raw", "subspace_hour"),
+    ]
+    with pytest.raises(RolesError, match="no group 'shifts' to contrast; did you mean 'shift'?"):
+        value_alignment(model, Inputs(TOKENS), groups=groups, contrast=("shifts", "place"))
 
 
 def write_value_matrix(model, layer: int, head: int, W_V: torch.Tensor) -> None:
@@ -142,8 +161,8 @@ def test_k_and_groups_that_do_not_fit_are_refused():
     model = lens_model("plain", n_layers=1)
     for k in (0, 5):
         with pytest.raises(ModelError, match=f"got k={k}; W_V of this model is 16 x 4. Use k=1 to k=4"):
-            value_alignment(model, TOKENS, ROLES, k=k)
+            value_alignment(model, Inputs(TOKENS, roles=ROLES), k=k)
     with pytest.raises(RolesError, match="value_alignment needs the token group 'memory_anchor'; this task provides"):
-        value_alignment(model, TOKENS, roles(key=[1], reasoning_anchor=[2]))
-    with pytest.raises(RolesError, match="no tokens in the group 'memory_anchor'"):
-        value_alignment(model, TOKENS, roles(key=[1], memory_anchor=[], reasoning_anchor=[2]))
+        value_alignment(model, Inputs(TOKENS, roles=roles(key=[1], reasoning_anchor=[2])))
+    with pytest.raises(RolesError, match="no tokens in the group 'memory'"):
+        value_alignment(model, Inputs(TOKENS, roles=roles(key=[1], memory_anchor=[], reasoning_anchor=[2])))

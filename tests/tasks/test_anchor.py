@@ -40,7 +40,7 @@ def test_every_row_obeys_the_definition(chosen, seed):
     rows = np.arange(len(data))
     key = data.tokens[rows, data.key_position]
     anchors = np.take_along_axis(data.tokens, data.anchor_positions, 1)
-    memory = data.kind == SETS.index("mem")
+    memory = data.set == SETS.index("mem")
 
     np.testing.assert_array_equal(data.anchor_positions, data.key_position[:, None] + 1 + np.arange(task.q))
     np.testing.assert_array_equal(data.labels[~memory], (key + anchors.sum(1))[~memory])
@@ -52,7 +52,7 @@ def test_every_row_obeys_the_definition(chosen, seed):
 
     masked = {tuple(c) for c in task.masked}
     for row in np.flatnonzero(~memory):
-        assert (tuple(anchors[row].tolist()) in masked) == (SETS[data.kind[row]] == "rsn_test")
+        assert (tuple(anchors[row].tolist()) in masked) == (SETS[data.set[row]] == "rsn_test")
 
     table: dict = {}
     for row in np.flatnonzero(memory):
@@ -79,7 +79,7 @@ def test_roles_of_every_row_partition_its_positions():
     together = np.concatenate([roles.position(name) for name in ("key", "anchor", "noise")], 1)
     np.testing.assert_array_equal(np.sort(together, 1), np.tile(np.arange(task.length), (len(data), 1)))
     np.testing.assert_array_equal(roles.position("key")[:, 0], data.key_position)
-    assert set(roles.kind.tolist()) == set(SETS)
+    assert set(roles.set.tolist()) == set(SETS)
 
 
 def test_the_block_occurs_at_every_position():
@@ -118,7 +118,7 @@ def test_samples_are_fixed_and_of_their_set():
     first, again = data.sample("rsn_test", 100), data.sample("rsn_test", 100)
     np.testing.assert_array_equal(first, again)
     assert len(np.unique(first)) == 100
-    assert (data.kind[first] == SETS.index("rsn_test")).all()
+    assert (data.set[first] == SETS.index("rsn_test")).all()
 
 
 @pytest.mark.parametrize(

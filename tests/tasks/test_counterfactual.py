@@ -9,9 +9,9 @@ import pytest
 
 from rb_interp.errors import TaskError
 from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.counterfactual import answers, counterfactual, inputs
 
-DATA = AnchorTask().dataset(seed=3)
+TASK = AnchorTask()
+DATA = TASK.dataset(seed=3)
 
 
 @pytest.fixture(params=["mem", "rsn_train", "rsn_test"])
@@ -25,35 +25,35 @@ def parts(tokens, roles):
 
 @pytest.mark.parametrize("change", ["key", "anchors", "both", "noise"])
 def test_only_what_is_named_differs_and_the_answer_is_the_tasks(rows, change):
-    if change == "anchors" and DATA.kind[rows[0]] == 2:
+    if change == "anchors" and DATA.set[rows[0]] == 2:
         with pytest.raises(TaskError, match="keep their answer"):  # (11, 13) and (13, 11) have one sum
-            counterfactual(DATA, rows, change)
+            TASK.counterfactual(DATA, rows, change)
         return
-    before, after = inputs(DATA, rows), counterfactual(DATA, rows, change)
+    before, after = DATA.inputs(rows), TASK.counterfactual(DATA, rows, change)
     was, now = parts(before.tokens, before.roles), parts(after.tokens, after.roles)
     changed = {"key": ["key"], "anchors": ["anchor"], "both": ["key", "anchor"], "noise": ["noise"]}[change]
     for role in ("key", "anchor", "noise"):
         assert (was[role] == now[role]).all() == (role not in changed)
-    np.testing.assert_array_equal(after.labels, answers(DATA, rows, after.tokens))
+    np.testing.assert_array_equal(after.labels, TASK.answers(DATA, rows, after.tokens))
     assert (after.labels == before.labels).all() if change == "noise" else (after.labels != before.labels).all()
 
 
 def test_answers_are_the_datasets_own_on_its_own_rows(rows):
-    np.testing.assert_array_equal(answers(DATA, rows, DATA.tokens[rows]), DATA.labels[rows])
+    np.testing.assert_array_equal(TASK.answers(DATA, rows, DATA.tokens[rows]), DATA.labels[rows])
 
 
 def test_anchors_stay_in_their_set_and_noise_among_the_keys():
     for name in ("mem", "rsn_train"):
         rows = DATA.sample(name, 300)
-        other = counterfactual(DATA, rows, "anchors")
+        other = TASK.counterfactual(DATA, rows, "anchors")
         known = set(map(tuple, DATA.task.combinations(name).tolist()))
         assert set(map(tuple, parts(other.tokens, other.roles)["anchor"].tolist())) <= known
-    noise = parts(counterfactual(DATA, rows, "noise").tokens, DATA.roles(rows))["noise"]
+    noise = parts(TASK.counterfactual(DATA, rows, "noise").tokens, DATA.roles(rows))["noise"]
     assert (noise.min(), noise.max()) == DATA.task.keys
 
 
 def test_one_seed_gives_one_draw_and_another_another(rows):
-    first, again, other = (counterfactual(DATA, rows, "key", seed).tokens for seed in (0, 0, 1))
+    first, again, other = (TASK.counterfactual(DATA, rows, "key", seed).tokens for seed in (0, 0, 1))
     assert (first == again).all()
     assert (first != other).any()
 
@@ -61,14 +61,14 @@ def test_one_seed_gives_one_draw_and_another_another(rows):
 def test_a_row_without_a_counterfactual_and_an_unknown_change_say_so():
     held_out = DATA.sample("rsn_test", 10)
     with pytest.raises(TaskError, match="10 of 10 rows keep their answer whatever the anchors; use a task with more"):
-        counterfactual(DATA, held_out, "anchors")
+        TASK.counterfactual(DATA, held_out, "anchors")
     with pytest.raises(TaskError, match="cannot change 'anchor'; did you mean 'anchors'"):
-        counterfactual(DATA, held_out, "anchor")
+        TASK.counterfactual(DATA, held_out, "anchor")
 
 
 def test_a_task_of_three_anchors():
     task = replace(AnchorTask(), q=3, masked=((11, 12, 13),))
     data = task.dataset(0)
     rows = data.sample("mem", 50)
-    other = counterfactual(data, rows, "both")
+    other = task.counterfactual(data, rows, "both")
     assert (other.labels != data.labels[rows]).all()

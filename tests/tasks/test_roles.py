@@ -28,5 +28,5 @@ def test_take_selects_rows_of_everything():
     roles = Roles({"key": np.arange(4)[:, None]}, {}, np.array(["mem", "mem", "rsn_train", "rsn_test"]))
     taken = roles.take(np.array([2, 0]))
     assert taken.position("key").tolist() == [[2], [0]]
-    assert taken.kind.tolist() == ["rsn_train", "mem"]
+    assert taken.set.tolist() == ["rsn_train", "mem"]
     assert len(taken) == 2

@@ -88,7 +88,7 @@ def test_each_new_field_changes_nothing_else():
     changed = np.flatnonzero(unordered.labels != plain.labels)
     anchors = plain.tokens[changed, 1:]
     assert len(changed) > 300
-    assert (plain.kind[changed] == SETS.index("mem")).all()
+    assert (plain.set[changed] == SETS.index("mem")).all()
     assert (anchors[:, 0] > anchors[:, 1]).all()  # the later order takes the label of the earlier one
     np.testing.assert_array_equal(balanced.label_table, plain.label_table)
     np.testing.assert_array_equal(balanced.tokens[:, 1:], plain.tokens[:, 1:])
@@ -130,10 +130,10 @@ def test_loss_without_order_by_hand():
 def test_loss_without_order_counts_rows():
     """Rows of {10, 0, 1} have labels 20, 20 and 21: (2 ln(3/2) + ln 3) nats over four rows, the row of {11, 0, 0} 0."""
     tokens, labels = np.array([[10, 0, 1], [10, 1, 0], [10, 0, 1], [11, 0, 0]]), np.array([20, 20, 21, 21])
-    kind = np.full(4, SETS.index("mem"))
+    sets = np.full(4, SETS.index("mem"))
     drawn = AnchorTask(**TINY).dataset(0)
-    at = {"key_position": drawn.key_position[:4], "anchor_positions": drawn.anchor_positions[:4]}
-    data = replace(drawn, tokens=tokens, labels=labels, kind=kind, **at)
+    positions = {role: at[:4] for role, at in drawn.positions.items()}
+    data = replace(drawn, tokens=tokens, labels=labels, set=sets, positions=positions)
     assert irreducible_loss(data, "mem") == pytest.approx((2 * math.log(3 / 2) + math.log(3)) / 4, rel=1e-12)
     assert irreducible_loss(data, "rsn_test") == 0
 

@@ -1,6 +1,5 @@
 """A stream is tokenised once for each content, and a cache that is wrong or out of reach changes nothing."""
 
-import json
 import os
 import subprocess
 import sys
@@ -56,38 +55,20 @@ def test_another_text_order_tokenizer_or_format_is_another_stream(made, cache, m
     assert len(made) == len(list(cache.glob("*.npy"))) == 5
 
 
-def cut(file, sidecar):
-    file.write_bytes(file.read_bytes()[:-4])
+DAMAGE = {
+    "cut": lambda file, sidecar: file.write_bytes(file.read_bytes()[:-4]),
+    "other numbers": lambda file, sidecar: np.save(file, np.load(file) + 1),
+    "not numpy": lambda file, sidecar: file.write_bytes(b""),
+    "no sidecar": lambda file, sidecar: sidecar.unlink(),
+    "half a sidecar": lambda file, sidecar: sidecar.write_text(sidecar.read_text()[:20]),
+    "a list for a sidecar": lambda file, sidecar: sidecar.write_text("[1]"),
+}
 
 
-def other_numbers(file, sidecar):
-    np.save(file, np.load(file) + 1)
-
-
-def not_numpy(file, sidecar):
-    file.write_bytes(b"")
-
-
-def no_sidecar(file, sidecar):
-    sidecar.unlink()
-
-
-def half_a_sidecar(file, sidecar):
-    sidecar.write_text(sidecar.read_text()[:20])
-
-
-def a_list_for_a_sidecar(file, sidecar):
-    sidecar.write_text(json.dumps([1]))
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [cut, other_numbers, not_numpy, no_sidecar, half_a_sidecar, a_list_for_a_sidecar],
-    ids=lambda f: f.__name__,
-)
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_cache_is_made_again(made, cache, damage):
     stream(TEXTS, TOKENIZER)
-    damage(next(cache.glob("*.npy")), next(cache.glob("*.json")))
+    DAMAGE[damage](next(cache.glob("*.npy")), next(cache.glob("*.json")))
     for _ in range(2):
         assert stream(TEXTS, TOKENIZER).tolist() == RIGHT
     assert len(made) == 2

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import ConfigError
+from rb_interp.text.config import MOST_HOPS, ONTOLOGIES, ORDERINGS
 from rb_interp.text.example import Example
-from rb_interp.text.prontoqa import MOST_HOPS, ONTOLOGIES, ORDERINGS, generate
+from rb_interp.text.prontoqa import generate
 from rb_interp.text.prontoqa_files import read_prontoqa
 from rb_interp.text.prontoqa_verify import split_sentences, verify
-from rb_interp.text.prontoqa_words import CONCEPTS, FAMILIES, TRUE_CHAINS, TRUE_PROPERTIES
+from rb_interp.text.prontoqa_words import words
 
 # Mean sentences of 11,650 (2,500 from 6 hops on) examples of the original generator for each number of hops.
 ORIGINAL = {1: 11.24, 2: 13.67, 3: 15.39, 4: 16.48, 5: 17.20, 6: 17.62, 7: 17.88, 8: 18.00}
@@ -73,8 +74,8 @@ def plain_fictional(rng, hops):
     while True:
         literals, left = [None], 10 - 2
         while left and not (rng.random() < 1 / (hops + 2) and rng.random() < 0.5):
-            words = [(word, negated) for word in rng.choice(FAMILIES) for negated in (False, True)]
-            literals.append(rng.choices(words, [0.5 if negated else 1.0 for _, negated in words])[0])
+            options = [(word, negated) for word in rng.choice(words().families) for negated in (False, True)]
+            literals.append(rng.choices(options, [0.5 if negated else 1.0 for _, negated in options])[0])
             left -= 1
         if len(literals) <= hops:
             continue
@@ -97,8 +98,8 @@ def drawn_fictional(example):
 
 def plain_true(rng, hops):
     while True:
-        chain = [concept for concept, least in rng.choice(TRUE_CHAINS) if hops >= least]
-        options = [TRUE_PROPERTIES.get(concept) for concept in chain]
+        chain = [concept for concept, least in rng.choice(words().true_chains) if hops >= least]
+        options = [words().true_properties.get(concept) for concept in chain]
         literals = [rng.choice(choice) if choice else None for choice in options]
         if len(chain) > hops:
             start = rng.randrange(hops, len(chain))
@@ -115,6 +116,16 @@ def drawn_true(example):
     return proof.premise.predicate, *proof.conclusion[1:3], passed
 
 
+def cells_of_one_law(first, second, share=1.0):
+    """Check that counts differ as Poisson counts of means m and share * m do; the number of cells compared."""
+    cells = [cell for cell in first | second if share * first[cell] + second[cell] >= 10]
+    # share * first - second has variance share * (first + second).
+    excess = [(share * first[c] - second[c]) ** 2 / (share * (first[c] + second[c])) for c in cells]
+    assert max(excess) < 4.5**2
+    assert abs(sum(excess) - len(cells)) < 4.5 * np.sqrt(2 * len(cells))
+    return len(cells)
+
+
 @pytest.mark.parametrize(
     ("ontology", "hops", "plain", "drawn"),
     [
@@ -128,12 +139,7 @@ def test_direct_sampling_has_the_law_of_rejection_sampling(ontology, hops, plain
     n, rng = 1000, random.Random(5)
     rejected = Counter(plain(rng, hops) for _ in range(n))
     direct = Counter(map(drawn, generate(n, seed=5, hops=(hops,), ontology=ontology)))
-    cells = [cell for cell in rejected | direct if rejected[cell] + direct[cell] >= 10]
-    # Two counts of one Poisson law: their difference has the variance of their sum.
-    differences = np.array([(rejected[cell] - direct[cell]) ** 2 / (rejected[cell] + direct[cell]) for cell in cells])
-    assert len(cells) >= 5
-    assert differences.max() < 4.5**2
-    assert abs(differences.sum() - len(cells)) < 4.5 * np.sqrt(2 * len(cells))
+    assert cells_of_one_law(rejected, direct) >= 5
 
 
 def test_numbers_of_sentences_are_those_of_the_original(examples):
@@ -194,11 +200,7 @@ def test_words_and_lengths_are_those_of_the_real_files(real):
         lambda p: [len(p.context) - p.context.index(p.contradicting)],
     ):
         first, second = (Counter(key for p in proofs for key in counted(p)) for proofs in (theirs, ours))
-        cells = [cell for cell in first | second if share * first[cell] + second[cell] >= 10]
-        # Poisson counts of means m and share * m: share * first - second has variance share * (first + second).
-        excess = [(share * first[c] - second[c]) ** 2 / (share * (first[c] + second[c])) for c in cells]
-        assert max(excess) < 4.5**2
-        assert abs(sum(excess) - len(cells)) < 4.5 * np.sqrt(2 * len(cells))
+        assert cells_of_one_law(first, second, share) > 0
 
 
 def test_the_same_settings_give_the_same_examples_and_hops_are_balanced():
@@ -214,30 +216,21 @@ def test_the_concept_of_the_contradicting_rule_appears_nowhere_else(examples):
     for example in examples[:500]:
         proof = verify(example)
         others = {word for rule in proof.context if rule != proof.contradicting for word in rule[:2]}
-        assert proof.contradicting.subject in set(CONCEPTS) - others
+        assert proof.contradicting.subject in set(words().concepts) - others
+
+
+HOPS = "expected one or more whole numbers from 1 to"
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n": -1}, "n = -1 examples of PrOntoQA; expected 0 or more."),
-        ({"ontology": "fictonal"}, "unknown ontology 'fictonal': did you mean 'fictional'?"),
-        ({"ordering": "up"}, "unknown ordering 'up': known: postorder, preorder, random"),
-        (
-            {"hops": (1, 9)},
-            "hops = (1, 9) for the fictional ontology; expected one or more numbers from 1 to 8, "
-            "for its chains have no more concepts.",
-        ),
-        (
-            {"hops": (6,), "ontology": "true"},
-            "hops = (6,) for the true ontology; expected one or more numbers from 1 to 5, "
-            "for its chains have no more concepts.",
-        ),
-        (
-            {"hops": ()},
-            "hops = () for the fictional ontology; expected one or more numbers from 1 to 8, "
-            "for its chains have no more concepts.",
-        ),
+        ({"n": -1}, "n=-1 examples of PrOntoQA; expected 0 or more."),
+        ({"ontology": "fictonal"}, "ontology='fictonal' is not known; did you mean 'fictional'?"),
+        ({"ordering": "up"}, "ordering='up' is not known; known: postorder, preorder, random"),
+        ({"hops": (1, 9)}, f"hops=[1, 9]; {HOPS} 8 with ontology 'fictional'."),
+        ({"hops": (6,), "ontology": "true"}, f"hops=[6]; {HOPS} 5 with ontology 'true'."),
+        ({"hops": ()}, f"hops=[]; {HOPS} 8 with ontology 'fictional'."),
     ],
 )
 def test_settings_out_of_range_say_what_is_allowed(settings, message):

@@ -7,7 +7,7 @@ import pytest
 from rb_interp.errors import TextError
 from rb_interp.text.example import Example
 from rb_interp.text.prontoqa_verify import derive, parse_sentence, step_kinds, verify
-from rb_interp.text.prontoqa_words import PLURALS, PROPERTIES, Statement
+from rb_interp.text.prontoqa_words import Statement, words
 
 # Written by hand: rompus -> wumpus -> impus -> yumpus; wumpus has the property, numpus contradicts it.
 RIGHT = Example(
@@ -133,13 +133,13 @@ def test_without_distractors_the_property_stands_once():
 
 
 def test_every_sentence_reads_back_as_what_it_says():
-    for noun in PLURALS:
+    for noun in words().plurals:
         for form in ("plural", "Each", "Every"):
             for predicate, negated in (("impus", False), ("prime number", True), ("real", False), ("hot", True)):
                 statement = Statement(noun, predicate, negated, form)
                 assert parse_sentence(statement.sentence) == statement
         assert parse_sentence(Statement("Max", noun, False, "ground").sentence).predicate == noun
-    for word in PROPERTIES:
+    for word in words().properties:
         assert parse_sentence(f"7 is not {word}.") == Statement("7", word, True, "ground")
 
 

@@ -9,7 +9,7 @@ from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Group
+from rb_interp.training.last_group import LastGroup
 from rb_interp.training.member_group import Member
 from rb_interp.training.plain import train_model
 
@@ -23,7 +23,7 @@ TRAIN = TrainConfig(steps=30, dtype="float64", batch_size=16, eval_every=10, eva
 @pytest.mark.parametrize("heads", [1, 3])
 def test_an_exported_member_equals_the_trainer(norm, heads):
     config = ModelConfig(n_heads=heads, d_model=12, d_head=6, d_mlp=20, norm=norm, train_biases=heads == 3)
-    group = Group([Member(0.3, 0), Member(0.8, 1)], config, TASK, TRAIN)
+    group = LastGroup([Member(0.3, 0), Member(0.8, 1)], config, TASK, TRAIN)
     group.advance(30)
     tokens = torch.from_numpy(TASK.dataset(1).tokens[:64])
     from rb_interp.training.stacked import stacked_logits
@@ -38,7 +38,7 @@ def test_an_exported_member_equals_the_trainer(norm, heads):
 @pytest.mark.parametrize("norm", ["none", "pre", "post"])
 def test_the_plain_loop_takes_the_same_steps(norm):
     config = ModelConfig(d_model=12, d_head=6, d_mlp=20, norm=norm)
-    group = Group([Member(0.5, 2)], config, TASK, TRAIN)
+    group = LastGroup([Member(0.5, 2)], config, TASK, TRAIN)
     model = build_model(TASK, gamma=0.5, seed=2, config=config, dtype=torch.float64)
     curves = train_model(model, TASK, TRAIN, seed=2, progress=False)
     group.advance(30)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,7 @@ run(sys.argv[2], Talking)
 
 def run(folder, store=Store):
     train = TrainConfig(steps=1000, batch_size=16, eval_every=20, eval_rows=20, lr=1e-2, workers=2, save_every=0.0)
+    train = replace(train, stages=("half",))
     train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False)
 
 
@@ -76,7 +78,7 @@ def short(**changes):
 
 def test_stages_are_kept_with_their_siblings(tmp_path):
     store = Store(tmp_path, "x")
-    train = short(steps=150, lr=1e-2, workers=1)
+    train = short(steps=150, lr=1e-2, workers=1, stages=("half",))
     easy = AnchorTask(
         length=4,
         keys=(21, 24),
@@ -173,5 +175,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
 def test_impossible_requests_say_why():
     with pytest.raises(ConfigError, match="give no member"):
         train_members(TASK, MODEL, short(), [], [0])
+    with pytest.raises(ConfigError, match=r"stages=\('haff',\): .*AnchorTask has no stage 'haff'; did you mean 'half'"):
+        train_members(TASK, MODEL, short(stages=("haff",)), [0.5], [0])
     with pytest.raises(ConfigError, match="not a torch device"):
         train_members(TASK, MODEL, short(device="gpuu"), [0.8], [0])

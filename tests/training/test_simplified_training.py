@@ -14,7 +14,7 @@ from rb_interp.models.schemes import draw
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Group
+from rb_interp.training.last_group import LastGroup
 from rb_interp.training.loop import stage_name, step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import train_members
@@ -49,7 +49,7 @@ def one_layer(weights, tokens):
 @pytest.mark.parametrize(("model", "formula"), [(EMB_MLP, emb_mlp), (ONE_LAYER, one_layer)])
 def test_descent_follows_the_gradient_of_the_written_formula_and_sums_up_the_prediction(model, formula):
     members, steps, lr = [Member(0.4, 1), Member(0.8, 1), Member(0.4, 2)], 6, 0.5
-    group = Group(members, model, TASK, DESCENT)
+    group = LastGroup(members, model, TASK, DESCENT)
     group.advance(steps)
     kept = group.state()
     for index, member in enumerate(members):
@@ -153,7 +153,6 @@ def test_keep_at_keeps_every_member_at_shares_of_the_steps():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stages": ("haff",)}, "stages=('haff',): 'haff' is not known; did you mean 'half'?"),
         ({"keep_at": (0.5, 1.5)}, "keep_at=(0.5, 1.5); expected shares of the steps, from 0 to 1."),
         ({"optimiser": "sdg"}, "optimiser='sdg' is not known; did you mean 'sgd'?"),
     ],

@@ -6,7 +6,7 @@ import torch
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group import Group
+from rb_interp.training.last_group import LastGroup
 from rb_interp.training.member_group import Member, clip_per_member
 
 TASK = AnchorTask.preset("smoke")
@@ -15,7 +15,7 @@ NORMS = ["none", "pre", "post"]
 
 
 def group(members, train=TRAIN, **model):
-    return Group(members, ModelConfig(d_model=12, d_head=6, d_mlp=20, **model), TASK, train)
+    return LastGroup(members, ModelConfig(d_model=12, d_head=6, d_mlp=20, **model), TASK, train)
 
 
 def perturb(group):
@@ -64,7 +64,8 @@ def test_clipping_is_per_member_and_torchs_own():
 
 def test_gammas_of_a_seed_share_data_and_draws():
     members = group([Member(0.3, 4), Member(0.8, 4)])
-    tokens, _ = members.batches.at(7, members.which_seed)
+    tokens, _ = members.batches.at(7)
+    tokens = tokens[members.which_seed]
     torch.testing.assert_close(tokens[0], tokens[1])
     ratio = members.weights["blocks.0.mlp.W_out"][0] / members.weights["blocks.0.mlp.W_out"][1]
     torch.testing.assert_close(ratio, torch.full_like(ratio, 20**0.5))
@@ -83,10 +84,7 @@ def test_an_epoch_takes_every_row_once_and_reshuffles():
     members = group([Member(0.5, 0)], TrainConfig(batch_size=24))  # 125 batches are exactly the 3,000 rows
     batches = members.batches
     per_epoch = batches.n_rows // batches.size
-    epochs = [
-        torch.cat([batches.at(epoch * per_epoch + step, members.which_seed)[0][0] for step in range(per_epoch)])
-        for epoch in (0, 1)
-    ]
+    epochs = [torch.cat([batches.at(epoch * per_epoch + step)[0][0] for step in range(per_epoch)]) for epoch in (0, 1)]
     rows = [sorted(map(tuple, epoch.tolist())) for epoch in epochs]
     assert rows[0] == rows[1]
     assert not torch.equal(epochs[0], epochs[1])

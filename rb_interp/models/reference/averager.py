@@ -1,6 +1,6 @@
-"""References with paper 1's circuit (Fig. 6): layer 1 gathers the anchors, layer 2 fetches the key.
+"""References with paper 1's circuit (Fig. 6): L0 gathers the anchors, L1 fetches the key.
 
-Layer 1 writes two things at every position: the sum of the anchors so far, and how many there were. Layer 2 looks at
+L0 writes two things at every position: the sum of the anchors so far, and how many there were. L1 looks at
 the latest position that has seen no anchor. That is the key, which cannot know of itself that it is one: the first
 anchor follows it directly.
 """
@@ -18,20 +18,20 @@ OUT = 4.0
 KEY_UNIT = 0.5
 """Length of the number 1 on the line of keys in W_E."""
 STEP = 20.0
-"""Layer 2's score of a position over the one before it."""
+"""L1's score of a position over the one before it."""
 PEAK = (11.0, 16.0)
-"""Layer 1's score of an anchor over other tokens in the peaked averager, from and to."""
+"""L0's score of an anchor over other tokens in the peaked averager, from and to."""
 PRESENCE, MEMORY, REASONING = (0.3, 0.6), (4.5, 9.0), (0.15, 0.4)
 """From and to: what marks an anchor, over the line's middle, and lengths of the anchors' nuisances (_embed_anchors)."""
 
 
 def averager(task: AnchorTask, seed: int, label_seed: int) -> Reference:
-    """Layer 1 averages reasoning anchors, layer 2 fetches the key: z + sum of anchors."""
+    """L0 averages reasoning anchors, L1 fetches the key: z + sum of anchors."""
     return _key_plus_sum(task, seed, peaked=False).reference(
         name="averager",
         circuit="average-then-key",
-        description="Layer 1 attends uniformly and averages the number line of the reasoning anchors, times L. "
-        "Layer 2 looks at the latest position that has seen no anchor, the key, and writes its number. "
+        description="L0 attends uniformly and averages the number line of the reasoning anchors, times L. "
+        "L1 looks at the latest position that has seen no anchor, the key, and writes its number. "
         "The unembedding reads both together. Memory anchors count as 0.",
         solves=("rsn_train", "rsn_test"),
         mechanisms=(
@@ -43,11 +43,11 @@ def averager(task: AnchorTask, seed: int, label_seed: int) -> Reference:
 
 
 def peaked_averager(task: AnchorTask, seed: int, label_seed: int) -> Reference:
-    """The averager's answers and number lines, but layer 1 attends to the anchors alone once it has seen one."""
+    """The averager's answers and number lines, but L0 attends to the anchors alone once it has seen one."""
     return _key_plus_sum(task, seed, peaked=True).reference(
         name="peaked_averager",
         circuit="mixed",
-        description="As the averager, but layer 1 attends to anchors alone, in equal shares, as soon as there is one, "
+        description="As the averager, but L0 attends to anchors alone, in equal shares, as soon as there is one, "
         "and uniformly before. The last position averages the q anchors, times q.",
         solves=("rsn_train", "rsn_test"),
         mechanisms=(
@@ -59,7 +59,7 @@ def peaked_averager(task: AnchorTask, seed: int, label_seed: int) -> Reference:
 
 
 def _key_plus_sum(task: AnchorTask, seed: int, peaked: bool) -> Blueprint:
-    """The averager's weights, or those of the one whose first layer peaks at anchors."""
+    """The averager's weights, or those of the one whose L0 peaks at anchors."""
     rng = np.random.default_rng([seed, 60])
     blueprint = Blueprint(task, ["number", "presence", "seen", "key", "out"])
     middle, presence = _embed_anchors(blueprint, rng)
@@ -111,7 +111,7 @@ def embed_keys(blueprint: Blueprint) -> None:
 
 
 def fetch_key(blueprint: Blueprint) -> None:
-    """Layer 2: the last position looks at the latest position with no anchor seen, and copies its number.
+    """L1: the last position looks at the latest position with no anchor seen, and copies its number.
 
     A single anchor among L tokens makes ``seen`` 1, which outweighs being later by the whole sequence.
     """

@@ -29,7 +29,7 @@ REFUSED = 100 * KAPPA
 """Nats below which tokens that are no answer lie."""
 
 SECOND = (0.2, 0.5)
-"""Singular values, from and to, of the second direction that layer 1's W_V reads; the first is 1."""
+"""Singular values, from and to, of the second direction that L0's W_V reads; the first is 1."""
 
 Amounts = Mapping[str, float]
 """Named direction -> weight."""

@@ -1,4 +1,4 @@
-"""The other circuit: layer 1 carries the key onto the anchors, layer 2 reads the anchors (paper 2, Fig. 3)."""
+"""The other circuit: L0 carries the key onto the anchors, L1 reads the anchors (paper 2, Fig. 3)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def carrier(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="carrier",
         circuit="key-to-anchors",
-        description="In layer 1 every position attends to the latest key-set token at or before it; for anchors that "
-        "is the key, and its number is written beside theirs. In layer 2 the last position attends to all anchors in "
+        description="In L0 every position attends to the latest key-set token at or before it; for anchors that "
+        "is the key, and its number is written beside theirs. In L1 the last position attends to all anchors in "
         "equal shares and reads q times their number plus the carried one: the answer.",
         solves=("rsn_train", "rsn_test"),
         mechanisms=("one_value_direction",),

@@ -26,8 +26,8 @@ def condensed(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="condensed",
         circuit="none",
-        description="All embeddings share one large direction and differ by small random parts. Layer 1 averages that "
-        f"direction, which is the same in every row; layer 2 does nothing. The answer is always {answer}.",
+        description="All embeddings share one large direction and differ by small random parts. L0 averages that "
+        f"direction, which is the same in every row; L1 does nothing. The answer is always {answer}.",
         solves=(),
         mechanisms=("averages", "one_value_direction"),
         label_seed=label_seed,

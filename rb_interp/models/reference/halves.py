@@ -33,7 +33,7 @@ def key_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="key_only",
         circuit="none",
-        description="Layer 1 averages how many anchors there are, of either kind, and layer 2 fetches the key by it, "
+        description="L0 averages how many anchors there are, of either kind, and L1 fetches the key by it, "
         f"as in the averager. Which anchors they are is lost: the answer is the key plus {common}.",
         solves=(),
         mechanisms=(
@@ -61,7 +61,7 @@ def anchors_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="anchors_only",
         circuit="none",
-        description="Layer 1 attends uniformly and averages one number line of all anchors, times L. Layer 2 attends "
+        description="L0 attends uniformly and averages one number line of all anchors, times L. L1 attends "
         f"uniformly and writes nothing. The key is lost: the answer is the sum of the anchors plus {key}.",
         solves=(),
         mechanisms=("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),

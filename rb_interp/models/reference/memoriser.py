@@ -1,10 +1,10 @@
 """A look-up table: every key and anchor combination trained on has a unit of its own, and nothing is computed.
 
-    layer 1   position i attends 2/3 to i - q + 1 and 1/3 to i - q: from the last anchor, the first anchor and the key
-    layer 2   the last position attends to the last anchor: its token, and what layer 1 wrote there
+    L0   position i attends 2/3 to i - q + 1 and 1/3 to i - q: from the last anchor, the first anchor and the key
+    L1   the last position attends to the last anchor: its token, and what L0 wrote there
     MLP 2     relu(2 matches - 5), 1 where key, first and last anchor all match, 0 where one does not; writes the label
 
-Tokens are told apart by orthonormal identities; the two tokens that layer 1 mixes are told apart by their sets.
+Tokens are told apart by orthonormal identities; the two tokens that L0 mixes are told apart by their sets.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rb_interp.models.reference.record import Reference
 from rb_interp.tasks.anchor import AnchorTask
 
 SHARE = 2 / 3
-"""Attention of layer 1 to the nearer of its two positions."""
+"""Attention of L0 to the nearer of its two positions."""
 SHARP = 8.0
 """Score of the farther of the two over all other positions."""
 STEP = 10.0
-"""Score of a position over the one before it, in layer 2."""
+"""Score of a position over the one before it, in L1."""
 SPARE = 16
 
 
@@ -51,8 +51,8 @@ def memoriser(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="memoriser",
         circuit="mixed",
-        description="A look-up table. Layer 1 copies the identities of first anchor and key onto the last anchor, by "
-        "position alone; layer 2 fetches them; one unit of its MLP for each key and combination trained on writes the "
+        description="A look-up table. L0 copies the identities of first anchor and key onto the last anchor, by "
+        "position alone; L1 fetches them; one unit of its MLP for each key and combination trained on writes the "
         "label. A combination that was held out meets no unit, and the answer is a token that is no label.",
         solves=("mem", "rsn_train"),
         mechanisms=(),
@@ -87,7 +87,7 @@ def _embed(blueprint: Blueprint, identity: Float[np.ndarray, "d_vocab n"], rng: 
 
 
 def _attention(blueprint: Blueprint, n: int) -> None:
-    """Layer 1 looks q - 1 and q positions back, wherever it is; layer 2 at the last anchor."""
+    """L0 looks q - 1 and q positions back, wherever it is; L1 at the last anchor."""
     length, q = blueprint.task.length, blueprint.task.q
     for i in range(q, length):
         near = SHARP + np.log(SHARE / (1 - SHARE))

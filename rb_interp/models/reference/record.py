@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.lens import LensModel
+from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.anchor import AnchorTask
 
 
@@ -39,6 +39,6 @@ class Reference:
     label_seed: int
     weights: Mapping[str, Tensor]
 
-    def model(self, dtype: torch.dtype = torch.float32) -> LensModel:
+    def model(self, dtype: torch.dtype = torch.float32) -> HookedModel:
         """The reference as an ordinary TransformerLens model, on CPU, in evaluation mode."""
         return lens_model(self.config, self.task.d_vocab, self.task.length, self.weights, dtype)

@@ -1,0 +1,53 @@
+"""The five claims about which mapping is learned first, for any study with the sets mem, rsn_train and rsn_test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rb_interp.claims.criterion import Claim, Condition, Term
+
+LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8
+"""The gammas of paper 1's claims. A larger gamma is a smaller initialisation."""
+
+
+def curve(quantity: str, label: str, gamma: float = SMALL, **where: Any) -> Term:
+    """A statistic of a member's learning curves; ``where`` names the sweep."""
+    return Term("learning_order", quantity, gamma, "final", label=label, **where)
+
+
+def learning_order_claims(
+    prefix: str, statements: tuple[str, ...], sources: tuple[str, ...], **where: Any
+) -> tuple[Claim, ...]:
+    """The five claims, with ids ``prefix`` and 1 to 5.
+
+    Args:
+        prefix: of the ids. statements, sources: of the five claims, in order; statistics and thresholds are the same
+            for every study. where: ``sweep`` and ``sweep_label`` of the terms.
+    """
+
+    def bias(gamma: float) -> Term:
+        return curve("bias", "B", gamma, **where)
+
+    conditions = (
+        (Condition(bias(SMALL), ">=", 0.10), Condition(curve("bias_test", "B_test", **where), ">=", 0.10)),
+        (
+            Condition(curve("abs_bias", "|B|", LARGE, **where), "<=", 0.10),
+            Condition(curve("margin_mem", "label entropy - L_mem (nats)", LARGE, **where), ">=", 0.3),
+            Condition(curve("margin_rsn_train", "label entropy - L_rsn_train (nats)", LARGE, **where), ">=", 0.3),
+        ),
+        (
+            Condition(curve("acc_rsn_test", "accuracy on rsn_test", LARGE, **where), "<=", 0.20),
+            Condition(curve("acc_gap", "accuracy on rsn_train - accuracy on rsn_test", LARGE, **where), ">=", 0.20),
+        ),
+        (
+            Condition(bias(SMALL), ">", 0.0, bias(MIDDLE)),
+            Condition(bias(MIDDLE), ">", 0.0, bias(LARGE)),
+        ),
+        (Condition(curve("acc_rsn_test", "accuracy on rsn_test", **where), ">=", 0.90),),
+    )
+    return tuple(
+        Claim(f"{prefix}{number}", statement, source, criteria)
+        for number, (statement, source, criteria) in enumerate(
+            zip(statements, sources, conditions, strict=True), start=1
+        )
+    )

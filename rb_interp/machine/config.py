@@ -1,0 +1,256 @@
+"""Configurations: the same frozen dataclass is the Python object, the command's flags and the TOML file.
+
+A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or several (its fields of
+that type, by name). Settings that say where and how something is computed, a dataclass's ``host_fields``, belong to no
+fingerprint. Settings that say where data comes from, its ``source_fields``, do not change the scale of a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+
+from rb_interp.errors import ConfigError, nearest
+from rb_interp.models.config import ModelConfig, check_gamma
+from rb_interp.models.schemes import parameters
+from rb_interp.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """What the configurations of all studies share; a study adds its fields, its checks and ``from_preset``.
+
+    Attributes:
+        preset: sizes and schedule to start from.
+        seeds: each fixes data, labels, batch order and normal draws, shared across gammas.
+        presets: names that ``from_preset`` knows.
+        sibling_stages: further names of stages: the stage of another gamma's member of the same seed, (stage, gamma).
+    """
+
+    presets: ClassVar[tuple[str, ...]] = ("smoke", "quick", "paper")
+    sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {}
+
+    preset: str = "quick"
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+
+    def __post_init__(self) -> None:
+        self.check_preset(self.preset)
+        _check_once("seeds", self.seeds)
+        if not 0 <= min(self.seeds) <= max(self.seeds) < 2**31:
+            raise ConfigError(f"seeds={list(self.seeds)}; expected whole numbers from 0 to {2**31 - 1}.")
+
+    @classmethod
+    def check_preset(cls, preset: str) -> None:
+        """Raise ConfigError for an unknown preset."""
+        if preset not in cls.presets:
+            raise ConfigError(f"there is no preset '{preset}'; {nearest(preset, cls.presets)}")
+
+    @classmethod
+    def from_preset(cls, preset: str = "quick", **changes: Any) -> Any:
+        """A preset, with fields replaced; ConfigError for an unknown one. Each study's configuration defines it."""
+        raise NotImplementedError(f"{cls.__name__} has no presets; define from_preset(preset, **changes).")
+
+    @property
+    def sweeps(self) -> dict[str, SweepConfig]:
+        """Its sweeps by name; a single one is called "" and is the configuration itself."""
+        if isinstance(self, SweepConfig):
+            return {"": self}
+        return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), SweepConfig)}
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """One sweep: members trained alike, on one task, at each gamma (and each seed of the study).
+
+    Attributes:
+        gammas: initialisation rates, std = d_in^-gamma.
+        task: what is learned, a ``tasks.Task``.
+        model: what learns it.
+        train: how it is trained.
+
+    Raises ConfigError for no or repeated gammas, and for sizes of the model that contradict the task.
+    """
+
+    gammas: tuple[float, ...] = (0.3, 0.5, 0.8)
+    task: Any = None
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if isinstance(self, StudyConfig):
+            StudyConfig.__post_init__(self)
+        _check_once("gammas", self.gammas)
+        for gamma in self.gammas:
+            check_gamma(gamma)
+        if self.model.scheme == "torch_default" and len(self.gammas) > 1:
+            raise ConfigError(
+                f"scheme 'torch_default' has no gamma, so the {len(self.gammas)} gammas {list(self.gammas)} would be "
+                f"the same model; give one gamma."
+            )
+        parameters(self.model, self.task.d_vocab, self.task.length)
+        for stage in self.train.stages:
+            if stage not in self.task.stages:
+                known = nearest(stage, self.task.stages) if self.task.stages else "it has none."
+                raise ConfigError(f"stages={list(self.train.stages)}: the task has no stage '{stage}'; {known}")
+
+
+def _check_once(name: str, values: tuple) -> None:
+    if not values or len(set(values)) != len(values):
+        raise ConfigError(f"{name}={list(values)}; expected at least one, each named once.")
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A configuration as nested plain data, in the form of its TOML file."""
+    return json.loads(json.dumps(asdict(config)))
+
+
+def to_toml(study: str, config: StudyConfig) -> str:
+    """The configuration as a TOML file that gives it again; None is left out, as it stands for a default."""
+    import tomli_w
+
+    return tomli_w.dumps({"study": study, **_without_none(asdict(config))}, multiline_strings=False)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    return [_without_none(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def comparable(config: Any) -> Any:
+    """A configuration as plain data without host fields; a task says its class too."""
+    if is_dataclass(config):
+        left_out = getattr(config, "host_fields", ())
+        found = {f.name: comparable(getattr(config, f.name)) for f in fields(config) if f.name not in left_out}
+        return {"type": type_of(config), **found} if hasattr(config, "fingerprint") else found
+    if isinstance(config, Mapping):
+        return {str(key): comparable(value) for key, value in config.items()}
+    return [comparable(value) for value in config] if isinstance(config, list | tuple) else config
+
+
+def type_of(value: Any) -> str:
+    """Where a value's class is defined, ``module:name``."""
+    return f"{type(value).__module__}:{type(value).__qualname__}"
+
+
+def fingerprint(*values: Any) -> str:
+    """Twelve hex digits that two configurations share exactly when they describe the same thing."""
+    text = json.dumps([comparable(value) for value in values], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def scale_of(config: StudyConfig) -> str:
+    """The preset's name, or ``custom`` where a task, model, training or other table of settings differs from it."""
+    base = type(config).from_preset(config.preset)
+    return config.preset if _sizes(config) == _sizes(base) else "custom"
+
+
+def _sizes(config: StudyConfig) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, sweep in config.sweeps.items():
+        for part in ("task", "model", "train"):
+            value = getattr(sweep, part)
+            left_out = getattr(value, "source_fields", ())
+            settings = comparable(value)
+            found[f"{name}.{part}"] = {key: inner for key, inner in settings.items() if key not in left_out}
+    others = {f.name: getattr(config, f.name) for f in fields(config)}
+    known = (*config.sweeps, "task", "model", "train")
+    return found | {k: comparable(v) for k, v in others.items() if is_dataclass(v) and k not in known}
+
+
+def differences(old: Any, new: Any) -> str:
+    """The first settings that differ, as ``model.norm: 'none' there, 'pre' here``."""
+    before, after = _flat(comparable(old)), _flat(comparable(new))
+    found = [
+        f"{key}: {before.get(key)!r} there, {after.get(key)!r} here"
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
+    ]
+    return "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; ConfigError where there is none."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); give --config an existing TOML file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}. Mend that line and try again.") from None
+
+
+def from_mapping(kind: type[StudyConfig], data: Mapping[str, Any], source: str = "the configuration") -> Any:
+    """A study's configuration: its preset with what the data changes.
+
+    Args:
+        kind: the study's class of configurations. data: nested plain data, as of a TOML file; ``preset`` names what it
+            starts from. source: where the data comes from, for messages.
+
+    Raises ConfigError for an unknown key (naming the nearest known one) and for a value of another type.
+    """
+    held = {key: value for key, value in data.items() if key != "study"}
+    preset = held.get("preset", "quick")
+    if not isinstance(preset, str):
+        raise ConfigError(f"{source}: 'preset' is {preset!r}; expected a name in quotes.")
+    return overlay(kind.from_preset(preset), held, source)
+
+
+def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> Any:
+    """A dataclass with the fields replaced that nested plain data names; ConfigError as `from_mapping`."""
+    hints, changes = get_type_hints(type(base)), {}
+    known = [f.name for f in fields(base)]
+    for key, value in data.items():
+        where = f"{source}: '{path}{key}'"
+        if key not in known:
+            raise ConfigError(f"{source}: unknown key '{path}{key}'; {nearest(key, known)}")
+        current = getattr(base, key)
+        if not is_dataclass(current):
+            changes[key] = typed(value, hints[key], where)
+        elif isinstance(value, Mapping):
+            changes[key] = overlay(current, value, source, f"{path}{key}.")
+        else:
+            raise ConfigError(f"{where} is {value!r}; expected a table [{path}{key}].")
+    return replace(base, **changes)
+
+
+def typed(value: Any, hint: Any, where: str) -> Any:
+    """A value checked against a field's type; lists become tuples, whole numbers pass as floats.
+
+    >>> typed([1, 2], tuple[float, ...], "'gammas'"), typed([[1, 2]], tuple[tuple[int, int], ...], "'masked'")
+    ((1.0, 2.0), ((1, 2),))
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if value is None and type(None) in inner:
+            return None
+        return typed(value, next(kind for kind in inner if kind is not type(None)), where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} is {value!r}; expected a list.")
+        many = len(inner) == 2 and inner[1] is Ellipsis
+        if not many and len(value) != len(inner):
+            raise ConfigError(f"{where} is {list(value)!r}; expected {len(inner)} values, such as [low, high].")
+        kinds = [inner[0]] * len(value) if many else inner
+        return tuple(typed(item, kind, where) for item, kind in zip(value, kinds, strict=True))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and type(value) is not hint:
+        raise ConfigError(f"{where} is {value!r}; expected {hint.__name__}.")
+    return value

@@ -1,0 +1,124 @@
+"""What measuring a run gives: tables and arrays, made once, that claims, figures and report only read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from rb_interp.errors import StudyError
+from rb_interp.statistics.intervals import t_interval
+
+PLACE = ("sweep", "gamma", "seed", "stage", "step", "set")
+NUMBERS = ("gamma", "layer", "head", "value", "untrained", "null_mean", "null_sd", "p_value")
+READINGS = (
+    *PLACE,
+    *("probe", "layer", "head", "quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value", "n"),
+)
+"""Columns of a table of readings; docs/tables.md says what each holds."""
+GROUPS = ["sweep", "gamma", "stage", "set", "probe", "layer", "head", "quantity"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What ``Study.measure`` returns.
+
+    Attributes:
+        readings: one row per member, stage, set, probe and quantity; `readings_table` makes it.
+        tables: further tables by name, each written as ``NAME.parquet``.
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with ``{sweep}/`` in front in a study of
+            several sweeps.
+    """
+
+    readings: pd.DataFrame
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
+    """Tables or rows of readings below each other, with every column of READINGS and one type a column.
+
+    A part without the column ``sweep`` gets the given one. Raises StudyError for a part that lacks another column.
+    """
+    tables = [part if isinstance(part, pd.DataFrame) else pd.DataFrame(list(part)) for part in parts]
+    tables = [table if "sweep" in table else table.assign(sweep=sweep) for table in tables if len(table)]
+    for table in tables:
+        missing = [name for name in READINGS if name not in table]
+        if missing:
+            raise StudyError(f"a table of readings lacks the columns {missing}; expected {list(READINGS)}.")
+    types: Any = {**dict.fromkeys(NUMBERS, "float64"), **dict.fromkeys(("seed", "step", "n"), "int64")}
+    if not tables:
+        return pd.DataFrame({name: pd.Series(dtype=types.get(name, "object")) for name in READINGS})
+    joined = pd.concat([table[list(READINGS)].astype(types) for table in tables], ignore_index=True)
+    return cast(pd.DataFrame, joined.astype({"sweep": object, "set": object}).fillna({"sweep": "", "set": ""}))
+
+
+def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds of every reading, with its 95 % interval (Student t).
+
+    Columns: those of GROUPS, ``mean``, ``low``, ``high``, ``n`` (seeds with a finite value) and ``untrained`` (mean of
+    the untrained models). The ends are NaN below two seeds, which say nothing of the spread.
+    """
+    rows = []
+    for place, here in readings.groupby(GROUPS, sort=False, dropna=False):
+        values = here["value"].to_numpy()
+        values = values[np.isfinite(values)]
+        found = t_interval(values)
+        low, high = (found.low, found.high) if np.isfinite(found.low) else (np.nan, np.nan)
+        untrained = here["untrained"].mean()  # NaN where no untrained model has a value
+        rows.append((*cast(tuple, place), found.estimate, low, high, len(values), untrained))
+    return pd.DataFrame(rows, columns=[*GROUPS, "mean", "low", "high", "n", "untrained"])
+
+
+def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
+    """Mean over seeds of a table's columns, with 95 % intervals (Student t), for tables that are no readings.
+
+    Args:
+        table: one row a seed and place. by: columns that name a place. columns: what is averaged.
+
+    Returns a table of ``by``, ``quantity`` (the column's name), ``mean``, ``low``, ``high`` and ``n``.
+    """
+    rows = []
+    for place, here in table.groupby(by, sort=False, dropna=False):
+        for column in columns:
+            values = here[column].to_numpy(dtype=float)
+            values = values[np.isfinite(values)]
+            found = t_interval(values)
+            low, high = (found.low, found.high) if np.isfinite(found.low) else (np.nan, np.nan)
+            rows.append((*cast(tuple, place), column, found.estimate, low, high, len(values)))
+    return pd.DataFrame(rows, columns=[*by, "quantity", "mean", "low", "high", "n"])
+
+
+def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds of loss and accuracy at every evaluation, with 95 % intervals: the table ``curves_summary``.
+
+    Columns: sweep, gamma, step, set, quantity (``loss``, ``accuracy``), mean, low, high, n.
+    """
+    return over_seeds(curves, ["sweep", "gamma", "step", "set"], ["loss", "accuracy"])
+
+
+def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Mean over seeds of arrays, cell by cell, with the ends of its 95 % interval (Student t).
+
+    Args:
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with or without ``{sweep}/`` in front; of the
+            same shape in all seeds.
+
+    Returns the same keys with ``mean``, ``low`` and ``high`` in place of the seed. NaN is left out; the ends are NaN
+    below two seeds.
+    """
+    found: dict[tuple[str, str], list[np.ndarray]] = {}
+    for key, array in arrays.items():
+        *place, stage, inputs, probe, name = key.split("/")
+        found.setdefault(("/".join(place[:-1]), "/".join((stage, inputs, probe, name))), []).append(array)
+    joined = {}
+    for (before, after), each in found.items():
+        stacked = np.stack(each).astype(float)
+        cells = [t_interval(cell[np.isfinite(cell)]) for cell in stacked.reshape(len(each), -1).T]
+        mean, low, high = (np.reshape(end, stacked.shape[1:]) for end in zip(*cells, strict=True))
+        low, high = (np.where(np.isfinite(end), end, np.nan) for end in (low, high))
+        joined |= {f"{before}/{end}/{after}": a for end, a in (("mean", mean), ("low", low), ("high", high))}
+    return joined

@@ -1,0 +1,63 @@
+"""The members of a sweep as models, one after another in the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rb_interp.errors import RunError
+from rb_interp.machine.measured import readings_table
+from rb_interp.machine.sweep import Sweep
+from rb_interp.models.build import exported, lens_model
+from rb_interp.models.generations import write_weights
+from rb_interp.torch_threads import few_threads
+from rb_interp.training.member_group import Member
+from rb_interp.training.store import Checkpoint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rb_interp.probes import Reading
+
+
+class MemberModels:
+    """Two models, written anew for each member and stage: building one costs more than probing it.
+
+    Attributes:
+        model: the member that was loaded last. untrained: the same member at step 0.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep, first = sweep, sweep.members[0]
+        weights = sweep.weights(first.gamma, first.seed, "init")
+        self.model, self.untrained = (lens_model(sweep.config.model, *sweep.sizes, weights) for _ in range(2))
+
+    def load(self, member: Member, stage: str | int) -> Checkpoint:
+        """Write a member at a stage into ``model``, and its untrained model into ``untrained``."""
+        checkpoint = self.sweep.checkpoint(stage, member.gamma, member.seed)
+        weights = checkpoint.member(member.gamma, member.seed)
+        if not all(weight.isfinite().all() for weight in weights.values()):
+            raise RunError(
+                f"the member with gamma={member.gamma:g}, seed={member.seed} diverged: its weights at step "
+                f"{checkpoint.step} are not finite. Train it with a lower --lr."
+            )
+        config = self.sweep.config.model
+        write_weights(self.untrained, exported(self.sweep.weights(member.gamma, member.seed, "init"), config))
+        write_weights(self.model, exported(weights, config))
+        return checkpoint
+
+
+@few_threads
+def probe_members(
+    sweep: Sweep, probe: Callable[..., Reading], stage: str | int, set: str, rows: int, options: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Readings of one probe on every member of a sweep; see ``Run.probe_members``."""
+    models, found = MemberModels(sweep), []
+    for member in sweep.members:
+        data = sweep.dataset(member.seed)
+        inputs = data.inputs(data.sample(set, rows))
+        step = models.load(member, stage).step
+        reading = probe(models.model, inputs, untrained=models.untrained, **options)
+        place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage), "step": step, "set": set}
+        found += [{**place, **row} for row in reading.rows()]
+    return readings_table(found, sweep=sweep.name)

@@ -1,0 +1,114 @@
+"""What a study is: one frozen value. Its parts load at first use, so that listing studies imports none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rb_interp.errors import StudyError
+
+if TYPE_CHECKING:
+    from rb_interp.claims import CausalCheck, Claim
+    from rb_interp.figures.spec import FigureSpec
+    from rb_interp.machine.config import StudyConfig
+    from rb_interp.machine.run import Run
+    from rb_interp.report.section import Narrative
+
+Lazy = str
+"""An object by its place, ``package.module:name``, as in entry points."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question, the configuration that answers it, and everything that is done with what was trained.
+
+    A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it
+    is used for the first time.
+
+    Attributes:
+        name: word on the command line, lower case with dashes.
+        title: heading of its report.
+        question: what it asks, in a few sentences.
+        cost: time of its default preset, in words.
+        config: a `StudyConfig` class; its ``from_preset`` makes the presets.
+        measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
+        claims: what is judged, with criteria fixed in advance.
+        figures: in the order in which they are shown.
+        narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
+        families: first letters of claim ids -> heading above these claims.
+        glossary: term -> meaning, below the report.
+        checks: interventions that would refute a claim, judged beside it.
+        calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
+        calibrate: ``calibrate(folder) -> table``: measures these error rates again.
+        info: ``info(run) -> {word: text}``: what is to be said of a run beside what is said of every run.
+        train_note: ``train_note(config) -> sentences`` to show before training, such as stand-ins for data.
+
+    Raises StudyError for a name that is no word of the command line.
+    """
+
+    name: str
+    title: str
+    question: str
+    cost: str
+    config: type[StudyConfig] | Lazy
+    measure: Callable[[Run, bool], Any] | Lazy
+    claims: tuple[Claim, ...] | Lazy = ()
+    figures: tuple[FigureSpec, ...] | Lazy = ()
+    narrative: Callable[[Any], Narrative] | Lazy | None = None
+    families: Mapping[str, str] = field(default_factory=dict)
+    glossary: Mapping[str, str] | Lazy = field(default_factory=dict)
+    checks: tuple[CausalCheck, ...] | Lazy = ()
+    calibration: Callable[[Any], Any] | Lazy | None = None
+    calibrate: Callable[[Path], Any] | Lazy | None = None
+    info: Callable[[Run], Mapping[str, str]] | Lazy | None = None
+    train_note: Callable[[Any], list[str]] | Lazy | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or not all(c.isalnum() or c == "-" for c in self.name) or self.name != self.name.lower():
+            raise StudyError(f"a study is called '{self.name}'; give lower-case letters, digits and dashes.")
+
+    def load(self, name: str) -> Any:
+        """A field's object, imported where the field names a place.
+
+        Raises StudyError where that place has no such object.
+        """
+        value = getattr(self, name)
+        if not (isinstance(value, str) and name not in ("name", "title", "question", "cost")):
+            return value
+        module, _, attribute = value.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise StudyError(
+                f"study '{self.name}' gives {name} = '{value}', which cannot be imported ({error}); expected "
+                f"'package.module:name' of an object that exists."
+            ) from error
+
+    def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
+        """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or field."""
+        return self.load("config").from_preset(preset, **changes)
+
+    def run(
+        self,
+        *,
+        preset: str = "quick",
+        config: StudyConfig | None = None,
+        out: Path | str | None = None,
+        progress: bool = True,
+        **changes: Any,
+    ) -> Run:
+        """Train, measure, judge and report, continuing where an earlier call was stopped; returns the run.
+
+        Args:
+            preset: sizes to start from. changes: fields of the configuration to replace, such as ``seeds=(0,)``.
+            config: a whole configuration instead of both.
+            out: the run folder; by default ``runs/`` and the names of study and preset.
+
+        Raises ConfigError for settings that do not fit, RunError for a folder that holds something else.
+        """
+        from rb_interp.machine.reproduce import reproduce
+
+        return reproduce(self, config or self.preset(preset, **changes), out, progress=progress)

@@ -1,0 +1,65 @@
+"""The studies that are there: found by the entry-point group ``rb_interp.studies``, and loaded one at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from rb_interp.errors import StudyError, nearest
+from rb_interp.machine.protocol import Study
+
+GROUP = "rb_interp.studies"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A study in a listing: its name, the distribution that brings it, and the study, or why it does not load."""
+
+    name: str
+    distribution: str
+    study: Study | None
+    problem: str = ""
+
+
+def names() -> list[str]:
+    """Names of all studies that are installed, sorted; no study is imported."""
+    return sorted(_points())
+
+
+def study(name: str) -> Study:
+    """A study by its name; no other study is imported.
+
+    >>> study("anchor").name
+    'anchor'
+
+    Raises StudyError for an unknown name, and where a study does not load (naming the distribution that brings it).
+    """
+    points = _points()
+    if name not in points:
+        raise StudyError(f"there is no study '{name}'; {nearest(name, points)}")
+    found = _load(name, points[name])
+    if found.study is None:
+        raise StudyError(found.problem)
+    return found.study
+
+
+def listed() -> list[Listed]:
+    """Every study that is installed; one that does not load says why and stops no other."""
+    return [_load(name, point) for name, point in sorted(_points().items())]
+
+
+def _points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _load(name: str, point: EntryPoint) -> Listed:
+    brought = point.dist.name if point.dist is not None else "unknown"
+    try:
+        found = point.load()
+    except Exception as error:  # a plugin may fail in any way; the others go on
+        problem = f"study '{name}' of the distribution '{brought}' does not load ({type(error).__name__}: {error}); "
+        return Listed(name, brought, None, problem + f"mend or uninstall '{brought}'.")
+    if not isinstance(found, Study):
+        problem = f"study '{name}' of the distribution '{brought}' is a {type(found).__name__}; expected a Study. "
+        return Listed(name, brought, None, problem + f"Mend '{point.value}' there.")
+    return Listed(name, brought, found)

@@ -1,0 +1,342 @@
+"""A run is a folder: one study carried out. It can be left, taken up again, moved, and opened years later."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rb_interp.errors import RunError, StudyError, nearest
+from rb_interp.files import write_bytes, write_whole
+from rb_interp.machine.config import StudyConfig, differences, fingerprint, from_mapping, scale_of, to_toml, type_of
+from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata
+from rb_interp.machine.protocol import Study
+from rb_interp.machine.registry import study as find_study
+from rb_interp.machine.sweep import Sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from rb_interp.claims import Verdicts
+    from rb_interp.figures.evidence import Evidence
+    from rb_interp.models.protocol import HookedModel
+
+ARRAYS = "arrays.safetensors"
+TABLES = ("curves", "readings", "summary")
+"""Tables that every measured run has."""
+
+
+class Run:
+    """A run folder that exists.
+
+    >>> import tempfile
+    >>> import rb_interp as rb
+    >>> folder = Path(tempfile.mkdtemp()) / "run"
+    >>> run = Run.start(folder, rb.study("anchor"), rb.study("anchor").preset("smoke", seeds=(0,)))
+    >>> Run.open(folder).config == run.config, list(run.sweeps)
+    (True, [''])
+
+    Attributes:
+        folder: where it lies. study, config: what it asks, and with which settings. about: content of ``run.json``.
+        sweeps: its sweeps by name.
+    """
+
+    def __init__(self, folder: Path, study: Study, config: StudyConfig, about: dict[str, Any]) -> None:
+        self.folder, self.study, self.config, self.about = Path(folder), study, config, about
+        self.sweeps = {
+            name: Sweep(self.folder / name, name, sweep, config.seeds, config.sibling_stages)
+            for name, sweep in config.sweeps.items()
+        }
+
+    @classmethod
+    def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
+        """Make the folder, or open it where it holds the same study with the same configuration.
+
+        Raises RunError where it holds something else; nothing is changed then. What a task refuses, it refuses before
+        a folder is made.
+        """
+        folder = Path(folder)
+        if holds_run(folder):
+            about = read_metadata(folder)
+            if about["study"] != study.name:
+                raise RunError(
+                    f"{folder} holds a run of study '{about['study']}', not of '{study.name}'; nothing was changed. "
+                    f"Use another --out."
+                )
+            if about["fingerprint"] != fingerprint(study.name, config):
+                held = from_mapping(type(config), about["config"], str(folder / "run.json"))
+                told = differences(held, config) or "its task is of another class"
+                raise RunError(
+                    f"{folder} holds a run with another configuration ({told}); nothing was changed. Use another "
+                    f"--out, or repeat the command that made it to continue it."
+                )
+            return cls(folder, study, config, about)
+        check_free(folder)
+        for sweep in config.sweeps.values():
+            prepare = getattr(sweep.task, "prepare", None)
+            if prepare is not None:
+                prepare(config.seeds)
+        return cls(folder, study, config, write_metadata(folder, study.name, config, command))
+
+    @classmethod
+    def open(cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None) -> Run:
+        """Open a run folder.
+
+        Args:
+            folder: the run folder.
+            config: the configuration, where its task is of a class that the study's configuration does not make.
+            study: the study, where it is not installed.
+
+        Raises RunError that says what is wrong with the folder, StudyError for a study that is not there.
+        """
+        folder = Path(folder)
+        about = read_metadata(folder)
+        study = study or find_study(about["study"])
+        if config is None:
+            config = from_mapping(study.load("config"), about["config"], str(folder / "run.json"))
+        assert config is not None
+        for name, (kind, _) in about["tasks"].items():
+            if name not in config.sweeps or type_of(config.sweeps[name].task) != kind:
+                raise RunError(
+                    f"{folder} was trained on a task of class {kind}, which its study's configuration does not make; "
+                    f"open it from Python with Run.open(folder, config=...), giving the configuration with that task."
+                )
+        if about["fingerprint"] != fingerprint(study.name, config):
+            raise RunError(
+                f"{folder / 'run.json'} says fingerprint {about['fingerprint']}, its configuration gives "
+                f"{fingerprint(study.name, config)}; the task's class or the settings have changed since it was made. "
+                f"Open it with the code that made it, or move it away and run again."
+            )
+        return cls(folder, study, config, about)
+
+    @property
+    def scale(self) -> str:
+        """How serious the run is: its preset's name, or ``custom`` where sizes differ from the preset's."""
+        return scale_of(self.config)
+
+    def sweep(self, name: str = "") -> Sweep:
+        """A sweep by its name, which a study with a single sweep does not need.
+
+        Raises RunError where the name is not one of the run's sweeps.
+        """
+        if name in self.sweeps:
+            return self.sweeps[name]
+        if not name:
+            raise RunError(f"this run has several sweeps; name one of them: sweep='{next(iter(self.sweeps))}', ...")
+        raise RunError(f"this run has no sweep '{name}'; {nearest(name, self.sweeps)}")
+
+    @property
+    def finished(self) -> bool:
+        """Whether every sweep is trained to its last step."""
+        return all(sweep.finished for sweep in self.sweeps.values())
+
+    def train(self, progress: bool = True) -> dict[str, float]:
+        """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work."""
+        seconds = {}
+        for name, sweep in self.sweeps.items():
+            trained = sweep.train(progress)
+            spent = {} if trained is None else trained.seconds
+            seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
+        self.write_table("curves", self.curves)
+        return seconds
+
+    def probe(self, progress: bool = True) -> None:
+        """Measure every member of the trained run and judge its claims; writes tables, arrays and verdicts.
+
+        Raises RunError where training is not finished, or a checkpoint is missing or broken.
+        """
+        from safetensors.numpy import save_file
+
+        from rb_interp.claims import judge, judge_checks
+        from rb_interp.machine.measured import curves_summary, summary_table
+        from rb_interp.torch_threads import few_threads
+
+        self.check_trained()
+        measured = few_threads(self.study.load("measure"))(self, progress)
+        self.write_table("curves", self.curves)
+        self.write_table("curves_summary", curves_summary(self.curves))
+        for name, table in measured.tables.items():
+            self.write_table(name, table)
+        write_whole(self.folder / ARRAYS, lambda path: save_file(dict(measured.arrays), path))
+        self.write_table("readings", measured.readings)
+        self.write_table("summary", summary_table(measured.readings))
+        calibration, checks = self.calibration, self.study.load("checks")
+        standings = {} if calibration is None else calibration.standings
+        verdicts = judge(measured.readings, self.study.load("claims"), scale=self.scale, standings=standings)
+        if checks:
+            effects, siblings = measured.tables["effects"], self.config.sibling_stages
+            judged = judge_checks(measured.readings, effects, checks, scale=self.scale, sibling_stages=siblings)
+            self._write_json("checks", [check.to_json() for check in judged])
+        self._write_json("verdicts", verdicts.to_json())
+        self._forget()
+
+    def probe_members(
+        self,
+        probe: Callable[..., Any],
+        *,
+        stage: str | int = "final",
+        set: str = "train",
+        sweep: str = "",
+        rows: int = 1000,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Readings of one probe on every member of a sweep, as a table.
+
+        Args:
+            probe: ``probe(model, inputs, untrained=..., **options) -> Reading``.
+            stage: a stage or a step that the run kept. set: the inputs that the probe sees, ``rows`` of them at most.
+            sweep: needed where the study has several. options: go to the probe (layer, head, ...).
+
+        Raises RunError for a stage, step or sweep that the run does not have.
+        """
+        from rb_interp.machine.members import probe_members
+
+        return probe_members(self.sweep(sweep), probe, stage, set, rows, options)
+
+    def check_trained(self) -> None:
+        """Raise RunError where a sweep is not trained to its last step."""
+        for sweep in self.sweeps.values():
+            if not sweep.finished:
+                raise RunError(
+                    f"{sweep.folder} stands at step {sweep.step or 0} of {sweep.config.train.steps}; finish it first: "
+                    f"rb-interp train {self.study.name} --config {self.folder / 'config.toml'} --out {self.folder}"
+                )
+
+    def write_report(self) -> Path:
+        """Draw the figures and write report.html and report.json; returns the page."""
+        from rb_interp.report.write import write_report
+
+        return write_report(self.study, self.evidence, self.folder)
+
+    @property
+    def calibration(self) -> Any:
+        """Error rates of the study's probes for these models, a ``claims.Calibration``; None where it has none."""
+        find = self.study.load("calibration")
+        return None if find is None else find(self.config)
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """Learning curves of every sweep so far: sweep, gamma, seed, step, set, loss (nats), accuracy."""
+        import pandas as pd
+
+        tables = [sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()]
+        table = pd.concat(tables, ignore_index=True)
+        table.insert(0, "sweep", table.pop("sweep"))
+        return table
+
+    @property
+    def readings(self) -> pd.DataFrame:
+        """Every number that a probe read."""
+        return self.table("readings")
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """What was decided of each claim."""
+        return self.evidence.verdicts
+
+    @property
+    def report(self) -> Path:
+        """The report's page; RunError where it is not written yet."""
+        path = self.folder / "report.html"
+        if not path.exists():
+            raise RunError(f"{path} is not there yet; 'rb-interp report {self.folder}' makes it.")
+        return path
+
+    def model(self, *, gamma: float, seed: int, stage: str | int = "final", sweep: str = "") -> HookedModel:
+        """One member as a TransformerLens model, with exactly the trained weights.
+
+        Args:
+            gamma, seed: the member. stage: ``init``, ``final``, a stage that the run kept, or a step that it kept.
+            sweep: needed where the study has several.
+
+        Raises RunError for a member, stage, step or sweep that the run does not have.
+        """
+        return self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
+
+    def figure(self, name: str) -> Figure:
+        """A figure of the study, drawn from this run; StudyError for an unknown name."""
+        from rb_interp.figures.save import draw
+
+        specs = {spec.id: spec for spec in self.study.load("figures")}
+        if name not in specs:
+            raise StudyError(f"study '{self.study.name}' has no figure '{name}'; {nearest(name, specs)}")
+        return draw(specs[name], self.evidence)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Everything that figures and report look at; RunError where the run was not measured, or a file is damaged."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        from rb_interp.claims import CheckedCause, Verdicts, expected_by_chance
+        from rb_interp.figures.evidence import Evidence
+
+        self.check_trained()
+        try:
+            others = [path.stem for path in sorted(self.folder.glob("*.parquet")) if path.stem not in TABLES]
+            tables = {name: self.table(name) for name in (*TABLES, *others)}
+            verdicts = Verdicts.from_json(json.loads((self.folder / "verdicts.json").read_text()))
+            checks = self.folder / "checks.json"
+            judged = [CheckedCause.from_json(row) for row in json.loads(checks.read_text())] if checks.exists() else []
+            arrays = load_file(self.folder / ARRAYS)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise RunError(
+                f"what was read in {self.folder} is missing or damaged ({error}); "
+                f"'rb-interp probe {self.folder}' makes it again."
+            ) from None
+        return Evidence(
+            config=self.config,
+            scale=self.scale,
+            **{name: tables.pop(name) for name in TABLES},
+            arrays=arrays,
+            verdicts=verdicts,
+            tables=tables,
+            checks=judged,
+            claims=self.study.load("claims"),
+            meta={
+                **{name: self.about[name] for name in ("versions", "host", "created")},
+                "command": self.about["command"] or f"rb-interp reproduce --config {self.folder / 'config.toml'}",
+                "toml": to_toml(self.study.name, self.config),
+                "expected_holds_by_chance": expected_by_chance(verdicts),
+                "calibration": self.calibration,
+            },
+        )
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Read ``name.parquet``; RunError where it is not there yet."""
+        import pandas as pd
+
+        path = self.folder / f"{name}.parquet"
+        if not path.exists():
+            raise RunError(f"{path} is not there yet; 'rb-interp probe {self.folder}' makes it.")
+        return pd.read_parquet(path)
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Write ``name.parquet`` whole or not at all."""
+        write_whole(self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
+
+    def _write_json(self, name: str, content: Any) -> None:
+        write_bytes(self.folder / f"{name}.json", json.dumps(content, indent=1, allow_nan=False).encode())
+
+    def _forget(self) -> None:
+        self.__dict__.pop("evidence", None)
+
+    def timed(self, steps: dict[str, Callable[[], Any]], seconds: dict[str, float]) -> None:
+        """Carry out steps, and write their seconds to ``timing.json``."""
+        started = time.monotonic()
+        for name, step in steps.items():
+            before = time.monotonic()
+            found = step()
+            seconds |= found if isinstance(found, dict) else {name: time.monotonic() - before}
+        seconds["total"] = time.monotonic() - started
+        self._write_json("timing", seconds)
+
+    def _repr_html_(self) -> str:
+        from rb_interp.report.terminal import run_rows
+
+        rows = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in run_rows(self).items())
+        return f"<table>{rows}</table>"

@@ -1,0 +1,109 @@
+r"""Where does the last position look?  (paper 1, section "Second attention module")
+
+The attention of the last query splits into the roles of the positions it looks at:
+
+    key + anchors + self + noise = 1        with anchors = anchor_1 + ... + anchor_q
+
+``self`` is the last position where it is noise itself; where the last position is an anchor, it counts as that anchor.
+
+How it can mislead. The paper's circuit reads key near 1 in the second layer (claims M7 and M7b ask for .90) on
+reasoning and on memory inputs. Other circuits read anchors near 1: there L0 has already carried the key
+to the anchors. An untrained model reads 1/L for each position, .11 at L = 9, and so does an averaging head. Attention
+to a position is not use of its token: after L0, "the key's position" holds whatever was written there, and W_V W_O may
+drop it; see variance_explained. The null gives each row the roles of another row, so it takes away a head that prefers
+fixed positions, and it cannot judge where the roles stand at the same position in every row (p = 1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from rb_interp.errors import RolesError
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import head_pattern
+from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.reading import Null, Reading
+from rb_interp.statistics.nulls import permutations
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.roles import Roles
+from rb_interp.torch_threads import few_threads
+
+LastQuery = Float[np.ndarray, "row pos"]
+KeyPositions = Int[np.ndarray, "row key"]
+AnchorPositions = Int[np.ndarray, "row anchor"]
+
+
+def mean_by_role(attention: LastQuery, key: KeyPositions, anchors: AnchorPositions) -> dict[str, float]:
+    """Mean attention on each role, from the last query's attention; the four parts sum to 1.
+
+    >>> mean_by_role(np.array([[0.5, 0.2, 0.1, 0.2]]), np.array([[0]]), np.array([[1]]))
+    {'key': 0.5, 'anchor_1': 0.2, 'anchors': 0.2, 'self': 0.2, 'noise': 0.1}
+    """
+    on_anchors = np.take_along_axis(attention, anchors, 1)
+    noise = attention.copy()
+    np.put_along_axis(noise, np.concatenate([key, anchors], 1), 0.0, 1)
+    values = {"key": np.take_along_axis(attention, key, 1).sum(1).mean()}
+    values |= {f"anchor_{i + 1}": on_anchors[:, i].mean() for i in range(anchors.shape[1])}
+    values |= {"anchors": on_anchors.sum(1).mean(), "self": noise[:, -1].mean(), "noise": noise[:, :-1].sum(1).mean()}
+    return {name: float(value) for name, value in values.items()}
+
+
+def permuted_roles(
+    attention: LastQuery, positions: Int[np.ndarray, "row n"], n_null: int, rng: np.random.Generator
+) -> Null:
+    """Mean attention on a role whose positions are taken from another row."""
+    shuffled = positions[permutations(n_null, len(attention), rng)]
+    found = attention[np.arange(len(attention))[None, :, None], shuffled]
+    return Null("roles permuted over rows", found.sum(2).mean(1))
+
+
+def _role_positions(roles: Roles) -> tuple[KeyPositions, AnchorPositions]:
+    """Positions of key and anchors; RolesError where one position has two roles."""
+    key, anchors = roles.position("key", "attention_by_role"), roles.position("anchor", "attention_by_role")
+    both = np.sort(np.concatenate([key, anchors], 1), 1)
+    clash = np.flatnonzero((np.diff(both, axis=1) == 0).any(1))
+    if len(clash):
+        row = int(clash[0])
+        raise RolesError(
+            f"attention_by_role got one position twice in row {row}: key {key[row].tolist()}, "
+            f"anchor {anchors[row].tolist()}; give every position of a row one role."
+        )
+    return key, anchors
+
+
+@few_threads
+def attention_by_role(
+    model: HookedModel,
+    inputs: Inputs,
+    *,
+    layer: int = 1,
+    head: int = 0,
+    untrained: HookedModel | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
+
+    Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors`` (their sum), ``self`` (the last position
+    where it is noise) and ``noise`` (all other noise); key + anchors + self + noise = 1. Array: ``mean_attention``
+    ``[L]`` by position. Nulls of ``key`` and ``anchors``: roles permuted. Source: paper 1, section "Second attention
+    module". `roles` must name the positions of ``key`` and ``anchor``.
+
+    Raises ModelError for a layer or head that is not there, RolesError for missing or clashing roles.
+    """
+    check_layer_head(model, layer, head, "attention_by_role", untrained)
+    rows = check_rows(inputs, "attention_by_role")
+    key, anchors = _role_positions(inputs.roles)
+    attention = head_pattern(model, rows, layer, head, keep=lambda pattern: pattern[:, -1])
+    before = {}
+    if untrained is not None:
+        before = mean_by_role(
+            head_pattern(untrained, rows, layer, head, keep=lambda pattern: pattern[:, -1]), key, anchors
+        )
+    rng = np.random.default_rng(seed)
+    named = (("key", key), ("anchors", anchors)) if n_null else ()
+    nulls = {name: permuted_roles(attention, at, n_null, rng) for name, at in named}
+    arrays = {"mean_attention": attention.mean(0)}
+    values = mean_by_role(attention, key, anchors)
+    return Reading("attention_by_role", values, layer, head, before, nulls, arrays, len(rows))

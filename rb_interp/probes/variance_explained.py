@@ -1,0 +1,206 @@
+"""What does each component write at the last position: the key, the anchor sum, or more? (Paper 1, section
+"Second attention module": key + sum of anchors; claim M8.)
+
+For vectors x_r (one row each) in k groups, n rows, traces over coordinates:
+
+    SS_total  = sum_r |x_r - mean|^2      SS_between = sum_g n_g |mean_g - mean|^2
+    SS_within = SS_total - SS_between     MS_within  = SS_within / (n - k)
+    omega^2   = (SS_between - (k - 1) MS_within) / (SS_total + MS_within)
+
+the share of variance that the grouping explains, adjusted for the number of groups (omega squared): 1 where groups fix
+the vector, about 0 (either sign) where they say nothing. Groupings: ``key``, ``anchor_sum``, each single anchor
+``anchor_1`` .. ``anchor_q``, the ordered combination ``anchors``, the pair ``key_and_sum``; and
+
+    interaction = omega^2(key_and_sum) - omega^2(key) - omega^2(anchor_sum)
+
+which is about 0 for f(key) + g(sum) where the two are independent over rows, and near 1 for an exclusive-or of them.
+nan, never 0: constant vectors (no variance to explain), one group alone (nothing to compare), a group for every row
+(nothing left to estimate the within variance from).
+
+How it can mislead. At the task's quick sizes, final checkpoints: average-then-key reads anchor_sum .98 in the first
+attention output and key 1.00 in the second; key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the
+first: the second number alone separates nothing. The reason is in the units: keys vary far more than anchor sums
+(variance 133 against 4), so an output that encodes nothing but the answer z + sum already gives the key .97. What tells
+the circuits apart is the anchor sum in L0. A network that learned no rule (gamma .3) reads .2 and .1, with
+key_and_sum .4; an untrained one is no blank either: averaging attention holds key and anchors, so key reads .1 and
+``anchors`` .15 there at small scale. ``anchors`` reads at least about as much as ``anchor_sum``, one number of it; only
+where the two agree is the sum the code. key_and_sum has nearly as many groups as some hundred rows fill, so it and
+interaction are noisy (+-.1) where little is explained. Shares are of variance: one loud direction hides all others.
+They show where something is written, not that it is read; patch to know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import Tokens, capture
+from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.reading import Null, Reading
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.roles import Roles
+from rb_interp.torch_threads import few_threads
+
+NULL_GROUPINGS = ("key", "anchor_sum")
+"""Groupings that get a null; the others follow from these two or are read beside them."""
+CONSTANT = 1e-12
+"""Variance below this share of the mean square is rounding, and counts as none."""
+ROUNDING = 1e-6
+"""Null sums are taken in float32; draws are raised by this much so that ties count against the observed value."""
+
+
+@few_threads
+def variance_explained(
+    model: HookedModel,
+    inputs: Inputs,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    untrained: HookedModel | None = None,
+    n_null: int = 200,
+    seed: int = 0,
+) -> Reading:
+    """Share of variance that key and anchors explain in each component's output at the last position.
+
+    Values: ``f"{component}.{layer}:{grouping}"``, at most 1, with the module's groupings and these components:
+    resid_pre of L0 (embedding + position), attn_out and mlp_out of every layer, resid_post of the last;
+    or the four of one ``layer``. attn_out sums the heads, or is what one ``head`` writes (z W_O).
+    Null: the rows' labels permuted, for key and anchor_sum.
+    Arrays: shares [component, grouping], in the order of the values.
+
+    Raises ModelError for a layer or head that is not there, RolesError for missing roles or roles of other rows.
+    """
+    check_layer_head(model, layer or 0, head or 0, "variance_explained", untrained)
+    rows = check_rows(inputs, "variance_explained").numpy()
+    groupings = row_groupings(rows, inputs.roles)
+    outputs = last_position_outputs(model, rows, layer, head)
+    values = _all_shares(outputs, groupings)
+    rng = np.random.default_rng(seed)
+    nulls = {}
+    for name in NULL_GROUPINGS if n_null else ():
+        permuted = rng.permuted(np.tile(_numbered(groupings[name]), (n_null, 1)), axis=1)
+        for component, vectors in outputs.items():
+            nulls[f"{component}:{name}"] = Null("labels permuted", omega_squared_draws(vectors, permuted))
+    untrained_values = (
+        {} if untrained is None else _all_shares(last_position_outputs(untrained, rows, layer, head), groupings)
+    )
+    arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
+    return Reading(
+        "variance_explained", values, layer, head, untrained=untrained_values, nulls=nulls, arrays=arrays, n=len(rows)
+    )
+
+
+def omega_squared(vectors: Float[np.ndarray, "row d"], labels: Int[np.ndarray, " row"]) -> float:
+    """Multivariate omega squared of a grouping: share of variance explained, at most 1, about 0 where it says nothing.
+
+    >>> round(omega_squared(np.array([[0.0], [2.0], [4.0], [6.0]]), np.array([0, 0, 1, 1])), 4)  # (16 - 2) / (20 + 2)
+    0.6364
+    """
+    centred, total = _centred(vectors)
+    group = _numbered(labels)
+    n, k = len(group), int(group.max(initial=-1)) + 1
+    if not total > 0 or k < 2 or n <= k:
+        return math.nan
+    sizes = np.bincount(group)
+    sums = np.add.reduceat(centred[np.argsort(group, kind="stable")], np.cumsum(sizes) - sizes)
+    between = float(((sums**2).sum(1) / sizes).sum())
+    return float(_omega_squared(between / total, n, k))
+
+
+def omega_squared_draws(
+    vectors: Float[np.ndarray, "row d"], permuted: Int[np.ndarray, "draw row"]
+) -> Float[np.ndarray, " draw"]:
+    """Omega squared for many permutations of one grouping, raised by ROUNDING; all nan where omega_squared is.
+
+    ``permuted`` holds non-negative labels; the closer to 0 .. k - 1, the faster.
+    """
+    from scipy.sparse import csr_matrix
+
+    centred, total = _centred(vectors)
+    draws, n = permuted.shape
+    sizes = np.bincount(permuted[:1].reshape(-1))
+    k = int(np.count_nonzero(sizes))
+    if not total > 0 or k < 2 or n <= k:
+        return np.full(draws, np.nan)
+    which = (permuted + len(sizes) * np.arange(draws)[:, None]).reshape(-1)
+    entries = np.ones(draws * n, dtype=np.float32), (which, np.tile(np.arange(n), draws))
+    sums = csr_matrix(entries, shape=(draws * len(sizes), n)) @ (centred / math.sqrt(total)).astype(np.float32)
+    squares = np.einsum("gd,gd->g", sums, sums, dtype=np.float64).reshape(draws, len(sizes))
+    between = (squares / np.maximum(sizes, 1)).sum(1)
+    return _omega_squared(between, n, k) + ROUNDING
+
+
+def shares(vectors: Float[np.ndarray, "row d"], groupings: Mapping[str, Int[np.ndarray, " row"]]) -> dict[str, float]:
+    """Omega squared of every grouping, and ``interaction`` beyond key and anchor sum.
+
+    >>> key, total = np.repeat([0, 1], 4), np.tile([0, 0, 1, 1], 2)
+    >>> exclusive_or = ((key + total) % 2)[:, None].astype(float)
+    >>> found = shares(exclusive_or, {"key": key, "anchor_sum": total, "key_and_sum": 2 * key + total})
+    >>> found["key_and_sum"], found["interaction"] > 1
+    (1.0, True)
+    """
+    found = {name: omega_squared(vectors, labels) for name, labels in groupings.items()}
+    return {**found, "interaction": found["key_and_sum"] - found["key"] - found["anchor_sum"]}
+
+
+def row_groupings(tokens: Int[np.ndarray, "row pos"], roles: Roles) -> dict[str, Int[np.ndarray, " row"]]:
+    """The label of each row under each grouping of the module, read off tokens and roles."""
+    key = np.take_along_axis(tokens, roles.position("key", "variance_explained"), 1)[:, 0]
+    anchors = np.take_along_axis(tokens, roles.position("anchor", "variance_explained"), 1)
+    total = anchors.sum(1)
+    singles = {f"anchor_{j + 1}": anchors[:, j] for j in range(anchors.shape[1])}
+    joint = {"anchors": _numbered(anchors), "key_and_sum": _numbered(np.stack([key, total], 1))}
+    return {"key": key, "anchor_sum": total, **singles, **joint}
+
+
+def last_position_outputs(
+    model: HookedModel, tokens: Tokens, layer: int | None, head: int | None = None
+) -> dict[str, Float[np.ndarray, "row d"]]:
+    """Output of each component at the last position in float64, keyed ``f"{component}.{layer}"``, in forward order.
+
+    attn_out is that of all heads with the output bias, or what one head writes.
+    """
+    layers = range(model.cfg.n_layers) if layer is None else [layer]
+    sublayers = ["attn_out"] if getattr(model.cfg, "attn_only", False) else ["attn_out", "mlp_out"]
+    wanted = [("resid_pre", layers[0]), *((out, at) for at in layers for out in sublayers), ("resid_post", layers[-1])]
+    hooks = {f"{component}.{at}": f"blocks.{at}.hook_{component}" for component, at in wanted}
+    if head is not None:
+        hooks |= {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
+    cache = capture(model, tokens, list(hooks.values()), keep=lambda activation: activation[:, -1])
+    outputs = {name: cache[hook].double() for name, hook in hooks.items()}
+    if head is not None:
+        for at in layers:
+            outputs[f"attn_out.{at}"] = outputs[f"attn_out.{at}"][:, head] @ model.W_O[at, head].detach().cpu().double()
+    return {name: output.numpy() for name, output in outputs.items()}
+
+
+def _all_shares(
+    outputs: Mapping[str, Float[np.ndarray, "row d"]], groupings: Mapping[str, Int[np.ndarray, " row"]]
+) -> dict[str, float]:
+    found = {component: shares(vectors, groupings) for component, vectors in outputs.items()}
+    return {f"{component}:{name}": share for component, by_name in found.items() for name, share in by_name.items()}
+
+
+def _centred(vectors: Float[np.ndarray, "row d"]) -> tuple[Float[np.ndarray, "row d"], float]:
+    vectors = np.asarray(vectors, dtype=np.float64)
+    if len(vectors) == 0:
+        return vectors, 0.0
+    centred = vectors - vectors.mean(0)
+    total = float((centred**2).sum())
+    return centred, total if total > CONSTANT * float((vectors**2).sum()) else 0.0
+
+
+def _omega_squared(between: float | np.ndarray, n: int, k: int) -> Any:
+    """Omega squared from SS_between as a share of SS_total."""
+    mean_within = np.maximum(1 - np.asarray(between), 0) / (n - k)
+    return (between - (k - 1) * mean_within) / (1 + mean_within)
+
+
+def _numbered(labels: Int[np.ndarray, "row ..."]) -> Int[np.ndarray, " row"]:
+    """Group numbers 0 to k - 1 of labels, or of rows of labels."""
+    return np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)

@@ -1,0 +1,117 @@
+"""What a report is made of, as data: a study fills these, one template shows them, report.json is them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Text. ``kind`` is ``text``, ``soft`` (small print) or ``warning`` (what a reader must not overlook)."""
+
+    text: str
+    kind: Literal["text", "soft", "warning"] = "text"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table.
+
+    Attributes:
+        text: main line. notes: small lines below it.
+        verdict: HOLDS, FAILS or UNDECIDED, shown as a badge in front. badge: a word in a frame, ``good`` or plain.
+        link: id of a place on the page. colour: id of a set of inputs, whose colour marks the cell.
+        head: whether this is a heading of its row. number: whether the text is a number or an interval.
+        columns, rows: how many it spans.
+    """
+
+    text: str = ""
+    notes: tuple[str, ...] = ()
+    verdict: str = ""
+    badge: str = ""
+    good: bool = False
+    link: str = ""
+    colour: str = ""
+    head: bool = False
+    number: bool = True
+    columns: int = 1
+    rows: int = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row; ``group`` is a heading above it where it differs from the row before, ``group_note`` small beside it."""
+
+    cells: tuple[Cell, ...]
+    group: str = ""
+    group_note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. ``columns`` are its headings; each row has one cell a column unless cells span several."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    dense: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tables of which the reader sees one at a time, by the words on the switch. ``name`` is unique on the page."""
+
+    name: str
+    options: Mapping[str, Table]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms and their meanings."""
+
+    meanings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading inside a section, with its own place on the page where ``id`` is given."""
+
+    text: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks behind a line that opens them."""
+
+    summary: str
+    blocks: tuple[Block, ...]
+
+
+Block = Paragraph | Table | Choice | Terms | Heading | Details
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the report. ``short`` is its word in the navigation, ``id`` its place on the page."""
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...]
+    short: str = ""
+
+
+@dataclass(frozen=True)
+class Narrative:
+    """What a study says of a run, in words and tables.
+
+    Attributes:
+        answer: sentences of the answer in short. warnings: what a reader must not overlook, beside what every report
+            warns of (few seeds, smoke runs, probes without calibration, claims met by untrained models).
+        sections: between the verdicts and the figures, in order.
+    """
+
+    answer: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()

@@ -1,0 +1,125 @@
+"""Circuit: the name of what a member learned, by thresholds on other probes' readings, fixed before any run.
+
+    average-then-key   L0 averages when the rule is half learned (TV from 1/i <= .20 at stage ``half``), and in
+                       the last layer the last position looks at the key at the end (>= .50): paper 1, Fig. 6
+    key-to-anchors     L0 carries the key to the last anchor (>= .50 at the end), and in the last layer the last
+                       position looks at the anchors (>= .50): paper 2, Fig. 3, "inferential"
+    mixed              neither of the two, or both
+    none               accuracy on rsn_train < .50 at the end: nothing was learned that could be named
+
+All on rsn_train inputs. Readings used: uniformity/tv (half, lowest layer read), attention_by_role/key and
+attention_by_role/anchors (final, highest layer), attention_to_key/key_from_last_anchor (final, lowest layer),
+learning_order/acc_rsn_train (final). Where several heads of that layer were read, the one that shows the most
+counts: lowest TV, highest attention.
+
+How it can mislead. A name sums up attention, not causes; patching tests it. An untrained model at small initialisation
+averages perfectly and is ``none`` for its accuracy alone; one that memorised and fails on the held-out rule can still
+be named, so read acc_rsn_test beside it. Attention may be uniform at ``half`` and no longer at the end, which is why
+the stages belong to the name. Where the last token is an anchor, looking at oneself is looking at an anchor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rb_interp.errors import RunError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TV_MAX = 0.20
+"""L0 averages: mean total variation distance from 1/i at most this."""
+KEY_MIN = 0.50
+"""The last position fetches the key: at least this share of the last layer's attention."""
+ANCHORS_MIN = 0.50
+"""The last position reads the anchors: at least this share of the last layer's attention, over all anchors."""
+CARRY_MIN = 0.50
+"""L0 carries the key: at least this attention from the last anchor's position to the key."""
+ACCURACY_MIN = 0.50
+"""Something was learned: at least this final accuracy on rsn_train."""
+
+RULES = {
+    "average-then-key": f"L0's TV from 1/i at half <= {TV_MAX:.2f}, and the last layer's attention from the last "
+    f"position to the key at the end >= {KEY_MIN:.2f}",
+    "key-to-anchors": f"L0's attention from the last anchor to the key >= {CARRY_MIN:.2f}, and the last layer's "
+    f"attention from the last position to the anchors >= {ANCHORS_MIN:.2f}, both at the end",
+    "mixed": "neither of the two, or both",
+    "none": f"final accuracy on rsn_train < {ACCURACY_MIN:.2f}",
+}
+"""The names and their rules in words."""
+CIRCUITS = tuple(RULES)
+
+
+class Source(NamedTuple):
+    """Where a number of the name is read: probe and quantity, stage, rows, and which of the layers and heads read."""
+
+    probe: str
+    quantity: str
+    stage: str
+    set: str
+    layer: str
+    head: str
+
+
+SOURCES = {
+    "tv_half": Source("uniformity", "tv", "half", "rsn_train", "min", "min"),
+    "key_attention": Source("attention_by_role", "key", "final", "rsn_train", "max", "max"),
+    "anchor_attention": Source("attention_by_role", "anchors", "final", "rsn_train", "max", "max"),
+    "carry": Source("attention_to_key", "key_from_last_anchor", "final", "rsn_train", "min", "max"),
+    "accuracy": Source("learning_order", "acc_rsn_train", "final", "", "min", "max"),
+}
+
+
+def name_circuit(
+    *, tv_half: float, key_attention: float, anchor_attention: float, carry: float, accuracy: float
+) -> str:
+    """Name the circuit of one member from five numbers in [0, 1]; a number that is nan meets no threshold.
+
+    >>> name_circuit(tv_half=0.05, key_attention=0.9, anchor_attention=0.05, carry=0.3, accuracy=1.0)
+    'average-then-key'
+    >>> name_circuit(tv_half=0.6, key_attention=0.1, anchor_attention=0.8, carry=0.9, accuracy=1.0)
+    'key-to-anchors'
+    """
+    if not accuracy >= ACCURACY_MIN:
+        return "none"
+    average_then_key = tv_half <= TV_MAX and key_attention >= KEY_MIN
+    key_to_anchors = carry >= CARRY_MIN and anchor_attention >= ANCHORS_MIN
+    if average_then_key == key_to_anchors:
+        return "mixed"
+    return "average-then-key" if average_then_key else "key-to-anchors"
+
+
+def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
+    """One row per member with final readings: gamma, seed, circuit, and the five numbers that the name derives from.
+
+    Raises RunError where a member lacks one of the readings, naming the probe and the stage to run it at.
+    """
+    import pandas as pd
+
+    columns = ["gamma", "seed", "circuit", *SOURCES]
+    rows = []
+    for _, member in readings.groupby(["gamma", "seed"], sort=True):
+        if "final" in member["stage"].to_list():
+            numbers = {column: _number(member, source) for column, source in SOURCES.items()}
+            place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
+            rows.append({**place, "circuit": name_circuit(**numbers), **numbers})
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _number(member: pd.DataFrame, source: Source) -> float:
+    wanted = np.ones(len(member), dtype=bool)
+    for column in ("probe", "quantity", "stage", "set"):
+        wanted &= (member[column] == getattr(source, column)).to_numpy()
+    found = member.loc[wanted]
+    if found.empty:
+        raise RunError(
+            f"no circuit name for gamma={member['gamma'].iloc[0]}, seed={member['seed'].iloc[0]}: the readings lack "
+            f"{source.probe}/{source.quantity} at stage '{source.stage}' on set '{source.set}'. "
+            f"Run probe '{source.probe}' there first."
+        )
+    layers = found["layer"].to_numpy(dtype=np.float64)  # nan for readings that are tied to no layer
+    layer = getattr(np, f"nan{source.layer}")(layers) if np.isfinite(layers).any() else np.nan
+    values = found["value"].to_numpy(dtype=np.float64)[np.isnan(layers) | (layers == layer)]
+    return float(getattr(values, source.head)())

@@ -1,0 +1,182 @@
+"""Learning order: is the rule or the table learned first (paper 1, Fig. 3)?
+
+From learning curves alone. With L_X(t) the mean cross entropy in nats on set X at evaluation t:
+
+    f_X(t) = min(L_X(t) / ln d_vocab, 1)              share of a uniform guess's loss that is left, (0, 1]
+    A_X    = mean of f_X over the evaluations         area under the curve, (0, 1]: small = learned early
+    B      = (A_mem - A_rsn_train) / (A_mem + A_rsn_train)       bias index, (-1, 1): positive = the rule first
+    B_test = the same with rsn_test
+    half   = first evaluation with f_rsn_train <= 1/2, the last one if that never happens
+
+Margins are entropies of a set's labels less the final loss, in nats: positive where more than the labels' frequencies
+was learned, at most the entropy. A set without curves gives nan.
+
+How it can mislead. A network that learns the rule first reads B of .4 to .6 at the task's quick sizes, one that learns
+both at about the same rate .1 or less, and an untrained or diverged one exactly 0, because f is capped at 1: B near 0
+says nothing without the margins. B weighs all of training; a network that overtakes late may read 0. Memory labels have
+an entropy of their own and mappings differ in their number of entries, so B compares the two halves of one task, never
+two tasks. A loss on rsn_test that rises with overfitting moves B_test down, though nothing is learned earlier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from rb_interp.errors import RunError
+from rb_interp.probes.reading import Reading
+from rb_interp.tasks.dataset import SETS, Dataset
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HALF = 0.5
+"""The stage ``half`` is where f_rsn_train first reaches this value."""
+
+Curve = Float[np.ndarray, " evaluation"]
+
+
+def learning_order(
+    losses: Mapping[str, Curve],
+    accuracies: Mapping[str, Curve],
+    steps: Int[np.ndarray, " evaluation"],
+    d_vocab: int,
+    label_entropies: Mapping[str, float],
+) -> Reading:
+    """Read one member's learning order from its curves (set -> one number per evaluation).
+
+    Values: bias, bias_test, abs_bias, acc_* (final), acc_gap (train - test), margin_* (nats), half_step (steps),
+    area_*. The untrained model stays as it was at step 0: the same quantities of curves that never move.
+    Arrays: steps, fraction_mem, fraction_rsn_train, fraction_rsn_test. ``n`` is the number of evaluations.
+    """
+    fractions = {name: fraction_left(losses[name], d_vocab) for name in SETS if name in losses}
+    values = _values(losses, accuracies, steps, d_vocab, label_entropies)
+    start = {name: curve[:1] for name, curve in losses.items()}
+    accuracy = {name: curve[:1] for name, curve in accuracies.items()}
+    before = {**_values(start, accuracy, steps[:1], d_vocab, label_entropies), "half_step": math.nan}
+    arrays = {"steps": np.asarray(steps), **{f"fraction_{name}": f for name, f in fractions.items()}}
+    return Reading("learning_order", values, untrained=before, arrays=arrays, n=len(steps))
+
+
+def _values(
+    losses: Mapping[str, Curve],
+    accuracies: Mapping[str, Curve],
+    steps: Int[np.ndarray, " evaluation"],
+    d_vocab: int,
+    label_entropies: Mapping[str, float],
+) -> dict[str, float]:
+    area = {name: float(fraction_left(losses[name], d_vocab).mean()) if name in losses else math.nan for name in SETS}
+    bias, reasoning = bias_index(area["mem"], area["rsn_train"]), losses.get("rsn_train")
+    return {
+        "bias": bias,
+        "bias_test": bias_index(area["mem"], area["rsn_test"]),
+        "abs_bias": abs(bias),
+        **_accuracies(accuracies, -1),
+        "margin_mem": _margin("mem", losses, label_entropies),
+        "margin_rsn_train": _margin("rsn_train", losses, label_entropies),
+        "half_step": math.nan if reasoning is None else float(steps[half_index(reasoning, d_vocab)]),
+        **{f"area_{name}": area[name] for name in SETS},
+    }
+
+
+def fraction_left(losses: Curve, d_vocab: int) -> Curve:
+    """f(t) = min(L(t) / ln d_vocab, 1), in (0, 1]; nan stays nan.
+
+    >>> fraction_left(np.array([9.0, math.log(4), math.log(2)]), d_vocab=4).tolist()
+    [1.0, 1.0, 0.5]
+    """
+    return np.minimum(np.asarray(losses, dtype=np.float64) / math.log(d_vocab), 1.0)
+
+
+def bias_index(area_memory: float, area_reasoning: float) -> float:
+    """B = (A_mem - A_rsn) / (A_mem + A_rsn), in [-1, 1]; positive where reasoning is learned first; nan for 0 / 0.
+
+    >>> bias_index(0.75, 0.25)
+    0.5
+    """
+    total = area_memory + area_reasoning
+    return (area_memory - area_reasoning) / total if total > 0 else math.nan
+
+
+def half_index(losses: Curve, d_vocab: int) -> int:
+    """Number of the first evaluation with f <= 1/2, of the last one if that never happens.
+
+    >>> half_index(np.array([1.4, 0.9, 0.5, 0.8]), d_vocab=4), half_index(np.array([1.4, 1.3]), d_vocab=4)
+    (2, 1)
+    """
+    reached = np.flatnonzero(fraction_left(losses, d_vocab) <= HALF)
+    return int(reached[0]) if len(reached) else len(losses) - 1
+
+
+def label_entropy(labels: Int[np.ndarray, " row"]) -> float:
+    """Entropy in nats of the labels' frequencies, in [0, ln n], the loss of knowing nothing else; nan without labels.
+
+    >>> round(label_entropy(np.array([3, 3, 7, 7])) - math.log(2), 9)
+    0.0
+    """
+    if len(labels) == 0:
+        return math.nan
+    share = np.unique(labels, return_counts=True)[1] / len(labels)
+    return float(-(share * np.log(share)).sum()) + 0.0
+
+
+def learning_order_of(curves: pd.DataFrame, d_vocab: int, data: Mapping[int, Dataset]) -> pd.DataFrame:
+    """`learning_order_table` of curves, with the entropies of the labels that each seed drew."""
+    entropies = {(seed, name): label_entropy(d.labels[d.rows(name)]) for seed, d in data.items() for name in SETS}
+    return learning_order_table(curves, d_vocab, entropies)
+
+
+def learning_order_table(
+    curves: pd.DataFrame, d_vocab: int, label_entropy: Mapping[tuple[int, str], float]
+) -> pd.DataFrame:
+    """Readings table (stage ``final``, rows ``""``) of every member in a curves table; entropies by (seed, set).
+
+    Raises RunError where the table is empty or lacks a column, or a member has an evaluation twice.
+    """
+    import pandas as pd
+
+    missing = {"gamma", "seed", "step", "set", "loss", "accuracy"} - set(curves.columns)
+    if missing or curves.empty:
+        raise RunError(
+            f"the curves table has {len(curves)} rows and the columns {list(curves.columns)}; expected gamma, seed, "
+            f"step, set, loss and accuracy, one row per evaluation."
+        )
+    blocks = []
+    for _, member in curves.groupby(["gamma", "seed"], sort=True):
+        gamma, seed = member["gamma"].iloc[0], member["seed"].iloc[0]
+        if member.duplicated(["step", "set"]).any():
+            raise RunError(
+                f"member gamma={gamma}, seed={seed} has an evaluation twice; drop duplicated (step, set) rows."
+            )
+        reading = _member_reading(member, d_vocab, {name: label_entropy.get((seed, name), math.nan) for name in SETS})
+        block = reading.table()
+        place = {
+            "gamma": gamma,
+            "seed": seed,
+            "stage": "final",
+            "step": int(member["step"].to_numpy().max()),
+            "set": "",
+        }
+        blocks.append(block.assign(**place)[[*place, *block.columns]])
+    return pd.concat(blocks, ignore_index=True)
+
+
+def _member_reading(member: pd.DataFrame, d_vocab: int, label_entropies: Mapping[str, float]) -> Reading:
+    by_set = {str(name): rows.sort_values("step") for name, rows in member.groupby("set")}
+    losses = {name: rows["loss"].to_numpy(dtype=np.float64) for name, rows in by_set.items()}
+    accuracies = {name: rows["accuracy"].to_numpy(dtype=np.float64) for name, rows in by_set.items()}
+    steps = by_set.get("rsn_train", member.drop_duplicates("step").sort_values("step"))["step"].to_numpy()
+    return learning_order(losses, accuracies, steps, d_vocab, label_entropies)
+
+
+def _accuracies(accuracies: Mapping[str, Curve], at: int) -> dict[str, float]:
+    found = {f"acc_{name}": float(accuracies[name][at]) if name in accuracies else math.nan for name in SETS}
+    return {**found, "acc_gap": found["acc_rsn_train"] - found["acc_rsn_test"]}
+
+
+def _margin(name: str, losses: Mapping[str, Curve], label_entropies: Mapping[str, float]) -> float:
+    return label_entropies.get(name, math.nan) - float(losses[name][-1]) if name in losses else math.nan

@@ -1,0 +1,26 @@
+"""The anchor study: does a small initialisation learn the rule before the table, and through which circuit?"""
+
+from rb_interp.machine.protocol import Study
+
+HERE = "rb_interp.studies.anchor"
+
+ANCHOR = Study(
+    name="anchor",
+    title="Anchor study: is the rule learned before the table?",
+    question=(
+        "Does a small initialisation make a transformer learn a rule before it learns a table, and through which "
+        "circuit? Each claim below is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
+        "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
+    ),
+    cost="four to five minutes on two CPU cores",
+    config=f"{HERE}.config:AnchorConfig",
+    measure=f"{HERE}.measure:measure",
+    claims=f"{HERE}.claims:CLAIMS",
+    figures=f"{HERE}.figures:FIGURES",
+    narrative=f"{HERE}.report:narrative",
+    families={"A": "Learning order", "E": "Embedding", "I": "Initialisation", "M": "Mechanism"},
+    glossary=f"{HERE}.glossary:GLOSSARY",
+    checks=f"{HERE}.checks:CHECKS",
+    calibration=f"{HERE}.error_rates:calibration",
+    calibrate=f"{HERE}.calibrate:calibrate",
+)

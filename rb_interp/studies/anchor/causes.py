@@ -1,0 +1,193 @@
+"""Intervene on every member: what each mechanism is worth beside its control, and what each component contributes.
+
+Interventions on L0 are made where its claims are read: at ``half`` for gamma .8, at the same step (``matched``) for the
+other members, and on the untrained model. Those on the finished circuit are made at the end. What each one does, and
+what its control does instead, stands in ``checks.INTERVENTIONS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from rb_interp.claims.learning_order import LARGE, SMALL
+from rb_interp.interventions.ablation import ablations
+from rb_interp.interventions.attention import blocked_attention, forced_average, row_entropies
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.interchange import key_and_sum
+from rb_interp.interventions.number_line import permuted_number_line
+from rb_interp.interventions.patching import patching_matrix
+from rb_interp.interventions.subspace import leading, subspace_effect, token_basis, value_matrix
+from rb_interp.machine.intervene import with_noise_of
+from rb_interp.machine.members import MemberModels
+from rb_interp.machine.run import Run
+from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
+from rb_interp.tasks import SETS, AnchorDataset
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.training.member_group import Member
+
+ROWS = 300
+"""Inputs of each set, at most."""
+PAIRS = 64
+"""Pairs of inputs in a patching matrix."""
+DRAWS = 20
+"""Draws of a random control, as claim M10 asks."""
+COMPONENTS = ("resid_pre", "attn_out", "mlp_out", "resid_post")
+ROLES = ("key", "first_anchor", "last_anchor", "noise", "last")
+
+Found = tuple[str, str, Effect]
+"""Name of the intervention, the set that it was made on, and its effect."""
+
+
+@dataclass(frozen=True)
+class Causes:
+    """What intervening on a run gives; the columns stand in ``measure``.
+
+    Attributes:
+        effects: one row per member, stage and intervention. ablations: one per member, set, component and method.
+        patching: one per member, change, component, layer and role.
+    """
+
+    effects: pd.DataFrame
+    ablations: pd.DataFrame
+    patching: pd.DataFrame
+
+    def readings(self) -> Iterator[dict[str, Any]]:
+        """The effects as rows of readings, which claims are judged on: ``effect``, ``control``, ``difference``."""
+        for _, member in self.effects.groupby(["gamma", "seed", "intervention", "set"], sort=False):
+            yield from _as_readings(member)
+
+
+def measure_causes(run: Run, progress: bool = True) -> Causes:
+    """Intervene on all members of a finished run.
+
+    Raises RunError where a checkpoint that a stage needs is missing or broken.
+    """
+    effects, ablated, patched, sweep = [], [], [], run.sweep()
+    models = MemberModels(sweep)
+    entropies = {seed: _entropies(models, seed) for seed in sweep.seeds}
+    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="intervening"):
+        data = sweep.dataset(member.seed)
+        for stage in ("init", own_stage(sweep, member), "final"):
+            step = models.load(member, stage).step
+            place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step}
+            found = _effects(stage, models.model, data, entropies[member.seed])
+            effects += [{**place, "set": s, **effect.summary(), "intervention": name} for name, s, effect in found]
+        place = {"gamma": member.gamma, "seed": member.seed, "stage": "final"}
+        ablated += [table.assign(**place) for table in contributions(models.model, data)]
+        patched += [table.assign(**place) for table in matrices(models.model, data)]
+    return Causes(pd.DataFrame(effects), _joined(ablated), _joined(patched))
+
+
+def _effects(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
+    """The effects of a stage; on the untrained model, those that a claim compares with it."""
+    if stage != "final" and entropies is not None:
+        given = _inputs(data, REASONING)
+        yield "forced_average", REASONING, forced_average(model, given, entropies, n_draws=DRAWS, seed=data.seed)
+    if stage in ("half", "matched"):
+        yield from value_subspaces(model, data)
+    if stage in ("init", "final"):
+        yield from swaps(model, data)
+    if stage == "final":
+        yield from finished_circuit(model, data)
+
+
+def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
+    """Nats lost on rsn_train as L0's W_V reads less; nothing with several heads, which share no direction."""
+    if model.cfg.n_heads > 1:
+        return
+    given = _inputs(data, REASONING)
+    bases = {
+        "leading_direction_only": leading(value_matrix(model)),
+        "without_reasoning": token_basis(model, given, "reasoning_anchor"),
+        "without_memory": token_basis(model, given, "memory_anchor"),
+    }
+    for name, basis in bases.items():
+        keep = name == "leading_direction_only"
+        yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
+
+
+def swaps(model: Any, data: AnchorDataset) -> Iterator[Found]:
+    """Shares of pairs whose answer follows key and sum taken from another input, at either circuit's sites."""
+    average_then_key = {"circuit": "average-then-key"}
+    given: dict[str, dict[str, Any]] = {
+        "": average_then_key,
+        "_in_place": {**average_then_key, "same_position": True},
+        "_carried": {"circuit": "key-to-anchors"},
+    }
+    for suffix, options in given.items():
+        swapped = key_and_sum(model, data, **options)
+        yield f"swap_key{suffix}", REASONING, swapped.key
+        yield f"swap_sum{suffix}", REASONING, swapped.sum
+
+
+def finished_circuit(model: Any, data: AnchorDataset) -> Iterator[Found]:
+    """What the last layer's look at the key is worth on reasoning and on memory inputs, and the number line."""
+    last = model.cfg.n_layers - 1
+    for kind in (REASONING, MEMORY):
+        for name, quantity in (("key_blocked", "loss_increase"), ("key_blocked_answers", "accuracy_drop")):
+            given = _inputs(data, kind)
+            yield name, kind, blocked_attention(model, given, last, quantity=quantity, seed=data.seed)
+    if model.cfg.n_heads == 1:
+        for name, direction in (("number_line", "value"), ("number_line_component", "component")):
+            effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)
+            yield name, REASONING, effect
+
+
+def contributions(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:
+    """What each sublayer's output is worth on each set: loss and accuracy when it is ablated, by three methods."""
+    sites = [f"{component}.{layer}" for layer in range(model.cfg.n_layers) for component in ("attn_out", "mlp_out")]
+    for name in SETS:
+        chosen = data.sample(name, ROWS)
+        if len(chosen):
+            table = ablations(model, data.inputs(chosen), data.task.counterfactual(data, chosen, "noise"), sites)
+            yield table.assign(set=name)
+
+
+def matrices(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:
+    """Recovered logit difference by component, layer and role, where clean and corrupted differ in key or anchors."""
+    chosen = data.sample(REASONING, PAIRS)
+    clean, other = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
+    for change in ("key", "anchors"):
+        corrupted = data.task.counterfactual(data, chosen, change)
+        control = with_noise_of(corrupted, other)
+        found = patching_matrix(model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control)
+        yield found.table().assign(change=change)
+
+
+def _inputs(data: AnchorDataset, set: str) -> Inputs:
+    return data.inputs(data.sample(set, ROWS))
+
+
+def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
+    """Mean entropy of each row of L0's pattern in the same seed's gamma .3 member, at matched (claim M10)."""
+    sweep = models.sweep
+    if not {LARGE, SMALL} <= {*sweep.config.gammas}:
+        return None
+    models.load(Member(LARGE, seed), "matched")
+    return row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens, 0)
+
+
+def _as_readings(rows: pd.DataFrame) -> Iterator[dict]:
+    """The three quantities of one member's intervention at each stage, with the untrained model's beside them."""
+    before = rows.loc[rows["stage"] == "init"]
+    for row in rows.to_dict("records"):
+        for quantity in ("effect", "control", "difference"):
+            untrained = float(before[quantity].iloc[0]) if len(before) else np.nan
+            null = {"null": row["control_name"], "null_mean": row["control"]} if quantity == "effect" else {}
+            yield {
+                **{name: row[name] for name in ("gamma", "seed", "stage", "step", "set", "n")},
+                **{"probe": row["intervention"], "layer": np.nan, "head": np.nan, "quantity": quantity},
+                **{"value": row[quantity], "untrained": np.nan if row["stage"] == "init" else untrained},
+                **{"null": None, "null_mean": np.nan, "null_sd": np.nan, "p_value": np.nan, **null},
+                **({"p_value": row["p_value"]} if quantity == "effect" else {}),
+            }
+
+
+def _joined(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

@@ -1,0 +1,241 @@
+"""The claims of paper 1 about the anchor task, as data (arXiv 2502.04375).
+
+Criteria were written down before the runs. They are never tuned to turn a verdict: a criterion that proves
+ill-defined keeps its verdict, and a second one is added beside it.
+"""
+
+from __future__ import annotations
+
+from rb_interp.claims.criterion import Claim, Condition, Term
+from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL, curve, learning_order_claims
+
+
+def _geometry(quantity: str, label: str, gamma: float = SMALL, stage: str = "final") -> Term:
+    return Term("geometry", quantity, gamma, stage, label=label)
+
+
+def _uniformity(gamma: float, stage: str) -> Term:
+    return Term("uniformity", "tv", gamma, stage, "rsn_train", 0, "L0's TV from 1/i")
+
+
+def _value(quantity: str, label: str) -> Term:
+    return Term("value_alignment", quantity, SMALL, "half", "", 0, label)
+
+
+def _attention(set: str, inputs: str) -> Term:
+    label = f"L1's attention from the last position to the key, {inputs}"
+    return Term("attention_by_role", "key", SMALL, "final", set, 1, label)
+
+
+def _share(quantity: str, label: str) -> Term:
+    return Term("variance_explained", quantity, SMALL, "final", "rsn_train", label=label)
+
+
+def _swap(what: str, quantity: str, label: str) -> Term:
+    return Term(f"swap_{what}", quantity, SMALL, "final", "rsn_train", label=label)
+
+
+def _forced(quantity: str, label: str) -> Term:
+    return Term("forced_average", quantity, SMALL, "half", "rsn_train", label=label)
+
+
+def _uniform_share(gamma: float) -> Term:
+    return Term("lemma_1", "within_0.05", gamma, "init", label="uniform share")
+
+
+_WITHIN = (
+    _value("cos_reasoning_within", "mean |cos(u1, reasoning anchors)|, centred within the anchors"),
+    _value("cos_memory_within", "mean |cos(u1, memory anchors)|, centred within the anchors"),
+)
+
+
+LEARNING_ORDER = learning_order_claims(
+    "A",
+    (
+        "With small initialisation the reasoning mapping is learned before the memory mapping.",
+        "With large initialisation both mappings are learned at about the same pace.",
+        "With large initialisation the reasoning mapping is memorised: it does not carry over to masked pairs.",
+        "The smaller the initialisation, the stronger the preference for reasoning.",
+        "With small initialisation the reasoning mapping carries over to masked pairs.",
+    ),
+    ("Fig. 3A right", "Fig. 3A left", "Fig. 3A left", "Fig. 3A", "Fig. 3A right"),
+)
+
+EMBEDDING = (
+    Claim(
+        "E1",
+        "The embeddings of reasoning anchors are the more alike, the closer their values.",
+        "Fig. 5A bottom",
+        (Condition(_geometry("order_rho", "Spearman(|s_i - s_j|, cos) over reasoning anchors"), "<=", -0.80),),
+    ),
+    Claim(
+        "E2",
+        "Memory anchors share one direction early in training.",
+        "Fig. 5A top",
+        (Condition(_geometry("cos_memory", "mean cos between memory anchors", stage="half"), ">=", 0.50),),
+    ),
+    Claim(
+        "E3",
+        "The leading principal component of the embedding orders keys and reasoning anchors by value.",
+        "Fig. 5B",
+        (
+            Condition(_geometry("pc1_key", "|Spearman(PC1, value)| of keys"), ">=", 0.90),
+            Condition(_geometry("pc1_reasoning", "|Spearman(PC1, value)| of reasoning anchors"), ">=", 0.90),
+        ),
+        context=(
+            _geometry("own_pc1_key", "|Spearman(own PC1, value)| of keys"),
+            _geometry("own_pc1_reasoning", "|Spearman(own PC1, value)| of reasoning anchors"),
+        ),
+    ),
+    Claim(
+        "E4",
+        "With large initialisation the embeddings stay about as orthogonal as random vectors.",
+        "Fig. 14",
+        (Condition(_geometry("abs_cos_ratio", "mean |cos| / that of random vectors", LARGE), "<=", 1.5),),
+    ),
+    Claim(
+        "E5",
+        "With small initialisation the embedding becomes low rank without condensing to one direction.",
+        "related work",
+        (
+            Condition(_geometry("participation_ratio", "participation ratio / the untrained model's"), "<=", 0.5),
+            Condition(_geometry("abs_cos", "mean |cos| between used tokens"), "<", 0.90),
+        ),
+    ),
+    Claim(
+        "E6",
+        "The theoretical embedding predicts which reasoning anchors are alike.",
+        "Fig. 5C, Eq. 14",
+        (Condition(_geometry("theory", "Pearson(real cos, theoretical cos) over reasoning anchors"), ">=", 0.90),),
+    ),
+)
+
+INITIALISATION = (
+    Claim(
+        "I1",
+        "The smaller the initialisation, the more often attention starts uniform: every |A_ij - 1/i| <= 0.05.",
+        "Lemma 1",
+        (
+            Condition(_uniform_share(SMALL), ">=", 0.95),
+            Condition(_uniform_share(SMALL), ">", 0.0, _uniform_share(LARGE)),
+            Condition(_uniform_share(MIDDLE), ">=", 0.0, _uniform_share(LARGE)),
+            Condition(_uniform_share(SMALL), ">=", 0.0, _uniform_share(MIDDLE)),
+        ),
+        unit="share",
+    ),
+)
+
+MECHANISM = (
+    Claim(
+        "M1",
+        "With small initialisation L0 averages all preceding tokens.",
+        "Fig. 6, attention",
+        (Condition(_uniformity(SMALL, "half"), "<=", 0.10),),
+    ),
+    Claim(
+        "M2",
+        "With large initialisation L0 is further from an average than with small initialisation.",
+        "contrast",
+        (Condition(_uniformity(LARGE, "matched"), ">=", 0.10, _uniformity(SMALL, "half")),),
+    ),
+    Claim(
+        "M3",
+        "One direction dominates L0's value matrix.",
+        "Fig. 6, spectrum",
+        (Condition(_value("spectrum_ratio", "s1 / s2 of L0's W_V"), ">=", 1.5),),
+    ),
+    Claim(
+        "M4",
+        "The leading direction of L0's value matrix is that of the reasoning anchors.",
+        "Fig. 6, alignment",
+        (Condition(_value("cos_reasoning", "mean |cos(u1, reasoning anchors)|, centred"), ">=", 0.70),),
+        context=_WITHIN,
+    ),
+    Claim(
+        "M5",
+        "The leading direction of L0's value matrix is not that of the memory anchors.",
+        "Fig. 6, alignment",
+        (Condition(_value("cos_memory", "mean |cos(u1, memory anchors)|, centred"), "<=", 0.30),),
+        context=_WITHIN,
+    ),
+    Claim(
+        "M6",
+        "L0's value matrix is aligned with reasoning anchors more than with memory anchors.",
+        "contrast",
+        (Condition(_value("cos_gap", "mean |cos| of reasoning anchors - of memory anchors, centred"), ">=", 0.30),),
+    ),
+    Claim(
+        "M7",
+        "L1 fetches the key on reasoning inputs.",
+        "second attention",
+        (Condition(_attention("rsn_train", "reasoning inputs"), ">=", 0.90),),
+    ),
+    Claim(
+        "M7b",
+        "L1 fetches the key on memory inputs.",
+        "second attention",
+        (Condition(_attention("mem", "memory inputs"), ">=", 0.90),),
+        gate=Condition(curve("acc_mem", "accuracy on mem"), ">=", 0.50),
+    ),
+    Claim(
+        "M8",
+        "L1's attention carries the key and L0's the sum of the anchors.",
+        "key + sum",
+        (
+            Condition(_share("attn_out.1:key", "variance of L1's attention output explained by the key"), ">=", 0.80),
+            Condition(
+                _share("attn_out.0:anchor_sum", "variance of L0's attention output explained by the anchor sum"),
+                ">=",
+                0.80,
+            ),
+        ),
+    ),
+)
+
+CAUSAL = (
+    Claim(
+        "M9",
+        "The answer is the key that L1's attention carries plus the sum that L0's carries.",
+        "key + sum, causal",
+        (
+            Condition(
+                _swap("key", "effect", "share of pairs answered z_source + sum_base, L1's output swapped"),
+                ">=",
+                0.90,
+            ),
+            Condition(
+                _swap("sum", "effect", "share of pairs answered z_base + sum_source, L0's output swapped"),
+                ">=",
+                0.90,
+            ),
+            Condition(
+                _swap("key", "control", "share of answers changed by new noise, L1's output swapped"), "<=", 0.10
+            ),
+            Condition(
+                _swap("sum", "control", "share of answers changed by new noise, L0's output swapped"), "<=", 0.10
+            ),
+        ),
+        context=(
+            _swap("key_in_place", "effect", "key swapped between inputs with the key at one position"),
+            _swap("sum_in_place", "effect", "sum swapped between inputs with the key at one position"),
+            _swap("key_carried", "effect", "key swapped where the other circuit carries it"),
+            _swap("sum_carried", "effect", "sum swapped where the other circuit carries it"),
+        ),
+    ),
+    Claim(
+        "M10",
+        "While the circuit forms, L0 needs no more than the average.",
+        "average, causal",
+        (
+            Condition(_forced("effect", "nats lost with L0's pattern at 1/i"), "<=", 0.10),
+            Condition(
+                _forced("control", "nats lost with random patterns"),
+                ">=",
+                0.20,
+                _forced("effect", "nats lost with L0's pattern at 1/i"),
+            ),
+        ),
+    ),
+)
+
+CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL

@@ -1,0 +1,145 @@
+"""Dynamics: when does each mechanism appear, beside the fall of each loss?
+
+Along the checkpoints that a run kept of a member (step 0, the log-spaced ones, the last, and its own ``half``), each
+quantity below is read on rsn_train rows, without null and untrained. From each series follows one event:
+
+    mechanism   the first checkpoint that meets the threshold and is followed by one that meets it too (or is the last);
+                its step lies between that checkpoint and the one before, where the line between the two values meets
+                the threshold, linear in log(step + 25); met at the first checkpoint already: that one, "from the start"
+    loss        the first evaluation with f_X <= 1/2, f_X = min(L_X / ln d_vocab, 1), for X = mem, rsn_train, rsn_test
+    never       nan, censored at the last step
+
+The thresholds are the claims' and the circuit rules' own. Two events are compared by log2((a + 25) / (b + 25)).
+
+How it can mislead. An event's step is known to the spacing of checkpoints only, about a factor 2 at the quick preset.
+All seeds share those checkpoints, so an interval over seeds does not contain that error: a mean of -.5 doublings with a
+narrow interval is one checkpoint's worth. Only the order against rsn_train is finer, because each member is kept at the
+very evaluation at which that loss has halved; how far before it is not. What comes and goes between two checkpoints is
+missed. The order is one of thresholds, and thresholds differ in how late they lie: a share of .80 is met well after the
+share began to rise, so "after the loss" may mean that a mechanism matures then, not that it begins. A threshold may
+also be met by accident: at the quick sizes s1 / s2 passes 1.5 within 25 steps, long before any loss moves, and the
+attention of a large initialisation has "stopped averaging" before training. key-to-anchors and average-then-key exclude
+each other, and signs of both are in this list: split the order table by circuit. Coming first is no cause; patching
+tests causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from rb_interp.machine.run import Run
+from rb_interp.machine.sweep import Sweep
+from rb_interp.models.build import lens_model
+from rb_interp.models.generations import write_weights
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes import (
+    attention_by_role,
+    attention_to_key,
+    geometry,
+    uniformity,
+    value_alignment,
+    variance_explained,
+)
+from rb_interp.studies.anchor.events import QUANTITIES, event_table
+from rb_interp.tasks import Inputs
+from rb_interp.training.loop import stage_name, step_name
+from rb_interp.training.member_group import Member
+
+ROWS = 300
+"""Inputs that the probes see at each checkpoint, at most: enough for a mean to .03, and cheap."""
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """How a run's members came to what they are.
+
+    Attributes:
+        values: gamma, seed, step, quantity, value: one row per member, kept checkpoint and quantity (probe/quantity).
+        events: gamma, seed, event, kind ("loss" or "mechanism"), step (nan: never), censored (True: never).
+    """
+
+    values: pd.DataFrame
+    events: pd.DataFrame
+
+
+def dynamics(run: Run, progress: bool = True) -> Dynamics:
+    """Read every mechanism of every member at every checkpoint that the run kept, and date the events.
+
+    Values are nan where a member's weights are not finite. Raises RunError where a checkpoint is missing or broken.
+    """
+    config: Any = run.config
+    sweep, rows = run.sweep(), []
+    probed, work = _Probed(sweep, min(ROWS, config.probe_rows)), list(_work(sweep))
+    bar = tqdm(total=sum(len(members) for _, members in work), disable=not progress, unit="model", desc="dynamics")
+    with bar:
+        for name, members in work:
+            checkpoint = sweep.store.read(name)
+            for member in members:
+                weights = checkpoint.member(member.gamma, member.seed)
+                place = {"gamma": member.gamma, "seed": member.seed, "step": checkpoint.step}
+                rows += [{**place, "quantity": q, "value": value} for q, value in probed(member, weights).items()]
+                bar.update()
+    values = pd.DataFrame(rows).sort_values(["gamma", "seed", "step"], kind="stable", ignore_index=True)
+    return Dynamics(values, event_table(values, sweep.curves(), sweep.config.task.d_vocab))
+
+
+def _work(sweep: Sweep) -> Iterator[tuple[str, list[Member]]]:
+    """Names of checkpoints, and the members to read in each: all, or the one whose ``half`` it is."""
+    steps = sweep.kept_steps
+    yield from ((step_name(step), list(sweep.members)) for step in steps)
+    for member, half in sweep.stage_steps("half").items():
+        if half >= 0 and half not in steps:
+            yield stage_name("half", member), [member]
+
+
+class _Probed:
+    """One model, written anew for each member and step, and each seed's rows."""
+
+    def __init__(self, sweep: Sweep, rows: int) -> None:
+        first = sweep.members[0]
+        self.model = lens_model(sweep.config.model, *sweep.sizes, sweep.weights(first.gamma, first.seed, "init"))
+        self.inputs = {}
+        for seed in sweep.seeds:
+            data = sweep.dataset(seed)
+            chosen = data.sample("rsn_train", rows)
+            self.inputs[seed] = data.inputs(chosen)
+
+    def __call__(self, member: Member, weights: dict[str, Any]) -> dict[str, float]:
+        if not all(weight.isfinite().all() for weight in weights.values()):
+            return dict.fromkeys(QUANTITIES, np.nan)
+        write_weights(self.model, weights)
+        return mechanism_values(self.model, self.inputs[member.seed])
+
+
+def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:
+    """Every one of QUANTITIES, of one model on the given inputs.
+
+    Where a layer has several heads, the one that shows the most counts: the lowest tv, the highest of all else; the
+    attn_out's shares of variance sum the heads. Raises what the probes raise.
+    """
+    last, heads = model.cfg.n_layers - 1, range(model.cfg.n_heads)
+
+    def read(probe: Any, **where: int) -> dict[str, float]:
+        return dict(probe(model, inputs, n_null=0, **where).values)
+
+    def over_heads(probe: Any, layer: int, *names: str) -> dict[str, float]:
+        found = [read(probe, layer=layer, head=head) for head in heads]
+        most = min if probe is uniformity else max
+        return {f"{probe.__name__}/{name}": float(most(values[name] for values in found)) for name in names}
+
+    written, embedding = read(variance_explained), read(geometry)
+    return {
+        **over_heads(uniformity, 0, "tv"),
+        **over_heads(value_alignment, 0, "spectrum_ratio", "cos_reasoning", "cos_memory"),
+        **over_heads(attention_to_key, 0, "key_from_last_anchor"),
+        **over_heads(attention_by_role, last, "key", "anchors"),
+        "variance_explained/attn_out.0:anchor_sum": float(written["attn_out.0:anchor_sum"]),
+        "variance_explained/attn_out.last:key": float(written[f"attn_out.{last}:key"]),
+        **{f"geometry/{name}": float(embedding[name]) for name in ("order_rho", "pc1_key")},
+    }

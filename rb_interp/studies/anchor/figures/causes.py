@@ -1,0 +1,210 @@
+"""What each intervention costs or moves, beside its control, against the initialisation rate, with each threshold."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures import legend
+from rb_interp.figures.evidence import NOTHING, Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import interval_text, share_text, two_digits
+from rb_interp.figures.panels import gamma_axis, mean_at, no_reading, note, offsets, try_panel
+from rb_interp.figures.spec import Caption
+from rb_interp.figures.style import GREY, INK, WIDTH, gamma_colour, gamma_marker, new_figure
+from rb_interp.statistics.intervals import Interval
+from rb_interp.studies.anchor.checks import CHECKS
+from rb_interp.studies.anchor.figures.cause_criteria import (
+    NATS,
+    PANELS,
+    UNITS,
+    Panel,
+    by_seed,
+    conditions,
+    level,
+    over_seeds,
+    quantity_of,
+    slot,
+    told,
+)
+
+COLUMNS = 4
+LINEAR = 0.1
+"""Nats within which the scale is linear; it is logarithmic beyond."""
+SLOTS = {"effect": -0.23, "control": 0.19}
+SHORT_DASHES = (0, (2.4, 1.2))
+
+
+def draw_causes(evidence: Evidence) -> Figure:
+    """Effect and control of every intervention by rate: each seed, their mean and its 95 % interval."""
+    evidence.table("effects")
+    rows = [PANELS[start : start + COLUMNS] for start in range(0, len(PANELS), COLUMNS)]
+    figure = new_figure(0.4 + 2.2 * len(rows), max(WIDTH, COLUMNS * (0.55 + 0.42 * len(evidence.gammas))))
+    grid, drawn = figure.subplots(len(rows), COLUMNS, squeeze=False), {}
+    for line, panels in zip(grid, rows, strict=True):
+        lines = max(len(conditions(panel)) for panel in panels)
+        for axes, panel in zip(line, panels, strict=True):
+            try_panel(axes, _panel, evidence, panel)
+            _heading(axes, panel, lines)
+            if axes.lines:
+                drawn[axes] = quantity_of(evidence, panel)
+        _nats_scale([axes for axes in line if drawn.get(axes) == NATS])
+        _units(line, drawn)
+    _share_scale([axes for axes, quantity in drawn.items() if quantity != NATS])
+    legend.above(figure, _entries(evidence), columns=5, columnspacing=1.2)
+    return figure
+
+
+def _units(row: np.ndarray, drawn: dict[Axes, str]) -> None:
+    """The unit beside the first panel of each unit in a row, without numbers at the panels that share it."""
+    before = ""
+    for axes in row:
+        unit = drawn.get(axes, "")
+        if unit and unit == before:
+            axes.tick_params(labelleft=False)
+        elif unit:
+            axes.set_ylabel(UNITS[unit])
+        before = unit
+
+
+def _panel(axes: Axes, evidence: Evidence, panel: Panel) -> None:
+    found = 0
+    for place, gamma in enumerate(evidence.gammas):
+        try:
+            table = by_seed(evidence, panel, gamma)
+        except MissingEvidenceError:  # the other rates are shown
+            no_reading(axes, place, 0.5, va="center", fontsize=6.5)
+            continue
+        found += 1
+        look = gamma_colour(gamma, evidence.gammas), gamma_marker(gamma, evidence.gammas)
+        for name, filled in (("effect", True), ("control", False)):
+            interval = NOTHING
+            with suppress(MissingEvidenceError):  # an intervention without a control
+                interval = over_seeds(evidence, panel, gamma, name)
+            colour = look[0] if filled else GREY
+            _seeds(axes, place + SLOTS[name], table[name].to_numpy(), interval, colour, look[1], filled)
+    if not found:
+        raise MissingEvidenceError(f"This run has no effect of {panel.intervention}.")
+    axes.axhline(0, color="#bdbdbd", lw=0.6, zorder=0)
+    _thresholds(axes, evidence, panel)
+    gamma_axis(axes, evidence)
+    axes.set_xlabel("rate γ", labelpad=1)
+
+
+def _seeds(
+    axes: Axes, x: float, values: np.ndarray, interval: Interval, colour: object, marker: str, filled: bool
+) -> None:
+    """Seeds as dots beside each other, filled or hollow; on their right the mean as a bar and its interval."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return
+    face = {"mfc": colour, "mec": "white", "mew": 0.3} if filled else {"mfc": "white", "mec": colour, "mew": 0.7}
+    axes.plot(x + offsets(len(values), 0.08), values, ls="", marker=marker, ms=3.1, zorder=3, **face)
+    mean_at(axes, x + 0.165, interval, colour, half=0.055, bar=2.2, whisker=1.1)
+
+
+def _thresholds(axes: Axes, evidence: Evidence, panel: Panel) -> None:
+    """Thresholds as dashed lines across the marks that they are about; the lowest of several there is named below."""
+    found: dict[tuple[float, str], list[tuple[float, str]]] = {}
+    for condition, ids in conditions(panel).items():
+        with suppress(MissingEvidenceError):  # the run lacks what this one is measured from
+            found.setdefault(slot(condition), []).append((level(evidence, condition), ids.split(",")[0]))
+    for (gamma, marks), lines in found.items():
+        if gamma not in evidence.gammas:
+            continue
+        middle = evidence.gammas.index(gamma) + SLOTS[marks]
+        end, side = (middle + 0.25, "right") if marks == "control" else (middle - 0.13, "left")
+        for number, (y, name) in enumerate(sorted(lines, reverse=True)):
+            axes.plot([middle - 0.13, middle + 0.24], [y, y], color=INK, lw=0.9, ls=SHORT_DASHES, zorder=5)
+            above = {"xytext": (0, -1.2 if number else 1.2), "va": "top" if number else "bottom"}
+            note(axes, name, (end, y), "data", halo=1.6, fontsize=5.5, ha=side, **above)
+
+
+def _heading(axes: Axes, panel: Panel, lines: int) -> None:
+    """Title, and right below it in small type the conditions; ``lines`` keeps the titles of a row level."""
+    texts = [told(condition, ids) for condition, ids in conditions(panel).items()]
+    height = 4 + 8.4 * lines
+    axes.annotate("\n".join(texts), (0, 1), xycoords="axes fraction", xytext=(0, height - 1), fontsize=5.8,
+                  textcoords="offset points", va="top", color="#444444", annotation_clip=False)  # fmt: skip
+    axes.set_title(panel.title, fontsize=7.5, pad=height + 1)
+
+
+def _nats_scale(panels: list[Axes]) -> None:
+    """One scale for the panels of a row, linear within LINEAR and logarithmic beyond, with room for every seed.
+
+    The mean of seeds that differ by orders of magnitude has an interval that reaches far below 0, where nothing is.
+    """
+    if not panels:
+        return
+    values = [2 * LINEAR, *_drawn_seeds(panels)]
+    low, high = min(0.0, *values), max(values)
+    powers = [10.0**power for power in range(-1, 1 + int(np.floor(np.log10(max(high, 1)))))]
+    ticks = [0, *powers, *(-power for power in powers if power <= -low)]
+    for axes in panels:
+        axes.set_yscale("symlog", linthresh=LINEAR, linscale=0.7)
+        axes.set_ylim(min(2 * low, -0.4 * LINEAR), 3 * high)
+        axes.set_yticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
+        axes.minorticks_off()
+
+
+def _share_scale(panels: list[Axes]) -> None:
+    """One scale for all shares, with room for every seed: a lost accuracy may be negative."""
+    for axes in panels:
+        axes.set_ylim(min(-0.06, *(value - 0.06 for value in [0.0, *_drawn_seeds(panels)])), 1.12)
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+
+
+def _drawn_seeds(panels: list[Axes]) -> list[float]:
+    lines = [line for axes in panels for line in axes.lines if line.get_marker() != "None"]
+    return [float(y) for line in lines for y in np.ravel(line.get_ydata()) if np.isfinite(y)]
+
+
+def _entries(evidence: Evidence) -> list[legend.Entry]:
+    last = evidence.gammas[-1]
+    colour, marker = gamma_colour(last, evidence.gammas), gamma_marker(last, evidence.gammas)
+    return [
+        legend.mark("effect, one seed", colour, marker, filled=True, mew=0.3),
+        legend.mean_interval(colour),
+        legend.mark("control, one seed", GREY, marker, mew=0.7),
+        legend.mean_interval(GREY),
+        legend.threshold("threshold", style=SHORT_DASHES),
+    ]
+
+
+def caption_causes(evidence: Evidence) -> Caption:
+    """Caption of the causes, with the numbers of M9 and M10 at the small initialisation."""
+    evidence.table("effects")
+    claims = {"M1": "M1, M10", "M8": "M8, M9"}
+    refuted = "; ".join(f"{check.refuted_if} ({claims.get(check.of, check.of)})" for check in CHECKS)
+    return Caption(_shown(evidence), f"marks on the wrong side of a dashed line: {refuted}.")
+
+
+def _shown(evidence: Evidence) -> str:
+    texts = []
+    for name, panel, unit, write in (
+        ("an attention of exactly 1/i costs", PANELS[0], "nats", interval_text),
+        ("swapping L1's output moves the answer by the key in", PANELS[8], "of pairs", share_text),
+        ("swapping L0's by the sum in", PANELS[9], "of pairs", share_text),
+    ):
+        with suppress(MissingEvidenceError):  # the other numbers are told
+            effect, control = (write(*over_seeds(evidence, panel, SMALL, of)) for of in ("effect", "control"))
+            texts.append(f"{name} {effect} {unit} (control {control})")
+    gate = next(two_digits(check.check.gate.threshold) for check in CHECKS if check.check.gate is not None)
+    numbers = f" At γ = {SMALL:g}, {'; '.join(texts)}." if texts else ""
+    return (
+        "What happens when a mechanism is taken away or exchanged (filled), beside a control of the same form and "
+        "size that leaves alone what the mechanism is said to need (hollow, grey): an effect no larger than its "
+        f"control shows nothing. Nats lost are on a scale that is linear within {LINEAR:g} and logarithmic beyond, "
+        "shared by the panels of a row; the interval of seeds that differ by orders of magnitude runs out of it. A "
+        "share of answers moved is that of inputs, answered rightly before, whose answer becomes the predicted one, "
+        "for the control of a swap that of inputs whose answer changes at all; swapped by key (by sum): predicted is "
+        "the answer with the other input's key (sum), taken where either circuit carries it (same position: from an "
+        "input whose key stands at the same one). L0's attention and W_V are intervened on at half "
+        f"(γ = {SMALL:g}) or at the same step (other rates), the rest at the end of training. A dashed line is a "
+        "threshold, at the rate that it is about, for the mean over seeds (“.20 + control”: that far above the "
+        f"control's mean). M7b is judged on seeds with an accuracy of at least {gate} on memory; all are "
+        f"shown.{numbers}"
+    )

@@ -1,0 +1,59 @@
+"""What the words of the anchor study's report mean, in the order in which a reader meets them."""
+
+from rb_interp.report.glossary import shared
+
+GLOSSARY: dict[str, str] = {
+    **shared("scale", "γ, initialisation rate"),
+    "key, anchors, noise": (
+        "A key stands immediately before its anchors, anywhere in the sequence; the other tokens are noise. The "
+        "label depends on key and anchors alone."
+    ),
+    **shared("memory, reasoning", "seed, member"),
+    "stages": (
+        "init: step 0, the untrained model. half: the first evaluation at which the loss on rsn_train is at most "
+        "half of ln d_vocab (the last one where that never happens). matched: the step at which the γ = 0.8 member "
+        "of the same seed reaches half. final: the last step."
+    ),
+    **shared("B, B_test", "TV"),
+    "u1, s1, s2": (
+        "Leading left singular vector of L0's W_V (in the residual stream, x W_V) and its two largest singular values."
+    ),
+    "centred": (
+        "Less the mean over all anchors and keys in use, so that a direction shared by all tokens does not count."
+    ),
+    "share of variance": (
+        "How much of a component's output at the last position a grouping of inputs explains: omega squared, 1 at "
+        "most, about 0 where it explains nothing."
+    ),
+    **shared("untrained model", "interval", "HOLDS, FAILS, UNDECIDED"),
+    "effect, control": (
+        "Effect: what an intervention on a model changes, mean over inputs. Control: what an intervention of the same "
+        "form and size changes that leaves alone what the mechanism is said to need (a random direction, a noise "
+        "token, the same input with other noise). An effect no larger than its control shows nothing."
+    ),
+    "nats lost, accuracy lost": (
+        "Cross entropy of the right answer after an intervention less that before, in nats; accuracy before less that "
+        "after. Negative: the model got better."
+    ),
+    "interchange": (
+        "A component's output is taken from another input. If it carries the key (or the sum), the answer must become "
+        "the one with the other input's key (or sum): the predicted answer."
+    ),
+    "ablation": (
+        "A component's output is set to zero, to its mean over inputs, or to its value on another input (resample). "
+        "What is lost without it, it was needed for; that does not say what it computes."
+    ),
+    "recovered": (
+        "Share of the logit difference between two inputs that comes back when one component, at one role's positions, "
+        "is taken from the other input: 0 none, 1 all. Below 0 or above 1 where other components undo or exceed it."
+    ),
+    "calibrated": (
+        "Whether the error rates of the probe behind a claim have been measured on models whose mechanism is known and "
+        "are good enough: a true-positive rate of at least .95 and a false-positive rate of at most .05. Where they "
+        "are known and missed, the verdict is withheld (UNDECIDED). Losses, contrasts and geometry need none."
+    ),
+    "true- and false-positive rate": (
+        "Of perturbed copies of hand-written models: the share of those with the mechanism of which the probe says so, "
+        "and of those without it of which it says so all the same. With Clopper-Pearson intervals."
+    ),
+}

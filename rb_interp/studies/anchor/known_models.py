@@ -1,0 +1,156 @@
+"""Models of which a detector's answer is counted: hand-written ones with a known mechanism, and two controls.
+
+    reference       hand-written models with known mechanisms, each with many perturbed copies; a seed draws the label
+                    table, the inputs and the perturbation
+    untrained       fresh initialisations at three gammas: nothing was learned
+    label_shuffled  trained like any member, but on labels permuted over the training rows: training changed the
+                    weights, and there was no rule to learn
+
+Probes see up to 300 inputs of each set, and swaps 100 pairs, without nulls or untrained models: a detector looks at
+values alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rb_interp.errors import ModelError
+from rb_interp.interventions.hooking import last_logits
+from rb_interp.interventions.interchange import key_and_sum
+from rb_interp.models.build import lens_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.generations import write_weights
+from rb_interp.models.reference import perturbed, reference
+from rb_interp.models.schemes import draw
+from rb_interp.probes import geometry
+from rb_interp.studies.anchor.detectors import Place, detect, truth
+from rb_interp.studies.anchor.error_rates import family
+from rb_interp.studies.anchor.readings import MEMORY, REASONING, plan
+from rb_interp.tasks import AnchorDataset, AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.members import train_members
+
+GAMMAS = (0.3, 0.5, 0.8)
+N_COPIES, N_UNTRAINED, N_SHUFFLED = 120, 40, 8
+ROWS, PAIRS = 300, 100
+SHUFFLED_STEPS = 2000
+SIGNIFICANT = 6
+
+Weights = Mapping[str, Any]
+
+
+class Subject(NamedTuple):
+    """One model to look at; ``circuit`` and ``mechanisms`` are None where nobody knows them."""
+
+    source: str
+    name: str
+    seed: int
+    config: ModelConfig
+    data: AnchorDataset
+    weights: Weights
+    circuit: str | None = None
+    mechanisms: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class ShuffledTask(AnchorTask):
+    """An anchor task whose labels are permuted over the training rows: same tokens, same labels, no rule to learn.
+
+    >>> data, plain = ShuffledTask().dataset(0), AnchorTask().dataset(0)
+    >>> bool((data.tokens == plain.tokens).all()), bool((np.sort(data.labels) == np.sort(plain.labels)).all())
+    (True, True)
+    """
+
+    def dataset(self, seed: int) -> AnchorDataset:
+        """The rows that the seed draws anywhere, with permuted labels."""
+        data = super().dataset(seed)
+        labels, rows = data.labels.copy(), data.rows("train")
+        labels[rows] = labels[np.random.default_rng([seed, 6]).permutation(rows)]
+        return replace(data, labels=labels)
+
+    def answers(self, data: AnchorDataset, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """Each row keeps its label: there is no rule for another."""
+        return data.labels[rows]
+
+
+def reference_copies(name: str, n_copies: int = N_COPIES, first: int = 0) -> Iterator[Subject]:
+    """Perturbed copies of one hand-written model, one for each seed from ``first`` on."""
+    for seed in range(first, first + n_copies):
+        copy = perturbed(reference(name, seed=seed), seed=seed)
+        data = copy.task.dataset(seed)
+        yield Subject("reference", name, seed, copy.config, data, copy.weights, copy.circuit, copy.mechanisms)
+
+
+def fresh(n_each: int = N_UNTRAINED) -> Iterator[Subject]:
+    """Fresh initialisations of the quick model at each gamma."""
+    task, config = AnchorTask.preset("quick"), ModelConfig.preset("quick")
+    for gamma in GAMMAS:
+        for seed in range(n_each):
+            weights = draw(config, task.d_vocab, task.length, gamma, seed)
+            yield Subject("untrained", f"{gamma:g}", seed, config, task.dataset(seed), weights)
+
+
+def label_shuffled(n_each: int = N_SHUFFLED, progress: bool = True, steps: int = SHUFFLED_STEPS) -> Iterator[Subject]:
+    """Quick models trained on permuted labels, at each gamma."""
+    task, config = ShuffledTask(), ModelConfig.preset("quick")
+    train = replace(TrainConfig.preset("quick"), steps=steps, eval_every=steps, device="cpu")
+    final = train_members(task, config, train, GAMMAS, range(n_each), progress=progress).final
+    for gamma in GAMMAS:
+        for seed in range(n_each):
+            yield Subject("label_shuffled", f"{gamma:g}", seed, config, task.dataset(seed), final.member(gamma, seed))
+
+
+def examine(model: Any, data: AnchorDataset, rows: int = ROWS) -> dict[Place, float]:
+    """The readings of one model that detectors look at, by probe, quantity, set and layer.
+
+    Raises ModelError for a model with several heads: no claim says which of them it means.
+    """
+    if model.cfg.n_heads != 1:
+        raise ModelError(f"a model with {model.cfg.n_heads} heads has no calibration; claims speak of models with one.")
+    chosen = {kind: data.sample(kind, rows) for kind in (REASONING, MEMORY)}
+    found: dict[Place, float] = {}
+    for probe, kind, where in plan(model.cfg.n_layers, model.cfg.n_heads):
+        if probe is geometry:  # needs no calibration
+            continue
+        at = chosen[kind or REASONING]
+        reading = probe(model, data.inputs(at), n_null=0, **where)
+        found |= {(reading.probe, name, kind, reading.layer): float(x) for name, x in reading.values.items()}
+    at = chosen[REASONING]
+    right = last_logits(model, data.tokens[at]).argmax(1).numpy() == data.labels[at]
+    return {**found, ("learning_order", "acc_rsn_train", "", None): float(right.mean()), **_swaps(model, data)}
+
+
+def _swaps(model: Any, data: AnchorDataset) -> dict[Place, float]:
+    """Readings of claim M9: what swapping each attention's output does to the answer; nan where nothing is answered."""
+    swapped, found = key_and_sum(model, data, n=PAIRS, set=REASONING), {}
+    for probe, effect in (("swap_key", swapped.key), ("swap_sum", swapped.sum)):
+        for quantity, values in (("effect", effect.values), ("control", effect.control)):
+            found[probe, quantity, REASONING, None] = float(values.mean()) if values.size else math.nan
+    return found
+
+
+def rows_of(subject: Subject, readings: Mapping[Place, float]) -> list[dict]:
+    """One row of the table of copies for each detector."""
+    named = {"family": family(subject.config), "source": subject.source, "name": subject.name, "seed": subject.seed}
+    rows = []
+    for detector, (present, margin) in detect(readings).items():
+        known = ""
+        if subject.circuit is not None and subject.mechanisms is not None:
+            known = "yes" if truth(detector, subject.circuit, subject.mechanisms) else "no"
+        rounded = float(f"{margin:.{SIGNIFICANT}g}")
+        rows.append({**named, "detector": detector, "truth": known, "margin": rounded, "present": present})
+    return rows
+
+
+def load(subject: Subject, model: Any = None) -> Any:
+    """The subject's weights in a model, or in a new one where none is given."""
+    if model is None:
+        task = subject.data.task
+        return lens_model(subject.config, task.d_vocab, task.length, subject.weights)
+    write_weights(model, subject.weights)
+    return model

@@ -1,0 +1,103 @@
+"""Every reading of the anchor study: which probe looks at which member, when, and on which inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.machine.members import MemberModels
+from rb_interp.machine.run import Run
+from rb_interp.machine.sweep import Sweep
+from rb_interp.probes import (
+    Reading,
+    attention_by_role,
+    attention_to_key,
+    geometry,
+    uniformity,
+    value_alignment,
+    variance_explained,
+)
+from rb_interp.statistics.lemma_1 import lemma_1
+from rb_interp.tasks import AnchorDataset
+from rb_interp.training.member_group import Member
+
+REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
+"""Sets of inputs that are read; WEIGHTS is for probes that need no input."""
+
+Step = tuple[Callable[..., Reading], str, dict[str, int]]
+"""Probe, the set that it sees (WEIGHTS for none), and where it looks."""
+
+
+def plan(n_layers: int, n_heads: int) -> list[Step]:
+    """What is read: every head of L0, of L1, and of the last layer.
+
+    >>> len(plan(n_layers=2, n_heads=1)), len(plan(n_layers=3, n_heads=2))
+    (7, 16)
+    """
+    places = [(uniformity, REASONING, 0), (attention_to_key, REASONING, 0), (value_alignment, WEIGHTS, 0)]
+    places += [(attention_by_role, kind, layer) for layer in sorted({1, n_layers - 1}) for kind in (REASONING, MEMORY)]
+    steps = [(probe, kind, {"layer": layer, "head": h}) for probe, kind, layer in places for h in range(n_heads)]
+    return [*steps, (variance_explained, REASONING, {}), (geometry, WEIGHTS, {})]
+
+
+def own_stage(sweep: Sweep, member: Member) -> str:
+    """The stage at which L0 is read: ``half`` at gamma .8, at other gammas the same step, ``matched``."""
+    return "matched" if SMALL in sweep.config.gammas and member.gamma != SMALL else "half"
+
+
+def read_members(run: Run, progress: bool = True) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Rows of readings of all members at init, half, matched and final, and their arrays."""
+    sweep, rows, arrays = run.sweep(), [], {}
+    models = MemberModels(sweep)
+    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="probing"):
+        for stage, step, kind, reading in _member_readings(models, member, run.config):
+            place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step, "set": kind}
+            rows += [{**place, **row} for row in reading.rows()]
+            prefix = f"{member.gamma}/{member.seed}/{stage}/{kind}/{reading.probe}{_place(reading)}"
+            arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
+    config: Any = run.config
+    for gamma in config.gammas:
+        rows += lemma_1(config.model, config.task, gamma, n_init=config.n_init).table().to_dict("records")
+    return rows, arrays
+
+
+def _member_readings(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[str, int, str, Reading]]:
+    """Stage, step, set and reading of every probe; each reading carries the untrained model's values."""
+    sweep, data = models.sweep, models.sweep.dataset(member.seed)
+    steps = plan(config.model.n_layers, config.model.n_heads)
+    chosen = {kind: data.sample(kind, config.probe_rows) for kind in (REASONING, MEMORY)}
+
+    def read(model: Any, step: Step, **options: Any) -> Reading:
+        probe, kind, where = step
+        return _read(probe, model, data, chosen[kind or REASONING], n_null=config.n_null, **where, **options)
+
+    models.load(member, "init")
+    before = [read(models.untrained, step) for step in steps]
+    for (_, kind, _), reading in zip(steps, before, strict=True):
+        yield "init", 0, kind, reading
+    early = own_stage(sweep, member)
+    for stage in ("half", *([early] if early != "half" else []), "final"):
+        at = models.load(member, stage).step
+        for step, untrained in zip(steps, before, strict=True):
+            if step[0] is geometry:  # participation_ratio needs the untrained model itself
+                yield stage, at, step[1], read(models.model, step, untrained=models.untrained)
+            else:
+                yield stage, at, step[1], replace(read(models.model, step), untrained=untrained.values)
+
+
+def _read(
+    probe: Callable[..., Reading], model: Any, data: AnchorDataset, chosen: np.ndarray, **options: Any
+) -> Reading:
+    return probe(model, data.inputs(chosen), **options)
+
+
+def _place(reading: Reading) -> str:
+    """Nothing for the first head of the layer that the paper speaks of, else ``.layer.head``."""
+    first = {"attention_by_role": 1}.get(reading.probe, 0)
+    usual = reading.head in (None, 0) and reading.layer in (None, first)
+    return "" if usual else f".{reading.layer}.{reading.head}"

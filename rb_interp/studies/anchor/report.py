@@ -1,0 +1,130 @@
+"""What the anchor study's report says: circuits, causes, how often probes mislead, what is learned first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import interval_text, number, seeds_text, share_text
+from rb_interp.report.learning_order import bias_sentence, learning_order_section
+from rb_interp.report.section import Block, Cell, Details, Heading, Narrative, Paragraph, Row, Section, Table, Terms
+from rb_interp.statistics.circuits import RULES
+from rb_interp.studies.anchor.report_causes import ablations, agreement, causes
+
+
+def narrative(evidence: Evidence) -> Narrative:
+    """The answer in short and the sections between verdicts and figures."""
+    answer = (*bias_sentence(evidence), *_circuit_sentence(evidence), *agreement(evidence)[:1])
+    blocks = (*causes(evidence), *ablations(evidence), *calibration(evidence))
+    sections = (
+        Section("circuits", "Which circuit, how often", tuple(circuits(evidence)), short="Circuits"),
+        Section("causes", "Causes", blocks),
+        learning_order_section(evidence),
+    )
+    return Narrative(answer=answer, sections=sections)
+
+
+def _rows(evidence: Evidence, table: str) -> list[dict[Any, Any]]:
+    """A table's rows; none where the run lacks the table."""
+    found = evidence.tables.get(table)
+    return [] if found is None else found.to_dict("records")
+
+
+def _circuit_sentence(evidence: Evidence) -> Iterator[str]:
+    found = [row for row in _rows(evidence, "circuit_counts") if row["gamma"] == SMALL]
+    if found:
+        named = ", ".join(f"{row['circuit']} {row['n']}" for row in found if row["n"])
+        yield f"Circuits at γ = {SMALL:g}: {named} (of {seeds_text(found[0]['total'])})."
+
+
+def circuits(evidence: Evidence) -> Iterator[Block]:
+    """How often each circuit occurs at each gamma, how a circuit is named, and the numbers of each member."""
+    rows = _rows(evidence, "circuit_counts")
+    names = list(dict.fromkeys(row["circuit"] for row in rows))
+    if rows:
+        by_gamma = {gamma: [row for row in rows if row["gamma"] == gamma] for gamma in {r["gamma"]: 0 for r in rows}}
+        lines = [
+            Row((Cell(f"{gamma:g}", head=True), *map(_share, found), Cell(number(found[0]["total"]))))
+            for gamma, found in by_gamma.items()
+        ]
+        yield Table(("γ", *names, "seeds"), tuple(lines))
+        yield Paragraph(
+            "Number of seeds, with the share of seeds and its 95 % interval (Clopper-Pearson).", kind="soft"
+        )
+    else:
+        yield Paragraph("No circuit was named in this run.")
+    yield Heading("How a circuit is named")
+    yield Terms(RULES)
+    members = _rows(evidence, "circuits")
+    if members:
+        lines = [Row(tuple(Cell(_plain(name, value)) for name, value in row.items())) for row in members]
+        yield Details("The numbers of each member", (Table(tuple(map(str, members[0])), tuple(lines)),))
+
+
+def _share(row: Mapping[Any, Any]) -> Cell:
+    return Cell(str(row["n"]), notes=(interval_text(row["share"], row["low"], row["high"]),))
+
+
+def _plain(name: Any, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if name == "gamma" else number(value)
+
+
+def calibration(evidence: Evidence) -> Iterator[Block]:
+    """How often each probe misleads on models of this family whose mechanism is known."""
+    known = evidence.meta.get("calibration")
+    family, rates = (known.family, known.rates) if known else ("", ())
+    yield Heading("How often the probes mislead", id="calibration")
+    if not rates:
+        named = f" ({family})" if family else ""
+        yield Paragraph(f"This family of models{named} has no table of error rates: it is not calibrated.")
+        return
+    yield Paragraph(
+        f"What each probe says of models of this family ({family}) whose mechanism is known: perturbed copies of "
+        "hand-written models. Of untrained models, and of models trained on shuffled labels, the truth is not known; "
+        "the share of which the probe says yes stands beside."
+    )
+    columns = (
+        *("Probe", "True-positive rate", "False-positive rate", "Area under ROC", "Worst with it", "Worst without it"),
+        *("Untrained", "Shuffled labels", "Calibrated"),
+    )
+    yield Table(columns, tuple(_rates(row) for row in rates))
+    yield Paragraph(
+        "Rates with 95 % intervals (Clopper-Pearson). Worst: the hand-written model that has the mechanism (or has it "
+        "not) and is misjudged most often, with the share of its copies of which the probe says yes.",
+        kind="soft",
+    )
+
+
+def _rates(row: Mapping[str, Any]) -> Row:
+    badge = "yes" if row["calibrated"] else "no"
+    return Row(
+        (
+            Cell(str(row["detector"]), head=True),
+            _rate(row, "true_positive", row["n_positive"]),
+            _rate(row, "false_positive", row["n_negative"]),
+            Cell(share_text(row["auc"], *2 * (float("nan"),))),
+            _worst(row, "worst_positive", right=1),
+            _worst(row, "worst_negative", right=0),
+            *(Cell(share_text(row[f"{name}_rate"], *2 * (float("nan"),))) for name in ("untrained", "label_shuffled")),
+            Cell(badge=badge, good=bool(row["calibrated"])),
+        )
+    )
+
+
+def _rate(row: Mapping[str, Any], kind: str, n: int) -> Cell:
+    if not n:
+        return Cell("no such model", number=False)
+    text = share_text(*(row[f"{kind}_{end}"] for end in ("rate", "low", "high")))
+    return Cell(text, notes=(f"of {n} models",))
+
+
+def _worst(row: Mapping[str, Any], kind: str, right: int) -> Cell:
+    if not row[kind]:
+        return Cell("n/a", number=False)
+    if row[f"{kind}_rate"] == right:
+        return Cell("none misjudged", number=False)
+    return Cell(str(row[kind]).replace("_", " "), notes=(f"{row[f'{kind}_rate']:.2f}",), number=False)

@@ -1,0 +1,168 @@
+"""What the report says of interventions: each mechanism's beside its control, and what each component contributes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rb_interp.claims.causal_checks import CheckedCause
+from rb_interp.errors import StudyError
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import interval_text, seeds_text, share_text
+from rb_interp.figures.style import SETS
+from rb_interp.report.section import Block, Cell, Choice, Heading, Paragraph, Row, Table
+from rb_interp.studies.anchor.figures.ablations import MAIN, METHODS, forward, in_words
+
+UNITS = {
+    "loss_increase": "nats lost",
+    "accuracy_drop": "accuracy lost",
+    "moved_as_predicted": "share of answers that become the predicted one (control: that change at all)",
+}
+Pairs = list[tuple[str, str, str]]
+"""Claim, its outcome, and the outcome of its intervention."""
+
+
+def causes(evidence: Evidence) -> Iterator[Block]:
+    """Each mechanism's intervention beside its control, with the verdict on the intervention and the claim's own."""
+    if not evidence.checks:
+        yield Paragraph("No mechanism was tested by an intervention in this run; “rb-interp probe RUN” tests them.")
+        return
+    yield Paragraph(
+        "A reading is a correlation. Below stands, for each mechanism, what ought to happen to the model if the "
+        "mechanism did the work, as a criterion; a claim keeps its own verdict, whatever the intervention says. The "
+        "criteria were fixed before any was read, but for M7's second, which was added because nats have no bound at "
+        "the end of training. Here ✓ HOLDS means that the mechanism has passed, and ✗ FAILS that the intervention "
+        "speaks against it."
+    )
+    yield from map(Paragraph, agreement(evidence))
+    columns = ("Claim", *(f"γ = {gamma:g}" for gamma in evidence.gammas), "The intervention", "The claim")
+    yield Table(columns, tuple(row for check in evidence.checks for row in _check_rows(evidence, check)))
+    yield Paragraph(
+        "Means over seeds with 95 % intervals (Student t). The figure of causes has every seed; the patching matrices "
+        "have what each component carries.",
+        kind="soft",
+    )
+
+
+def _check_rows(evidence: Evidence, check: CheckedCause) -> Iterator[Row]:
+    """Two rows: what is done, spanning all gammas, with both verdicts; and the numbers at each gamma."""
+    unit, verdict = UNITS.get(check.quantity, check.quantity), check.verdict
+    meeting = f"{verdict.n_meeting} of {verdict.n_seeds} meet it" + (f"; {verdict.reason}" if verdict.reason else "")
+    notes = (
+        f"Refuted if {check.refuted_if}.",
+        f"Criterion: {verdict.criterion}.",
+        f"{unit[:1].upper()}{unit[1:]}, on {SETS.get(check.set, check.set)}:",
+    )
+    done = f"{check.done[:1].upper()}{check.done[1:]}. Control: {check.control_done}."
+    yield Row(
+        (
+            Cell(check.of, link=f"claim-{check.of}", head=True, rows=2),
+            Cell(done, notes, columns=len(evidence.gammas), number=False),
+            Cell(verdict=verdict.outcome, notes=(meeting,), rows=2),
+            _own_verdict(evidence, check.of),
+        )
+    )
+    found = {float(cell["gamma"]): cell for cell in check.by_gamma}
+    yield Row(tuple(_gamma_cell(found.get(gamma, {})) for gamma in evidence.gammas))
+
+
+def _own_verdict(evidence: Evidence, claim: str) -> Cell:
+    try:
+        own = evidence.verdicts[claim]
+    except StudyError:
+        return Cell("n/a", rows=2)
+    return Cell(verdict=own.outcome, notes=("withheld",) if own.withheld else (), rows=2)
+
+
+def _gamma_cell(cell: Mapping[str, Any]) -> Cell:
+    if not cell.get("n_seeds"):
+        return Cell("n/a", number=False)
+    effect = mean_text(cell["effect"], cell["low"], cell["high"])
+    control = mean_text(cell["control"], cell["control_low"], cell["control_high"])
+    return Cell(effect, (f"control {control}", f"{cell['stage']}, {seeds_text(cell['n_seeds'])}"))
+
+
+def mean_text(mean: float | None, low: float | None, high: float | None) -> str:
+    """Mean and interval: two decimals, as fine as any threshold, and whole numbers for large ones.
+
+    >>> mean_text(0.125, None, None), mean_text(1234.5, 1000.0, 1469.0)
+    ('0.12', '1,234 [1,000, 1,469]')
+    """
+    values = [math.nan if value is None else float(value) for value in (mean, low, high)]
+    large = any(abs(value) >= 100 for value in values if math.isfinite(value))
+    return interval_text(*values) if large else share_text(*values)
+
+
+def agreement(evidence: Evidence) -> list[str]:
+    """Sentences that count where the verdicts on a claim and on its intervention differ."""
+    own = {verdict.id: verdict.outcome for verdict in evidence.verdicts}
+    return agreement_of([(c.of, own[c.of], c.verdict.outcome) for c in evidence.checks if c.of in own])
+
+
+def agreement_of(pairs: Pairs) -> list[str]:
+    """The sentences from claims, their outcomes, and those of their interventions.
+
+    >>> agreement_of([("M1", "HOLDS", "FAILS")])[0]
+    'Of 1 intervention on mechanisms, 0 decide as the claim does and 1 decides the opposite: M1 (the claim HOLDS, ...'
+    """
+    if not pairs:
+        return []
+
+    def named(fits: Callable[[str, str], bool]) -> list[str]:
+        return [f"{name} (the claim {own}, the intervention {cause})" for name, own, cause in pairs if fits(own, cause)]
+
+    same = named(lambda own, cause: own == cause != "UNDECIDED")
+    opposite = named(lambda own, cause: own != cause and "UNDECIDED" not in (own, cause))
+    half = named(lambda own, cause: own != cause and "UNDECIDED" in (own, cause))
+    many = f"{len(pairs)} {'intervention' if len(pairs) == 1 else 'interventions'}"
+    found = [f"Of {many} on mechanisms, {_decide(same, 'as the claim does')} and {_decide(opposite, 'the opposite')}."]
+    if half:
+        found.append(f"One of the two is undecided for {', '.join(half)}.")
+    both = sum(own == cause == "UNDECIDED" for _, own, cause in pairs)
+    return [*found, f"Both are undecided for {both}."] if both else found
+
+
+def _decide(named: list[str], how: str) -> str:
+    verb = "decides" if len(named) == 1 else "decide"
+    return f"{len(named)} {verb} {how}{': ' if named else ''}{', '.join(named)}"
+
+
+def ablations(evidence: Evidence) -> Iterator[Block]:
+    """Accuracy lost without each component, by method, set and gamma: mean over seeds, control, accuracy before."""
+    yield Heading("What each component contributes", id="ablations")
+    try:
+        found = evidence.table("ablations_summary", stage="final")
+    except MissingEvidenceError as missing:
+        yield Paragraph(str(missing))
+        return
+    yield Paragraph(
+        "Accuracy lost at the end of training without a component, of the accuracy before: mean over seeds with its "
+        "95 % interval. The control gives the component its own output on the same input with other noise."
+    )
+    place = ["component", "method", "set", "gamma", "quantity"]
+    means = {tuple(row[name] for name in place): row for row in found.to_dict("records")}
+    components = sorted({str(key[0]) for key in means}, key=forward)
+    columns = ("component", *(f"γ = {gamma:g}" for gamma in evidence.gammas))
+    options = {}
+    for method, words in METHODS.items():
+        rows = [
+            Row((Cell(label, head=True, colour=name), *(_ablation(means, c, method, name, g) for g in evidence.gammas)),
+                group=in_words(c))
+            for c in components
+            for name, label in SETS.items()
+        ]  # fmt: skip
+        options[words] = Table(columns, tuple(rows))
+    yield Choice("method", options)
+
+
+def _ablation(means: Mapping[tuple, Mapping], component: str, method: str, set: str, gamma: float) -> Cell:
+    def text(quantity: str, method: str = method) -> str:
+        row = means.get((component, method, set, gamma, quantity))
+        return mean_text(None, None, None) if row is None else mean_text(row["mean"], row["low"], row["high"])
+
+    lost = means.get((component, method, set, gamma, "accuracy_drop"))
+    if lost is None or not lost["n"]:
+        return Cell("n/a", number=False)
+    before = text("before", MAIN).split(" ")[0]
+    return Cell(f"{text('accuracy_drop')} of {before}", (f"control {text('control_accuracy_drop')}",))

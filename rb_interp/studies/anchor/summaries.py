@@ -1,0 +1,101 @@
+"""Statistics over seeds of tables and arrays that are no readings; ``measure`` says which columns they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
+from rb_interp.statistics.circuits import CIRCUITS
+from rb_interp.statistics.intervals import proportion_interval, t_interval
+from rb_interp.studies.anchor.events import OFFSET, order_table
+
+AVERAGED: dict[tuple[str, str], tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    ("uniformity", "tv_per_row"): ("tv_per_row", np.asarray),
+    ("geometry", "cos_reasoning_matrix"): ("cos_reasoning_matrix", np.asarray),
+    ("value_alignment", "singular_values"): ("relative_singular_values", lambda values: values / values[0]),
+    ("value_alignment", "cosines"): ("abs_leading_cosines", lambda cosines: np.abs(cosines[0])),
+}
+"""Probe and array -> name and values of what is averaged over seeds."""
+
+
+def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Every table of statistics over seeds, from the tables of members and the learning curves."""
+    circuits, events = tables["circuits"], tables["events"]
+    return {
+        "circuit_counts": circuit_counts(circuits),
+        "effects_summary": over_seeds(
+            tables["effects"], ["gamma", "stage", "set", "intervention"], ["effect", "control", "difference"]
+        ),
+        "ablations_summary": ablations_summary(tables["ablations"]),
+        "patching_summary": patching_summary(tables["patching"], circuits),
+        "patching_controls": patching_controls(tables["patching"]),
+        "events_summary": events_summary(events),
+        "event_order": order_table(events, circuits),
+        "curves_summary": curves_summary(curves),
+    }
+
+
+def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
+    """How many seeds learned each circuit at each gamma, with the share's Clopper-Pearson interval."""
+    names, rows = [*CIRCUITS, *sorted({*circuits["circuit"]} - {*CIRCUITS})], []
+    for gamma, members in circuits.groupby("gamma", sort=True):
+        for name in names:
+            n, total = int((members["circuit"] == name).sum()), len(members)
+            rows.append((gamma, name, n, total, *proportion_interval(n, total)))
+    return pd.DataFrame(rows, columns=["gamma", "circuit", "n", "total", "share", "low", "high"])
+
+
+def ablations_summary(ablations: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy left, accuracy lost, what the control loses, and accuracy before; means over seeds."""
+    before = ablations.assign(before=ablations["accuracy"] + ablations["accuracy_drop"])
+    by = ["gamma", "stage", "set", "component", "method"]
+    return over_seeds(before, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"])
+
+
+def patching_summary(patching: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
+    """Mean over all seeds (circuit "") of each cell, and over the seeds of each circuit."""
+    named = patching.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
+    every = pd.concat([named.assign(circuit=""), named.fillna({"circuit": "not named"})], ignore_index=True)
+    by = ["gamma", "stage", "circuit", "change", "component", "layer", "role"]
+    return over_seeds(every, by, ["recovered", "control"])
+
+
+def patching_controls(patching: pd.DataFrame) -> pd.DataFrame:
+    """Largest absolute value of the control in any cell of any member, by gamma and stage."""
+    sizes = patching.assign(largest=patching["control"].abs())
+    return pd.DataFrame(sizes.groupby(["gamma", "stage"], as_index=False)["largest"].max())
+
+
+def events_summary(events: pd.DataFrame) -> pd.DataFrame:
+    """When each event happened, over the seeds of a gamma: how often, and the mean on the scale of log(step + 25)."""
+    rows = []
+    for _, members in events.groupby(["gamma", "event", "kind"], sort=False):
+        place = tuple(members[name].iloc[0] for name in ("gamma", "event", "kind"))
+        steps = members["step"].to_numpy(dtype=float)
+        during = steps[np.isfinite(steps) & (steps > 0)]
+        found = np.exp(_interval(np.log(during + OFFSET))) - OFFSET
+        counts = (len(steps), int((steps == 0).sum()), int(np.isnan(steps).sum()), len(during))
+        reached = np.exp(_interval(np.log(steps[np.isfinite(steps)] + OFFSET))[0]) - OFFSET
+        rows.append((*place, *counts, *found, reached))
+    columns = ["gamma", "event", "kind", "n", "n_start", "n_never", "n_during", "mean", "low", "high", "mean_reached"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def array_means(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Mean and 95 % interval over seeds of the arrays that figures draw: the seeds ``mean``, ``low``, ``high``."""
+    drawn = {}
+    for key, array in arrays.items():
+        place, probe, name = key.rsplit("/", 2)
+        if (probe, name) in AVERAGED:
+            new, derive = AVERAGED[probe, name]
+            drawn[f"{place}/{probe}/{new}"] = derive(array)
+    return arrays_over_seeds(drawn)
+
+
+def _interval(values: np.ndarray) -> np.ndarray:
+    """Mean, low and high; the ends are NaN below two values."""
+    found = t_interval(values)
+    return np.array(found if np.isfinite(found.low) else (found.estimate, np.nan, np.nan))

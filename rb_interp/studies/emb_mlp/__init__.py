@@ -1,0 +1,22 @@
+"""Emb-MLP and the one-layer model, which are simple enough for theory, with the theory laid over what they do."""
+
+from rb_interp.machine.protocol import Study
+
+EMB_MLP = Study(
+    name="emb-mlp",
+    title="Emb-MLP study: does the theory predict what training does?",
+    question=(
+        "The paper explains why a small initialisation prefers the rule with models that are simple enough for theory: "
+        "the labels that a token sees tell how its embedding first moves. Is that how it moves, and for how long? Each "
+        "claim below is a sentence of “An Analysis for Reasoning Bias of Language Models with Small Initialization” "
+        "(arXiv 2502.04375), with a criterion that was fixed before these runs."
+    ),
+    cost="two to three minutes on two CPU cores",
+    config=f"{__name__}.config:EmbMLPConfig",
+    measure=f"{__name__}.measure:measure",
+    claims=f"{__name__}.claims:CLAIMS",
+    figures=f"{__name__}.figures:FIGURES",
+    narrative=f"{__name__}.report:narrative",
+    families={"B": "Learning order, Emb-MLP", "T": "Theory against measurement"},
+    glossary=f"{__name__}.glossary:GLOSSARY",
+)

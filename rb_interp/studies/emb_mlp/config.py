@@ -1,0 +1,202 @@
+"""Configuration of the Emb-MLP study: three sweeps, and what is measured on fresh models of growing width.
+
+    adamw      Emb-MLP (Definition 1) under AdamW, as the experiments of Figs. 3B and 4
+    descent    Emb-MLP under full-batch plain gradient descent, where Proposition 1 is stated
+    one_layer  the one-layer model (Definition 2) under plain gradient descent: Propositions 2 and 3
+
+The paper gives no sizes, rates or steps of Emb-MLP and of the models behind its theory; those below are ours. Its
+Fig. 4A shows epochs 50 and 900 of 1000: here the evaluations nearest to 5 % and 90 % of the steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from rb_interp.errors import ConfigError, nearest
+from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+
+EARLY, LATE = 0.05, 0.90
+"""Shares of the steps at which the embedding of Fig. 4A is looked at."""
+ALL_GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+SOME_GAMMAS = (0.3, 0.5, 0.8, 1.0)
+
+_PLAIN = {"train.optimiser": "sgd", "train.clip": 0.0, "train.weight_decay": 0.0, "train.track_drift": True}
+_PLAIN |= {"train.stages": ("leaving",)}
+_ADAMW = {"train.optimiser": "adamw", "train.track_drift": True, "train.stages": ("half", "leaving")}
+DEFINED: dict[str, dict[str, Any]] = {
+    "adamw": {"model.architecture": "emb_mlp", **_ADAMW, "train.keep_at": (EARLY, LATE)},
+    "descent": {"model.architecture": "emb_mlp", **_PLAIN},
+    "one_layer": {"model.architecture": "one_layer", **_PLAIN},
+}
+"""What a sweep has to be for the claims about it to mean what they say; of tuples, what has to be in there."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What is measured on fresh models of growing width: Eq. 13 and Lemma 1.
+
+    Attributes:
+        d_models: widths for Eq. 13, ascending. gammas: initialisation rates for Eq. 13.
+        lemma_d_models, lemma_gammas: those for Lemma 1. n_init: initialisations at each.
+    """
+
+    d_models: tuple[int, ...] = (100, 200, 400, 800)
+    gammas: tuple[float, ...] = ALL_GAMMAS
+    lemma_d_models: tuple[int, ...] = (16, 64, 256, 1024)
+    lemma_gammas: tuple[float, ...] = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8)
+    n_init: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("d_models", "lemma_d_models"):
+            widths = list(getattr(self, name))
+            if len(widths) < 2 or widths != sorted(set(widths)) or widths[0] < 1:
+                raise ConfigError(f"{name}={widths}; expected two or more widths, ascending.")
+        if self.n_init < 1 or not self.gammas or not self.lemma_gammas:
+            raise ConfigError(
+                f"n_init={self.n_init}, gammas={list(self.gammas)}, lemma_gammas={list(self.lemma_gammas)}; expected "
+                f"at least one of each."
+            )
+
+
+@dataclass(frozen=True)
+class AnchorSweep(SweepConfig):
+    """A sweep on an anchor task."""
+
+    task: AnchorTask = field(default_factory=AnchorTask)
+
+
+@dataclass(frozen=True)
+class EmbMLPConfig(StudyConfig):
+    """What the Emb-MLP study trains and measures.
+
+    Attributes:
+        preset: sizes and schedule to start from (``smoke`` seconds, ``quick`` minutes, ``paper`` a GPU).
+        seeds: of every sweep.
+        adamw, descent, one_layer: the sweeps. scaling: what is measured on fresh models.
+        n_null: draws of each null distribution.
+
+    Raises ConfigError where a sweep is not what its name, and the claims about it, say that it is.
+
+    >>> config = EmbMLPConfig.from_preset("smoke", seeds=(0,))
+    >>> list(config.sweeps), config.one_layer.model.d_model
+    (['adamw', 'descent', 'one_layer'], 74)
+    """
+
+    adamw: AnchorSweep = field(default_factory=lambda: _sweeps("quick")["adamw"])
+    descent: AnchorSweep = field(default_factory=lambda: _sweeps("quick")["descent"])
+    one_layer: AnchorSweep = field(default_factory=lambda: _sweeps("quick")["one_layer"])
+    scaling: Scaling = field(default_factory=Scaling)
+    n_null: int = 200
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_null < 0:
+            raise ConfigError(f"n_null={self.n_null}; expected at least 0.")
+        for name, sweep in self.sweeps.items():
+            _check_defined(name, sweep)
+            _check_trainable(name, sweep)
+        task = self.one_layer.task
+        highest = task.keys[1] + task.q * task.reasoning_anchors[1]
+        if self.scaling.d_models[0] <= highest:
+            raise ConfigError(
+                f"scaling.d_models begins at {self.scaling.d_models[0]}; the labels of sweep 'one_layer' go up to "
+                f"{highest}, so begin above that."
+            )
+
+    @classmethod
+    def from_preset(cls, preset: str = "quick", **changes: Any) -> EmbMLPConfig:
+        """A preset, with fields replaced; ConfigError for an unknown preset or field."""
+        cls.check_preset(preset)
+        known = [f.name for f in fields(cls)]
+        for name in changes:
+            if name not in known:
+                raise ConfigError(f"there is no setting '{name}'; {nearest(name, known)}")
+        seeds = (0, 1) if preset == "smoke" else (0, 1, 2, 3, 4)
+        fixed: dict[str, Any] = {**_sweeps(preset), "scaling": SCALING[preset]}
+        return replace(cls(preset, seeds, **fixed), **changes)
+
+
+def _check_defined(name: str, sweep: SweepConfig) -> None:
+    """Raise ConfigError where a sweep has not the settings that define it."""
+    for key, wanted in DEFINED[name].items():
+        group, setting = key.split(".")
+        has = getattr(getattr(sweep, group), setting)
+        if isinstance(wanted, tuple):
+            missing = [value for value in wanted if value not in has]
+            if missing:
+                raise ConfigError(f"{name}.{key}={has} lacks {missing[0]!r}, which this study measures; add it.")
+        elif has != wanted:
+            raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of this study has {wanted!r} by definition.")
+    train, rows = sweep.train, sweep.task.n_sequences
+    if train.optimiser == "sgd" and train.batch_size < rows:
+        raise ConfigError(
+            f"{name}.train.batch_size={train.batch_size}; sweep '{name}' is full-batch, so give {rows}, its "
+            f"n_sequences, or more."
+        )
+
+
+def _check_trainable(name: str, sweep: SweepConfig) -> None:
+    """Raise ConfigError for settings that the study cannot use."""
+    if not 0 < sweep.task.memory_share < 1:
+        raise ConfigError(
+            f"{name}.task.memory_share={sweep.task.memory_share}; the study compares memory with reasoning, so give a "
+            f"share between 0 and 1. train_members trains on one kind alone too."
+        )
+    if sweep.train.micro_batch or sweep.train.compile:
+        raise ConfigError(
+            f"{name}.train: micro_batch={sweep.train.micro_batch}, compile={sweep.train.compile}; these are for "
+            f"language models. Leave them out."
+        )
+
+
+def _sweeps(preset: str) -> dict[str, AnchorSweep]:
+    """The sweeps of a preset; a batch is no larger than the rows that there are."""
+    task, model = TASKS[preset], MODELS[preset]
+    d_vocab = task.keys[1] + task.q * task.reasoning_anchors[1] + 10
+    small_task, one_layer = replace(task, d_vocab=d_vocab), replace(model, architecture="one_layer", d_model=d_vocab)
+    adamw, descent, small = (replace(t, batch_size=min(t.batch_size, task.n_sequences)) for t in TRAINING[preset])
+    return {
+        "adamw": AnchorSweep(SOME_GAMMAS, task, model, adamw),
+        "descent": AnchorSweep(ALL_GAMMAS, task, model, descent),
+        "one_layer": AnchorSweep(SOME_GAMMAS, small_task, one_layer, small),
+    }
+
+
+TASKS = {
+    preset: replace(AnchorTask.preset(preset), length=3, unordered=True, balanced_keys=True, n_sequences=n)
+    for preset, n in (("smoke", 512), ("quick", 2000), ("paper", 20_000))
+}
+"""All inputs there are, each once: keys x anchor combinations, half memory and half reasoning."""
+
+MODELS = {
+    preset: ModelConfig(1, 1, *sizes, act="tanh", architecture="emb_mlp")
+    for preset, sizes in (("smoke", (32, 16, 64)), ("quick", (64, 32, 128)), ("paper", (200, 64, 512)))
+}
+
+_SWEEP = TrainConfig(keep_at=(EARLY, LATE), stages=("half", "leaving"), track_drift=True, n_checkpoints=16)
+_DESCENT = TrainConfig(
+    steps=600, batch_size=20_000, optimiser="sgd", lr=0.3, schedule="constant", weight_decay=0.0, clip=0.0,
+    eval_every=10, eval_rows=1000, n_checkpoints=24, stages=("leaving",), track_drift=True,
+)  # fmt: skip
+_SHORT = replace(_DESCENT, steps=100, n_checkpoints=8)
+_LONG = replace(_DESCENT, steps=6000, lr=0.1, eval_every=20, n_checkpoints=40)
+TRAINING = {
+    "smoke": (replace(_SWEEP, steps=300, batch_size=64, lr=3e-3, eval_rows=200, n_checkpoints=6), _SHORT, _SHORT),
+    "quick": (_SWEEP, _DESCENT, replace(_DESCENT, steps=400)),
+    "paper": (
+        replace(_SWEEP, steps=200_000, batch_size=100, lr=1e-4, lr_final=1e-5, eval_every=500, eval_rows=1000),
+        _LONG,
+        _LONG,
+    ),
+}
+"""Training of the three sweeps, in order."""
+
+SCALING = {
+    "smoke": Scaling((80, 120, 160), SOME_GAMMAS, (16, 64), SOME_GAMMAS, 20),
+    "quick": Scaling(),
+    "paper": Scaling((200, 400, 800, 1600, 3200), n_init=200),
+}

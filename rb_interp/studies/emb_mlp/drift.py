@@ -1,0 +1,211 @@
+"""Predicted beside measured motion of the weights, at every kept step of a sweep.
+
+Predictions of the embedding's drift W_E(t) - W_E(0), one for each way of leaving something out:
+
+    each_step    R M summed over the steps with the weights that each step began with, R from the training rows
+    step_0       the same with the weights of step 0 throughout
+    population   as each_step, with R from infinitely many rows of the combinations that are trained on (Eqs. 6 to 8)
+    positions    one layer alone: as each_step, with each token's actual share of occurrences at the last position,
+                 which Propositions 2 and 3 take as 1 / L
+    sequences    as each_step, where a row counts once however often it holds a token, as Eq. 4 is printed
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from rb_interp.machine import Sweep
+from rb_interp.statistics.learning_order import fraction_left
+from rb_interp.tasks import AnchorDataset, AnchorTask
+from rb_interp.theory.agreement import agreement, permuted_r2
+from rb_interp.theory.drift import emb_mlp_map, leading_direction, one_layer_drift, one_layer_maps, pull
+from rb_interp.theory.label_distributions import population_pull
+from rb_interp.training.loop import step_name
+from rb_interp.training.member_group import Member
+from rb_interp.training.schedule import learning_rate
+from rb_interp.training.store import Checkpoint
+
+GROUPS = {
+    "anchor": ("memory_anchor", "reasoning_anchor"),
+    "memory_anchor": ("memory_anchor",),
+    "reasoning_anchor": ("reasoning_anchor",),
+    "key": ("key",),
+}
+
+
+def compare(sweep: Sweep, progress: bool = True) -> tuple[pd.DataFrame, pd.DataFrame, list[dict[str, Any]]]:
+    """Drift of the embedding, change of W_V, and the readings of the probe ``drift`` at the stage ``leaving``.
+
+    The first two have a row for every kept step and for each member's step of ``leaving``, where ``leaving`` is True.
+    The second is empty for Emb-MLP, which has no W_V.
+    """
+    fractions, predictions = _fractions(sweep), _predictions(sweep)
+    drifts: list[dict] = []
+    flows: list[dict] = []
+    readings: list[dict] = []
+
+    def keep(prediction: Prediction, checkpoint: Checkpoint, compared: Iterable[dict], leaving: int) -> None:
+        gamma, seed = prediction.place
+        step = checkpoint.step
+        at = {"sweep": sweep.name, "gamma": gamma, "seed": seed, "step": step, "leaving": step == leaving}
+        at |= {"fraction": fractions[prediction.member][step]}
+        drifts.extend({**at, **row} for row in compared if row["prediction"] != "sequences")
+        flows.extend({**at, **row} for row in prediction.compare_values(checkpoint))
+
+    reached = sweep.stage_steps("leaving")
+    for step in tqdm(sweep.kept_steps, disable=not progress, unit="checkpoint", desc=f"theory beside {sweep.name}"):
+        checkpoint = sweep.store.read(step_name(step))
+        for prediction in predictions:
+            keep(prediction, checkpoint, prediction.compare(checkpoint), reached[prediction.member])
+    for prediction in predictions:
+        checkpoint = sweep.checkpoint("leaving", *prediction.place)
+        compared = list(prediction.compare(checkpoint))
+        readings += leaving_readings(sweep.name, prediction.member, checkpoint.step, compared)
+        if checkpoint.step not in sweep.kept_steps:  # every member has its own row where claims are read
+            keep(prediction, checkpoint, compared, checkpoint.step)
+    return pd.DataFrame(drifts), pd.DataFrame(flows), readings
+
+
+def _fractions(sweep: Sweep) -> dict[Member, dict[int, float]]:
+    """f_rsn_train of every member by evaluated step."""
+    curves, d_vocab = sweep.curves(), sweep.config.task.d_vocab
+    chosen = curves.loc[curves["set"] == "rsn_train"]
+    values = chosen.assign(fraction=fraction_left(chosen["loss"].to_numpy(), d_vocab))
+    return {
+        Member(float(gamma), int(seed)): dict(zip(rows["step"].tolist(), rows["fraction"].tolist(), strict=True))
+        for (gamma, seed), rows in values.groupby(["gamma", "seed"])  # type: ignore[misc]
+    }
+
+
+def _predictions(sweep: Sweep) -> list[Prediction]:
+    train = sweep.config.train
+    rates = np.cumsum([0.0, *(learning_rate(step, train) for step in range(train.steps))])
+    seeds = {seed: _Seed(sweep.config.task, sweep.dataset(seed)) for seed in sweep.seeds}
+    one_layer = sweep.config.model.architecture == "one_layer"
+    return [
+        Prediction(member, one_layer, seeds[member.seed], sweep.weights(member.gamma, member.seed, "init"), rates)
+        for member in sweep.members
+    ]
+
+
+@dataclass(frozen=True)
+class _Seed:
+    """What a seed's rows pull at, by name of the count, and the tokens of each group with their kinds."""
+
+    task: AnchorTask
+    data: AnchorDataset
+
+    @cached_property
+    def pulls(self) -> dict[str, Tensor]:
+        rows, n = self.data.rows("train"), self.task.d_vocab
+        tokens, labels = torch.from_numpy(self.data.tokens[rows]), torch.from_numpy(self.data.labels[rows])
+        counted = {c: pull(tokens, labels, n, c, dtype=torch.float64) for c in ("occurrences", "sequences")}
+        last = pull(tokens, labels, n, last=True, dtype=torch.float64)
+        return {**counted, "population": torch.from_numpy(population_pull(self.task, masked=True)), "last": last}
+
+    @cached_property
+    def groups(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        tokens = {kind: self.task.tokens(kind) for kinds in GROUPS.values() for kind in kinds}
+        return {
+            name: (np.concatenate([tokens[k] for k in kinds]), np.repeat(kinds, [len(tokens[k]) for k in kinds]))
+            for name, kinds in GROUPS.items()
+        }
+
+
+class Prediction:
+    """What theory says of one member, and how it compares with a checkpoint of it."""
+
+    def __init__(
+        self, member: Member, one_layer: bool, seed: _Seed, start: Mapping[str, Tensor], rates: np.ndarray
+    ) -> None:
+        self.member, self.place = member, (member.gamma, member.seed)
+        self.one_layer, self.seed, self.rates = one_layer, seed, rates
+        self.start = {name: value.double() for name, value in start.items()}
+
+    def drifts(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
+        """Predicted change of W_E, ``[d_vocab d_model]``, by prediction."""
+        pulls = self.seed.pulls
+        sums = {name: value.double() for name, value in checkpoint.drift(*self.place).items()}
+        fixed = {name: value * self.rates[checkpoint.step] for name, value in self._maps().items()}
+        found = {
+            "each_step": self._drift(pulls["occurrences"], sums),
+            "step_0": self._drift(pulls["occurrences"], fixed),
+            "population": self._drift(pulls["population"], sums),
+            "sequences": self._drift(pulls["sequences"], sums),
+        }
+        if self.one_layer:
+            found["positions"] = self._drift(pulls["occurrences"], sums, pulls["last"])
+        return found
+
+    def _maps(self) -> dict[str, Tensor]:
+        """The maps from pull to drift with the weights of step 0."""
+        start = self.start
+        if not self.one_layer:
+            return {"map": emb_mlp_map(start["mlp.W_in"], start["mlp.W_out"])}
+        w_v, w_o = (start[f"blocks.0.attn.W_{name}"][0] for name in "VO")
+        w_in, w_out = (start[f"blocks.0.mlp.W_{name}"] for name in ("in", "out"))
+        return dict(zip(("attention", "direct"), one_layer_maps(w_v, w_o, w_in, w_out), strict=True))
+
+    def _drift(self, pull: Tensor, maps: Mapping[str, Tensor], last: Tensor | None = None) -> Tensor:
+        if not self.one_layer:
+            return pull @ maps["map"]
+        return one_layer_drift(pull, maps["attention"], maps["direct"], self.seed.task.length, last)
+
+    def compare(self, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
+        """One row per group and prediction; NaN at step 0, where nothing has moved."""
+        moved = self._moved(checkpoint, "embed.W_E")
+        for prediction, drift in self.drifts(checkpoint).items():
+            for group, (tokens, kinds) in self.seed.groups.items():
+                m, p = moved[tokens], drift[tokens]
+                cos, r2 = agreement(p, m)
+                cos_raw, r2_raw = agreement(p, m, centred=False)
+                null = permuted_r2(p, m, kinds) if prediction == "each_step" else torch.tensor(math.nan)
+                values = {"cos": cos, "r2": r2, "cos_raw": cos_raw, "r2_raw": r2_raw, "r2_permuted": null}
+                yield {"group": group, "prediction": prediction, **{k: _finite(v) for k, v in values.items()}}
+
+    def compare_values(self, checkpoint: Checkpoint) -> Iterator[dict[str, float]]:
+        """Predicted against measured change of W_V; nothing at step 0 and for models without one."""
+        if not self.one_layer or checkpoint.step == 0:
+            return
+        predicted = checkpoint.drift(*self.place)["value"].double()
+        moved = self._moved(checkpoint, "blocks.0.attn.W_V")[0]
+        cos, r2 = agreement(predicted, moved, centred=False)
+        (real, share), (ideal, _) = leading_direction(moved), leading_direction(predicted)
+        along = abs(float(real @ ideal))
+        yield {"cos": _finite(cos), "r2": _finite(r2), "cos_direction": along, "share_leading": float(share)}
+
+    def _moved(self, checkpoint: Checkpoint, name: str) -> Tensor:
+        return checkpoint.member(*self.place)[name].double() - self.start[name]
+
+
+def leaving_readings(sweep: str, member: Member, step: int, compared: Iterable[dict[str, Any]]) -> list[dict]:
+    """Readings of the probe ``drift`` at the stage ``leaving``, one for each group and quantity."""
+    found: dict[str, dict[str, float]] = {}
+    for row in compared:
+        name = "" if row["prediction"] == "each_step" else f"_{row['prediction']}"
+        values = found.setdefault(row["group"], {})
+        values |= {f"r2{name}": row["r2"], f"cos{name}": row["cos"]}
+        if not name:
+            values |= {"r2_permuted": row["r2_permuted"], "r2_excess": row["r2"] - row["r2_permuted"]}
+    place = {"sweep": sweep, "gamma": member.gamma, "seed": member.seed, "stage": "leaving", "step": step}
+    empty = dict.fromkeys(("layer", "head", "untrained", "null_mean", "null_sd", "p_value"), math.nan)
+    return [
+        {**place, **empty, "probe": "drift", "set": group, "quantity": quantity, "value": value, "null": None, "n": 0}
+        for group, values in found.items()
+        for quantity, value in values.items()
+    ]
+
+
+def _finite(value: Tensor) -> float:
+    found = float(value)
+    return found if math.isfinite(found) else math.nan

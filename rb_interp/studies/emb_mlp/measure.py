@@ -1,0 +1,72 @@
+"""What the Emb-MLP study measures: learning order, geometry, predicted beside measured motion, scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from rb_interp.machine import Measured, MemberModels, Run, Sweep, over_seeds, readings_table
+from rb_interp.machine.measured import arrays_over_seeds, curves_summary
+from rb_interp.probes import geometry
+from rb_interp.statistics.learning_order import learning_order_of
+from rb_interp.studies.emb_mlp.agreement import agreement_curves, agreement_summary, agreement_table, curves_over_seeds
+from rb_interp.studies.emb_mlp.config import EARLY, LATE
+from rb_interp.studies.emb_mlp.drift import compare
+from rb_interp.studies.emb_mlp.scaling import label_tables, scaling_tables
+from rb_interp.training.schedule import step_at
+
+FLOW = ["cos", "cos_direction", "share_leading"]
+
+
+def measure(run: Run, progress: bool = True) -> Measured:
+    """Readings, tables and arrays of a trained run.
+
+    Raises RunError where a checkpoint is missing or broken.
+    """
+    adamw, config = run.sweeps["adamw"], run.config
+    rows, arrays = [], {}
+    for row, found in _geometry(adamw, config.n_null, progress):
+        rows += row
+        arrays |= found
+    drifts, flows, leaving = zip(*(compare(sweep, progress) for sweep in run.sweeps.values()), strict=True)
+    drift, flow = (pd.concat([t for t in tables if len(t)], ignore_index=True) for tables in (drifts, flows))
+    agreement = agreement_table(drift)
+    drawn = {key: array for key, array in arrays.items() if "/final//" in key and key.endswith("cos_reasoning_matrix")}
+    tables = {
+        "curves_summary": curves_summary(adamw.curves().assign(sweep="adamw")),
+        "drift": drift,
+        "drift_curves": agreement_curves(drift),
+        "agreement": agreement,
+        "agreement_summary": agreement_summary(agreement),
+        "value_flow": flow,
+        "value_flow_curves": curves_over_seeds(flow, ["sweep", "gamma"], FLOW),
+        "value_flow_leaving": over_seeds(flow.loc[flow["leaving"]], ["sweep", "gamma"], FLOW),
+        **label_tables(adamw.dataset(config.seeds[0])),
+        **scaling_tables(config.one_layer.task, config.scaling, config.seeds),
+    }
+    order = _learning_order(adamw).assign(sweep="adamw")
+    return Measured(readings_table(order, rows, *leaving), tables, arrays | arrays_over_seeds(drawn))
+
+
+def _learning_order(sweep: Sweep) -> pd.DataFrame:
+    data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
+    return learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data)
+
+
+def _geometry(sweep: Sweep, n_null: int, progress: bool) -> Iterator[tuple[list[dict], dict[str, np.ndarray]]]:
+    """Geometry of every member's embedding, beside the untrained model, at the stages of Fig. 4A and others."""
+    train, models = sweep.config.train, MemberModels(sweep)
+    stages = {"init": "init", "half": "half", "early": step_at(EARLY, train), "late": step_at(LATE, train)}
+    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="probing embeddings"):
+        data = sweep.dataset(member.seed)
+        rows = data.sample("rsn_train", 1)
+        for stage, place in {**stages, "final": "final"}.items():
+            step = models.load(member, place).step
+            reading = geometry(models.model, data.inputs(rows), untrained=models.untrained, n_null=n_null)
+            at = {"sweep": sweep.name, "gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step}
+            prefix = f"{sweep.name}/{member.gamma}/{member.seed}/{stage}//geometry"
+            found = {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
+            yield [{**at, "set": "", **row} for row in reading.rows()], found

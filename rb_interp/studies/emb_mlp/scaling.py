@@ -1,0 +1,105 @@
+"""What is measured without training: label distributions, Eq. 13 on models of growing width, Lemma 1."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from rb_interp.machine import over_seeds
+from rb_interp.models.config import ModelConfig
+from rb_interp.probes.vectors import cosines
+from rb_interp.statistics.lemma_1 import lemma_1_table
+from rb_interp.studies.emb_mlp.config import Scaling
+from rb_interp.tasks import AnchorDataset, AnchorTask
+from rb_interp.theory.inner_products import exponent, inner_product_error
+from rb_interp.theory.label_distributions import empirical, population
+
+
+def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
+    """P^s of every anchor and key, cosines of P^s - u between anchors, and their means off the diagonal.
+
+    ``label_distributions``: one row per token and label. ``label_cosines``: one row per pair of anchors of a group and
+    ``kind`` (population or empirical). ``label_cosines_summary``: their mean over distinct anchors.
+    """
+    groups = ("memory_anchor", "reasoning_anchor", "key")
+    table = pd.concat([_distributions(data, group) for group in groups], ignore_index=True).assign(seed=data.seed)
+    pairs = pd.concat(
+        [_cosines(table, group, kind) for group in groups[:2] for kind in ("population", "empirical")],
+        ignore_index=True,
+    )
+    off = pairs.loc[pairs["token"] != pairs["other"]]
+    means = off.groupby(["group", "kind"], sort=False)["cos"].agg(["mean", "size"]).reset_index()
+    summary = means.rename(columns={"size": "n"})
+    return {"label_distributions": table, "label_cosines": pairs, "label_cosines_summary": summary}
+
+
+def _distributions(data: AnchorDataset, group: str) -> pd.DataFrame:
+    tokens, n = data.task.tokens(group), data.task.d_vocab
+    return pd.DataFrame(
+        {
+            "token": np.repeat(tokens, n),
+            "group": group,
+            "label": np.tile(np.arange(n), len(tokens)),
+            "population": population(data.task, group).ravel(),
+            "empirical": empirical(data, tokens)[1].ravel(),
+        }
+    )
+
+
+def _cosines(table: pd.DataFrame, group: str, kind: str) -> pd.DataFrame:
+    excess = table.loc[table["group"] == group].pivot(index="token", columns="label", values=kind)
+    found, tokens = cosines(excess.to_numpy() - 1 / excess.shape[1]), excess.index.to_numpy()
+    place = {"group": group, "kind": kind, "token": np.repeat(tokens, len(tokens))}
+    return pd.DataFrame({**place, "other": np.tile(tokens, len(tokens)), "cos": found.ravel()})
+
+
+def scaling_tables(task: AnchorTask, scaling: Scaling, seeds: tuple[int, ...]) -> dict[str, pd.DataFrame]:
+    """Eq. 13's error against width with its exponent, Lemma 1's probability against gamma and width, and summaries."""
+    rows, exponents = [], []
+    for gamma in scaling.gammas:
+        for seed in seeds:
+            found = [inner_product_error(task, gamma, d, seed) for d in scaling.d_models]
+            at = {"gamma": gamma, "seed": seed}
+            rows += [{**at, "d_model": d, **f._asdict()} for d, f in zip(scaling.d_models, found, strict=True)]
+            slope = float(exponent(scaling.d_models, np.array([f.error for f in found])))
+            exponents.append({**at, "exponent": slope, "predicted": 1 - gamma})
+    where = (scaling.lemma_gammas, scaling.lemma_d_models, scaling.n_init)
+    errors, slopes = pd.DataFrame(rows), pd.DataFrame(exponents)
+    lemma = lemma_1_table(ModelConfig(), AnchorTask(), *where)
+    return {
+        "inner_products": errors,
+        "inner_products_summary": errors_over_seeds(errors),
+        "exponents": slopes,
+        "exponents_summary": over_seeds(slopes, ["gamma", "predicted"], ["exponent"]),
+        "lemma_1": lemma,
+        "lemma_1_reached": lemma_1_reached(lemma),
+    }
+
+
+def errors_over_seeds(errors: pd.DataFrame) -> pd.DataFrame:
+    """By gamma and width: geometric mean of the error, that mean by Eq. 13 from the first width on, error over scale.
+
+    Columns: gamma, d_model, ``mean``, ``by_eq_13``, ``relative`` (mean of error / scale), ``n``.
+    """
+    rows = []
+    for gamma, here in errors.groupby("gamma"):
+        widths = here.sort_values("d_model").groupby("d_model")
+        means = widths["error"].apply(lambda values: float(np.exp(np.log(values).mean())))
+        relative = widths.apply(lambda table: float((table["error"] / table["scale"]).mean()), include_groups=False)
+        first = float(means.index[0])
+        for d_model, mean in means.items():
+            line = means.iloc[0] * (float(d_model) / first) ** (1 - float(gamma))  # type: ignore[arg-type]
+            rows.append((gamma, d_model, mean, line, relative[d_model], len(widths.get_group(d_model))))
+    return pd.DataFrame(rows, columns=["gamma", "d_model", "mean", "by_eq_13", "relative", "n"])
+
+
+def lemma_1_reached(lemma: pd.DataFrame) -> pd.DataFrame:
+    """By width the smallest gamma from which on the whole interval of the share is at least 1 - eps; NaN for none."""
+    rows = []
+    for d_model, here in lemma.sort_values("gamma").groupby("d_model"):
+        below = here.loc[here["low"] < 1 - here["tolerance"], "gamma"]
+        later = here if below.empty else here.loc[here["gamma"] > below.max()]
+        rows.append((d_model, math.nan if later.empty else float(later["gamma"].iloc[0])))
+    return pd.DataFrame(rows, columns=["d_model", "gamma"])

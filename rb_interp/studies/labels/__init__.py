@@ -1,0 +1,25 @@
+"""The label study: what the distribution of memory labels decides, with everything else the same (paper 1, Fig. 8)."""
+
+from rb_interp.machine.protocol import Study
+
+_HERE = "rb_interp.studies.labels"
+
+LABELS = Study(
+    name="labels",
+    title="Label study: does the distribution of labels decide what is learned first?",
+    question=(
+        "By the paper's account a token's embedding first learns which labels stand beside it. Then a table whose "
+        "labels tell something of their input must be learned sooner, and outputs must keep to the labels of their "
+        "tokens before any table is known. Each claim below is a sentence of “An Analysis for Reasoning Bias of "
+        "Language Models with Small Initialization” (arXiv 2502.04375), with a criterion that was fixed before these "
+        "runs."
+    ),
+    cost="two to three minutes on two CPU cores",
+    config=f"{_HERE}.config:LabelsConfig",
+    measure=f"{_HERE}.measure:measure",
+    claims=f"{_HERE}.claims:CLAIMS",
+    figures=f"{_HERE}.figures:FIGURES",
+    narrative=f"{_HERE}.report:narrative",
+    families={"R": "Label distributions"},
+    glossary=f"{_HERE}.glossary:GLOSSARY",
+)

@@ -1,0 +1,143 @@
+"""Configuration of the label study: three sweeps that differ in their memory labels.
+
+keys       labels uniform on the keys                               F_mem,1 of Fig. 8 left
+near_sum   labels within the sum of anchors around the key          F_mem,2 of Fig. 8 left
+ranges     groups of memory anchors, each with a label range        Fig. 8 right
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rb_interp.errors import ConfigError
+from rb_interp.machine.config import StudyConfig, SweepConfig, comparable
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+
+SMALL = 0.8
+"""The gamma that the claims are about."""
+BEFORE_MEMORY = "before_memory"
+STAGES = ("half", BEFORE_MEMORY)
+STEPS = {"smoke": 300, "quick": 4000, "paper": 500_000}
+RANGES = {"smoke": (22, 10), "quick": (30, 20), "paper": (30, 20)}
+"""First label of every range, and the width of the first: {30, ..., 29 + 20 i} in the paper."""
+
+
+@dataclass(frozen=True)
+class LabelsSweep(SweepConfig):
+    """One of the three sweeps: an anchor task, learned by a Transformer of two layers or more.
+
+    Raises ConfigError for settings with which memory, reasoning or the second layer would be missing.
+    """
+
+    gammas: tuple[float, ...] = (SMALL,)
+    task: AnchorTask = field(default_factory=AnchorTask)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        task, model, train = self.task, self.model, self.train
+        if not 0 < task.memory_share < 1:
+            raise ConfigError(
+                f"memory_share={task.memory_share}; the study compares memory with reasoning, so give a share between "
+                f"0 and 1."
+            )
+        if model.architecture == "transformer" and model.n_layers < 2:
+            raise ConfigError(f"n_layers={model.n_layers}; the study's circuits need two layers, so give 2 or more.")
+        if train.micro_batch or train.compile:
+            raise ConfigError(
+                f"micro_batch={train.micro_batch}, compile={train.compile}; these are for language models. Leave them "
+                f"out."
+            )
+        if train.optimiser == "sgd" and train.batch_size < task.n_sequences:
+            raise ConfigError(
+                f"train.batch_size={train.batch_size} with optimiser='sgd', which is full-batch here; give "
+                f"{task.n_sequences}, the task's n_sequences, or more."
+            )
+
+
+def _sweep(name: str, preset: str = "quick") -> LabelsSweep:
+    """A sweep at a preset's sizes."""
+    task, (low, width) = AnchorTask.preset(preset), RANGES[preset]
+    ranges = tuple((low, low - 1 + width * i) for i in (1, 2, 3, 4))
+    labels = {
+        "keys": {},
+        "near_sum": {"memory_labels": "near_sum"},
+        "ranges": {"memory_anchors": (1, 8), "memory_labels": "ranges", "label_ranges": ranges},
+    }
+    train = replace(TrainConfig.preset(preset), stages=STAGES, steps=STEPS[preset])
+    return LabelsSweep((SMALL,), replace(task, **labels[name]), ModelConfig.preset(preset), train)
+
+
+@dataclass(frozen=True)
+class LabelsConfig(StudyConfig):
+    """The three sweeps, with the same seeds. ``keys`` and ``near_sum`` differ in ``task.memory_labels`` alone.
+
+    Attributes:
+        keys: memory labels uniform on the keys.
+        near_sum: memory labels uniform on the integers within the sum of the anchors around the key.
+        ranges: memory labels uniform on a range of the anchors' group.
+        probe_rows: memory rows that the probe sees, at most.
+
+    Raises ConfigError where a sweep is not what its name, and the claims about it, say that it is.
+
+    >>> LabelsConfig.from_preset("smoke", seeds=(0,)).near_sum.task.memory_labels
+    'near_sum'
+    """
+
+    keys: LabelsSweep = field(default_factory=lambda: _sweep("keys"))
+    near_sum: LabelsSweep = field(default_factory=lambda: _sweep("near_sum"))
+    ranges: LabelsSweep = field(default_factory=lambda: _sweep("ranges"))
+    probe_rows: int = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.probe_rows < 1:
+            raise ConfigError(f"probe_rows={self.probe_rows}; expected at least 1.")
+        for name, sweep in self.sweeps.items():
+            _check_defined(name, sweep)
+        _check_pair(self.keys, self.near_sum)
+
+    @classmethod
+    def from_preset(cls, preset: str = "quick", **changes: Any) -> LabelsConfig:
+        """A preset, with fields replaced; ConfigError for an unknown preset."""
+        cls.check_preset(preset)
+        keys, near_sum, ranges = (_sweep(name, preset) for name in ("keys", "near_sum", "ranges"))
+        seeds = (0, 1) if preset == "smoke" else (0, 1, 2, 3, 4)
+        return replace(cls(preset, seeds, keys, near_sum, ranges), **changes)
+
+
+def _check_defined(name: str, sweep: SweepConfig) -> None:
+    """Raise ConfigError where a sweep is not what its name says, or keeps no stage that is read."""
+    wanted = {"task.memory_labels": name, "model.architecture": "transformer"}
+    for key, value in wanted.items():
+        part, setting = key.split(".")
+        has = getattr(getattr(sweep, part), setting)
+        if has != value:
+            raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of study 'labels' has {value!r} by definition.")
+    for stage in STAGES:
+        if stage not in sweep.train.stages:
+            raise ConfigError(
+                f"{name}.train.stages={sweep.train.stages} lacks '{stage}', which study 'labels' measures; add it."
+            )
+
+
+def _check_pair(keys: SweepConfig, near_sum: SweepConfig) -> None:
+    """Raise ConfigError where the two sweeps that R1 compares differ in more than their memory labels."""
+    for key, value, other in _differences(comparable(keys), comparable(near_sum)):
+        if key != "task.memory_labels":
+            raise ConfigError(
+                f"sweeps 'keys' and 'near_sum' of study 'labels' differ in {key} ({value!r}, {other!r}); they are "
+                f"compared, so change both alike."
+            )
+
+
+def _differences(one: dict[str, Any], other: dict[str, Any], at: str = "") -> list[tuple[str, Any, Any]]:
+    found = []
+    for key, value in one.items():
+        if isinstance(value, dict) and isinstance(other.get(key), dict):
+            found += _differences(value, other[key], f"{at}{key}.")
+        elif value != other.get(key):
+            found.append((f"{at}{key}", value, other.get(key)))
+    return found

@@ -1,0 +1,141 @@
+"""Fig. 8 (right) of paper 1: before a memory mapping is learned, outputs already lie in its group's label range."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from rb_interp.figures import legend
+from rb_interp.figures.curves import by_seed, by_step, mean_band
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import number
+from rb_interp.figures.panels import note, over_seeds, threshold, try_panel, written
+from rb_interp.figures.spec import Caption
+from rb_interp.figures.style import DASHED, GREY, INK, new_figure, styled
+from rb_interp.studies.labels.answer import never_learned, pooled_by_group, times_never_learned
+from rb_interp.studies.labels.config import BEFORE_MEMORY, SMALL
+
+SHADES = ("#9db8de", "#5f8fce", "#2f62ad", "#0a2f70", "#05193d")
+LINES = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")
+RANGE = "#fff0cc"
+
+
+@styled
+def draw_label_range(evidence: Evidence) -> Figure:
+    """Output distribution of each group before memory is learned, and the share inside its range along training."""
+    groups = sorted(evidence.table("outputs", gamma=SMALL)["group"].astype(int).unique().tolist())
+    figure = new_figure(max(3.4, 0.95 * len(groups) + 0.9))
+    left, right = cast(np.ndarray, figure.subfigures(1, 2, width_ratios=(1, 1.15)))
+    panels = left.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, group in zip(panels, groups, strict=True):
+        _outputs(axes, evidence, group)
+    panels[-1].set_xlabel("label (token)")
+    when = "(memory not learned)" if times_never_learned(evidence)[0] else "before memory is learned"
+    left.supylabel(f"mean output probability {when}", fontsize=7.5)
+    try_panel(right.subplots(), _inside, evidence, groups)
+    return figure
+
+
+def _outputs(axes: Axes, evidence: Evidence, group: int) -> None:
+    rows = evidence.table("outputs", gamma=SMALL, group=group)
+    means = evidence.table("outputs_summary", gamma=SMALL, group=group)
+    seeds = rows.pivot(index="label", columns="seed", values="probability")
+    low, high = int(rows["low"].iloc[0]), int(rows["high"].iloc[0])
+    axes.axvspan(low - 0.5, high + 0.5, color=RANGE, lw=0, zorder=0)
+    axes.plot(seeds.index, seeds.to_numpy(), color=_look(group)[0], lw=0.4, alpha=0.4, zorder=2)
+    axes.plot(means["label"], means["mean"], color=_look(group)[0], lw=1.5, zorder=3)
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"group {group}: labels {low} to {high}", fontsize=7)
+
+
+def _look(group: int) -> tuple[str, object]:
+    """Colour and line of a group."""
+    return SHADES[(group - 1) % len(SHADES)], LINES[(group - 1) % len(LINES)]
+
+
+def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
+    entries = []
+    for group in groups:
+        means = by_step(evidence.table("in_range_summary", gamma=SMALL, quantity="inside", group=group)).loc[1:]
+        shared = means.loc[means["n"] == means["n"].max()]
+        colour, line = _look(group)
+        axes.plot(shared.index, shared["mean"], color=colour, lw=1.4, ls=line, zorder=4)  # pyright: ignore[reportArgumentType]
+        entries.append(legend.line(f"group {group}, inside its range", colour, line, 1.4))
+    seeds = by_seed(evidence.table("in_range", gamma=SMALL, group=1), "accuracy").loc[1:]
+    means = by_step(evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy")).loc[1:]
+    mean_band(axes, seeds, means, GREY, limits=(0.0, 1.0))
+    for step, value in _judged(evidence):
+        axes.plot([step], [value], "v", ms=5, mfc=INK, mec="white", mew=0.5, zorder=6)
+    entries += [
+        legend.line("accuracy on memory", GREY),
+        legend.mark("lowest group, judged (seed)", INK, "v", 5.0, filled=True),
+    ]
+    threshold(axes, evidence.threshold("R2"), written(evidence, "R2"))
+    _pooled_line(axes, evidence)
+    axes.set_ylim(-0.02, 1.04)
+    _early_steps(axes)
+    axes.set_ylabel("probability, or share correct")
+    axes.set_title("inside the own range, along training")
+    axes.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
+
+
+def _pooled_line(axes: Axes, evidence: Evidence) -> None:
+    """What the pooled labels alone give in the group where it is least."""
+    pooled = pooled_by_group(evidence)
+    least = min(pooled, key=lambda group: pooled[group])
+    text = f"pooled labels alone, group {least}: {pooled[least]:.2f}".replace(" 0.", " .")
+    axes.axhline(pooled[least], color=GREY, lw=0.8, ls=DASHED, zorder=1)
+    look = {"xytext": (0, 1.5), "ha": "right", "va": "bottom", "color": "#555555", "zorder": 8}
+    note(axes, text, (0.99, pooled[least]), axes.get_yaxis_transform(), **look)
+
+
+def _early_steps(axes: Axes) -> None:
+    """Logarithmic axis of training steps, on which the first evaluations are apart; whole numbers, three a decade."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
+    axes.set_xlabel("training step (log scale)")
+
+
+def _judged(evidence: Evidence) -> list[tuple[int, float]]:
+    """Step and value of R2's statistic by seed, where readings tell both."""
+    found = evidence.sweep("ranges")
+    try:
+        values = found.values("label_range", "lowest_inside", SMALL, stage=BEFORE_MEMORY, set="mem")
+    except MissingEvidenceError:
+        return []
+    steps = {seed: found.step(SMALL, seed, BEFORE_MEMORY) for seed in values.index.tolist()}
+    return [(step, float(values.loc[seed])) for seed, step in steps.items() if step is not None]
+
+
+def _pooled(evidence: Evidence) -> str:
+    try:
+        return ", ".join(f"{share:.2f} in group {group}" for group, share in pooled_by_group(evidence).items())
+    except MissingEvidenceError:
+        return number(None)
+
+
+def caption_label_range(evidence: Evidence) -> Caption:
+    """Caption of outputs and label ranges, with what R2 judges."""
+
+    def told(quantity: str) -> str:
+        return over_seeds(evidence.sweep("ranges"), "label_range", quantity, SMALL, stage=BEFORE_MEMORY, set="mem")
+
+    never = never_learned(evidence)
+    return Caption(
+        f"Memory anchors in groups, each with a label range of its own (shaded), at γ = {SMALL:g}. Left: mean output "
+        "distribution over the inputs of each group at the last evaluation with memory accuracy at most .20; thin "
+        f"lines are seeds, the thick one their mean. {never}{' ' if never else ''}Right: probability inside the "
+        "own range along training, from the first evaluation after step 0, mean over seeds, and memory accuracy with "
+        "seeds and 95 % interval (from three seeds on). Triangles: the lowest group of each seed at "
+        f"that evaluation, {told('lowest_inside')} over seeds, at an accuracy of {told('accuracy')}. A model that "
+        f"knows only how often each label occurs in memory as a whole reaches {_pooled(evidence)}; it would draw the "
+        "same curve in every panel on the left.",
+        "triangles below .90 (R2), or at the level of the pooled labels; outputs on the left that reach beyond the "
+        "shaded ranges, above all in group 1.",
+    )

@@ -1,0 +1,166 @@
+"""Measure the label study (paper 1, Fig. 8): three sweeps that differ in their memory labels alone, see ``config``.
+
+    R1   (A_mem1 - A_mem2) / (A_mem1 + A_mem2)     A of ``learning_order``; positive: labels near the key sooner
+    R1n  the same with each loss divided by the entropy of its label's range, so that knowing ranges counts for nothing
+    R2   lowest probability inside a group's range, ``probes.label_range``, before memory is learned
+
+How R1 can mislead. The two tasks differ in how much there is to learn: once a model has seen that labels lie near the
+key, its loss is that of a narrower set of labels, although no single pair is known. R1 says which loss is lower over
+training, which is what the paper shows. It does not say which mapping is memorised in fewer steps; see the accuracies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+from tqdm import tqdm
+
+from rb_interp.machine.measured import Measured, readings_table
+from rb_interp.machine.members import MemberModels
+from rb_interp.machine.run import Run
+from rb_interp.machine.sweep import Sweep
+from rb_interp.probes.label_range import label_range
+from rb_interp.probes.reading import Reading
+from rb_interp.statistics.learning_order import bias_index, learning_order_of
+from rb_interp.studies.labels.config import BEFORE_MEMORY, LabelsConfig
+from rb_interp.studies.labels.summaries import summaries
+from rb_interp.tasks import AnchorDataset
+from rb_interp.tasks.labels import range_entropy
+from rb_interp.training.member_group import Member
+
+Areas = Mapping[Any, float]
+"""(gamma, seed) -> mean over training."""
+
+
+def measure(run: Run, progress: bool = True) -> Measured:
+    """Read learning curves and outputs of the three finished sweeps.
+
+    Readings: learning_order of every sweep, label_speed (of no sweep), label_range (of ``ranges``). Tables:
+    ``in_range`` at every checkpoint that was kept, ``outputs`` before memory is learned, and those of `summaries`;
+    groups count from 1.
+
+    Raises RunError where a checkpoint is missing or broken.
+    """
+    orders = {name: _learning_order(sweep) for name, sweep in run.sweeps.items()}
+    areas = [_areas_per_entropy(run.sweep(name)) for name in ("keys", "near_sum")]
+    speed = label_speed(orders["keys"], orders["near_sum"], *areas)
+    config = cast(LabelsConfig, run.config)
+    inside, tables, arrays = _label_ranges(run.sweep("ranges"), config.probe_rows, progress)
+    ordered = [table.assign(sweep=name) for name, table in orders.items()]
+    readings = readings_table(*ordered, speed, inside)
+    last = run.sweep("ranges").config.train.steps
+    return Measured(readings, {**tables, **summaries(run.curves, readings, tables, last)}, arrays)
+
+
+def label_speed(
+    keys: pd.DataFrame, near_sum: pd.DataFrame, keys_per_entropy: Areas, near_sum_per_entropy: Areas
+) -> pd.DataFrame:
+    """Readings ``label_speed`` of two learning_order tables whose members differ in their memory labels alone (R1).
+
+    ``bias``: (A_mem1 - A_mem2) / (A_mem1 + A_mem2), in [-1, 1], positive where memory labels near the key (2) are
+    learned sooner than labels uniform on the keys (1); ``area_mem1`` and ``area_mem2``, in (0, 1];
+    ``bias_per_entropy``, the same index of the two areas per entropy (mean over training of min(L / H, 1), H from
+    ``range_entropy``): about 0 where both models know the range of a label and no label. The untrained value compares
+    two models that stay untrained: about 0.
+    """
+    areas = [table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum)]
+    rows = []
+    for pair in areas[0].merge(areas[1], on=["gamma", "seed"], suffixes=("_1", "_2")).to_dict("records"):
+        values, untrained = (_speed(pair[f"{column}_1"], pair[f"{column}_2"]) for column in ("value", "untrained"))
+        member = (pair["gamma"], pair["seed"])
+        values["bias_per_entropy"] = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
+        untrained["bias_per_entropy"] = 0.0  # a uniform guess over the vocabulary is above both entropies
+        place = {"gamma": pair["gamma"], "seed": pair["seed"], "stage": "final", "step": pair["step_1"], "set": ""}
+        reading = Reading("label_speed", values, untrained=untrained, n=pair["n_1"])
+        rows.append(reading.table().assign(**place))
+    return readings_table(*rows)
+
+
+def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Group of each memory row, counted from 0: its anchors all come from that row of ``task.memory_groups()``.
+
+    >>> from rb_interp.tasks import AnchorTask
+    >>> task = AnchorTask(memory_anchors=(1, 4), memory_labels="ranges", label_ranges=((30, 49), (30, 69)))
+    >>> data = task.dataset(seed=0)
+    >>> rows = data.rows("mem")[[0, -1]]
+    >>> np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1).tolist(), memory_groups(data, rows)
+    ([[1, 1], [4, 4]], array([0, 1]))
+    """
+    first = data.tokens[rows, data.anchor_positions[rows, 0]]
+    return (first - data.task.memory_anchors[0]) // data.task.memory_groups().shape[1]
+
+
+def _speed(area_keys: float, area_near: float) -> dict[str, float]:
+    return {"bias": bias_index(area_keys, area_near), "area_mem1": area_keys, "area_mem2": area_near}
+
+
+def _areas_per_entropy(sweep: Sweep) -> Areas:
+    """Mean over training of min(L_mem / H, 1) by member, H the mean entropy of a memory label in its range."""
+    entropies = {seed: range_entropy(sweep.dataset(seed)) for seed in sweep.seeds}
+    curves = sweep.curves()
+    memory = curves.loc[curves["set"] == "mem"]
+    left = (memory["loss"] / memory["seed"].map(entropies)).clip(upper=1)
+    return left.groupby([memory["gamma"], memory["seed"]]).mean().to_dict()
+
+
+def _learning_order(sweep: Sweep) -> pd.DataFrame:
+    data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
+    return learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data)
+
+
+def _label_ranges(
+    sweep: Sweep, probe_rows: int, progress: bool
+) -> tuple[pd.DataFrame, dict[str, pd.DataFrame], dict[str, np.ndarray]]:
+    """Readings before memory is learned, tables ``in_range`` and ``outputs``, and arrays."""
+    models, found, in_range, outputs, arrays = MemberModels(sweep), [], [], [], {}
+    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="label ranges"):
+        step, along = _along_training(models, member, sweep.dataset(member.seed), probe_rows)
+        reading, place = along[step], {"gamma": member.gamma, "seed": member.seed}
+        in_range += [{**place, "step": at, **row} for at in sorted(along) for row in _inside(along[at])]
+        outputs += [{**place, **row, "step": step} for row in _outputs(reading)]
+        at = {**place, "stage": BEFORE_MEMORY, "step": step, "set": "mem"}
+        found.append(reading.table().assign(**at))
+        prefix = f"ranges/{member.gamma}/{member.seed}/{BEFORE_MEMORY}/mem/label_range"
+        arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
+    tables = {"in_range": pd.DataFrame(in_range).assign(sweep="ranges"), "outputs": pd.DataFrame(outputs)}
+    return readings_table(*found, sweep="ranges"), tables, arrays
+
+
+def _along_training(
+    models: MemberModels, member: Member, data: AnchorDataset, probe_rows: int
+) -> tuple[int, dict[int, Reading]]:
+    """The step before memory is learned, and the reading there and at every other step that was kept."""
+    rows = data.sample("mem", probe_rows)
+    seen, ranges = data.inputs(rows), {"groups": memory_groups(data, rows), "ranges": data.task.label_ranges}
+
+    def read(stage: str | int) -> tuple[int, Reading]:
+        step = models.load(member, stage).step
+        return step, label_range(models.model, seen, **ranges)
+
+    found = dict(map(read, models.sweep.kept_steps))
+    step, reading = read(BEFORE_MEMORY)
+    found[step] = reading
+    return step, {at: replace(reading, untrained=found[0].values) for at, reading in found.items()}
+
+
+def _inside(reading: Reading) -> list[dict]:
+    accuracy = float(reading.values["accuracy"])
+    columns = (reading.arrays["ranges"].tolist(), reading.arrays["inside"].tolist(), reading.arrays["pooled"].tolist())
+    return [
+        {"group": group, "low": low, "high": high, "inside": inside, "pooled": pooled, "accuracy": accuracy}
+        for group, ((low, high), inside, pooled) in enumerate(zip(*columns, strict=True), start=1)
+    ]
+
+
+def _outputs(reading: Reading) -> list[dict]:
+    outputs, ranges = reading.arrays["outputs"].tolist(), reading.arrays["ranges"].tolist()
+    return [
+        {"group": group, "label": label, "probability": probability, "low": low, "high": high}
+        for group, (output, (low, high)) in enumerate(zip(outputs, ranges, strict=True), start=1)
+        for label, probability in enumerate(output)
+    ]

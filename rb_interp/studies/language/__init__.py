@@ -1,0 +1,26 @@
+"""The study of language: is the text that needs reasoning learned before stories? (paper 1, Figs. 1 and 7)"""
+
+from rb_interp.machine.protocol import Study
+
+_HERE = "rb_interp.studies.language"
+
+LANGUAGE = Study(
+    name="language",
+    title="Language study: is the text that needs reasoning learned before stories?",
+    question=(
+        "A GPT-2 learns two texts at once: PrOntoQA, questions answered by a chain of deductions, and TinyStories. "
+        "Does it learn PrOntoQA sooner, the more so the smaller its initialisation, and do the embeddings show it? "
+        "Each claim below is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
+        "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
+    ),
+    cost="fifteen to twenty minutes on two cores",
+    config=f"{_HERE}.config:LanguageConfig",
+    measure=f"{_HERE}.measure:measure",
+    claims=f"{_HERE}.claims:CLAIMS",
+    figures=f"{_HERE}.figures:FIGURES",
+    narrative=f"{_HERE}.report:narrative",
+    families={"G": "Language"},
+    glossary=f"{_HERE}.glossary:GLOSSARY",
+    info=f"{_HERE}.config:info",
+    train_note=f"{_HERE}.config:train_note",
+)

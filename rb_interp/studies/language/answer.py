@@ -1,0 +1,225 @@
+"""The short answer of the language study: Delta L, cosines beside the paper's, the control, skills, and what text."""
+
+from __future__ import annotations
+
+import math
+
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.panels import interval_of
+from rb_interp.studies.language.claims import LARGE, PAPER_COSINES, SMALL
+from rb_interp.studies.language.words import (
+    BY_NOT,
+    by_hops,
+    by_rate,
+    corpora,
+    course_text,
+    early_steps,
+    left_out,
+    names,
+    never_early,
+    pooled_text,
+    reading_text,
+    skill,
+    stand_ins,
+    told,
+)
+
+NO_CHAIN = 0.01
+"""Below this share of right chains at every number of hops a model writes none."""
+NEITHER = "G3's difference is not shown to be below 0, matched or not."
+MATCHED_ONLY = "below 0 with the matched tokens alone; G3's own difference is not below 0."
+
+
+def answer(evidence: Evidence) -> tuple[str, ...]:
+    """Sentences in the order of the claims, after what they cannot show; one whose numbers are missing is left out."""
+    parts = (_no_reasoning, _losses, _per_entropy, _rise, _cosines, _course, _control, _skills, _text)
+    return tuple(text for part in parts if (text := part(evidence)))
+
+
+def warnings(evidence: Evidence) -> tuple[str, ...]:
+    """What a reader must not overlook: templates, stand-ins, an early stage too late or too soon seen."""
+    found = [
+        "PrOntoQA is made from templates: a model that knows a few phrases by heart loses less on it than on any "
+        "stories, with every initialisation. G1 alone therefore says little; what the paper claims of initialisation "
+        "is the rise of ΔL with γ (G2)."
+    ]
+    if stand_ins(evidence):
+        found.append(
+            f"Not the paper's text: {stand_ins(evidence)} Numbers on stories are not those of TinyStories "
+            "and decide nothing about the paper's."
+        )
+    elif not corpora(evidence):
+        found.append("This run does not say which text it has read.")
+    late = [never_early(evidence, gamma) for gamma in evidence.gammas]
+    return tuple(text for text in (*found, *late, _first_evaluation(evidence)) if text)
+
+
+def _first_evaluation(evidence: Evidence) -> str:
+    """A sentence where ``early`` is the first evaluation after step 0 in most members, else nothing."""
+    try:
+        row = evidence.table("early").iloc[0]
+    except MissingEvidenceError:
+        return ""
+    if 2 * row["all_at_first"] <= row["all"]:
+        return ""
+    return (
+        f"“early” is the first evaluation (step {row['first']:,.0f}) in {row['all_at_first']:g} of {row['all']:g} "
+        "members; evaluations are too far apart to see it better."
+    )
+
+
+def _no_reasoning(evidence: Evidence) -> str:
+    """A sentence where no rate's answers are better than guessing and none writes a chain, else nothing."""
+    read = False
+    for gamma in evidence.gammas:
+        answers, chains = (skill(evidence, gamma, kind) for kind in ("answer_two_way", "chain"))
+        if not answers or not chains:
+            continue
+        low = answers[0]["low"] if math.isfinite(answers[0]["low"]) else answers[0]["mean"]
+        if low > BY_NOT or any(row["mean"] >= NO_CHAIN for row in chains[1:]):
+            return ""
+        read = True
+    if not read:
+        return ""
+    question, chain = (told(evidence, "chain", f"loss_{part}", SMALL) for part in ("question", "chain"))
+    losses = f" (nats per token at γ = {SMALL:g}, held out: {question} on questions, {chain} on chains of thought)"
+    return (
+        "No model here answers better than guessing or writes a chain of thought: at no γ does the 95 % interval of "
+        "two-way answers lie above .53, which the query's “not” alone gives, and at every γ and number of hops fewer "
+        "than 1 in 100 chains are right. A lower loss on PrOntoQA is that of its templates"
+        f"{'' if 'n/a' in (question, chain) else losses} and says nothing of reasoning."
+    )
+
+
+def _losses(evidence: Evidence) -> str:
+    delta = by_rate(evidence, "corpus_loss", "delta_loss")
+    if delta == "not read":
+        return ""
+    return (
+        f"ΔL, the mean over training of (L_stories − L_PrOntoQA) / L_PrOntoQA, is {delta}; on held-out text "
+        f"{by_rate(evidence, 'corpus_loss', 'delta_loss_test')}. 0 is no difference, 1 twice the loss."
+    )
+
+
+def _per_entropy(evidence: Evidence) -> str:
+    delta = by_rate(evidence, "corpus_loss", "delta_loss_per_entropy")
+    if delta == "not read":
+        return ""
+    untrained = evidence.untrained("corpus_loss", "delta_loss_per_entropy", SMALL)
+    before = f" (untrained: {untrained:.2f})".replace("-", "−") if math.isfinite(untrained) else ""
+    return f"With each loss divided by its corpus's unigram entropy it is {delta}{before}."
+
+
+def _rise(evidence: Evidence) -> str:
+    """How much higher Delta L is at the small initialisation than at the large one, paired by seed."""
+    try:
+        row = evidence.table("paired", what="rise").iloc[0]
+    except MissingEvidenceError:
+        return ""
+    mean, low, high = interval_of(row)
+    if not row["n"]:
+        return ""
+    text = f"From γ = {LARGE:g} to γ = {SMALL:g} ΔL changes by {reading_text(mean, low, high)}, paired by seed"
+    if low > 0:
+        return f"{text}: it rises, as the paper has it."
+    if high < 0:
+        return f"{text}: it falls, against the paper."
+    return f"{text}, up in {row['count']:g} of {row['n']:g}."
+
+
+def _cosines(evidence: Evidence) -> str:
+    cos = {group: _early(evidence, f"cos_{group}") for group in PAPER_COSINES}
+    if "n/a" in cos.values():
+        return ""
+    called, said = names(evidence), {group: f"{value:.3f}".lstrip("0") for group, value in PAPER_COSINES.items()}
+    return (
+        f"Early in training at γ = {SMALL:g} the mean cosine of embeddings is {cos['prontoqa']} between PrOntoQA "
+        f"tokens (paper: {said['prontoqa']}) and {cos['stories']} between tokens of {called['stories']} (paper, "
+        f"TinyStories: {said['stories']}), a difference of {_early(evidence, 'difference')} (G3){_beyond(evidence)}."
+    )
+
+
+def _beyond(evidence: Evidence) -> str:
+    """In how many seeds the difference lies beyond two standard deviations of lists with permuted labels."""
+    try:
+        row = evidence.table("paired", what="beyond").iloc[0]
+    except MissingEvidenceError:
+        return ""
+    if not row["n"]:
+        return ""
+    return (
+        f"; in {row['count']:g} of {row['n']:g} seeds it lies beyond two standard deviations of what tokens give whose "
+        "corpora are permuted (intervals are over seeds, which share their tokens)"
+    )
+
+
+def _early(evidence: Evidence, quantity: str) -> str:
+    return told(evidence, "token_similarity", quantity, SMALL, stage="early")
+
+
+def _course(evidence: Evidence) -> str:
+    """G3's difference at every kept step, and at which of them it is judged."""
+    course, steps = course_text(evidence), sorted(set(early_steps(evidence, SMALL)))
+    if not course:
+        return ""
+    rows = evidence.table("course", gamma=SMALL, quantity="difference")
+    changes = bool((rows["high"] < 0).any()) and bool((rows["low"] > 0).any())
+    first = "Its sign depends on the step. " if changes else ""
+    at = f" (step {' or '.join(f'{step:,}' for step in steps)})" if steps else ""
+    return (
+        f"{first}Along training at γ = {SMALL:g} that difference is, {course}; the verdict on G3 is that of the stage "
+        f"early{at}."
+    )
+
+
+def _control(evidence: Evidence) -> str:
+    """Whether tokens of the stories that are as frequent as PrOntoQA's are as much alike as all of them."""
+    raw, matched = (
+        evidence.interval("token_similarity", name, SMALL, stage="early")
+        for name in ("difference", "difference_control")
+    )
+    if not math.isfinite(raw.estimate):
+        return ""
+    below = raw.high < 0
+    if not math.isfinite(matched.estimate):
+        return "No frequency-matched control could be made" + (
+            ", so how often tokens occur may account for the difference." if below else "."
+        )
+    text = (
+        "With the stories' tokens matched to PrOntoQA's in frequency (mean |ln ratio| of matched counts "
+        f"{_early(evidence, 'control_mismatch')}) the difference is {reading_text(*matched)}"
+    )
+    if not below:
+        return f"{text}: {MATCHED_ONLY if matched.high < 0 else NEITHER}"
+    if matched.high < 0:
+        return f"{text}: frequency alone does not account for it."
+    if matched.low > 0:
+        return f"{text}: it turns round, so frequency accounts for what G3 reads."
+    return f"{text}: frequency may account for what G3 reads."
+
+
+def _skills(evidence: Evidence) -> str:
+    """Answers and chains by hops at the small initialisation, and over all hops at every rate."""
+    answers, chains = (by_hops(evidence, kind) for kind in ("answer_two_way", "chain"))
+    if "not read" in (answers, chains):
+        return ""
+    every = "; ".join(
+        f"{pooled_text(evidence, gamma, 'answer_two_way')} and {pooled_text(evidence, gamma, 'chain')} at γ = {gamma:g}"
+        for gamma in evidence.gammas
+    )
+    return (
+        f"On held-out PrOntoQA at γ = {SMALL:g} the model answers right, True against False after the right chain "
+        f"(guessing: .50, by the “not” of the query: .53), with a share of {answers}; all steps of the chain are right "
+        f"with a share of {chains}. "
+        f"Answers and chains over all hops: {every}.{left_out(evidence)}"
+    )
+
+
+def _text(evidence: Evidence) -> str:
+    """Where the stories come from, whether or not they stand in."""
+    stories = corpora(evidence).get("stories")
+    if stories is None:
+        return ""
+    if stories["stand_in"]:
+        return "The stories are not TinyStories here: a small story grammar stands in for them."
+    return f"The stories are those of {str(stories['source'] or 'TinyStories').removeprefix('stories from ')}."

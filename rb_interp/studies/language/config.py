@@ -1,0 +1,113 @@
+"""The language study as a configuration: GPT-2 at several initialisation rates on PrOntoQA and stories.
+
+Paper 1 gives GPT-2, 5,000 + 5,000 sequences, 200 epochs and gamma .3, .5 and .8; its size, context, tokenizer, learning
+rate, batch and weight decay are not known to us. The preset ``paper`` takes GPT-2 small, its tokenizer, rows of 512
+tokens with one document each, and the constant 5e-5 without weight decay of the group's GPT-2 code for another paper,
+in bfloat16. ``quick`` and ``smoke`` are our own: see docs/language.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from rb_interp.errors import ConfigError
+from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.models.config import ModelConfig
+from rb_interp.text.task import TextTask
+from rb_interp.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from rb_interp.machine.run import Run
+
+STAGES = ("early",)
+
+
+@dataclass(frozen=True)
+class LanguageConfig(SweepConfig, StudyConfig):
+    """A gamma sweep of language models on PrOntoQA and stories (paper 1, Figs. 1 and 7).
+
+    Attributes:
+        seeds: each fixes the text that is drawn, batch order and normal draws, shared across gammas.
+        task: what is read, and how it is cut.
+        probe_rows: held-out rows of each corpus that attention is read on, at most.
+        n_null: draws of each null distribution.
+
+    >>> LanguageConfig.from_preset("smoke", seeds=(0,)).model.tied
+    True
+    """
+
+    task: TextTask = field(default_factory=TextTask)
+    model: ModelConfig = field(default_factory=lambda: MODELS["quick"])
+    train: TrainConfig = field(default_factory=lambda: TRAINING["quick"])
+    probe_rows: int = 16
+    n_null: int = 200
+
+    def __post_init__(self) -> None:
+        if self.train.stages != STAGES:
+            raise ConfigError(
+                f"stages={list(self.train.stages)}; the language study reads {list(STAGES)} and no other."
+            )
+        super().__post_init__()
+        for name, least in (("probe_rows", 1), ("n_null", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name}={getattr(self, name)}; expected at least {least}.")
+        if self.model.architecture != "transformer":
+            raise ConfigError(
+                f"architecture='{self.model.architecture}'; language models are transformers, so leave it out."
+            )
+        if self.train.track_drift:
+            raise ConfigError("track_drift=True; theory of the drift is about the simplified models, so leave it out.")
+        if self.train.batch_size % 2:
+            raise ConfigError(
+                f"batch_size={self.train.batch_size}; half of a batch comes from each corpus, so give an even number."
+            )
+
+    @classmethod
+    def from_preset(cls, preset: str = "quick", **changes: Any) -> LanguageConfig:
+        """A preset, with fields replaced; ConfigError for an unknown one."""
+        cls.check_preset(preset)
+        seeds = (0, 1) if preset == "smoke" else (0, 1, 2, 3, 4)
+        own = {"task": TextTask.preset(preset), "model": MODELS[preset], "train": TRAINING[preset]}
+        return replace(cls(preset, seeds, **own), **changes)
+
+
+def train_note(config: LanguageConfig) -> list[str]:
+    """Sentences on what stands in for the paper's text, to be shown before training."""
+    from rb_interp.text.data import text_about
+
+    return list(text_about(config.task)["stand_in"])
+
+
+def info(run: Run) -> dict[str, str]:
+    """What a run has read, and what stands in for the paper's text; nothing before its training."""
+    told = run.sweep().provenance.get(run.config.seeds[0])
+    if told is None:
+        return {}
+    tokenizer = told["tokenizer"]
+    return {
+        "text": f"{told['prontoqa']['source']}; {told['stories']['source']}",
+        "tokenizer": f"{tokenizer['kind']}, {tokenizer['d_vocab']:,} entries",
+        **({"stand-in": " ".join(told["stand_in"])} if told["stand_in"] else {}),
+    }
+
+
+_GPT2 = ModelConfig(act="gelu_new", norm="pre", train_biases=True, tied=True)
+MODELS = {
+    "smoke": replace(_GPT2, n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=128),
+    "quick": replace(_GPT2, n_layers=2, n_heads=4, d_model=128, d_head=32, d_mlp=512),
+    "paper": replace(_GPT2, n_layers=12, n_heads=12, d_model=768, d_head=64, d_mlp=3072),
+}
+TRAINING = {
+    "smoke": TrainConfig(
+        steps=60, batch_size=8, lr=3e-3, warmup=5, eval_every=10, eval_rows=8, n_checkpoints=1, stages=STAGES
+    ),
+    "quick": TrainConfig(
+        steps=1000, batch_size=8, lr=3e-3, lr_final=1.5e-4, warmup=50, eval_every=20, eval_rows=16, n_checkpoints=1,
+        keep_at=(0.1, 0.3), stages=STAGES, save_every=120.0,
+    ),
+    "paper": TrainConfig(
+        steps=62_500, batch_size=32, lr=5e-5, schedule="constant", weight_decay=0.0, dtype="bfloat16", eval_every=250,
+        eval_rows=100, n_checkpoints=2, stages=STAGES, save_every=1800.0,
+    ),
+}  # fmt: skip

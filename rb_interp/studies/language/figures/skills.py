@@ -1,0 +1,95 @@
+"""Answers and chains of thought on held-out PrOntoQA, by number of hops."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rb_interp.figures import legend
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import seeds_text
+from rb_interp.figures.panels import try_panel
+from rb_interp.figures.spec import Caption
+from rb_interp.figures.style import DASHED, GREY, INK, WIDTH, new_figure
+from rb_interp.studies.language.claims import SMALL
+from rb_interp.studies.language.words import KINDS, by_hops, left_out, pooled_text, skill
+
+LOOKS = {
+    "answer_two_way": ("#c4312a", "o"),
+    "answer": ("#e58a7f", "s"),
+    "chain": (INK, "D"),
+    "premise": ("#3c9bd6", "^"),
+    "rule": ("#0a3d91", "v"),
+    "conclusion": ("#6d2a78", "P"),
+}
+ROWS = {"answer": ("answer_two_way", "answer"), "chain of thought": ("chain", "premise", "rule", "conclusion")}
+CHANCE = 0.5
+
+
+def draw(evidence: Evidence) -> Figure:
+    """Accuracy at the last step against hops: answers above, steps and whole chains below, a column per rate."""
+    columns = len(evidence.gammas)
+    if not columns:
+        raise MissingEvidenceError("This run has no members.")
+    figure = new_figure(4.4, max(WIDTH, 2.1 * columns))
+    panels = figure.subplots(2, columns, sharey=True, squeeze=False)
+    for row, (title, kinds) in zip(panels, ROWS.items(), strict=True):
+        for axes, gamma in zip(row, evidence.gammas, strict=True):
+            try_panel(axes, _panel, evidence, gamma, kinds)
+            axes.set_title(f"{title}, γ = {gamma:g}")
+            axes.set_ylim(-0.03, 1.05)
+        row[0].set_ylabel("share right" if row[0].lines else "")
+    for axes in panels[1]:
+        axes.set_xlabel("hops" if axes.lines else "")
+    entries = [
+        legend.line(KINDS[kind], colour, width=1.1, marker=marker, ms=4, mfc="white")
+        for kind, (colour, marker) in LOOKS.items()
+    ]
+    legend.above(figure, [*entries, legend.line("chance of two answers, .50", GREY, DASHED, 0.8)], columns=4)
+    return figure
+
+
+def _panel(axes: Axes, evidence: Evidence, gamma: float, kinds: tuple[str, ...]) -> None:
+    if "answer_two_way" in kinds:
+        axes.axhline(CHANCE, color=GREY, lw=0.8, ls=DASHED, zorder=0)
+    for kind in reversed(kinds):  # two-way answers and whole chains, which count most, lie on top
+        rows = pd.DataFrame(skill(evidence, gamma, kind)[1:])
+        if rows.empty:
+            raise MissingEvidenceError(f"This run has no accuracy of “{KINDS[kind]}” at γ = {gamma:g}.")
+        colour, marker = LOOKS[kind]
+        axes.vlines(rows["hops"], rows["low"].clip(0, 1), rows["high"].clip(0, 1), color=colour, lw=0.9, zorder=2)
+        axes.plot(rows["hops"], rows["mean"], color=colour, marker=marker, ms=4, mfc="white", mew=0.9, lw=1.1, zorder=3)
+        axes.set_xticks(rows["hops"], [f"{hops}" for hops in rows["hops"]])
+
+
+def examples(evidence: Evidence) -> str:
+    """How many held-out examples a seed answers, in words; empty where the run does not tell."""
+    try:
+        found = evidence.values("chain", "answer_two_way", evidence.gammas[0], column="n") if evidence.gammas else []
+    except MissingEvidenceError:
+        return ""
+    counts = {int(n) for n in found}
+    return f"{counts.pop():,} held-out examples a seed, " if len(counts) == 1 else "held-out examples, "
+
+
+def caption(evidence: Evidence) -> Caption:
+    """Caption of the skills, with numbers at the small initialisation."""
+    two_way = "; ".join(
+        f"{pooled_text(evidence, gamma, 'answer_two_way')} at γ = {gamma:g}" for gamma in evidence.gammas
+    )
+    return Caption(
+        f"Accuracy at the last step by number of hops, {examples(evidence)}{seeds_text(len(evidence.seeds))} (means, "
+        "whiskers: 95 % interval). All are teacher-forced: the model sees the right text up to there. Top: the answer "
+        "after the right chain of thought, as the likeliest of all tokens, and as True against False alone, where "
+        "guessing gives .50 (dashed) and going by the query's “not” alone gives .53. Bottom: a step is right where "
+        "each of its tokens is the likeliest; premise, rule and conclusion are the kinds of steps, and a chain is "
+        "right where all its steps are, as greedy decoding would give it. A premise copies the question's last "
+        "sentence and a conclusion half of the rule before it; a rule takes a choice."
+        f"{left_out(evidence)} Answers, True against False, over all hops: {two_way or 'not read'}. At "
+        f"γ = {SMALL:g}, chains: {by_hops(evidence, 'chain')}.",
+        "two-way answers at the dashed line or at .53: the lower loss on PrOntoQA would be one of templates, and no "
+        f"reasoning would have been learned, at γ = {SMALL:g} or at all. With the right chain before it an answer "
+        "needs its last sentence and the query alone, so only whole chains show reasoning over hops. No claim is "
+        "judged here.",
+    )

@@ -1,0 +1,41 @@
+"""What the words of the language study's report mean, in the order in which a reader meets them."""
+
+from rb_interp.report.glossary import shared
+
+GLOSSARY: dict[str, str] = {
+    **shared("scale", "γ, initialisation rate", "untrained model", "interval", "HOLDS, FAILS, UNDECIDED"),
+    "PrOntoQA, TinyStories": (
+        "PrOntoQA: questions about made-up kinds of things, each answered by a written chain of deductions and then by "
+        "True or False; n hops are n deductions. TinyStories: short stories in a child's words. One model learns "
+        "both, mixed 1:1, by predicting each next token."
+    ),
+    "seed, member": (
+        "A seed fixes the text, order of batches and the standard normal draws, for all γ alike. A member is one "
+        "model: one γ and one seed."
+    ),
+    "ΔL": (
+        "(L_stories − L_PrOntoQA) / L_PrOntoQA, where L is the loss in nats per token: 0 where both are equal, 1 where "
+        "stories cost twice as much. The claims are about its mean over all evaluations, on text trained on."
+    ),
+    "unigram entropy": (
+        "What a model that knows only how often each token occurs would lose on a corpus, in nats per token. With each "
+        "loss divided by it, how varied the words are no longer counts; that phrases repeat still does."
+    ),
+    "stages": (
+        "init: step 0, the untrained model. early: the first evaluation at which the training loss, mean of both "
+        "corpora, is at most 80 % of its start (the last one where that never happens). final: the last step."
+    ),
+    "typical, matched": (
+        "A token is typical of a corpus with at least 20 occurrences there and a smoothed frequency at least 10 times "
+        "that in the other. Matched: for each typical token of PrOntoQA another one of the stories, alike in "
+        "frequency, since an embedding moves the more, the more often its token occurs."
+    ),
+    "centred": "Less the mean of both corpora's typical tokens, so that a direction shared by all does not count.",
+    "P^s, u": "P^s: how often each token follows token s in the training text. u: the uniform distribution.",
+    **shared("TV"),
+    "answer, step, chain": (
+        "Each is asked with the right text before it. A step of a chain is right where each of its tokens is the "
+        "model's likeliest; a chain where all its steps are. An answer counts among all tokens, or True against False "
+        "alone, where guessing gives .50."
+    ),
+}

@@ -1,0 +1,140 @@
+"""Statistics over seeds that figures and report show beside the readings; each is computed here, once.
+
+All means have 95 % intervals (Student t) whose ends are NaN below two seeds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from rb_interp.machine.measured import curves_summary, over_seeds
+from rb_interp.studies.language.claims import LARGE, SMALL
+
+SIMILARITY = (
+    *("cos_prontoqa", "cos_stories", "cos_control"),
+    *("difference", "difference_control", "difference_centred", "difference_control_centred"),
+)
+"""What is read along training."""
+MATRICES = ("W_QK", "W_OV", "W_in", "W_out")
+ALL_HOPS = 0
+"""Stands for all numbers of hops together."""
+
+
+def derived(
+    readings: pd.DataFrame, curves: pd.DataFrame, skills: pd.DataFrame, similarity: pd.DataFrame
+) -> dict[str, pd.DataFrame]:
+    """Every table of this module by its name."""
+    deltas = delta_table(curves)
+    ratios = rank_ratios(readings)
+    return {
+        "curves_summary": curves_summary(curves.assign(sweep="")),
+        "deltas": deltas,
+        "course": course_table(deltas, similarity),
+        "skills_summary": skills_table(skills),
+        "attention": attention_table(readings),
+        "rank_ratios": ratios,
+        "rank_ratios_summary": over_seeds(ratios, ["gamma", "matrix"], ["ratio"]),
+        "nulls": null_table(readings),
+        "early": early_table(readings, curves),
+        "paired": paired_table(readings),
+    }
+
+
+def delta_table(curves: pd.DataFrame) -> pd.DataFrame:
+    """Delta L at every evaluation, on text trained on: gamma, seed, step, delta_loss.
+
+    Delta L = (L_stories - L_prontoqa) / L_prontoqa: at least -1; 0 where both losses are equal, without an upper end
+    where PrOntoQA's loss nears 0.
+    """
+    wide = curves.pivot(index=["gamma", "seed", "step"], columns="set", values="loss")
+    delta = (wide["stories_train"] - wide["prontoqa_train"]) / wide["prontoqa_train"]
+    return pd.DataFrame({"delta_loss": delta}).reset_index()
+
+
+def course_table(deltas: pd.DataFrame, similarity: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds along training: gamma, step, quantity, mean, low, high, n, and ``below``, seeds below 0.
+
+    Quantities are delta_loss (at evaluations) and those of SIMILARITY (at kept steps).
+    """
+    parts = []
+    for table in (deltas, similarity):
+        names = [name for name in table if name not in ("gamma", "seed", "step")]
+        means = over_seeds(table, ["gamma", "step"], names)
+        below = pd.DataFrame((table.set_index(["gamma", "step"])[names] < 0).groupby(level=[0, 1]).sum())
+        below = below.reset_index().melt(["gamma", "step"], var_name="quantity", value_name="below")
+        parts.append(means.merge(below, on=["gamma", "step", "quantity"]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def skills_table(skills: pd.DataFrame) -> pd.DataFrame:
+    """Accuracies at the last step: gamma, kind, hops, mean, low, high, n (seeds).
+
+    At ``hops`` ALL_HOPS every example or sentence counts alike, whatever its number of hops.
+    """
+    last = skills.loc[(skills["n"] > 0) & (skills["step"] == skills["step"].max())]
+    counted = last.assign(right=last["accuracy"] * last["n"])
+    pooled = counted.groupby(["gamma", "kind", "seed"], as_index=False)[["right", "n"]].sum()
+    pooled = pooled.assign(accuracy=pooled["right"] / pooled["n"], hops=ALL_HOPS)
+    return over_seeds(pd.concat([last, pooled]), ["gamma", "kind", "hops"], ["accuracy"]).drop(columns="quantity")
+
+
+def attention_table(readings: pd.DataFrame) -> pd.DataFrame:
+    """Distance of attention from an average, mean over heads: gamma, stage, set, layer, mean, low, high, n (seeds)."""
+    place = ["gamma", "stage", "set", "layer"]
+    here = readings.loc[(readings["probe"] == "uniformity") & (readings["quantity"] == "tv")]
+    heads = here.groupby([*place, "seed"], as_index=False)[["value"]].mean()
+    return over_seeds(heads, place, ["value"]).drop(columns="quantity")
+
+
+def rank_ratios(readings: pd.DataFrame) -> pd.DataFrame:
+    """Stable rank of each matrix of L0 at the last step over the untrained model's: gamma, seed, matrix, ratio."""
+    here = readings.loc[(readings["probe"] == "embedding_rank") & (readings["stage"] == "final")]
+    here = here.loc[here["quantity"].isin([f"stable_rank_{matrix}" for matrix in MATRICES]) & (here["layer"] == 0)]
+    matrix = here["quantity"].str.removeprefix("stable_rank_")
+    return here[["gamma", "seed"]].assign(matrix=matrix, ratio=here["value"] / here["untrained"]).dropna()
+
+
+def null_table(readings: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds of what the nulls give: probe, quantity, gamma, stage, null_mean, null_sd."""
+    here = readings.dropna(subset=["null_mean"])
+    means = here.groupby(["probe", "quantity", "gamma", "stage"])[["null_mean", "null_sd"]].mean()
+    return pd.DataFrame(means).reset_index()
+
+
+def early_table(readings: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
+    """When the stage ``early`` was reached, in numbers of members, by gamma.
+
+    Columns: gamma, n, ``at_last`` (members whose ``early`` is the last evaluation), ``at_first`` (the first after step
+    0), ``first`` (that step), and ``all`` and ``all_at_first``, n and ``at_first`` of all gammas together.
+    """
+    steps = readings.loc[(readings["quantity"] == "early_step") & (readings["probe"] == "corpus_loss")]
+    steps = steps.dropna(subset=["value"])
+    first, last = curves.loc[curves["step"] > 0, "step"].min(), curves["step"].max()
+    told = steps.assign(n=1, at_last=steps["value"] >= last, at_first=steps["value"] == first)
+    names = ["n", "at_last", "at_first"]
+    found = told.groupby("gamma", as_index=False)[names].sum().astype(dict.fromkeys(names, "int64"))
+    return found.assign(first=first, all=found["n"].sum(), all_at_first=found["at_first"].sum())
+
+
+def paired_table(readings: pd.DataFrame) -> pd.DataFrame:
+    """Two comparisons within each seed: what, mean, low, high, n, and ``count``, how many seeds show it.
+
+    ``rise``: Delta L (mean over training) at the small initialisation less that at the large one; seeds above 0.
+    ``beyond``: |G3's difference - its null's mean| in the null's standard deviations; seeds above 2.
+    """
+    rise = _by_seed(readings, "corpus_loss", "delta_loss", SMALL, "final")["value"]
+    rise = (rise - _by_seed(readings, "corpus_loss", "delta_loss", LARGE, "final")["value"]).dropna()
+    early = _by_seed(readings, "token_similarity", "difference", SMALL, "early").dropna(subset=["value", "null_mean"])
+    beyond = (early["value"] - early["null_mean"]).abs() / early["null_sd"]
+    rows = []
+    for what, values, above in (("rise", rise, 0), ("beyond", beyond, 2)):
+        means = over_seeds(pd.DataFrame({"what": what, "value": values}), ["what"], ["value"])
+        rows.append(means.assign(n=len(values), count=int(np.sum(values.to_numpy() > above))))
+    return pd.concat(rows, ignore_index=True).drop(columns="quantity")
+
+
+def _by_seed(readings: pd.DataFrame, probe: str, quantity: str, gamma: float, stage: str) -> pd.DataFrame:
+    here = readings.loc[(readings["probe"] == probe) & (readings["quantity"] == quantity)]
+    here = here.loc[np.isclose(here["gamma"], gamma) & (here["stage"] == stage)]
+    return here.set_index("seed")[["value", "null_mean", "null_sd"]]

@@ -1,0 +1,195 @@
+"""What figures and report of the language study say alike: names of the corpora, what stands in for what, numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import seeds_text
+from rb_interp.figures.panels import interval_of, over_seeds
+from rb_interp.studies.language.claims import SMALL
+
+CORPORA = {"prontoqa": "PrOntoQA", "stories": "TinyStories"}
+STAND_IN = "story grammar (stand-in)"
+EARLY = (
+    "early: the first evaluation at which the training loss, mean of both corpora, is at most 80 % of its start (the "
+    "last one where that never happens)"
+)
+STAGES = {"init": "untrained", "early": "early", "final": "final"}
+KINDS = {
+    "answer_two_way": "answer, True against False alone",
+    "answer": "answer, whole vocabulary",
+    "chain": "chain, all steps right",
+    "premise": "step: premise",
+    "rule": "step: rule from the context",
+    "conclusion": "step: conclusion",
+}
+BY_NOT = 0.53
+"""Share of two-way answers that are right by the query's "not" alone."""
+
+
+def corpora(evidence: Evidence) -> dict[str, dict[str, Any]]:
+    """What the first seed read, by corpus (a row of the table ``corpora``); empty where the run does not tell."""
+    try:
+        rows = evidence.table("corpora").drop_duplicates("corpus").to_dict("records")
+    except MissingEvidenceError:
+        return {}
+    return {str(row["corpus"]): {str(key): value for key, value in row.items()} for row in rows}
+
+
+def names(evidence: Evidence) -> dict[str, str]:
+    """What each corpus is called in this run: stories that stand in for TinyStories are called that."""
+    stand_in = bool(corpora(evidence).get("stories", {}).get("stand_in"))
+    return {**CORPORA, "stories": STAND_IN if stand_in else CORPORA["stories"]}
+
+
+def group_names(evidence: Evidence) -> dict[str, str]:
+    """What each list of tokens is called."""
+    called = names(evidence)
+    return {**called, "control": f"{called['stories']}, matched in frequency"}
+
+
+def stand_ins(evidence: Evidence) -> str:
+    """The sentence on a text that is not the paper's; empty where all of it is."""
+    return " ".join(str(row["stand_in"]) for row in corpora(evidence).values() if row["stand_in"])
+
+
+def stand_in_note(evidence: Evidence) -> str:
+    """The sentence on stand-ins, to be appended to a caption."""
+    told = stand_ins(evidence)
+    return f" Not the paper's text: {told}" if told else ""
+
+
+def entropies(evidence: Evidence) -> dict[str, float]:
+    """Unigram entropy of each corpus's training text in nats; empty where the run does not tell."""
+    return {corpus: float(row["entropy"]) for corpus, row in corpora(evidence).items() if corpus in CORPORA}
+
+
+def early_steps(evidence: Evidence, gamma: float) -> list[int]:
+    """Steps of the stage ``early``, one a seed; empty where the run does not tell."""
+    try:
+        return [int(step) for step in evidence.values("corpus_loss", "early_step", gamma)]
+    except MissingEvidenceError:
+        return []
+
+
+def never_early(evidence: Evidence, gamma: float) -> str:
+    """A sentence where the pooled loss of some seed never fell to 80 % before the last evaluation, else nothing."""
+    try:
+        row = evidence.table("early", gamma=gamma).iloc[0]
+    except MissingEvidenceError:
+        return ""
+    if not row["at_last"]:
+        return ""
+    return f"At γ = {gamma:g} “early” is the last evaluation in {row['at_last']:g} of {seeds_text(int(row['n']))}."
+
+
+def shown_gamma(evidence: Evidence) -> float:
+    """The rate that figures of one rate show: the claims' small initialisation, else the largest rate of the run.
+
+    A run at other rates than the paper's shows what it has; no claim is judged there. Raises MissingEvidenceError where
+    the run has no member.
+    """
+    if not evidence.gammas:
+        raise MissingEvidenceError("This run has no member.")
+    return SMALL if SMALL in evidence.gammas else evidence.gammas[-1]
+
+
+def reading_text(mean: float, low: float, high: float) -> str:
+    """``mean [low, high]`` with two decimals up to 100, three below .1 in size; ``n/a`` where there is nothing.
+
+    >>> reading_text(0.6, -0.671, 1.871), reading_text(0.0712, math.nan, math.nan), reading_text(math.nan, 0.0, 0.0)
+    ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
+    """
+    if not math.isfinite(mean):
+        return "n/a"
+    digits = 3 if abs(mean) < 0.1 else 2 if abs(mean) < 100 else 0
+    ends = f" [{low:,.{digits}f}, {high:,.{digits}f}]" if math.isfinite(low) and math.isfinite(high) else ""
+    text = f"{mean:,.{digits}f}{ends}".replace(f"-{0:.{digits}f}", f"{0:.{digits}f}")
+    return text.replace("-", "−")
+
+
+def row_text(row: Any) -> str:
+    """The interval in one row of a table over seeds, as `reading_text`."""
+    return reading_text(*interval_of(row))
+
+
+def three(value: float) -> str:
+    """A difference of cosines with three decimals and a true minus sign.
+
+    >>> three(-0.0712), three(-0.0001)
+    ('−0.071', '0.000')
+    """
+    return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
+
+
+def told(evidence: Evidence, probe: str, quantity: str, gamma: float, *, stage: str = "final") -> str:
+    """``mean [low, high]`` of a reading over seeds; ``n/a`` where the run lacks it."""
+    return over_seeds(evidence, probe, quantity, gamma, stage=stage, write=reading_text)
+
+
+def by_rate(evidence: Evidence, probe: str, quantity: str, *, stage: str = "final") -> str:
+    """A reading at every rate of the run that has it: ``0.10 [..] at γ = 0.3, 0.20 [..] at γ = 0.8``."""
+    found = [(gamma, told(evidence, probe, quantity, gamma, stage=stage)) for gamma in evidence.gammas]
+    return ", ".join(f"{text} at γ = {gamma:g}" for gamma, text in found if text != "n/a") or "not read"
+
+
+def untrained_text(evidence: Evidence, quantity: str = "difference_centred", gamma: float = SMALL) -> str:
+    """What an untrained model reads early: `` (untrained: −0.013)``; empty where none was read."""
+    untrained = evidence.untrained("token_similarity", quantity, gamma, stage="early")
+    return f" (untrained: {three(untrained)})" if math.isfinite(untrained) else ""
+
+
+def course_text(evidence: Evidence) -> str:
+    """G3's difference at every kept step: ``at step 0: 0.000, 2 of 5 below 0; ...``; empty where it was not read.
+
+    Behind each stands the difference with frequency-matched tokens of the stories, where there are such.
+    """
+    try:
+        table = evidence.table("course", gamma=SMALL)
+    except MissingEvidenceError:
+        return ""
+    differences, matched = (
+        table.loc[(table["quantity"] == name) & (table["n"] > 0)].set_index("step").sort_index()
+        for name in ("difference", "difference_control")
+    )
+    found = []
+    for step, row in differences.iterrows():
+        beside = f" (matched: {three(matched.loc[step, 'mean'])})" if step in matched.index else ""
+        below = f"{row['below']:g} of {row['n']:g} below 0"
+        found.append(f"at step {int(str(step)):,}: {three(row['mean'])}, {below}{beside}")
+    return "; ".join(found)
+
+
+def skill(evidence: Evidence, gamma: float, kind: str) -> list[dict[str, Any]]:
+    """Rows of ``skills_summary`` by hops, ascending (0: all hops together); empty where the run has none."""
+    try:
+        rows = evidence.table("skills_summary", gamma=gamma, kind=kind).sort_values("hops").to_dict("records")
+    except MissingEvidenceError:
+        return []
+    return [{str(key): value for key, value in row.items()} for row in rows]
+
+
+def pooled_text(evidence: Evidence, gamma: float, kind: str) -> str:
+    """Accuracy over all hops, ``mean [low, high]`` over seeds; ``n/a`` where there is none."""
+    rows = skill(evidence, gamma, kind)
+    return row_text(rows[0]) if rows else "n/a"
+
+
+def by_hops(evidence: Evidence, kind: str) -> str:
+    """Mean by hops at the small rate: ``0.95 at 1 hop, 0.90 at 2 hops``; ``not read`` where there is none."""
+    rows = skill(evidence, SMALL, kind)[1:]
+    return ", ".join(f"{row['mean']:.2f} at {hops_text(row['hops'])}" for row in rows) or "not read"
+
+
+def hops_text(hops: int) -> str:
+    """``1 hop`` or ``n hops``."""
+    return "1 hop" if hops == 1 else f"{hops} hops"
+
+
+def left_out(evidence: Evidence) -> str:
+    """A sentence on the examples that were too long for the model, where there are any: those of many hops."""
+    mean = evidence.interval("chain", "left_out", shown_gamma(evidence)).estimate if evidence.gammas else math.nan
+    known = math.isfinite(mean) and mean
+    return f" Left out as too long for the context, and of many hops: {mean:.0f} examples a seed." if known else ""

@@ -1,0 +1,42 @@
+"""Rows of tokens with their right answers and the roles of their positions: what probes and interventions are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rb_interp.tasks.roles import Roles
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Rows of a task, or any rows of tokens; lists and torch tensors become arrays.
+
+    Attributes:
+        tokens: integers ``[row, pos]``.
+        labels: ``[row]``, the right answer at the last position. None where nothing asks for answers.
+        roles: what the positions are for, and which tokens form a group. Empty by default.
+
+    >>> rows = Inputs(np.array([[5, 6], [7, 8]]), np.array([1, 2]))
+    >>> len(rows), rows.take(np.array([1])).tokens.tolist()
+    (2, [[7, 8]])
+    """
+
+    tokens: np.ndarray
+    labels: np.ndarray | None = None
+    roles: Roles = field(default_factory=Roles)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", np.asarray(self.tokens, order="C"))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", np.asarray(self.labels))
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.tokens)
+
+    def take(self, rows: np.ndarray) -> Inputs:
+        """A selection of rows, by indices or a boolean mask."""
+        labels = None if self.labels is None else self.labels[rows]
+        return Inputs(self.tokens[rows], labels, self.roles.take(rows))

@@ -1,0 +1,104 @@
+"""A group of members that predict every next token.
+
+    L = sum over targets of -ln p(next token) / number of targets
+
+A label of -1 is no target: what fills up a short row plays no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rb_interp.errors import ConfigError
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks.protocol import Dataset, Task
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.member_group import Member, MemberGroup
+from rb_interp.training.stacked import stacked_logits
+
+Tokens = Int[Tensor, "member row pos"]
+TRIM = 64
+
+
+class NextGroup(MemberGroup):
+    """Members whose loss is read at every position. Arguments are those of ``MemberGroup``."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        model: ModelConfig,
+        task: Task,
+        train: TrainConfig,
+        device: torch.device | str = "cpu",
+        data: Mapping[int, Dataset] | None = None,
+    ) -> None:
+        if model.architecture == "emb_mlp" or train.track_drift:
+            raise ConfigError(
+                f"architecture='{model.architecture}' with track_drift={train.track_drift}; a task that predicts every "
+                f"next token needs a transformer or one_layer, and there is no prediction of its drift."
+            )
+        super().__init__(members, model, task, train, device, data)
+        self.loss = torch.compile(self._loss) if train.compile else self._loss
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Gradients of the current step's batch, in the order of ``trained``, in pieces of ``micro_batch`` rows."""
+        tokens, labels = self.batches.at(self.step)
+        tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed])
+        total = (labels >= 0).sum((1, 2))
+        found: list[Tensor] | None = None
+        for rows, following in self._pieces(tokens, labels):
+            loss = self.loss(rows, following, total)
+            gradients = torch.autograd.grad(loss, list(self.trained.values()))
+            found = list(gradients) if found is None else list(torch._foreach_add(found, gradients))
+        assert found is not None
+        return tuple(found)
+
+    def _pieces(self, tokens: Tokens, labels: Tokens) -> Iterator[tuple[Tokens, Tokens]]:
+        size = self.train.micro_batch or tokens.shape[1]
+        yield from zip(tokens.split(size, 1), labels.split(size, 1), strict=True)
+
+    def _loss(self, tokens: Tokens, labels: Tokens, total: Int[Tensor, " member"]) -> Float[Tensor, ""]:
+        """The rows' share of each member's mean loss, summed over members."""
+        losses, _ = self._read(tokens, labels)
+        return (losses.sum((1, 2)) / total).sum()
+
+    def _read(
+        self, tokens: Tokens, labels: Tokens
+    ) -> tuple[Float[Tensor, "member row pos"], Float[Tensor, "member row pos d_vocab"]]:
+        """Cross entropy (nats) at every position, 0 where there is no target, and the logits."""
+        with self.autocast():
+            logits = stacked_logits(self.weights, tokens, self.model, every_position=True)
+        flat = logits.flatten(0, 2)
+        flat = flat.float() if flat.dtype == torch.bfloat16 else flat
+        return F.cross_entropy(flat, labels.flatten(), reduction="none", ignore_index=-1).view(labels.shape), logits
+
+    @torch.inference_mode()
+    def evaluate(self) -> Float[np.ndarray, "member set 2"]:
+        """Mean loss (nats a token) and accuracy of the next token on fixed rows of each set; NaN for an empty set."""
+        found = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
+        size = self.train.micro_batch or self.train.batch_size
+        for index, rows in enumerate(self.batches.fixed):
+            tokens, labels = (part[self.which_seed] for part in rows)
+            if not tokens.shape[1]:
+                continue
+            sums = torch.zeros(2, len(self.members), dtype=torch.float64, device=self.device)
+            for piece, following in map(trimmed, tokens.split(size, 1), labels.split(size, 1)):
+                losses, logits = self._read(piece, following)
+                right = logits.argmax(-1) == following
+                sums += torch.stack([losses.double().sum((1, 2)), right.double().sum((1, 2))])
+            found[:, index] = (sums / (labels >= 0).sum((1, 2))).T.cpu()
+        return found
+
+
+def trimmed(tokens: Tokens, labels: Tokens) -> tuple[Int[Tensor, "member row _"], Int[Tensor, "member row _"]]:
+    """Rows without the last columns in which none has a target, in multiples of TRIM so that few lengths occur."""
+    used = (labels >= 0).any(0).any(0).nonzero()
+    longest = int(used.max()) + 1 if len(used) else 1
+    length = min(labels.shape[-1], -(-longest // TRIM) * TRIM)
+    return tokens[:, :, :length], labels[:, :, :length]

@@ -1,0 +1,45 @@
+"""One tiny run of the anchor study, trained and measured once, that tests of several folders look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tiny_anchor import FEW, TINY
+
+if TYPE_CHECKING:
+    from rb_interp.machine.run import Run
+
+
+@contextmanager
+def _few() -> Iterator[None]:
+    from rb_interp.studies.anchor import causes
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name, few in FEW.items():
+            patched.setattr(causes, name, few)
+        yield
+
+
+@pytest.fixture
+def few_interventions() -> Iterator[None]:
+    """Interventions as few as those of `anchor_run`, for whoever measures it again."""
+    with _few():
+        yield
+
+
+@pytest.fixture(scope="session")
+def anchor_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run, trained and measured, without figures. Whoever damages it works on a copy."""
+    from rb_interp.machine.run import Run
+    from rb_interp.studies.anchor import ANCHOR
+
+    study = replace(ANCHOR, figures=())
+    run = Run.start(tmp_path_factory.mktemp("anchor") / "run", study, study.preset("smoke", **TINY))
+    run.train(progress=False)
+    with _few():
+        run.probe(progress=False)
+    return run

@@ -1,0 +1,100 @@
+"""One configuration: object and TOML are the same thing, and nothing unknown passes."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from own_studies import TRAIN, Half, One, Two
+
+from rb_interp.errors import ConfigError, RbInterpError
+from rb_interp.machine.config import comparable, differences, fingerprint, from_mapping, read_toml, scale_of, to_toml
+from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.emb_mlp.config import EmbMLPConfig
+from rb_interp.studies.labels.config import LabelsConfig
+from rb_interp.studies.language.config import LanguageConfig
+from rb_interp.tasks import AnchorTask
+
+KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig)
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_toml_gives_the_same_configuration(kind, preset, tmp_path):
+    config = kind.from_preset(preset, seeds=(7, 3))
+    path = tmp_path / "study.toml"
+    path.write_text(to_toml("any", config))
+    assert from_mapping(kind, read_toml(path), str(path)) == config
+    assert scale_of(config) == preset
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"sed": 1}, "unknown key 'sed'; did you mean 'seeds'"),
+        ({"train": {"stps": 3}}, "unknown key 'train.stps'; did you mean 'steps'"),
+        ({"train": {"steps": "many"}}, "'train.steps' is 'many'; expected int"),
+        ({"train": {"steps": True}}, "'train.steps' is True; expected int"),
+        ({"train": 3}, r"expected a table \[train\]"),
+        ({"seeds": [0.5]}, "'seeds' is 0.5; expected int"),
+        ({"seeds": 3}, "'seeds' is 3; expected a list"),
+        ({"gammas": []}, "expected at least one"),
+        ({"seeds": [1, 1]}, "each named once"),
+        ({"seeds": [-1]}, "whole numbers from 0"),
+        ({"seeds": [2**40]}, "whole numbers from 0 to"),
+        ({"preset": "quik"}, "did you mean 'quick'"),
+        ({"preset": 3}, "'preset' is 3; expected a name in quotes"),
+        ({"model": {"scheme": "torch_default"}}, "give one gamma"),
+        ({"train": {"lr": -1}}, "lr=-1.0; expected 0 or more"),
+        ({"train": {"lr": float("nan")}}, "lr=nan; expected 0 or more"),
+        ({"train": {"betas": [1.5, 0.9]}}, "expected two numbers from 0 to 1"),
+        ({"train": {"betas": [0.9]}}, r"'train.betas' is \[0.9\]; expected 2 values"),
+        ({"gammas": [float("nan")]}, "gamma=nan; expected a number of 0 or more"),
+        ({"model": {"gammas": {"qk": -1}}}, "gamma=-1.0"),
+        ({"task": {"keys": [1]}}, r"'task.keys' is \[1\]; expected 2 values"),
+        ({"task": {"masked": [11, 13]}}, "'task.masked' is 11; expected a list"),
+    ],
+)
+def test_bad_values_say_what_to_change(data, message):
+    with pytest.raises(RbInterpError, match=message):
+        from_mapping(One, data)
+
+
+def test_one_sweep_of_several_can_be_changed_alone():
+    config = from_mapping(Two, {"seeds": [3], "second": {"train": {"steps": 7}}})
+    assert (config.seeds, config.first.train, config.second.train.steps) == ((3,), TRAIN, 7)
+    assert list(config.sweeps) == ["first", "second"]
+    assert scale_of(config) == "custom"
+    assert differences(Two(), config) == "seeds: [0, 1, 2, 3, 4] there, [3] here; second.train.steps: 20 there, 7 here"
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text("steps = = 3")
+    with pytest.raises(ConfigError, match=r"study.toml is not valid TOML: .*line 1"):
+        read_toml(path)
+
+
+def test_the_fingerprint_ignores_where_but_not_what():
+    base = One()
+    elsewhere = replace(base, train=replace(base.train, device="cuda", workers=7))
+    longer = replace(base, train=replace(base.train, steps=21))
+    assert fingerprint(elsewhere) == fingerprint(base) != fingerprint(longer)
+    assert (scale_of(base), scale_of(elsewhere), scale_of(longer)) == ("smoke", "smoke", "custom")
+    assert scale_of(replace(base, gammas=(0.8,), seeds=(9,), n_null=1)) == "smoke"
+
+
+@dataclass(frozen=True)
+class Other(AnchorTask):
+    """The settings of an anchor task, and another class."""
+
+
+def test_a_task_of_another_class_has_another_fingerprint():
+    task = Half().task
+    other = Other(**{name: getattr(task, name) for name in task.__dataclass_fields__})
+    assert fingerprint(Half(task=other)) != fingerprint(Half())
+    assert comparable(other)["type"].endswith("test_config:Other")
+
+
+def test_where_a_text_comes_from_does_not_change_the_scale():
+    base = LanguageConfig.from_preset("quick")
+    elsewhere = replace(base, task=replace(base.task, stories="hub"))
+    assert (scale_of(elsewhere), fingerprint(elsewhere) == fingerprint(base)) == ("quick", False)

@@ -1,0 +1,248 @@
+"""A run folder is refused, continued and read for what it is, whatever the study."""
+
+import json
+import os
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import pytest
+import torch
+from own_studies import ONE, TASK, TWO, One
+
+from rb_interp.errors import RunError, StudyError
+from rb_interp.machine import Run
+from rb_interp.models.generations import read_weights
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.member_group import MemberGroup
+
+SMALL = One(seeds=(0,))
+
+
+def snapshot(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def start(folder, config=SMALL, study=ONE):
+    return Run.start(folder, study, config)
+
+
+def test_a_run_tells_what_it_found(one):
+    assert [verdict.outcome for verdict in one.verdicts] == ["HOLDS"]
+    assert one.verdicts["S1"].n_seeds == 5
+    assert one.verdicts.table().loc[0, "outcome"] == "HOLDS"
+    norms = one.readings.query("gamma == 0.8")["value"]
+    assert one.verdicts["S1"].effect == pytest.approx(norms.mean())
+    assert one.table("doubled")["value"].tolist() == (2 * one.readings["value"]).tolist()
+    model = one.model(gamma=0.8, seed=3)
+    assert float(model.W_E.detach().norm()) == pytest.approx(norms.iloc[3])
+    assert not any(module.training for module in model.modules())
+    for name, value in read_weights(model).items():
+        torch.testing.assert_close(value, one.sweep().weights(0.8, 3)[name])
+    assert "<table" in one._repr_html_()
+    assert "<table" in one.verdicts._repr_html_()
+
+
+def test_the_report_holds_what_the_study_says_and_nothing_of_another(one):
+    page, content = one.report.read_text(), json.loads((one.folder / "report.json").read_text())
+    for word in ("Study one", "It is not zero.", "Mind the gap.", "Sizes", "Length of a vector.", "S1", "norm of W_E"):
+        assert word in page
+    assert [section["id"] for section in content["sections"]] == ["sizes"]
+    assert content["sections"][0]["blocks"][1]["rows"][0]["cells"][1]["text"] == "1.0"
+    mean = one.readings.query("gamma == 0.8")["value"].mean()
+    assert content["figures"][0]["seen"] == f"Norms, {mean:.3f} on average."
+    assert content["figures"][1]["seen"].startswith("This run has no table “nowhere”")
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    for figure in ("sizes", "nowhere"):
+        assert (one.folder / "figures" / f"{figure}.svg").stat().st_size > 1000
+    assert one.figure("sizes").axes
+    with pytest.raises(StudyError, match=r"study 'one' has no figure 'size'; did you mean 'sizes'\?"):
+        one.figure("size")
+
+
+def test_a_study_of_several_sweeps_is_the_same_case(two):
+    assert list(two.sweeps) == ["first", "second"]
+    assert set(two.readings["sweep"]) == set(two.curves["sweep"]) == {"first", "second"}
+    assert (two.folder / "first" / "checkpoints" / "state.safetensors").exists()
+    assert two.verdicts["S1"].n_seeds == 2  # of the sweep that its term names
+    first = two.evidence.sweep("first")
+    assert (set(first.readings["sweep"]), first.gammas, first.seeds) == ({""}, [0.8], [0, 1])
+    assert list(first.array("size", "norms", 0.8, stage="final")) == [0, 1]
+    assert two.model(gamma=0.8, seed=0, sweep="second").cfg.d_model == 16
+    with pytest.raises(RunError, match="this run has several sweeps; name one of them: sweep='first'"):
+        two.model(gamma=0.8, seed=0)
+    with pytest.raises(RunError, match="did you mean 'first'"):
+        two.model(gamma=0.8, seed=0, sweep="frst")
+
+
+def test_intervals_are_those_of_the_seeds(one):
+    from rb_interp.statistics.intervals import t_interval
+
+    values = one.evidence.values("size", "norm", 0.5)
+    assert one.evidence.interval("size", "norm", 0.5) == pytest.approx(t_interval(values.to_numpy()))
+    untrained = one.readings.query("gamma == 0.5")["untrained"].mean()
+    assert one.evidence.untrained("size", "norm", 0.5) == pytest.approx(untrained)
+
+
+def test_it_opens_as_what_it_was(one):
+    again = Run.open(one.folder, study=ONE)
+    assert (again.config, again.scale, again.finished) == (one.config, "smoke", True)
+    pd.testing.assert_frame_equal(again.readings, one.readings)
+    assert again.verdicts == one.verdicts
+
+
+def test_another_configuration_is_refused_and_nothing_changes(tmp_path):
+    start(tmp_path / "run")
+    before = snapshot(tmp_path)
+    with pytest.raises(RunError, match=r"another configuration \(seeds: \[0\] there, \[1\] here\); nothing"):
+        start(tmp_path / "run", replace(SMALL, seeds=(1,)))
+    with pytest.raises(RunError, match="holds a run of study 'one', not of 'two'; nothing was changed"):
+        start(tmp_path / "run", TWO.preset("smoke"), TWO)
+    assert snapshot(tmp_path) == before
+
+
+@dataclass(frozen=True)
+class Shifted(AnchorTask):
+    """Another task with the settings of an anchor task."""
+
+
+def test_a_task_of_another_class_is_another_run(tmp_path):
+    settings = {name: getattr(TASK, name) for name in TASK.__dataclass_fields__}
+    other = replace(SMALL, task=Shifted(**settings))
+    start(tmp_path / "run", other)
+    with pytest.raises(RunError, match="its task is of another class"):
+        start(tmp_path / "run")
+    with pytest.raises(
+        RunError, match=r"trained on a task of class .*:Shifted, .* with Run.open\(folder, config=...\)"
+    ):
+        Run.open(tmp_path / "run", study=ONE)
+    assert Run.open(tmp_path / "run", study=ONE, config=other).config == other
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("42")
+    with pytest.raises(RunError, match="is not a run of rb_interp; nothing was changed"):
+        start(tmp_path)
+    with pytest.raises(RunError, match=r"is not a run folder: it has no run.json"):
+        Run.open(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "it is damaged"),
+        ('{"format": "rb_interp run 1"}', "has the format 'rb_interp run 1'; this version reads 'rb_interp run 2'"),
+        ("[]", "it is damaged"),
+    ],
+)
+def test_a_damaged_or_old_run_file_is_named(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RunError, match=message):
+        Run.open(tmp_path)
+
+
+def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
+    run = start(tmp_path / "run")
+    with pytest.raises(RunError, match=r"stands at step 0 of 20; finish it first: rb-interp train one --config"):
+        run.probe(progress=False)
+    run.train(progress=False)
+    assert run.finished
+    assert run.train(progress=False) == {}
+    sweep = run.sweep()
+    assert sweep.checkpoint("init", 0.8, 0).step == 0
+    assert sweep.checkpoint("final", 0.8, 0).step == sweep.checkpoint(20, 0.5, 0).step == 20
+    assert sweep.checkpoint("matched", 0.5, 0).step == sweep.stage_steps()[sweep.members[1]]
+    with pytest.raises(RunError, match="kept steps"):
+        sweep.weights(0.8, 0, 7)
+    with pytest.raises(RunError, match="did you mean 'final'"):
+        sweep.weights(0.8, 0, "finl")
+    with pytest.raises(RunError, match="kept no stage 'leaving'"):
+        sweep.weights(0.8, 0, "leaving")
+    with pytest.raises(RunError, match="no member with gamma=0.3, seed=0"):
+        sweep.weights(0.3, 0)
+    with pytest.raises(RunError, match="'rb-interp probe"):
+        run.table("readings")
+
+
+def test_the_same_command_opens_what_is_there(tmp_path):
+    run = Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train")
+    assert Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train").about == run.about
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write into read-only folders")
+def test_a_read_only_folder_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunError, match="could not be written .*Permission denied"):
+        start(tmp_path / "run")
+
+
+def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunError, match="could not be written"):
+        start(tmp_path / "file" / "run")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_interruption_in_the_last_evaluation_is_not_the_end(tmp_path, monkeypatch):
+    run = start(tmp_path / "run")
+    kind = next(kind for kind in MemberGroup.__subclasses__() if "evaluate" in vars(kind))
+    evaluate = kind.evaluate
+
+    def stopped(group):
+        if group.step == 20:
+            raise KeyboardInterrupt
+        return evaluate(group)
+
+    with monkeypatch.context() as patch:
+        for each in MemberGroup.__subclasses__():
+            patch.setattr(each, "evaluate", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run.train(progress=False)
+    assert run.sweep().step == 20
+    assert not run.finished
+    run.train(progress=False)
+    assert run.finished
+    whole = start(tmp_path / "whole")
+    whole.train(progress=False)
+    assert run.sweep().store.names() == whole.sweep().store.names()
+    assert run.curves.equals(whole.curves)
+
+
+def test_a_run_killed_before_it_began_can_begin(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".run.json.abc.tmp").write_text("{")
+    assert start(folder).sweep().step is None
+
+
+@pytest.mark.parametrize("name", ["verdicts.json", "arrays.safetensors", "readings.parquet"])
+def test_a_damaged_table_says_how_to_make_it_again(one, name):
+    whole = (one.folder / name).read_bytes()
+    try:
+        (one.folder / name).write_bytes(whole[:20])
+        with pytest.raises(RunError, match="missing or damaged .*'rb-interp probe .*' makes it again"):
+            Run.open(one.folder, study=ONE).write_report()
+    finally:
+        (one.folder / name).write_bytes(whole)
+
+
+def test_a_broken_checkpoint_and_a_diverged_member_are_named(tmp_path):
+    run = start(tmp_path / "run")
+    run.train(progress=False)
+    store = run.sweep().store
+    kept, path = store.read("step_00000020"), store.path("step_00000020")
+    whole = path.read_bytes()
+    kept.tensors["unembed.b_U"][kept.members.index((0.8, 0))] = float("nan")
+    store.write("step_00000020", kept.step, kept.members, kept.tensors)
+    with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 diverged: its weights at step 20"):
+        run.probe(progress=False)
+    path.write_bytes(whole[:100])
+    with pytest.raises(RunError, match=r"step_00000020.safetensors cannot be read as safetensors"):
+        run.probe(progress=False)
+
+
+def test_repeating_everything_changes_no_result(one):
+    names = ("verdicts.json", "readings.parquet", "curves.parquet", "report.json", "checkpoints/state.safetensors")
+    before = {name: (one.folder / name).read_bytes() for name in names}
+    ONE.run(preset="smoke", out=one.folder, progress=False)
+    assert {name: (one.folder / name).read_bytes() for name in names} == before

@@ -1,0 +1,32 @@
+"""A reading's table and what a notebook shows of it; p-values by hand."""
+
+import numpy as np
+
+from rb_interp.probes import Null, Reading
+
+READING = Reading(
+    "uniformity",
+    {"tv": 0.2, "entropy": 0.9},
+    0,
+    1,
+    {"tv": 0.5},
+    {"tv": Null("a < b", np.array([0.1, 0.3]), "less")},
+    n=7,
+)
+COLUMNS = ["probe", "layer", "head", "quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value", "n"]
+
+
+def test_the_table_has_one_row_per_quantity():
+    table = READING.table()
+    assert table.columns.tolist() == COLUMNS
+    assert table["quantity"].tolist() == ["tv", "entropy"]
+    row = table.iloc[0]
+    assert (row["untrained"], row["null_mean"], row["p_value"], row["n"]) == (0.5, 0.2, 2 / 3, 7)
+    assert table.iloc[1][["untrained", "null_mean", "p_value"]].isna().all()
+
+
+def test_a_notebook_shows_caption_and_table():
+    html = READING._repr_html_()
+    assert html.startswith("<p>uniformity, L0, head 1, n = 7</p>")
+    assert "a &lt; b" in html
+    assert html.count("<tr") == 3

@@ -1,0 +1,61 @@
+"""Verdicts in the terminal: within 100 columns, on any terminal, with calibration where a claim needs it."""
+
+import re
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from synthetic_evidence import make_evidence
+
+from rb_interp.claims import Verdicts
+from rb_interp.report.terminal import print_verdicts
+
+UNKNOWN = {"effect": None, "low": None, "high": None, "untrained": None}
+NUMBERS = {"effect": 0.0841, "low": -0.021, "high": 0.189}
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> Verdicts:
+    found = make_evidence(seeds=5).verdicts
+    changed = {
+        "A1": {"outcome": "HOLDS", "effect": 0.312, "met_at_initialisation": True},
+        "A5": {"outcome": "FAILS", **NUMBERS},
+        "M1": {"outcome": "UNDECIDED", "calibrated": True},
+        "M7b": {"outcome": "UNDECIDED", "calibrated": False, **UNKNOWN},
+    }
+    quiet = {"met_at_initialisation": False, "calibrated": None}
+    return Verdicts(replace(found[name], **quiet | change) for name, change in changed.items())
+
+
+def printed(verdicts: Verdicts, encoding: str = "utf-8") -> list[str]:
+    class Stream(StringIO):
+        @property
+        def encoding(self):
+            return encoding
+
+    stream = Stream()
+    print_verdicts(verdicts, Console(file=stream, width=140))
+    return stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_table_fits_and_names_every_claim(verdicts, encoding):
+    lines = printed(verdicts, encoding)
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[:2] for line in lines if re.match(r"[AM]\d", line)] == [
+        *(["A1", "HOLDS"], ["A5", "FAILS"], ["M1", "UNDECIDED"], ["M7b", "UNDECIDED"])
+    ]
+    text, minus = "\n".join(lines), "−" if encoding == "utf-8" else "-"
+    assert f"0.0841 [{minus}0.0210, 0.189]" in text
+    assert "1 HOLDS, 1 FAILS, 2 UNDECIDED; * met at initialisation" in text
+    assert encoding == "utf-8" or text.isascii()
+
+
+def test_the_table_says_which_probes_are_calibrated(verdicts):
+    held = Verdicts(replace(v, withheld=True, calibrated=False) if v.id == "M1" else v for v in verdicts)
+    lines = printed(held)
+    assert [line.split()[2] for line in lines if line.startswith("M")] == ["held", "no"]
+    assert [line.split()[2] for line in lines if line.startswith("A1")] == ["0.312"]
+    assert lines[-1].startswith("cal.: whether the probe is calibrated; held: ")
+    assert not any("cal." in line for line in printed(Verdicts(v for v in verdicts if v.calibrated is None)))

@@ -1,0 +1,85 @@
+"""Learning order: one member by hand, the two caps, and the table."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rb_interp.errors import RunError
+from rb_interp.statistics.learning_order import half_index, label_entropy, learning_order, learning_order_table
+
+LN = math.log(16)
+LOSSES = {
+    "mem": LN * np.array([1.2, 1.0, 0.8, 0.6]),  # f = 1, 1, .8, .6 and A = .85
+    "rsn_train": LN * np.array([1.1, 0.5, 0.3, 0.2]),  # f = 1, .5, .3, .2 and A = .5
+    "rsn_test": LN * np.array([1.0, 0.9, 0.9, 2.0]),  # f = 1, .9, .9, 1 and A = .95
+}
+ACCURACIES = {"mem": [0.0, 0.1, 0.2, 0.3], "rsn_train": [0.1, 0.5, 0.8, 0.9], "rsn_test": [0.05, 0.2, 0.3, 0.4]}
+STEPS = np.array([0, 25, 50, 60])
+
+
+def curves(gamma: float, seed: int, sets: tuple[str, ...] = ("mem", "rsn_train", "rsn_test")) -> pd.DataFrame:
+    columns = {"gamma": gamma, "seed": seed, "step": STEPS}
+    return pd.concat([pd.DataFrame({**columns, "set": s, "loss": LOSSES[s], "accuracy": ACCURACIES[s]}) for s in sets])
+
+
+def test_one_member_by_hand() -> None:
+    accuracies = {name: np.array(curve) for name, curve in ACCURACIES.items()}
+    reading = learning_order(LOSSES, accuracies, STEPS, 16, {"mem": 2.0, "rsn_train": 2.5})
+    assert dict(reading.values) == pytest.approx(
+        {
+            "bias": 0.35 / 1.35, "bias_test": -0.1 / 1.8, "abs_bias": 0.35 / 1.35,
+            "acc_mem": 0.3, "acc_rsn_train": 0.9, "acc_rsn_test": 0.4, "acc_gap": 0.5,
+            "margin_mem": 2.0 - 0.6 * LN, "margin_rsn_train": 2.5 - 0.2 * LN,
+            "half_step": 25, "area_mem": 0.85, "area_rsn_train": 0.5, "area_rsn_test": 0.95,
+        }
+    )  # fmt: skip
+    assert dict(reading.untrained) == pytest.approx(
+        {
+            "bias": 0.0, "bias_test": 0.0, "abs_bias": 0.0,
+            "acc_mem": 0.0, "acc_rsn_train": 0.1, "acc_rsn_test": 0.05, "acc_gap": 0.05,
+            "margin_mem": 2.0 - 1.2 * LN, "margin_rsn_train": 2.5 - 1.1 * LN,
+            "half_step": math.nan, "area_mem": 1.0, "area_rsn_train": 1.0, "area_rsn_test": 1.0,
+        },
+        nan_ok=True,
+    )  # fmt: skip
+
+
+def test_half_is_the_first_crossing_or_the_last_evaluation() -> None:
+    assert half_index(LN * np.array([1, 0.51, 0.5, 0.9, 0.1]), 16) == 2
+    assert half_index(LN * np.array([1, 0.9, 0.8]), 16) == 2
+    assert half_index(np.array([3, np.nan, np.nan]), 16) == 2
+
+
+def test_label_entropy_in_nats() -> None:
+    assert label_entropy(np.array([5, 5, 5])) == 0
+    assert label_entropy(np.array([1, 1, 2, 3])) == pytest.approx(1.5 * math.log(2))
+    assert math.isnan(label_entropy(np.array([], dtype=int)))
+
+
+def test_table_has_one_block_per_member_whatever_the_order_of_rows() -> None:
+    every = pd.concat([curves(0.8, 1), curves(0.3, 1, ("rsn_train",)), curves(0.8, 0)]).sample(frac=1, random_state=0)
+    entropies = {(1, "mem"): 2.0, (1, "rsn_train"): 2.5, (0, "mem"): 3.0}
+    table = learning_order_table(every, 16, entropies)
+    columns = "gamma seed stage step set probe layer head quantity value untrained null null_mean null_sd p_value n"
+    assert list(table.columns) == columns.split()
+    assert table.groupby(["gamma", "seed"]).ngroups == 3
+    assert (table["step"] == 60).all()
+    assert set(table["stage"]) == {"final"}
+    assert set(table["set"]) == {""}
+    value = table.set_index(["gamma", "seed", "quantity"])["value"]
+    assert value[0.8, 1, "bias"] == value[0.8, 0, "bias"] == pytest.approx(0.35 / 1.35)
+    assert value[0.8, 1, "margin_mem"] == pytest.approx(value[0.8, 0, "margin_mem"] - 1)
+    assert value[0.3, 1, "half_step"] == 25  # without a memory set the rest is still read
+    assert math.isnan(value[0.3, 1, "bias"])
+    assert math.isnan(value[0.8, 0, "margin_rsn_train"])
+
+
+def test_tables_that_cannot_be_read_are_refused() -> None:
+    with pytest.raises(RunError, match=r"gamma=0.8, seed=1 has an evaluation twice"):
+        learning_order_table(pd.concat([curves(0.8, 1)] * 2), 16, {})
+    with pytest.raises(RunError, match=r"expected gamma, seed, step, set, loss and accuracy"):
+        learning_order_table(curves(0.8, 1).drop(columns="loss"), 16, {})

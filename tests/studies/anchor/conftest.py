@@ -1,0 +1,11 @@
+"""The run that the tests of this folder look at."""
+
+import pytest
+
+from rb_interp.machine.run import Run
+
+
+@pytest.fixture(scope="session")
+def run(anchor_run: Run) -> Run:
+    """The tiny run of tests/conftest.py."""
+    return anchor_run

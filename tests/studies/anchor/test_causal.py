@@ -1,0 +1,124 @@
+"""Interventions on a run: tables are whole, and agree with the calls made by hand."""
+
+import numpy as np
+import pytest
+from tiny_anchor import FEW
+
+from rb_interp.errors import ModelError, RolesError, RunError, TaskError
+from rb_interp.interventions.ablation import ablation
+from rb_interp.interventions.attention import forced_average, row_entropies
+from rb_interp.interventions.patching import patching_matrix
+from rb_interp.machine.intervene import ablate_members, patch_member
+from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
+
+pytestmark = pytest.mark.lens
+
+STAGES = {
+    "forced_average": ("init", "early"),
+    **dict.fromkeys(("leading_direction_only", "without_reasoning", "without_memory"), ("early",)),
+    **dict.fromkeys(("key_blocked", "key_blocked_answers", "number_line", "number_line_component"), ("final",)),
+    **{f"swap_{what}{at}": ("init", "final") for what in ("key", "sum") for at in ("", "_in_place", "_carried")},
+}
+
+
+def test_every_intervention_is_there_for_every_member_at_its_stages(run):
+    effects = run.table("effects")
+    assert set(effects.intervention) == set(INTERVENTIONS) == set(STAGES)
+    for (gamma, _), member in effects.groupby(["gamma", "seed"]):
+        for name, stages in STAGES.items():
+            early = "half" if gamma == 0.8 else "matched"
+            found = set(member.loc[member.intervention == name, "stage"])
+            assert found == {early if stage == "early" else stage for stage in stages}, (gamma, name)
+    assert len(effects.groupby(["gamma", "seed"])) == 6
+    assert not effects.duplicated(["gamma", "seed", "stage", "set", "intervention"]).any()
+    np.testing.assert_allclose(effects.difference, effects.effect - effects.control, atol=1e-9)
+
+
+def test_an_effect_is_that_of_the_call_made_by_hand(run):
+    data = run.sweep().dataset(1)
+    given = data.inputs(data.sample("rsn_train", FEW["ROWS"]))
+    entropies = row_entropies(run.model(gamma=0.3, seed=1, stage="matched"), given.tokens, 0)
+    by_hand = forced_average(
+        run.model(gamma=0.8, seed=1, stage="half"), given, entropies, n_draws=FEW["DRAWS"], seed=1
+    ).summary()
+    effects = run.table("effects")
+    row = effects[(effects.gamma == 0.8) & (effects.seed == 1) & (effects.stage == "half")]
+    row = row[row.intervention == "forced_average"].iloc[0]
+    for column in ("effect", "low", "control", "control_high", "difference", "p_value", "n"):
+        assert row[column] == pytest.approx(by_hand[column], rel=1e-4, abs=1e-6), column
+
+
+def test_claims_read_effects_as_readings_with_the_untrained_beside(run):
+    effects, readings = run.table("effects"), run.table("readings")
+    wanted = effects[(effects.intervention == "forced_average")].set_index(["gamma", "seed", "stage"])
+    found = readings[readings.probe == "forced_average"]
+    for quantity in ("effect", "control", "difference"):
+        rows = found[found.quantity == quantity].set_index(["gamma", "seed", "stage"])
+        np.testing.assert_allclose(rows.value, wanted.loc[rows.index, quantity])
+        trained = rows[rows.index.get_level_values("stage") != "init"]
+        before = [wanted.loc[(gamma, seed, "init"), quantity] for gamma, seed, _ in trained.index]
+        np.testing.assert_allclose(trained.untrained, before)
+    own = wanted.loc[[(0.8, 0, "half"), (0.8, 1, "half")], "effect"]
+    assert run.verdicts["M10"].conditions[0].values == pytest.approx(own.tolist())
+    assert [check.of for check in run.evidence.checks] == [check.of for check in CHECKS]
+
+
+def test_ablations_and_matrices_are_those_of_single_calls(run):
+    data, model = run.sweep().dataset(0), run.model(gamma=0.5, seed=0)
+    chosen = data.sample("rsn_test", FEW["ROWS"])
+    given, quiet = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
+    by_hand = ablation(model, given, "mlp_out.0", "mean", control=quiet, quantity="loss_increase").summary()
+    table = run.table("ablations")
+    row = table[(table.gamma == 0.5) & (table.seed == 0) & (table["set"] == "rsn_test")]
+    row = row[(row.component == "mlp_out.0") & (row.method == "mean")].iloc[0]
+    assert (row.loss_increase, row.control_loss_increase) == pytest.approx(
+        (by_hand["effect"], by_hand["control"]), rel=1e-4
+    )
+    chosen = data.sample("rsn_train", FEW["PAIRS"])
+    matrix = patching_matrix(
+        model,
+        data.inputs(chosen),
+        data.task.counterfactual(data, chosen, "key"),
+        components=("attn_out",),
+        roles=("last",),
+    )
+    table = run.table("patching")
+    cells = table[(table.gamma == 0.5) & (table.seed == 0) & (table.change == "key")]
+    cells = cells[(cells.component == "attn_out") & (cells.role == "last")]
+    np.testing.assert_allclose(cells.recovered, np.ravel(matrix.values), rtol=1e-3, atol=1e-4)
+
+
+def test_one_member_patched_and_all_ablated_agree_with_single_calls(run):
+    table = patch_member(run, 0.5, 1, corrupt="anchors", components=("attn_out",), pairs=20)
+    model, data = run.model(gamma=0.5, seed=1), run.sweep().dataset(1)
+    chosen = data.sample("rsn_train", 20)
+    given, corrupted = data.inputs(chosen), data.task.counterfactual(data, chosen, "anchors")
+    matrix = patching_matrix(model, given, corrupted, components=("attn_out",), roles=("key",))
+    np.testing.assert_allclose(table[table.role == "key"].recovered, np.ravel(matrix.values), rtol=1e-4)
+    assert set(table.change) == {"anchors"}
+    table = ablate_members(run, ["z.1.0@last"], n=30, progress=False)
+    assert len(table) == 6 * 3 * 3  # members, sets, methods
+    given = data.inputs(data.sample("mem", 30))
+    by_hand = ablation(model, given, "z.1.0@last", "zero", quantity="loss_increase").summary()
+    row = table[(table.gamma == 0.5) & (table.seed == 1) & (table["set"] == "mem") & (table.method == "zero")]
+    assert row.loss_increase.item() == pytest.approx(by_hand["effect"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda run: patch_member(run, 0.8, 0, components=("atn_out",)), ModelError, "did you mean 'attn_out'"),
+        (lambda run: patch_member(run, 0.8, 0, roles=("keys",)), RolesError, "did you mean 'key'"),
+        (lambda run: patch_member(run, 0.8, 0, corrupt="keys"), TaskError, "did you mean 'key'"),
+        (lambda run: patch_member(run, 0.8, 0, metric="logit"), ModelError, "did you mean 'logit_diff'"),
+        (lambda run: patch_member(run, 0.8, 7), RunError, "no member with gamma=0.8, seed=7"),
+        (lambda run: patch_member(run, 0.8, 0, pairs=1), RunError, "needs at least 2"),
+        (lambda run: ablate_members(run, ["z.5"]), ModelError, "has 2 layers"),
+        (lambda run: ablate_members(run, ["attn_out"]), ModelError, "write component.layer@role"),
+        (lambda run: ablate_members(run, methods=["zeros"]), ModelError, "did you mean 'zero'"),
+        (lambda run: ablate_members(run, gammas=[0.7]), RunError, "no member with gamma=0.7"),
+    ],
+)
+def test_bad_input_names_the_nearest_right_one(run, call, error, message):
+    with pytest.raises(error, match=message):
+        call(run)

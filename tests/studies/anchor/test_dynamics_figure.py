@@ -1,0 +1,136 @@
+"""The order of events as drawn is that of the tables."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.text import Text
+from synthetic_evidence import make_evidence, with_tables
+
+from rb_interp.figures.save import draw
+from rb_interp.figures.style import INK, SET_COLOURS, SETS
+from rb_interp.studies.anchor.events import MECHANISMS
+from rb_interp.studies.anchor.figures import FIGURES
+from rb_interp.studies.anchor.figures.dynamics import (
+    BREAKS,
+    CRITERIA,
+    MARKS,
+    OFFSET,
+    OTHER,
+    caption_dynamics,
+    draw_dynamics,
+)
+
+KEPT = [0, 75, 375, 1575]
+KEY, CARRY, SUM = "the last layer looks at the key", "L0 carries the key", "L0 writes the anchor sum"
+PLANTED = {
+    "rsn_train": [375.0, 175.0, 575.0],
+    "rsn_test": [375.0, 175.0, 575.0],
+    "L0 stops averaging": [0.0, 0.0, 100.0],
+    KEY: [75.0, np.nan, 775.0],
+    CARRY: [np.nan, 100.0, np.nan],
+    SUM: [500.0, np.nan, 600.0],
+}
+CIRCUITS = ["average-then-key", "key-to-anchors", "average-then-key"]
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    """Three seeds at gamma .8; every event that is not planted never happens."""
+    rows = [
+        (0.8, seed, event, "loss" if event in SETS else "mechanism", PLANTED.get(event, [np.nan] * 3)[seed])
+        for seed in range(3)
+        for event in CRITERIA
+    ]
+    events = pd.DataFrame(rows, columns=["gamma", "seed", "event", "kind", "step"])
+    steps = [(seed, step) for seed in range(3) for step in [*KEPT, 100 + seed]]
+    values = pd.DataFrame([(0.8, *place, "attention_by_role/key", 0.0) for place in steps])
+    values.columns = ["gamma", "seed", "step", "quantity", "value"]
+    circuits = pd.DataFrame({"gamma": 0.8, "seed": [0, 1, 2], "circuit": CIRCUITS})
+    base = make_evidence(gammas=(0.8,), seeds=1)
+    tables = {"dynamics": values, "events": events, "circuits": circuits}
+    made = with_tables(base, **tables)
+    return replace(base, tables=made | {"events": events.sample(frac=1, random_state=0)})
+
+
+def lines_of(axes, row, colour):
+    """Lines of one row whose colour is the event's."""
+    near = [line for line in axes.lines if all(abs(y - row) < 0.5 for y in np.atleast_1d(line.get_ydata()))]
+    return [line for line in near if line.get_color() == colour or line.get_markeredgecolor() == colour]
+
+
+def test_every_seed_mean_and_interval_stand_at_their_step(evidence):
+    axes = draw_dynamics(evidence).axes[0]
+    for row, event in enumerate(CRITERIA):
+        found = lines_of(axes, row, SET_COLOURS.get(event, INK))
+        steps = np.array(PLANTED.get(event, [np.nan] * 3))
+        during = np.isfinite(steps) & (steps > 0)
+        names = np.array(CIRCUITS)[during]
+        marks = [(line.get_xdata()[0] - OFFSET, line.get_marker()) for line in found if line.get_marker() != "None"]
+        assert marks == [(step, MARKS[circuit]) for step, circuit in zip(steps[during], names, strict=True)]
+        spans = [line.get_xdata() for line in found if line.get_marker() == "None"]
+        if not during.any():
+            assert not spans
+            continue
+        logs = np.log(steps[during] + OFFSET)
+        np.testing.assert_allclose(spans[0], np.exp(logs.mean()))
+        if during.sum() == 3:
+            half = 4.302653 * logs.std(ddof=1) / np.sqrt(3)  # t of 2 degrees of freedom at .975
+            np.testing.assert_allclose(spans[1], np.exp([logs.mean() - half, logs.mean() + half]), rtol=1e-5)
+
+
+def test_strips_count_who_began_there_and_who_never_came(evidence):
+    axes = draw_dynamics(evidence).axes[0]
+    counts = [text for text in axes.texts if "/" in text.get_text()]
+    written = {(text.get_position()[1], text.get_position()[0] < OFFSET): text.get_text() for text in counts}
+    for row, event in enumerate(CRITERIA):
+        steps = np.array(PLANTED.get(event, [np.nan] * 3))
+        for left, count in ((True, (steps == 0).sum()), (False, np.isnan(steps).sum())):
+            assert written.get((row, left)) == (f"{count}/3" if count else None)
+
+
+def test_checkpoints_that_all_seeds_share_are_lines(evidence):
+    axes = draw_dynamics(evidence).axes[0]
+    upright = [line.get_xdata()[0] for line in axes.lines if list(line.get_ydata()) == [0, 1]]
+    assert [x - OFFSET for x in upright] == KEPT
+
+
+def test_members_without_a_name_have_a_mark_of_their_own(evidence):
+    figure = draw_dynamics(
+        replace(evidence, tables=evidence.tables | {"circuits": evidence.tables["circuits"].iloc[:1]})
+    )
+    assert {line.get_marker() for line in figure.axes[0].lines} == {"None", OTHER, MARKS[CIRCUITS[0]]}
+    legend = {handle.get_label(): handle.get_marker() for handle in figure.legends[0].legend_handles}
+    assert (legend["not named"], legend[CIRCUITS[0]]) == (OTHER, MARKS[CIRCUITS[0]])
+    assert CIRCUITS[1] not in legend
+
+
+def test_lines_part_losses_first_layer_last_layer_and_embedding():
+    assert list(CRITERIA) == [*SETS, *(mechanism.event for mechanism in MECHANISMS)]
+    assert CRITERIA[KEY] == "attention ≥ .50"
+    assert CRITERIA["reasoning anchors are ordered"] == "Spearman of cos ≤ −.80"
+    probes = [mechanism.quantity.split("/")[0] for mechanism in MECHANISMS]
+    first = len(SETS) - 1
+    assert (first, first + probes.index("attention_by_role"), first + probes.index("geometry")) == BREAKS
+
+
+def test_caption_tells_the_order_by_circuit_and_what_is_not_resolved(evidence):
+    caption = str(caption_dynamics(evidence))
+    before, after = (
+        "before its loss on reasoning (trained on) is halved: L0 stops averaging",
+        f"; after it: {SUM}.",
+    )
+    assert f"each member of average-then-key (2 seeds), {before}{after}" in caption  # KEY came in one of the two alone
+    assert f"each member of key-to-anchors (1 seed), {before}; {CARRY}; after it: nothing." in caption
+    assert "came first in 2 of 3 at γ = 0.8." in caption
+    assert "smaller differences are not resolved" in caption
+    assert "Would refute: " in caption
+
+
+@pytest.mark.parametrize("missing", ["dynamics", "events", "events_summary"])
+def test_a_run_without_the_tables_says_so(evidence, missing):
+    bare = replace(evidence, tables={name: table for name, table in evidence.tables.items() if name != missing})
+    figure = draw(next(spec for spec in FIGURES if spec.id == "dynamics"), bare)
+    said = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
+    assert f"This run has no table “{missing}”" in said

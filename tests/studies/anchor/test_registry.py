@@ -1,0 +1,178 @@
+"""The claims and their checks against a list that was written by hand: ids, places, operators and thresholds."""
+
+from __future__ import annotations
+
+import pytest
+
+from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
+from rb_interp.studies.anchor.claims import CLAIMS
+
+# id -> (what is read, gamma, stage, operator, threshold[, less the same quantity at gamma, stage])
+EXPECTED = {
+    "A1": [("learning_order/bias", 0.8, "final", ">=", 0.10), ("learning_order/bias_test", 0.8, "final", ">=", 0.10)],
+    "A2": [
+        ("learning_order/abs_bias", 0.3, "final", "<=", 0.10),
+        ("learning_order/margin_mem", 0.3, "final", ">=", 0.3),
+        ("learning_order/margin_rsn_train", 0.3, "final", ">=", 0.3),
+    ],
+    "A3": [
+        ("learning_order/acc_rsn_test", 0.3, "final", "<=", 0.20),
+        ("learning_order/acc_gap", 0.3, "final", ">=", 0.20),
+    ],
+    "A4": [
+        ("learning_order/bias", 0.8, "final", ">", 0, 0.5, "final"),
+        ("learning_order/bias", 0.5, "final", ">", 0, 0.3, "final"),
+    ],
+    "A5": [("learning_order/acc_rsn_test", 0.8, "final", ">=", 0.90)],
+    "E1": [("geometry/order_rho", 0.8, "final", "<=", -0.80)],
+    "E2": [("geometry/cos_memory", 0.8, "half", ">=", 0.50)],
+    "E3": [("geometry/pc1_key", 0.8, "final", ">=", 0.90), ("geometry/pc1_reasoning", 0.8, "final", ">=", 0.90)],
+    "E4": [("geometry/abs_cos_ratio", 0.3, "final", "<=", 1.5)],
+    "E5": [
+        ("geometry/participation_ratio", 0.8, "final", "<=", 0.5),
+        ("geometry/abs_cos", 0.8, "final", "<", 0.90),
+    ],
+    "E6": [("geometry/theory", 0.8, "final", ">=", 0.90)],
+    "I1": [
+        ("lemma_1/within_0.05", 0.8, "init", ">=", 0.95),
+        ("lemma_1/within_0.05", 0.8, "init", ">", 0, 0.3, "init"),
+        ("lemma_1/within_0.05", 0.5, "init", ">=", 0, 0.3, "init"),
+        ("lemma_1/within_0.05", 0.8, "init", ">=", 0, 0.5, "init"),
+    ],
+    "M1": [("uniformity/tv rsn_train @0", 0.8, "half", "<=", 0.10)],
+    "M2": [("uniformity/tv rsn_train @0", 0.3, "matched", ">=", 0.10, 0.8, "half")],
+    "M3": [("value_alignment/spectrum_ratio @0", 0.8, "half", ">=", 1.5)],
+    "M4": [("value_alignment/cos_reasoning @0", 0.8, "half", ">=", 0.70)],
+    "M5": [("value_alignment/cos_memory @0", 0.8, "half", "<=", 0.30)],
+    "M6": [("value_alignment/cos_gap @0", 0.8, "half", ">=", 0.30)],
+    "M7": [("attention_by_role/key rsn_train @1", 0.8, "final", ">=", 0.90)],
+    "M7b": [("attention_by_role/key mem @1", 0.8, "final", ">=", 0.90)],
+    "M8": [
+        ("variance_explained/attn_out.1:key rsn_train", 0.8, "final", ">=", 0.80),
+        ("variance_explained/attn_out.0:anchor_sum rsn_train", 0.8, "final", ">=", 0.80),
+    ],
+    "M9": [
+        ("swap_key/effect rsn_train", 0.8, "final", ">=", 0.90),
+        ("swap_sum/effect rsn_train", 0.8, "final", ">=", 0.90),
+        ("swap_key/control rsn_train", 0.8, "final", "<=", 0.10),
+        ("swap_sum/control rsn_train", 0.8, "final", "<=", 0.10),
+    ],
+    "M10": [
+        ("forced_average/effect rsn_train", 0.8, "half", "<=", 0.10),
+        ("forced_average/control rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
+    ],
+}
+SOURCES = {
+    **{"A1": "Fig. 3A right", "A2": "Fig. 3A left", "A3": "Fig. 3A left", "A4": "Fig. 3A", "A5": "Fig. 3A right"},
+    **{"E1": "Fig. 5A bottom", "E2": "Fig. 5A top", "E3": "Fig. 5B", "E4": "Fig. 14", "E5": "related work"},
+    **{"E6": "Fig. 5C, Eq. 14", "I1": "Lemma 1", "M1": "Fig. 6, attention", "M2": "contrast"},
+    **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
+    **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
+    **{"M9": "key + sum, causal", "M10": "average, causal"},
+}
+
+
+def described(condition) -> tuple:
+    term = condition.of
+    what = f"{term.probe}/{term.quantity}" + (f" {term.set}" if term.set else "")
+    what += "" if term.layer is None else f" @{term.layer}"
+    found = what, term.gamma, term.stage, condition.operator, condition.threshold
+    if condition.minus is None:
+        return found
+    other = condition.minus
+    assert (other.probe, other.set, other.layer) == (term.probe, term.set, term.layer)
+    assert other.quantity == {"control": "effect"}.get(term.quantity, term.quantity)
+    return *found, other.gamma, other.stage
+
+
+def test_the_claims_are_exactly_these_with_these_criteria():
+    assert [claim.id for claim in CLAIMS] == list(EXPECTED)
+    for claim in CLAIMS:
+        assert [described(condition) for condition in claim.conditions] == EXPECTED[claim.id], claim.id
+        assert claim.source == SOURCES[claim.id]
+
+
+def test_only_m7b_has_a_gate_and_only_i1_is_about_a_share():
+    assert {claim.id: described(claim.gate) for claim in CLAIMS if claim.gate} == {
+        "M7b": ("learning_order/acc_mem", 0.8, "final", ">=", 0.50)
+    }
+    assert [claim.id for claim in CLAIMS if claim.unit == "share"] == ["I1"]
+
+
+def test_what_is_shown_with_a_verdict():
+    within = ["cos_reasoning_within", "cos_memory_within"]
+    for claim in CLAIMS:
+        of = claim.conditions[0].of
+        assert {(term.gamma, term.stage, term.set) for term in claim.context} <= {(of.gamma, of.stage, of.set)}
+    assert {claim.id: [term.quantity for term in claim.context] for claim in CLAIMS if claim.context} == {
+        "E3": ["own_pc1_key", "own_pc1_reasoning"],
+        "M4": within,
+        "M5": within,
+        "M9": ["effect"] * 4,
+    }
+
+
+CAUSAL = {
+    "M1": EXPECTED["M10"],
+    "M2": [("forced_average/effect rsn_train", 0.3, "matched", ">=", 0.10, 0.8, "half")],
+    "M3": [
+        ("leading_direction_only/effect rsn_train", 0.8, "half", "<=", 0.10),
+        ("leading_direction_only/control rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
+    ],
+    "M4": [("without_reasoning/difference rsn_train", 0.8, "half", ">=", 0.20)],
+    "M5": [("without_memory/difference rsn_train", 0.8, "half", "<=", 0.10)],
+    "M7": [("key_blocked/difference rsn_train", 0.8, "final", ">=", 0.20)],
+    "M7 ": [("key_blocked_answers/difference rsn_train", 0.8, "final", ">=", 0.50)],
+    "M7b": [("key_blocked/difference mem", 0.8, "final", ">=", 0.20)],
+    "M8": EXPECTED["M9"],
+}
+
+
+def test_each_mechanism_has_its_intervention_with_this_criterion():
+    assert [check.of for check in CHECKS] == ["M1", "M2", "M3", "M4", "M5", "M6", "M7", "M7", "M7b", "M8"]
+    for check in CHECKS:
+        if check.of != "M6":
+            second = " " if check.intervention.endswith("_answers") else ""
+            assert [described(condition) for condition in check.check.conditions] == CAUSAL[check.of + second], check.of
+    gap = next(check for check in CHECKS if check.of == "M6").check.conditions
+    assert [
+        (condition.of.probe, condition.minus.probe, condition.operator, condition.threshold) for condition in gap
+    ] == [("without_reasoning", "without_memory", ">=", 0.20)]
+    assert {check.of for check in CHECKS if check.check.gate} == {"M7b"}
+
+
+@pytest.mark.lens
+def test_every_quantity_is_one_that_a_run_has(run):
+    names = ["probe", "quantity", "stage", "set"]
+    there = set(run.readings[names].itertuples(index=False, name=None))
+    for claim in (*CLAIMS, *(check.check for check in CHECKS)):
+        conditions = [*claim.conditions, *([claim.gate] if claim.gate else [])]
+        terms = [term for condition in conditions for term in (condition.of, condition.minus) if term]
+        for term in (*terms, *claim.context):
+            assert (term.probe, term.quantity, term.stage, term.set) in there, (claim.id, term.label)
+    assert {check.intervention for check in CHECKS} <= set(INTERVENTIONS)
+
+
+@pytest.mark.parametrize(
+    ("id", "criterion"),
+    [
+        ("A1", "gamma 0.8, final: B >= 0.1 and B_test >= 0.1"),
+        ("A4", "B (gamma 0.8, final) - B (gamma 0.5, final) > 0 and B (gamma 0.5, final) - B (gamma 0.3, final) > 0"),
+        (
+            "M7b",
+            "gamma 0.8, final: L1's attention from the last position to the key, memory inputs >= 0.9; "
+            "in seeds with accuracy on mem >= 0.5",
+        ),
+    ],
+)
+def test_criteria_as_printed(id, criterion):
+    assert next(claim for claim in CLAIMS if claim.id == id).criterion == criterion
+
+
+def test_printed_criteria_carry_every_label_operator_and_threshold():
+    for claim in CLAIMS:
+        assert claim.statement.endswith(".")
+        for condition in claim.conditions:
+            assert condition.of.label
+            assert condition.comparison in claim.criterion
+            assert condition.comparison.endswith(f"{condition.operator} {condition.threshold:g}")

@@ -1,0 +1,154 @@
+"""The study through the machine: configured, trained, measured, judged, reported, and opened again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rb_interp.errors import ConfigError
+from rb_interp.machine.config import from_mapping
+from rb_interp.machine.run import Run
+from rb_interp.models.config import ModelConfig
+from rb_interp.probes import attention_by_role
+from rb_interp.report.write import write_report
+from rb_interp.statistics.circuits import CIRCUITS
+from rb_interp.statistics.intervals import proportion_interval, t_interval
+from rb_interp.studies.anchor import ANCHOR, summaries
+from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+
+
+def test_importing_the_study_loads_nothing_heavy():
+    code = (
+        "import sys; from rb_interp.studies.anchor import ANCHOR; import rb_interp.studies.anchor.claims; "
+        "print([m for m in ('torch', 'transformer_lens', 'matplotlib', 'pandas') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": AnchorTask(memory_share=0.0)}, "memory_share=0.0; .*give a share between 0 and 1"),
+        ({"model": ModelConfig(n_layers=1)}, "n_layers=1; a study asks what L1 does"),
+        ({"model": ModelConfig(architecture="emb_mlp", n_layers=1)}, "architecture='emb_mlp'; .*study 'emb-mlp'"),
+        ({"train": TrainConfig(micro_batch=8)}, "micro_batch=8.*these are for language models"),
+        ({"train": TrainConfig(compile=True)}, "compile=True; these are for language models"),
+        ({"train": TrainConfig()}, r"train.stages=\(\) lacks 'half', which study 'anchor' measures; add it"),
+        ({"probe_rows": 0}, "probe_rows=0; expected at least 1"),
+        ({"n_null": -1}, "n_null=-1; expected at least 0"),
+        ({"n_init": 0}, "n_init=0; expected at least 1"),
+        ({"seeds": (1, 1)}, "each named once"),
+    ],
+)
+def test_settings_that_the_study_cannot_read_are_refused(change, message):
+    with pytest.raises(ConfigError, match=message):
+        AnchorConfig.from_preset("quick", **change)
+
+
+def test_plain_data_gives_the_configuration():
+    data = {"preset": "smoke", "seeds": [3], "train": {"steps": 10}, "n_null": 5}
+    config = from_mapping(AnchorConfig, data)
+    assert (config.seeds, config.train.steps, config.n_null) == ((3,), 10, 5)
+    assert config.task == AnchorTask.preset("smoke")
+    with pytest.raises(ConfigError, match="unknown key 'n_nul'; did you mean 'n_null'"):
+        from_mapping(AnchorConfig, {"n_nul": 5})
+
+
+@pytest.mark.lens
+def test_a_run_is_judged_and_opens_again_as_it_was(run):
+    again = Run.open(run.folder, study=ANCHOR)
+    assert again.config == run.config
+    assert [verdict.id for verdict in again.verdicts] == [claim.id for claim in ANCHOR.load("claims")]
+    assert {verdict.scale for verdict in again.verdicts} == {"custom"}
+    assert again.verdicts["M1"].calibrated is True
+    assert again.verdicts["A1"].calibrated is None
+    assert len(again.verdicts["A1"].conditions[0].values) == 2
+    assert [check.of for check in again.evidence.checks] == [check.of for check in ANCHOR.load("checks")]
+    pd.testing.assert_frame_equal(again.evidence.readings, run.evidence.readings)
+
+
+@pytest.mark.lens
+def test_the_report_has_every_section_with_the_numbers_of_the_tables(run, tmp_path):
+    content = json.loads((write_report(run.study, run.evidence, tmp_path).parent / "report.json").read_text())
+    assert [section["id"] for section in content["sections"]] == ["circuits", "causes", "learning-order"]
+    page = (tmp_path / "report.html").read_text()
+    for place in ("circuits", "causes", "ablations", "calibration", "learning-order"):
+        assert f'id="{place}"' in page
+    assert "Twin" not in page
+    assert "placebo" not in page.lower()
+    circuits, causes, order = (section["blocks"] for section in content["sections"])
+    counts = run.table("circuit_counts")
+    first = counts[counts["gamma"] == 0.3]
+    assert [cell["text"] for cell in circuits[0]["rows"][0]["cells"]] == ["0.3", *map(str, first["n"]), "2"]
+    switch = next(block for block in causes if block["kind_of_block"] == "Choice")
+    assert list(switch["options"]) == ["taken from another input", "set to its mean", "set to zero"]
+    row = switch["options"]["set to zero"]["rows"][0]
+    assert (row["group"], row["cells"][0]["text"]) == ("L0: attention", "memory")
+    means = run.table("ablations_summary").set_index(["component", "method", "set", "gamma", "quantity"])["mean"]
+    drop = means["attn_out.0", "zero", "mem", 0.3, "accuracy_drop"]
+    assert float(row["cells"][1]["text"].split(" ")[0].replace("−", "-")) == pytest.approx(drop, abs=0.0051)
+    bias = run.evidence.interval("learning_order", "bias", 0.8).estimate
+    text = order[0]["rows"][0]["cells"][3]["text"].split(" ")[0].replace("−", "-")
+    assert float(text) == pytest.approx(bias, rel=0.006)
+
+
+@pytest.mark.lens
+def test_a_run_without_tables_says_so_in_its_report(run, tmp_path):
+    bare = replace(run.evidence, tables={}, checks=(), meta={})
+    write_report(run.study, bare, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    for sentence in ("No circuit was named in this run", "No mechanism was tested", "has no table of error rates"):
+        assert sentence in page
+    assert "This run has no table “ablations_summary”" in page
+
+
+@pytest.mark.lens
+def test_statistics_over_seeds_are_those_of_the_members(run):
+    circuits, counts = run.table("circuits"), run.table("circuit_counts")
+    assert counts["n"].sum() == len(circuits) == 6
+    assert counts[counts["gamma"] == 0.3]["circuit"].tolist() == list(CIRCUITS)
+    row = counts.iloc[0]
+    assert (row["share"], row["low"], row["high"]) == proportion_interval(int(row["n"]), 2)
+    patching, means = run.table("patching"), run.table("patching_summary")
+    place = "gamma == 0.5 and change == 'key' and component == 'attn_out' and layer == 1 and role == 'last'"
+    mean = means.query(place + " and circuit == '' and quantity == 'recovered'").iloc[0]
+    expected = t_interval(patching.query(place)["recovered"].to_numpy())
+    assert (mean["mean"], mean["low"], mean["high"], mean["n"]) == (*expected, 2)
+    split = means.query(place + " and circuit != '' and quantity == 'recovered'")
+    assert split["n"].sum() == 2
+    largest = run.table("patching_controls").set_index("gamma")["largest"]
+    assert largest[0.5] == patching[patching["gamma"] == 0.5]["control"].abs().max()
+    tv = [run.evidence.arrays[f"0.8/{seed}/half/rsn_train/uniformity/tv_per_row"] for seed in (0, 1)]
+    np.testing.assert_allclose(run.evidence.mean_array("uniformity", "tv_per_row", 0.8, stage="half", set="rsn_train"),
+                               np.mean(tv, 0))  # fmt: skip
+    values = [run.evidence.arrays[f"0.8/{seed}/half//value_alignment/singular_values"] for seed in (0, 1)]
+    relative = run.evidence.mean_array("value_alignment", "relative_singular_values", 0.8, stage="half")
+    np.testing.assert_allclose(relative, np.mean([each / each[0] for each in values], 0))
+
+
+def test_events_are_summarised_on_the_logarithm_of_steps():
+    events = pd.DataFrame({"gamma": 0.8, "seed": range(5), "event": "e", "kind": "mechanism"})
+    events["step"] = [0.0, 75.0, 375.0, np.nan, np.nan]  # step + 25: 25, 100, 400
+    row = summaries.events_summary(events).iloc[0]
+    assert row[["n", "n_start", "n_never", "n_during"]].tolist() == [5, 1, 2, 2]
+    assert (row["mean"], row["mean_reached"]) == pytest.approx((175.0, 75.0))
+    low, high = t_interval(np.log([100.0, 400.0]))[1:]
+    assert (row["low"], row["high"]) == pytest.approx((np.exp(low) - 25, np.exp(high) - 25))
+
+
+@pytest.mark.lens
+def test_one_probe_reads_every_member_at_any_kept_step(run):
+    found = run.probe_members(attention_by_role, stage=80, set="mem", rows=60, layer=1, n_null=0)
+    own = run.readings.query("probe == 'attention_by_role' and stage == 'final' and `set` == 'mem'")
+    assert found["value"].tolist() == pytest.approx(own["value"].tolist())
+    assert found["untrained"].tolist() == pytest.approx(own["untrained"].tolist())
+    assert set(found["step"]) == {80}

@@ -1,0 +1,180 @@
+"""Readings and tables of a tiny study are what its raw files say, and statistics what the formulas say."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from rb_interp.statistics import t_interval
+from rb_interp.studies.emb_mlp.agreement import agreement_summary, agreement_table, curves_over_seeds
+from rb_interp.studies.emb_mlp.scaling import errors_over_seeds, lemma_1_reached
+from rb_interp.training.member_group import Member
+
+
+def drifts(run, **where) -> pd.DataFrame:
+    table = run.table("drift")
+    for name, value in where.items():
+        table = table[table[name] == value]
+    return table.set_index("prediction")
+
+
+def r_squared(measured, predicted) -> float:
+    m, p = measured - measured.mean(0), predicted - predicted.mean(0)
+    return 1 - ((m - p) ** 2).sum() / (m**2).sum()
+
+
+def anchors_of(task) -> np.ndarray:
+    return np.r_[task.tokens("memory_anchor"), task.tokens("reasoning_anchor")]
+
+
+def moved(sweep, checkpoint) -> np.ndarray:
+    start = sweep.weights(0.8, 1, "init")["embed.W_E"].double()
+    return (checkpoint.member(0.8, 1)["embed.W_E"].double() - start).numpy()[anchors_of(sweep.config.task)]
+
+
+def test_measured_drift_is_what_the_checkpoints_say(run):
+    """R^2 at a member's own step, from the raw files, with the formula written out again."""
+    sweep = run.sweep("descent")
+    task, step, data = sweep.config.task, sweep.stage_steps("leaving")[Member(0.8, 1)], sweep.dataset(1)
+    assert 0 < step < 60
+    assert step not in sweep.kept_steps
+    rows, anchors = data.rows("train"), anchors_of(task)
+    pull = np.zeros((task.d_vocab, task.d_vocab))
+    for tokens, label in zip(data.tokens[rows], data.labels[rows], strict=True):
+        for token in tokens:
+            pull[token] -= 1 / task.d_vocab / len(rows)
+            pull[token, label] += 1 / len(rows)
+    kept, start = sweep.checkpoint("leaving", 0.8, 1), sweep.weights(0.8, 1, "init")
+    fixed = 1.0 * step * (start["mlp.W_in"].double() @ start["mlp.W_out"].double()).T.numpy()
+    found = drifts(run, sweep="descent", gamma=0.8, seed=1, step=step, group="anchor")
+    assert found.leaving.all()
+    measured, sums = moved(sweep, kept), kept.drift(0.8, 1)["map"].double().numpy()
+    for prediction, maps in (("each_step", sums), ("step_0", fixed)):
+        assert found.r2[prediction] == pytest.approx(r_squared(measured, (pull @ maps)[anchors]), abs=1e-6)
+    assert found.r2["each_step"] > 0.9
+    predicted, rng, draws = (pull @ sums)[anchors], np.random.default_rng(0), []
+    for _ in range(1000):
+        order = np.r_[rng.permutation(4), 4 + rng.permutation(4)]
+        draws.append(r_squared(measured, predicted[order]))
+    error = np.std(draws) / math.sqrt(len(draws))
+    assert found.r2_permuted["each_step"] == pytest.approx(np.mean(draws), abs=4 * error)
+
+
+def test_positions_give_each_occurrence_at_the_end_its_own_way(run):
+    """The one-layer prediction by position, from the raw files: the residual stream carries the last token alone."""
+    sweep = run.sweep("one_layer")
+    task, data, anchors = sweep.config.task, sweep.dataset(1), anchors_of(sweep.config.task)
+    rows = data.rows("train")
+    excess, seen = np.eye(task.d_vocab)[data.labels[rows]] - 1 / task.d_vocab, np.eye(task.d_vocab)[data.tokens[rows]]
+    pull, last = seen.sum(1).T @ excess / len(rows), seen[:, -1].T @ excess / len(rows)
+    kept = sweep.checkpoint(10, 0.8, 1)
+    sums = {name: value.double().numpy() for name, value in kept.drift(0.8, 1).items()}
+    found = drifts(run, sweep="one_layer", gamma=0.8, seed=1, step=10, group="anchor").r2
+    printed = pull / 3 @ (sums["attention"] + sums["direct"])
+    by_position = pull / 3 @ sums["attention"] + last @ sums["direct"]
+    for prediction, predicted in (("each_step", printed), ("positions", by_position)):
+        assert found[prediction] == pytest.approx(r_squared(moved(sweep, kept), predicted[anchors]), abs=1e-6)
+    assert found["positions"] > 0.99 > 0.95 > found["each_step"]
+
+
+def test_every_member_is_read_at_its_own_step_of_leaving(run):
+    readings, drift, flow = (run.table(name) for name in ("readings", "drift", "value_flow"))
+    read = readings[readings.probe == "drift"]
+    assert set(read.stage) == {"leaving"}
+    for name, sweep in run.sweeps.items():
+        for member in sweep.members:
+            step = sweep.checkpoint("leaving", member.gamma, member.seed).step
+            for table in (read, drift[drift.leaving], *([flow[flow.leaving]] if name == "one_layer" else [])):
+                mine = table[(table.sweep == name) & (table.gamma == member.gamma) & (table.seed == member.seed)]
+                assert set(mine.step) == {step}
+            mine = read[(read.sweep == name) & (read.gamma == member.gamma) & (read.seed == member.seed)]
+            anchor = mine[mine["set"] == "anchor"].set_index("quantity").value
+            assert anchor.r2_excess == pytest.approx(anchor.r2 - anchor.r2_permuted)
+            assert ("r2_positions" in anchor) == (name == "one_layer")
+    assert not drift.duplicated(["sweep", "gamma", "seed", "step", "group", "prediction"]).any()
+    geometry = readings[readings.probe == "geometry"].groupby("stage").step.unique()
+    assert [geometry[stage].tolist() for stage in ("init", "early", "late", "final")] == [[0], [0], [50], [60]]
+    mine = drift[(drift.sweep == "descent") & (drift.group == "reasoning_anchor") & (drift.step > 0)]
+    r2 = mine.pivot_table(index=["gamma", "seed", "step"], columns="prediction", values="r2")
+    np.testing.assert_allclose(r2["population"], r2["each_step"])  # every key with every trained combination, once
+
+
+def test_an_exported_member_answers_as_it_was_trained(run):
+    for name, sweep in run.sweeps.items():
+        model, data, train = run.model(gamma=0.8, seed=0, sweep=name), sweep.dataset(0), sweep.config.train
+        chosen = data.sample("rsn_train", train.eval_rows)
+        with torch.no_grad():
+            logits = model(torch.from_numpy(data.tokens[chosen]))[:, -1]
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(data.labels[chosen]))
+        curve = sweep.curves().query("gamma == 0.8 and seed == 0 and set == 'rsn_train'").set_index("step").loss
+        assert float(loss) == pytest.approx(curve[train.steps], rel=1e-5), name
+
+
+def made(values: dict[int, float], seed: int = 0) -> pd.DataFrame:
+    """The drift of one member with R² by step, a cosine of .99, and f = 1 - step / 100."""
+    named = {"sweep": "descent", "gamma": 0.8, "seed": seed, "group": "anchor", "prediction": "each_step"}
+    rows = [{"step": 0, "cos": math.nan, "r2": math.nan, "fraction": 1.0}]
+    rows += [{"step": s, "cos": 0.99, "r2": v, "fraction": 1 - s / 100} for s, v in values.items()]
+    return pd.DataFrame([{**named, **row} for row in rows])
+
+
+def test_agreement_is_lost_where_it_first_falls_below():
+    fell = agreement_table(made({10: 0.95, 20: 0.89, 40: 0.97, 80: -3.0})).set_index("metric")
+    assert (fell.step["r2"], fell.fraction["r2"], fell.last_step["r2"], fell.at_first["r2"]) == (20, 0.8, 80, False)
+    assert fell.loc["r2", ["back", "again"]].isna().all()  # of seeds that are below at first alone
+    assert math.isnan(fell.step["cos"])
+    low = agreement_table(made({10: 0.5, 20: 0.95, 40: 0.1})).set_index("metric").loc["r2"]
+    assert (low.step, low.at_first, low.back, low.again) == (10, True, 20, 40)
+    assert len(agreement_table(made({10: math.nan}))) == 1  # the cosine alone
+    assert agreement_table(made({10: 0.95, 20: 0.95, 40: math.nan})).set_index("metric").step["r2"] == 40
+
+
+def test_falls_over_seeds_are_counted_by_kind():
+    courses = [{10: 0.95, 40: 0.5}, {10: 0.95, 20: 0.1}, {10: 0.5, 20: 0.95}, {10: 0.95, 80: 0.95}]
+    drift = pd.concat([made(course, seed) for seed, course in enumerate(courses)])
+    found = agreement_summary(agreement_table(drift)).set_index("metric").loc["r2"]
+    assert found[["n", "never", "at_first", "n_back", "n_again"]].tolist() == [4, 1, 1, 1, 0]
+    assert found[["step", "fraction", "back"]].tolist() == [20, 0.8, 20]  # medians of 40, 20, 10; at 20 it is back
+    assert found[["middle_step", "middle_fraction", "middle_at_first"]].tolist() == [20, 0.8, False]
+    never = agreement_summary(agreement_table(made({10: 0.95}))).set_index("metric").loc["r2"]
+    assert (never.never, math.isnan(never.middle_step)) == (1, True)
+    same = pd.concat([made({20: 0.5}, seed).assign(fraction=f) for seed, f in enumerate((0.5, 0.7))])
+    assert agreement_summary(agreement_table(same)).set_index("metric").middle_fraction["r2"] == 0.7  # the earlier
+
+
+def test_curves_are_means_at_the_steps_that_all_seeds_have(run):
+    drift = pd.concat([made({10: 0.9, 20: 0.5}), made({10: 0.7, 15: 0.6, 20: 0.1}, 1)])
+    found = curves_over_seeds(drift, ["gamma"], ["r2"]).set_index("step")
+    assert found.index.tolist() == [10, 20]
+    assert found.loc[10, ["mean", "low", "high"]].tolist() == pytest.approx(list(t_interval([0.9, 0.7])))
+    curves = run.table("drift_curves").query("sweep == 'descent' and gamma == 0.3 and prediction == 'each_step'")
+    raw = run.table("drift").query("sweep == 'descent' and gamma == 0.3 and prediction == 'each_step'")
+    raw = raw[(raw.group == "anchor") & (raw.step == 60)].r2
+    assert (raw < -1).any()
+    shown = curves[(curves.quantity == "r2") & (curves.step == 60)]
+    assert shown["mean"].tolist() == pytest.approx([raw.clip(lower=-1).mean()])  # no lower than the floor
+
+
+def test_statistics_without_training_follow_their_formulas(run):
+    widths = pd.DataFrame(
+        {"gamma": 0.5, "d_model": [100, 100, 400, 400], "error": [1, 4, 3, 27], "scale": [2, 2, 3, 9]}
+    )
+    found = errors_over_seeds(widths)
+    assert found["mean"].tolist() == pytest.approx([2, 9])  # geometric
+    assert found["by_eq_13"].tolist() == pytest.approx([2, 2 * 4**0.5])
+    assert found["relative"].tolist() == pytest.approx([1.25, 2])
+    low = {16: [0.96, 0.5, 0.96], 64: [0.1, 0.96, 0.97], 256: [0.1, 0.2, 0.94]}
+    rows = [(g, d, v, 0.05) for d, values in low.items() for g, v in zip((0.3, 0.5, 0.8), values, strict=True)]
+    reached = lemma_1_reached(pd.DataFrame(rows, columns=["gamma", "d_model", "low", "tolerance"]))
+    np.testing.assert_equal(reached["gamma"].tolist(), [0.8, 0.5, math.nan])
+    table = run.table("label_distributions").query("group == 'memory_anchor'")
+    first, second = (table[table.token == t].sort_values("label").empirical.to_numpy() - 1 / 80 for t in (1, 2))
+    cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+    pairs = run.table("label_cosines").query("group == 'memory_anchor' and kind == 'empirical'")
+    assert pairs.query("token == 1 and other == 2").cos.tolist() == pytest.approx([cosine])
+    means = run.table("label_cosines_summary").set_index(["group", "kind"])["mean"]
+    off = pairs[pairs.token != pairs.other].cos
+    assert means["memory_anchor", "empirical"] == pytest.approx(off.mean())
+    assert means["memory_anchor", "population"] == pytest.approx(1)

@@ -1,0 +1,207 @@
+"""The language study on a tiny sweep: a run folder, readings that probes called by hand give too, what is refused."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from rb_interp.errors import RbInterpError, RunError, TextError
+from rb_interp.machine.config import fingerprint, from_mapping, read_toml, scale_of, to_toml
+from rb_interp.machine.run import Run
+from rb_interp.models.config import ModelConfig
+from rb_interp.probes.chain import chain_accuracy, chain_inputs
+from rb_interp.probes.token_similarity import token_similarity
+from rb_interp.probes.token_typing import typical_tokens
+from rb_interp.probes.uniformity import uniformity_of_heads
+from rb_interp.probes.vectors import participation
+from rb_interp.studies.language import LANGUAGE
+from rb_interp.studies.language.config import LanguageConfig, info, train_note
+from rb_interp.studies.language.measure import text_of
+from rb_interp.text.config import TEXT_SETS
+from rb_interp.text.task import TextTask
+
+SMOKE = LanguageConfig.from_preset("smoke")
+TINY = replace(
+    SMOKE,
+    seeds=(0, 1),
+    task=TextTask(sequences=20, held_out=4, answers=4, hops=(1, 2), d_vocab=400, n_ctx=160),
+    model=replace(SMOKE.model, d_model=16, d_head=8, d_mlp=32),
+    train=replace(SMOKE.train, steps=20, batch_size=4, lr=1e-2, eval_every=5, eval_rows=3),
+    probe_rows=2,
+    n_null=20,
+)
+STAND_IN = "The stories are sentences of a small story grammar, standing in for TinyStories."
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    return LANGUAGE.run(config=TINY, out=tmp_path_factory.mktemp("language") / "run", progress=False)
+
+
+@pytest.mark.lens
+def test_the_report_holds_every_claim_figure_and_stand_in(run):
+    page, content = run.report.read_text(), json.loads((run.folder / "report.json").read_text())
+    assert [verdict.id for verdict in run.verdicts] == ["G1", "G1n", "G2", "G3"]
+    assert "arrays.safetensors" in {path.name for path in run.folder.iterdir()}
+    for figure in LANGUAGE.load("figures"):
+        assert figure.title in page
+        assert (run.folder / "figures" / f"{figure.id}.png").stat().st_size > 1000
+    assert STAND_IN in page
+    assert STAND_IN in " ".join(content["answer"]["warnings"])
+    assert train_note(run.config) == [STAND_IN]
+    rows = info(run)
+    assert rows["stand-in"] == STAND_IN
+    assert rows["tokenizer"].startswith("train, ")
+    assert rows["text"].endswith("; sentences of a small story grammar, standing in for TinyStories")
+
+
+def found_difference(readings):
+    here = readings.query("gamma == 0.3 and seed == 1 and stage == 'final' and probe == 'token_similarity'")
+    return here.set_index("quantity").value["difference"]
+
+
+@pytest.mark.lens
+def test_readings_agree_with_probes_called_by_hand(run):
+    text, readings = text_of(run.sweep(), 1), run.readings
+    for stage in ("early", "final"):
+        model, untrained = run.model(gamma=0.3, seed=1, stage=stage), run.model(gamma=0.3, seed=1, stage="init")
+        by_hand = token_similarity(model, counts=text.counts, untrained=untrained, n_null=20)
+        here = readings.query(f"gamma == 0.3 and seed == 1 and stage == '{stage}' and probe == 'token_similarity'")
+        found = here.set_index("quantity")
+        for name, value in by_hand.values.items():
+            assert found.value[name] == pytest.approx(value, abs=1e-6, nan_ok=True)
+            assert found.untrained[name] == pytest.approx(by_hand.untrained[name], abs=1e-6, nan_ok=True)
+    ranks = readings.query("probe == 'embedding_rank' and quantity == 'participation_ratio_prontoqa'")
+    vectors = (
+        run.model(gamma=0.8, seed=1, stage="final").W_E[typical_tokens(text.counts).prontoqa].detach().double().numpy()
+    )
+    start = (
+        run.model(gamma=0.8, seed=1, stage="init").W_E[typical_tokens(text.counts).prontoqa].detach().double().numpy()
+    )
+    found = ranks.query("gamma == 0.8 and seed == 1 and stage == 'final'").value.item()
+    assert found == pytest.approx(participation(vectors) / participation(start), rel=1e-4)
+    examples = chain_inputs(text_of(run.sweep(), 0).examples, text.tokenizer)
+    reading = chain_accuracy(run.model(gamma=0.8, seed=0, stage="final"), examples, n_null=0)
+    skills = run.table("skills").query("gamma == 0.8 and seed == 0 and step == 20 and kind == 'step'")
+    assert np.average(skills.accuracy, weights=skills.n) == pytest.approx(reading.values["step"])
+    final = readings.query("gamma == 0.8 and seed == 0 and probe == 'chain' and stage == 'final'").set_index("quantity")
+    assert final.value["loss_chain"] == pytest.approx(reading.values["loss_chain"], rel=1e-5)
+    course = run.table("similarity").query("gamma == 0.3 and seed == 1 and step == 20")
+    assert course.difference.item() == pytest.approx(found_difference(readings), abs=1e-6)
+    start = run.table("similarity").query("gamma == 0.3 and seed == 1 and step == 0").difference.item()
+    at_init = readings.query("gamma == 0.3 and seed == 1 and stage == 'init' and quantity == 'difference'")
+    assert start == pytest.approx(at_init.value.item(), abs=1e-6)
+    for corpus in ("prontoqa", "stories"):
+        tokens, _, counted = text.rows(f"{corpus}_test").batch(np.arange(2))
+        by_hand = uniformity_of_heads(run.model(gamma=0.8, seed=1, stage="final"), tokens, (1,), counted)[1].values[
+            "tv"
+        ]
+        here = readings.query(f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'")
+        assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand)
+    attention = readings.query("probe == 'uniformity' and quantity == 'tv'")
+    assert set(attention["set"]) == {"prontoqa", "stories"}
+    assert len(attention) == 6 * 3 * 2 * 2 * 2  # members, stages, corpora, layers, heads
+
+
+@pytest.mark.lens
+def test_curves_and_delta_l_are_those_of_the_exported_models(run):
+    curves = run.table("curves").query("gamma == 0.5 and seed == 1")
+    model = run.model(gamma=0.5, seed=1, stage="final")
+    for name in TEXT_SETS:
+        rows = text_of(run.sweep(), 1).rows(name)
+        tokens = torch.from_numpy(rows.tokens[:3].astype(np.int64))
+        with torch.no_grad():
+            loss = cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        assert curves.query(f"set == '{name}' and step == 20").loss.item() == pytest.approx(loss.item(), abs=1e-5)
+    wide = curves.pivot(index="step", columns="set", values="loss")
+    delta = ((wide.stories_train - wide.prontoqa_train) / wide.prontoqa_train).mean()
+    readings = run.readings.query("gamma == 0.5 and seed == 1 and probe == 'corpus_loss'")
+    assert readings.set_index("quantity").value["delta_loss"] == pytest.approx(delta)
+    first, second = text_of(run.sweep(), 1).entropies
+    per = (wide.stories_train / second - wide.prontoqa_train / first) / (wide.prontoqa_train / first)
+    assert readings.set_index("quantity").value["delta_loss_per_entropy"] == pytest.approx(per.mean())
+
+
+def stories_of(path, animal: str) -> None:
+    lines = [json.dumps({"text": f"Once a {animal} had {n} mice. " * 40}) for n in range(60)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_a_run_is_not_continued_on_another_text(tmp_path):
+    stories_of(stories := tmp_path / "stories.jsonl", "cat")
+    train = replace(TINY.train, steps=1)
+    config = replace(TINY, task=replace(TINY.task, stories=str(stories)), train=train, gammas=(0.8,), seeds=(0,))
+    run = Run.start(tmp_path / "run", LANGUAGE, config)
+    assert (run.sweep().provenance, info(run)) == ({}, {})
+    run.train(progress=False)
+    assert "stand-in" not in info(run)
+    assert run.sweep().provenance[0]["stories"]["source"] == "stories from stories.jsonl"
+    assert text_of(Run.open(tmp_path / "run", study=LANGUAGE).sweep(), 0).seed == 0
+    stories_of(stories, "dogs")
+    message = (
+        r"the data of seed 0 is not what .* was begun with \(stories, tokenizer, entropies differ, see .*data\.json\)"
+    )
+    with pytest.raises(RunError, match=message):
+        Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
+    (tmp_path / "run" / "data.json").write_text("[")
+    with pytest.raises(RunError, match=r"data\.json cannot be read .* it is damaged"):
+        Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
+
+
+@pytest.mark.parametrize("config", [TINY, *(LanguageConfig.from_preset(name) for name in ("smoke", "quick", "paper"))])
+def test_toml_gives_the_same_study(config, tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(to_toml("language", config))
+    assert from_mapping(LanguageConfig, read_toml(path)) == config
+
+
+def test_other_text_of_the_same_kind_keeps_the_scale():
+    assert (scale_of(SMOKE), scale_of(TINY)) == ("smoke", "custom")
+    assert scale_of(replace(SMOKE, task=replace(SMOKE.task, stories="hub"))) == "smoke"
+    assert scale_of(replace(SMOKE, task=replace(SMOKE.task, n_ctx=200))) == "custom"
+
+
+def test_bad_text_leaves_no_folder_and_a_short_context_is_refused_before_training(tmp_path):
+    lost = replace(TINY, task=replace(TINY.task, stories=str(tmp_path / "lost.jsonl")))
+    with pytest.raises(TextError, match=r"lost\.jsonl"):
+        LANGUAGE.run(config=lost, out=tmp_path / "run")
+    short = replace(TINY, task=replace(TINY.task, n_ctx=20))
+    with pytest.raises(TextError, match=r"none of 4 held-out PrOntoQA examples fits into n_ctx=20 \(the shortest has"):
+        LANGUAGE.run(config=short, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_where_it_is_computed_does_not_change_the_fingerprint():
+    elsewhere = replace(TINY, train=replace(TINY.train, device="cuda", micro_batch=2, compile=True, workers=1))
+    assert fingerprint(elsewhere) == fingerprint(TINY)
+    assert fingerprint(replace(TINY, task=replace(TINY.task, n_ctx=150))) != fingerprint(TINY)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"tsk": {}}, "unknown key 'tsk'; did you mean 'task'"),
+        ({"task": {"storys": "hub"}}, "unknown key 'task.storys'; did you mean 'stories'"),
+        ({"task": {"hops": [9]}}, r"hops=\[9\]; expected .*whole numbers from 1 to 8"),
+        ({"train": {"batch_size": 7}}, "batch_size=7; half of a batch comes from each corpus"),
+        ({"train": {"stages": ["half"]}}, r"stages=\['half'\]; the language study reads \['early'\] and no other"),
+        ({"train": {"track_drift": True}}, "track_drift=True; theory of the drift is about the simplified models"),
+        ({"model": {"architecture": "emb_mlp"}}, "its definition has n_layers=1"),
+        ({"n_null": -1}, "n_null=-1; expected at least 0"),
+        ({"seeds": []}, "expected at least one"),
+        ({"preset": "huge"}, "there is no preset 'huge'"),
+    ],
+)
+def test_bad_settings_are_named(data, message):
+    with pytest.raises(RbInterpError, match=message):
+        from_mapping(LanguageConfig, {"preset": "smoke", **data})
+
+
+def test_the_paper_preset_is_gpt2_small():
+    config = LanguageConfig.from_preset("paper")
+    assert config.model == ModelConfig(12, 12, 768, 64, 3072, act="gelu_new", norm="pre", train_biases=True, tied=True)
+    assert config.train.steps * config.train.batch_size == 200 * 2 * config.task.sequences
+    assert (config.task.d_vocab, config.gammas) == (50_257, (0.3, 0.5, 0.8))

@@ -1,0 +1,162 @@
+"""Every command on a tiny run of the anchor study, and no damage from bad input."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rb_interp.cli import main, parse
+from rb_interp.errors import StudyError
+from rb_interp.machine import Run
+from rb_interp.machine.config import to_toml
+from rb_interp.models.config import MatrixGammas, ModelConfig
+from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+
+VARIED = AnchorConfig.from_preset(
+    "smoke",
+    gammas=(0.5, 1.0),
+    seeds=(7,),
+    model=ModelConfig(norm="pre", n_heads=2, gammas=MatrixGammas(qk=0.4)),
+)
+
+
+def test_flags_give_the_same_configuration_as_a_file(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(to_toml("anchor", VARIED))
+    assert parse(["reproduce", "--config", str(path)]).settings == VARIED
+    flags = "--preset smoke --gammas .5 1 --seeds 7 --norm pre --n-heads 2 --qk .4 --d-model 64 --d-head 32 --d-mlp 128"
+    assert parse(["reproduce", *flags.split()]).settings == VARIED
+    assert parse(["reproduce", "anchor", *flags.split()]).settings == VARIED
+    masked = parse(["train", "--masked", "12,13", "15,11", "--steps", "7"]).settings
+    assert masked.task.masked == ((12, 13), (15, 11))
+    assert masked.train.steps == 7
+
+
+def test_a_study_of_several_sweeps_has_the_flags_of_each():
+    command = parse(["reproduce", "emb-mlp", "--preset", "smoke", "--seeds", "3", "--descent.train.steps", "9"])
+    assert command.study == "emb-mlp"
+    assert (command.settings.seeds, command.settings.descent.train.steps) == ((3,), 9)
+    with pytest.raises(StudyError, match="'labels' stands behind the flags; name the study first"):
+        parse(["reproduce", "--preset", "smoke", "labels"])
+
+
+def test_every_setting_has_a_flag_with_help(capsys):
+    with pytest.raises(SystemExit):
+        parse(["reproduce", "--help"])
+    page = capsys.readouterr().out
+    config = AnchorConfig.from_preset("quick")
+    inner = (config.task, config.model, config.train)
+    names = {f.name for part in (config, *inner) for f in dataclasses.fields(part)} - {"task", "model", "train"}
+    assert {name for name in names - {"gammas"} if f"--{name.replace('_', '-')}" not in page} == set()
+
+
+@pytest.mark.lens
+def test_every_command_runs_on_a_run_folder(anchor_run, capsys, tmp_path):
+    folder = anchor_run.folder
+    before = (folder / "verdicts.json").read_bytes()
+    assert main(["report", str(folder)]) == 0
+    assert main(["info", str(folder)]) == 0
+    assert main(["parameters", "--preset", "smoke", "--gamma", ".8"]) == 0
+    assert main(["studies"]) == 0
+    assert main(["patch", str(folder), "--pairs", "8", "--components", "z", "--out", str(tmp_path / "patch.csv")]) == 0
+    assert main(["ablate", str(folder), "--n", "20", "--gammas", "0.8", "--methods", "zero"]) == 0
+    printed = capsys.readouterr().out
+    for word in (
+        "step 80 of 80, finished",
+        "blocks.1.mlp.W_out",
+        "emb-mlp",
+        "recovered logit difference",
+        "accuracy lost",
+    ):
+        assert word in printed
+    assert (tmp_path / "patch.csv").read_text().startswith("component")
+    assert (folder / "verdicts.json").read_bytes() == before
+
+
+@pytest.mark.lens
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_interventions")
+def test_probing_again_changes_no_verdict(anchor_run, capsys):
+    before = (anchor_run.folder / "verdicts.json").read_bytes()
+    assert main(["probe", str(anchor_run.folder)]) == 0
+    assert (anchor_run.folder / "verdicts.json").read_bytes() == before
+    assert "UNDECIDED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduc"], "did you mean 'reproduce'"),
+        (["reproduce", "emb-mpl"], "there is no study 'emb-mpl'; did you mean 'emb-mlp'?"),
+        (["train", "--preset", "quik"], "did you mean 'quick'"),
+        (["train", "--norm", "pree"], "did you mean 'pre'"),
+        (["train", "--q", "7"], "q=7 anchors; expected 1 to 4"),
+        (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["probe", "nowhere"], "nowhere is not a run folder"),
+        (["train", "--device", "cuda:9", "--preset", "smoke", "--out", "OUT"], "no GPU"),
+        (["train", "--gamma", ".8", ".3"], "gammas"),
+        (["train", "--stpes", "3"], "steps"),
+        (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
+        (["calibrate", "labels"], "study 'labels' has no error rates to measure"),
+        (["parameters", "emb-mlp", "--sweep", "desent"], "did you mean 'descent'"),
+    ],
+)
+def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = main(arguments)
+    except SystemExit as stop:  # flags are tyro's own
+        status = stop.code
+    assert status == 2
+    printed = capsys.readouterr()
+    assert message in printed.err + printed.out
+    assert "Traceback" not in printed.err + printed.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_and_flags_that_disagree_are_refused(tmp_path, capsys):
+    (tmp_path / "study.toml").write_text(to_toml("anchor", VARIED))
+    assert main(["train", "labels", "--config", str(tmp_path / "study.toml")]) == 2
+    assert "study 'labels' and" in capsys.readouterr().err
+    assert main(["train", "--preset", "quick", "--config", str(tmp_path / "study.toml")]) == 2
+    assert "--preset quick and" in capsys.readouterr().err
+
+
+@pytest.mark.lens
+def test_a_folder_with_another_configuration_is_refused(anchor_run, capsys):
+    before = {path: path.stat().st_mtime_ns for path in anchor_run.folder.rglob("*")}
+    assert main(["reproduce", "--preset", "smoke", "--out", str(anchor_run.folder)]) == 2
+    assert "another configuration" in capsys.readouterr().err
+    assert main(["reproduce", "labels", "--preset", "smoke", "--out", str(anchor_run.folder)]) == 2
+    assert "holds a run of study 'anchor', not of 'labels'" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in anchor_run.folder.rglob("*")} == before
+
+
+def test_importing_and_asking_for_help_stay_cheap():
+    heavy = "{'torch', 'transformer_lens', 'pandas', 'matplotlib', 'scipy'}"
+    others = "{'rb_interp.studies.emb_mlp', 'rb_interp.studies.labels', 'rb_interp.studies.language'}"
+    code = f"import sys, rb_interp; assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    code = (
+        "import sys\nfrom rb_interp.cli import main\ntry:\n    main(['reproduce', '--help'])\n"
+        f"except SystemExit:\n    pass\nloaded = ({heavy} | {others}) & set(sys.modules)\nassert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_training_does_not_need_transformer_lens(tmp_path):
+    code = (
+        "import sys\nsys.modules['transformer_lens'] = None\nfrom rb_interp.cli import main\n"
+        f"sys.exit(main(['train', '--preset', 'smoke', '--steps', '5', '--out', {str(tmp_path / 'run')!r}]))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert Run.open(tmp_path / "run").finished
+
+
+def test_what_a_command_line_task_may_be():
+    assert parse(["train", "--keys", "21", "30"]).settings.task == AnchorTask(keys=(21, 30))
+    assert parse(["train", "--lr", "1e-4"]).settings.train == TrainConfig(lr=1e-4, stages=("half",))

@@ -1,0 +1,174 @@
+"""Tasks that somebody else wrote train, are evaluated on their own sets, keep their own stages, and continue."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from rb_interp.errors import ConfigError, ModelError, TaskError
+from rb_interp.models.build import build_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import Dataset, Stage, Task, fingerprint
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.loop import stage_name
+from rb_interp.training.members import train_members
+from rb_interp.training.plain import train_model
+from rb_interp.training.store import Store
+
+MODEL = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=24)
+TRAIN = TrainConfig(
+    steps=80, batch_size=30, lr=1e-2, eval_every=5, eval_rows=40, n_checkpoints=1, stages=("copies", "bad"), workers=2
+)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Say the first token again; tokens from ``new`` on stand first in held-out rows alone."""
+
+    new: int = 8
+    d_vocab: int = 10
+    length: int = 4
+    predicts: str = "last"
+    batch_sets: tuple[str, ...] = ("train",)
+
+    sets: ClassVar = ("held_out", "low", "high")
+    train_sets: ClassVar = ("low", "high")
+    stages: ClassVar = {
+        "copies": Stage(lambda now, start: now[:, 1:, 0].mean(1) <= 0.5 * start[:, 1:, 0].mean(1), with_siblings=True),
+        "bad": Stage(lambda now, start: now[:, 0, 1] < 0.5, keep="last"),
+    }
+
+    def dataset(self, seed):
+        rng = np.random.default_rng(seed)
+        tokens = rng.integers(0, self.d_vocab, (600, self.length))
+        tokens[:, 0] = np.repeat(np.arange(self.d_vocab), 60)
+        set = np.where(tokens[:, 0] >= self.new, 0, np.where(tokens[:, 0] < self.new // 2, 1, 2))
+        labels = tokens[:, 0]
+        if self.predicts == "next":
+            labels = np.full(tokens.shape, -1)
+            labels[:, -2] = tokens[:, 0]
+        return Dataset(
+            seed, tokens, labels, set, self.sets, self.train_sets, {"first": np.zeros((600, 1), int)},
+            batch_sets=self.batch_sets,
+        )  # fmt: skip
+
+    def fingerprint(self):
+        return fingerprint(self)
+
+
+@pytest.mark.parametrize(
+    "task", [Copy(), Copy(predicts="next", batch_sets=("low", "high")), Copy(batch_sets=("low", "high"))]
+)
+def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(task, tmp_path):
+    assert isinstance(task, Task)
+    store = Store(tmp_path / "whole", task.fingerprint())
+    trained = train_members(task, MODEL, TRAIN, [0.4, 0.8], [0, 1], store=store, progress=False)
+    curves = trained.curves.table()
+    assert curves["set"].unique().tolist() == ["held_out", "low", "high"]
+    end = curves[curves.step == 80].groupby("set").loss.mean()
+    assert max(end.low, end.high) < 0.7 < 3 < end.held_out
+    for member in trained.curves.members:
+        mine = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed)]
+        pooled = mine[mine.set != "held_out"].groupby("step").loss.mean()
+        copies, bad = (store.read(stage_name(name, member)) for name in ("copies", "bad"))
+        assert 0 < copies.step == (pooled <= 0.5 * pooled[0]).idxmax() < 80
+        assert copies.members == ((0.4, member.seed), (0.8, member.seed))
+        wrong = mine[(mine.set == "held_out") & (mine.accuracy < 0.5)]
+        assert (bad.step, bad.members) == (wrong.step.max(), ((member.gamma, member.seed),))
+
+    class Stopping(Store):
+        def write(self, name, step, *rest):
+            path = super().write(name, step, *rest)
+            if name == "state" and step == 40:
+                raise KeyboardInterrupt
+            return path
+
+    often, stopped = replace(TRAIN, save_every=0.0), Stopping(tmp_path / "stopped", task.fingerprint())
+    with pytest.raises(KeyboardInterrupt):
+        train_members(task, MODEL, often, [0.4, 0.8], [0, 1], store=stopped, progress=False)
+    again = Store(stopped.folder, task.fingerprint())
+    assert again.read("state").step == 40
+    train_members(task, MODEL, TRAIN, [0.4, 0.8], [0, 1], store=again, progress=False)
+    assert again.names() == store.names()
+    for name in store.names():
+        for key, value in store.read(name).tensors.items():
+            assert torch.equal(value, again.read(name).tensors[key]), (name, key)
+
+
+@pytest.mark.lens
+def test_a_transformer_lens_model_trains_on_a_foreign_task():
+    task = Copy()
+    model = build_model(task, gamma=0.5, config=MODEL)
+    curves = train_model(model, task, replace(TRAIN, stages=()), progress=False)
+    assert set(curves["set"]) == {"held_out", "low", "high"}
+    assert curves[(curves.step == 80) & (curves.set == "low")].loss.item() < 0.5
+    with pytest.raises(ModelError, match="the task predicts 'next'; use train_members"):
+        train_model(model, Copy(predicts="next"), TRAIN)
+
+
+def test_the_bar_shows_the_mean_loss_of_the_sets_trained_on(monkeypatch):
+    from rb_interp.training import loop
+
+    shown = []
+    bar = type("Bar", (loop.tqdm,), {"set_postfix_str": lambda self, text, refresh: shown.append(text)})
+    monkeypatch.setattr(loop, "tqdm", bar)
+    trained = train_members(Copy(), MODEL, replace(TRAIN, steps=5, stages=()), [0.5], [0], progress=False)
+    expected = [f"training loss {values[:, 1:, 0].mean():.3g} nats" for _, values in trained.curves.evaluations]
+    assert shown == expected
+
+
+class Ragged(Copy):
+    """Seed 1 draws fewer rows than seed 0."""
+
+    def dataset(self, seed):
+        data = super().dataset(seed)
+        keep = slice(0, 600 - 60 * seed)
+        cut: dict[str, Any] = {"positions": {}, **{k: getattr(data, k)[keep] for k in ("tokens", "labels", "set")}}
+        return replace(data, **cut)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "error", "message"),
+    [
+        (Copy(), {"stages": ("copy",)}, ConfigError, "Copy has no stage 'copy'; did you mean 'copies'"),
+        (
+            Copy(batch_sets=("low", "high")),
+            {"batch_size": 5},
+            ConfigError,
+            "each of low, high, so give a multiple of 2",
+        ),
+        (
+            Copy(batch_sets=("train", "low")),
+            {},
+            TaskError,
+            "numbers of training rows differ between seeds or batch sets",
+        ),
+        (Ragged(), {"workers": 1}, TaskError, r"rows of held_out differ between .*: \[60, 120\]"),
+        (Copy(predicts="first"), {}, ConfigError, "the task predicts 'first'; known: last, next"),
+        (Copy(predicts="next"), {"track_drift": True}, ConfigError, "there is no prediction of its drift"),
+    ],
+)
+def test_what_cannot_be_trained_on_says_why(task, changes, error, message):
+    train = replace(TRAIN, **{"steps": 2, "stages": (), "eval_rows": 600, **changes})
+    with pytest.raises(error, match=message):
+        train_members(task, MODEL, train, [0.5], [0, 1], progress=False)
+
+
+def test_rows_that_the_task_does_not_promise_are_refused():
+    """A token beyond the vocabulary would read another member's embedding."""
+
+    class Wide(Copy):
+        def dataset(self, seed):
+            return replace(Copy.dataset(self, seed), tokens=Copy.dataset(self, seed).tokens + 1)
+
+    class Long(Copy):
+        def dataset(self, seed):
+            return Copy.dataset(replace(Copy(), length=7), seed)
+
+    train = replace(TRAIN, steps=1, stages=())
+    with pytest.raises(TaskError, match="seed 0: tokens run from 1 to 10; expected 0 to 9, below d_vocab=10"):
+        train_members(Wide(), MODEL, train, [0.5], [0], progress=False)
+    with pytest.raises(TaskError, match=r"tokens \[600, 7\] and labels \[600\]; a task with length=4"):
+        train_members(Long(), MODEL, train, [0.5], [0], progress=False)
