@@ -20,7 +20,7 @@ from rb_interp.tasks.inputs import Inputs
 
 COMPONENTS = ("resid_pre", "q", "k", "v", "z", "attn_out", "mlp_out", "resid_post")
 ROLES = ("key", "first_anchor", "last_anchor", "noise", "last")
-CORRUPTIONS = ("key", "anchors", "both")
+"""Roles that are patched where a task has keys and anchors; elsewhere those that it has, and the last position."""
 
 
 def patch_member(
@@ -33,21 +33,19 @@ def patch_member(
     set: str = "rsn_train",
     pairs: int = 64,
     components: Sequence[str] = COMPONENTS,
-    roles: Sequence[str] = ROLES,
+    roles: Sequence[str] = (),
     metric: str = "logit_diff",
     sweep: str = "",
 ) -> pd.DataFrame:
     """The patching matrix of one member: one row per component, layer and role, with ``recovered`` and its control.
 
-    Clean inputs are rows of a set. Corrupted inputs differ in ``corrupt``: the key, the anchors, or ``both``; they are
-    the task's own counterfactuals. ``sweep`` is needed where the study has several. See
-    ``interventions.patching.patching_matrix``.
+    Clean inputs are rows of a set. Corrupted inputs differ in ``corrupt``, such as the ``key``, the ``anchors`` or
+    ``both``: they are the task's own counterfactuals. ``roles`` are by default those of the task. ``sweep`` is needed
+    where the study has several. See ``interventions.patching.patching_matrix``.
 
-    Raises RunError for a member, stage or set that the run does not have, TaskError for an unknown corruption,
-    ModelError and RolesError for an unknown component, metric or role.
+    Raises RunError for a member, stage or set that the run does not have, TaskError for an unknown corruption and for a
+    task without counterfactuals, ModelError and RolesError for an unknown component, metric or role.
     """
-    if corrupt not in CORRUPTIONS:
-        raise TaskError(f"corrupted inputs cannot differ in '{corrupt}'; {nearest(corrupt, CORRUPTIONS)}")
     if pairs < 2:
         raise RunError(f"pairs={pairs}; an interval over pairs of inputs needs at least 2.")
     of = run.sweep(sweep)
@@ -57,7 +55,7 @@ def patch_member(
     control = with_noise_of(corrupted, _counterfactual(of, data, chosen, "noise"))
     found = patching_matrix(
         model, data.inputs(chosen), corrupted, components=tuple(dict.fromkeys(components)),
-        roles=tuple(dict.fromkeys(roles)), metric=metric, control=control,
+        roles=tuple(dict.fromkeys(roles or _roles(data))), metric=metric, control=control,
     )  # fmt: skip
     return found.table().assign(gamma=gamma, seed=seed, stage=str(stage), change=corrupt)
 
@@ -79,6 +77,8 @@ def ablate_members(
         sites: such as ``attn_out.0`` or ``z.1.0@key``; by default the output of each sublayer.
         gammas: of the members; all by default. n: inputs of each set, at most.
         sweep: needed where the study has several.
+
+    Without counterfactuals of the task there is no control, and its columns are NaN.
 
     Raises RunError for a gamma or stage that the run does not have, ModelError and RolesError for an unknown site,
     role or method.
@@ -107,7 +107,18 @@ def with_noise_of(given: Inputs, other: Inputs) -> Inputs:
 
 
 def _counterfactual(sweep: Sweep, data: Any, rows: np.ndarray, change: str) -> Inputs:
-    return sweep.config.task.counterfactual(data, rows, change)
+    make = getattr(sweep.config.task, "counterfactual", None)
+    if make is None:
+        raise TaskError(
+            f"the task {type(sweep.config.task).__name__} has no counterfactual(data, rows, change, seed), which "
+            f"patching asks for; add it to the task."
+        )
+    return make(data, rows, change)
+
+
+def _roles(data: Any) -> tuple[str, ...]:
+    own = data.roles().positions
+    return ROLES if {"key", "anchor", "noise"} <= set(own) else (*own, "last")
 
 
 def _sites(sweep: Sweep, sites: Sequence[str]) -> list[Site]:
@@ -134,6 +145,7 @@ def _each_set(
     for name in models.sweep.config.task.sets:
         chosen = data.sample(name, n)
         if len(chosen) > 1:
-            control = _counterfactual(models.sweep, data, chosen, "noise")
+            has = hasattr(models.sweep.config.task, "counterfactual")
+            control = _counterfactual(models.sweep, data, chosen, "noise") if has else None
             table = ablations(models.model, data.inputs(chosen), control, sites, methods=tuple(methods))
             yield table.assign(set=name)

@@ -81,10 +81,10 @@ class Study:
         module, _, attribute = value.partition(":")
         try:
             return getattr(import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
+        except Exception as error:  # a study of somebody else may fail in any way
             raise StudyError(
-                f"study '{self.name}' gives {name} = '{value}', which cannot be imported ({error}); expected "
-                f"'package.module:name' of an object that exists."
+                f"study '{self.name}' gives {name} = '{value}', which does not load ({type(error).__name__}: {error}); "
+                f"mend or uninstall the package '{module.partition('.')[0]}'."
             ) from error
 
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:

@@ -37,7 +37,7 @@ def study(name: str) -> Study:
     points = _points()
     if name not in points:
         raise StudyError(f"there is no study '{name}'; {nearest(name, points)}")
-    found = _load(name, points[name])
+    found = _load(name, *points[name])
     if found.study is None:
         raise StudyError(found.problem)
     return found.study
@@ -45,15 +45,22 @@ def study(name: str) -> Study:
 
 def listed() -> list[Listed]:
     """Every study that is installed; one that does not load says why and stops no other."""
-    return [_load(name, point) for name, point in sorted(_points().items())]
+    return [_load(name, *found) for name, found in sorted(_points().items())]
 
 
-def _points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+def _points() -> dict[str, list[EntryPoint]]:
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(point)
+    return found
 
 
-def _load(name: str, point: EntryPoint) -> Listed:
-    brought = point.dist.name if point.dist is not None else "unknown"
+def _load(name: str, point: EntryPoint, *others: EntryPoint) -> Listed:
+    brought = _distribution(point)
+    if others:
+        every = ", ".join(sorted({brought, *map(_distribution, others)}))
+        problem = f"several distributions bring a study '{name}' ({every}); uninstall all but one."
+        return Listed(name, every, None, problem)
     try:
         found = point.load()
     except Exception as error:  # a plugin may fail in any way; the others go on
@@ -62,4 +69,11 @@ def _load(name: str, point: EntryPoint) -> Listed:
     if not isinstance(found, Study):
         problem = f"study '{name}' of the distribution '{brought}' is a {type(found).__name__}; expected a Study. "
         return Listed(name, brought, None, problem + f"Mend '{point.value}' there.")
+    if found.name != name:
+        problem = f"study '{name}' of the distribution '{brought}' calls itself '{found.name}'; give it one name in "
+        return Listed(name, brought, None, problem + "its entry point and in its Study.")
     return Listed(name, brought, found)
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "unknown"

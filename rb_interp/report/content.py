@@ -47,7 +47,6 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
         "repeat": {"command": meta.get("command", ""), "toml": meta.get("toml", "")},
         "run": {
             "host": ", ".join(f"{name} {value}" for name, value in (meta.get("host") or {}).items()),
-            "wall_seconds": meta.get("wall_seconds"),
             "versions": meta.get("versions"),
         },
     }

@@ -12,7 +12,6 @@ from rich.text import Text
 from rb_interp.figures.numbers import share_text
 from rb_interp.report.terminal import console_of, shown
 from rb_interp.statistics.intervals import t_interval
-from rb_interp.tasks import SETS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +47,7 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
 def print_ablations(table: pd.DataFrame, console: Console | None = None) -> None:
     """Print the accuracy lost without each component, mean over seeds with its interval, by gamma, method and set."""
     console = console_of(console)
-    sets = [name for name in SETS if name in set(table["set"])]
+    sets = list(dict.fromkeys(table["set"]))
     console.print(Text(f"accuracy lost without a component, stage {table['stage'].iloc[0]}; mean over seeds [95 %]"))
     found = _columns(["gamma", "component", "method", *sets])
     for which, rows in table.groupby(["gamma", "component"], sort=False):

@@ -97,7 +97,7 @@ def print_studies(studies: Iterable[Listed], console: Console | None = None) -> 
         if found.study is None:
             console.print(Text(f"  {found.problem}", "red"))
         else:
-            console.print(Text(f"  {found.study.title}\n  Cost: {found.study.cost}."))
+            console.print(Text(f"  {found.study.question}\n  Cost: {found.study.cost}."))
 
 
 def _print_rows(rows: Mapping[str, str], console: Console) -> None:

@@ -41,7 +41,7 @@ def render_html(content: dict[str, Any], images: dict[str, bytes]) -> str:
     page = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    page.filters |= {"number": number, "interval": _interval, "duration": duration, "typeset": typeset}
+    page.filters |= {"number": number, "interval": _interval, "typeset": typeset}
     sources = {name: "data:image/svg+xml;base64," + b64encode(image).decode() for name, image in images.items()}
     css = (HERE / "report.css").read_text(encoding="utf-8")
     return page.get_template("report.html.jinja").render(**content, images=sources, css=css)
@@ -62,15 +62,3 @@ def typeset(text: str) -> str:
         text.replace(">=", "≥").replace("<=", "≤").replace("γ = ", "γ\u00a0=\u00a0").replace("(f = ", "(f\u00a0=\u00a0")
     )
     return re.sub(r"(?<![\w)-])-(?=[.\d])", "−", text)
-
-
-def duration(seconds: float | int) -> str:
-    """Seconds as people say them.
-
-    >>> duration(271.4), duration(42), duration(7265)
-    ('4 min 31 s', '42 s', '2 h 1 min')
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

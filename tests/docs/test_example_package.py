@@ -24,12 +24,12 @@ print(json.dumps({"names": names(), "loaded": loaded, "after": sorted(n for n in
 """
 
 
-def plugin(folder: Path, name: str, value: str) -> None:
-    """A distribution that is installed in a folder, with one study."""
+def plugin(folder: Path, name: str, value: str, study: str = "") -> None:
+    """A distribution that is installed in a folder, with one study, by default called after it."""
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[rb_interp.studies]\n{name}-study = {value}\n")
+    (info / "entry_points.txt").write_text(f"[rb_interp.studies]\n{study or f'{name}-study'} = {value}\n")
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +67,8 @@ def test_a_plugin_that_does_not_load_is_one_sentence_and_stops_no_other(tmp_path
     plugin(tmp_path, "broken", "no_such_package.anywhere:STUDY")
     plugin(tmp_path, "mistaken", "rb_interp.errors:nearest")
     plugin(tmp_path, "fine", "fine_study:STUDY")
+    plugin(tmp_path, "renamed", "fine_study:STUDY")
+    plugin(tmp_path, "labels", "fine_study:STUDY", study="labels")
     (tmp_path / "fine_study.py").write_text(
         "from rb_interp.machine.protocol import Study\n"
         "STUDY = Study('fine-study', 'Fine', 'Is it?', 'none', config='a:b', measure='a:b')\n"
@@ -81,3 +83,9 @@ def test_a_plugin_that_does_not_load_is_one_sentence_and_stops_no_other(tmp_path
     assert found["mistaken-study"].problem == f"{wrong}Mend 'rb_interp.errors:nearest' there."
     with pytest.raises(registry.StudyError, match="of the distribution 'broken' does not load"):
         registry.study("broken-study")
+    with pytest.raises(registry.StudyError, match="'renamed' calls itself 'fine-study'; give it one name"):
+        registry.study("renamed-study")
+    with pytest.raises(
+        registry.StudyError, match=r"several distributions bring a study 'labels' \(labels, rb-interp\)"
+    ):
+        registry.study("labels")

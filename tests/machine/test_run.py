@@ -9,8 +9,9 @@ import pytest
 import torch
 from own_studies import ONE, TASK, TWO, One
 
-from rb_interp.errors import RunError, StudyError
+from rb_interp.errors import RunError, StudyError, TaskError
 from rb_interp.machine import Run
+from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.models.generations import read_weights
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.member_group import MemberGroup
@@ -246,3 +247,15 @@ def test_repeating_everything_changes_no_result(one):
     before = {name: (one.folder / name).read_bytes() for name in names}
     ONE.run(preset="smoke", out=one.folder, progress=False)
     assert {name: (one.folder / name).read_bytes() for name in names} == before
+
+
+def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch):
+    table = patch_member(one, gamma=0.8, seed=0, set="rsn_train", pairs=8, components=("z",))
+    assert {"key", "last"} <= set(table["role"])
+    monkeypatch.delattr(AnchorTask, "counterfactual")
+    with pytest.raises(TaskError, match=r"the task AnchorTask has no counterfactual\(.*\), which patching asks for"):
+        patch_member(one, gamma=0.8, seed=0, set="rsn_train", pairs=8, components=("z",))
+    lost = ablate_members(one, ("z.0",), gammas=(0.8,), methods=("zero",), n=10, progress=False)
+    assert set(lost["set"]) == set(AnchorTask.sets)
+    assert lost["control_accuracy_drop"].isna().all()
+    assert lost["accuracy_drop"].notna().all()

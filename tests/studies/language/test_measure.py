@@ -20,6 +20,7 @@ from rb_interp.probes.vectors import participation
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig, info, train_note
 from rb_interp.studies.language.measure import text_of
+from rb_interp.tasks import Inputs
 from rb_interp.text.config import TEXT_SETS
 from rb_interp.text.task import TextTask
 
@@ -96,9 +97,8 @@ def test_readings_agree_with_probes_called_by_hand(run):
     assert start == pytest.approx(at_init.value.item(), abs=1e-6)
     for corpus in ("prontoqa", "stories"):
         tokens, _, counted = text.rows(f"{corpus}_test").batch(np.arange(2))
-        by_hand = uniformity_of_heads(run.model(gamma=0.8, seed=1, stage="final"), tokens, (1,), counted)[1].values[
-            "tv"
-        ]
+        final = run.model(gamma=0.8, seed=1, stage="final")
+        by_hand = uniformity_of_heads(final, Inputs(tokens), (1,), counted)[1].values["tv"]
         here = readings.query(f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'")
         assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand)
     attention = readings.query("probe == 'uniformity' and quantity == 'tv'")
