@@ -98,7 +98,7 @@ def _effects(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray 
 
 
 def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
-    """Loss increase (nats) on rsn_train as L0's W_V reads less; nothing where L0 has several heads."""
+    """Nats lost on rsn_train as L0's W_V reads less; nothing where L0 has several heads."""
     if model.cfg.n_heads > 1:
         return
     given = _inputs(data, REASONING)

@@ -129,8 +129,8 @@ def rates(copies: pd.DataFrame) -> pd.DataFrame:
     least DEVELOPMENT; ``auc`` is of the margins of the same copies. ``youden_threshold`` is the shift of the margin
     that would have separated the copies with lower seeds best, ``youden_tpr`` and ``youden_fpr`` what it gives on the
     others: how much room a better threshold would leave. The worst positive and negative are the hand-written models
-    with the lowest true-positive and the highest false-positive rate. Untrained and label-shuffled models have no truth: their rate is the
-    share of models of which the detector says "present". A rate without models is nan.
+    with the lowest true-positive and the highest false-positive rate. Of untrained and label-shuffled models the truth
+    is unknown: their rate is the share of which the detector says "present". A rate without models is nan.
     """
     import pandas as pd
 
@@ -140,7 +140,7 @@ def rates(copies: pd.DataFrame) -> pd.DataFrame:
 
 
 def rates_by_model(copies: pd.DataFrame) -> pd.DataFrame:
-    """Share of each model's copies (seed of at least DEVELOPMENT; all untrained and shuffled) that a detector calls present.
+    """Share of each model's copies that a detector calls present; of a reference those with a seed of at least DEVELOPMENT.
 
     Columns: family, detector, source, name, truth, n, rate, low, high.
     """
