@@ -140,7 +140,7 @@ def rates(copies: pd.DataFrame) -> pd.DataFrame:
 
 
 def rates_by_model(copies: pd.DataFrame) -> pd.DataFrame:
-    """Share of each model's copies that a detector calls present; of a reference those with a seed of at least DEVELOPMENT.
+    """Share of each model's copies that a detector calls present; references count from the seed DEVELOPMENT on.
 
     Columns: family, detector, source, name, truth, n, rate, low, high.
     """
