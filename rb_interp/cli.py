@@ -98,7 +98,7 @@ def _start(command: Any, line: str) -> Any:
 
 
 def notes(study: Any, config: Any) -> list[str]:
-    """Sentences that a study wants to be shown beside its runs, such as stand-ins for data."""
+    """Sentences that a study adds to its runs, for instance about stand-ins for data."""
     note = study.load("train_note")
     return [] if note is None else note(config)
 

@@ -122,7 +122,7 @@ class Patch:
     metric: str = "logit_diff"
     """logit_diff or probability."""
     out: Path | None = None
-    """CSV file to write the table to, with intervals and controls."""
+    """CSV file to write the table to, with intervals and control."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is known of the error rates of a study's probes, as far as verdicts and reports need it."""
+"""Error rates of a study's probes: what verdicts and reports need of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a claim is made of: terms are read, conditions compare them with a threshold, claims join conditions."""
+"""A term is one number per seed. A condition compares terms with a threshold. A claim joins conditions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Condition:
-    """A statistic per seed (a term, or a term less another of the same seed) beside its threshold.
+    """A statistic per seed (a term, or a term less another of the same seed) and its threshold.
 
     >>> bias = Term("learning_order", "bias", 0.8, "final", label="B")
     >>> Condition(bias, ">=", 0.1).criterion

@@ -68,7 +68,7 @@ def expected_by_chance(verdicts: Iterable[Verdict]) -> float:
 
 @dataclass(frozen=True)
 class _Sample:
-    """One term's values and untrained by seed, and what is wrong with them."""
+    """One term's values and the untrained models' values by seed, and what is wrong with them."""
 
     values: dict[int, float]
     untrained: dict[int, float]
@@ -134,7 +134,7 @@ def _judge_condition(readings: pd.DataFrame, claim: Claim, condition: Condition)
 def _through_gate(
     readings: pd.DataFrame, gate: Condition | None, values: dict[int, float]
 ) -> tuple[dict[int, float], str]:
-    """Keep the seeds that meet the gate: elsewhere the statistic is about something that was not learned."""
+    """Keep the seeds that meet the gate; the others have not learned what the statistic is about."""
     if gate is None:
         return values, ""
     tested = _read(readings, gate.of)

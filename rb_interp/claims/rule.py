@@ -2,7 +2,7 @@
 
 HOLDS: the whole 95 % interval is on the claimed side and at least 80 % of the seeds meet the criterion themselves.
 FAILS: the whole interval is on the other side and at most 20 % meet it. Otherwise, or below 5 seeds, UNDECIDED.
-Circuits are bimodal over seeds, which is why the mean alone does not decide.
+Circuits are bimodal over seeds, so the mean alone does not decide.
 """
 
 from __future__ import annotations

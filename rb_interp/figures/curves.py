@@ -81,7 +81,7 @@ def step_axis(axes: Axes, last: float) -> None:
 
 
 def kept_steps_axis(axes: Axes, steps: np.ndarray) -> None:
-    """Axis of kept steps: logarithmic from the first on, linear before it, with a tick at every one."""
+    """Axis of kept steps: logarithmic from the first on, linear before it, with a tick at each."""
     first = float(steps[steps > 0].min()) if (steps > 0).any() else 1.0
     axes.set_xscale("symlog", linthresh=first, linscale=0.5)
     axes.set_xlim(-0.2 * first, max(1.25 * float(steps.max()), first))

@@ -26,7 +26,7 @@ CROWDED = 0.1
 
 
 def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
-    """A stage's name with its step, where a reading tells it."""
+    """A stage's name, with its step where a reading has it."""
     step = 0 if stage == "init" else evidence.step(gamma, seed, stage)
     return STAGES.get(stage, stage) + ("" if step is None else f" (step {step:,})")
 
@@ -122,7 +122,7 @@ def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np
 
 
 def _write_tokens(axes: Axes, every_point: np.ndarray, points: np.ndarray, tokens: np.ndarray, every: int) -> None:
-    """Some tokens of a group beside their points, or one label in the middle of a crowded group."""
+    """Labels of some tokens of a group at their points, or one label in the middle of a crowded group."""
     labels = [(str(token), place) for token, place in zip(tokens[::every], points[::every], strict=True)]
     if len(tokens) > 1 and (np.ptp(points, axis=0) < CROWDED * np.ptp(every_point, axis=0)).all():
         labels = [(f"{tokens[0]}–{tokens[-1]}", (points.min(axis=0) + points.max(axis=0)) / 2)]

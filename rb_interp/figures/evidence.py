@@ -21,7 +21,7 @@ NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 
 
 class MissingEvidenceError(RbInterpError):
-    """A figure or a sentence needs something that this run does not have; the message is a sentence for its reader."""
+    """This run lacks something that a figure or a sentence needs; the message is a sentence for the reader."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Evidence:
         return found
 
     def lacks(self, gamma: float) -> str:
-        """A sentence where no member of this run has the given gamma, else nothing."""
+        """A sentence that says so where no member of this run has the given gamma, else nothing."""
         if gamma in self.gammas:
             return ""
         there = ", ".join(f"{g:g}" for g in self.gammas) or "nothing"
@@ -162,7 +162,7 @@ class Evidence:
     ) -> pd.Series:
         """One number per seed (index: seed, ascending), without NaN.
 
-        Where several layers or heads were read: the first head of the first layer, or of the last one (``deepest``).
+        Where several layers or heads were read: the first head of the lowest layer, or of the highest (``deepest``).
 
         Raises MissingEvidenceError where there is none.
         """

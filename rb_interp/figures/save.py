@@ -1,4 +1,4 @@
-"""Figures to files: the same evidence gives the same bytes, and a file is there whole or as it was before."""
+"""Figures to files: the same evidence gives the same bytes, and no file is ever half written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DPI = 150
 
 @styled
 def draw(spec: FigureSpec, evidence: Evidence) -> Figure:
-    """A figure, or the sentence that says what the run lacks for it."""
+    """A figure; where the run lacks something for it, a figure with one sentence that says so."""
     try:
         return spec.draw(evidence)
     except MissingEvidenceError as missing:

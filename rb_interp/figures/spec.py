@@ -1,4 +1,4 @@
-"""What a figure is to a report: a name, a drawing, and a caption that says what would refute the claim."""
+"""A figure of a report: a name, a drawing, and a caption with what would refute the claim."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SET_COLOURS = {"mem": "#0a3d91", "rsn_train": "#bf6fc4", "rsn_test": "#e07b00"}
 SET_LINES = {"mem": "-", "rsn_train": "-", "rsn_test": (0, (4, 1.6))}
 
 CORPUS_COLOURS = {"prontoqa": "#c4312a", "stories": "#0a3d91", "control": "#4b9fd8"}
-"""Red and blue as in the paper; ``control`` is of the stories too. Their lightness differs, and so do the markers."""
+"""Red and blue as in the paper; ``control`` is made of stories too. Lightness and markers differ as well."""
 CORPUS_MARKERS = {"prontoqa": "o", "stories": "s", "control": "D"}
 
 KEY, REASONING, MEMORY, NOISE = "#f2a71b", "#1d8f69", "#0a3d91", "#e4e4e4"

@@ -1,4 +1,4 @@
-"""Figs. 5C and 5D of paper 1: real cosines beside those of Theorem 1 (Eq. 14)."""
+"""Figs. 5C and 5D of paper 1: real cosines and those of Theorem 1 (Eq. 14)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rb_interp.figures.style import INK, REASONING, new_figure
 
 
 def draw_theory(evidence: Evidence) -> Figure:
-    """Theoretical cosine matrix, one of its rows beside the real one, and the theory's principal components."""
+    """Theoretical cosine matrix, one of its rows with the real one, and the theory's principal components."""
     evidence.require(SMALL)
     figure = new_figure(2.75)
     for axes, draw in zip(figure.subplots(1, 3), (_matrix, _middle_row, _theory_pca), strict=True):

@@ -1,4 +1,4 @@
-"""Change what a model computes, and see whether the answer follows: every intervention beside its control.
+"""Change what a model computes, and see whether the answer follows. Every intervention has its control.
 
 The calls that measure an effect are here. Edits, contexts, tables of many sites and the anchor task's own tests are in
 the submodules.

@@ -1,4 +1,4 @@
-"""What an intervention did, input by input, beside what its control did.
+"""What an intervention and its control did, input by input.
 
     effect = mean_r e_r          control = mean_dr p_dr          difference = mean_r (e_r - mean_d p_dr)
 

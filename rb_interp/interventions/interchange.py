@@ -1,4 +1,4 @@
-r"""Does a site carry what it is said to carry?  (claim M9: L1's attention brings the key, L0's the sum)
+r"""Does a site carry the key, or the sum?  (claim M9: L1's attention brings the key, L0's the sum)
 
 Interchange intervention: run a base input with a site's activation taken from a source input, role to role. If the site
 carries the key and nothing else of the source reaches the answer, the answer becomes

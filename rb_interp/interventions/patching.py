@@ -37,7 +37,7 @@ from rb_interp.torch_threads import few_threads
 
 COMPONENTS = tuple(HOOKS)
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
-"""The cells of a matrix, unless told otherwise."""
+"""The cells of a matrix by default."""
 METRICS = ("logit_diff", "probability")
 """``logit_diff`` in logits (nats), ``probability`` in [0, 1]."""
 

@@ -217,7 +217,7 @@ def ratio_interval(
 
 @dataclass(frozen=True)
 class PathPatch:
-    """What came of a path patch, shown in a notebook as its table; rows of logits are at the last position.
+    """The outcome of a path patch; a notebook shows it as its table; rows of logits are at the last position.
 
     Attributes:
         sender, receiver: the sites. base, source: logits of the rows as they are. patched: of the base rows with the

@@ -1,8 +1,8 @@
 """Configurations: the same frozen dataclass is the Python object, the command's flags and the TOML file.
 
 A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or several (its fields of
-that type, by name). Settings that say where and how something is computed, a dataclass's ``host_fields``, belong to no
-fingerprint. Settings that say where data comes from, its ``source_fields``, do not change the scale of a run.
+that type, by name). A dataclass's ``host_fields`` say where and how something is computed; they belong to no
+fingerprint. Its ``source_fields`` say where data comes from; they do not change the scale of a run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StudyConfig:
         preset: sizes and schedule to start from.
         seeds: each fixes data, labels, batch order and normal draws, shared across gammas.
         presets: names that ``from_preset`` knows.
-        sibling_stages: further names of stages: the stage of another gamma's member of the same seed, (stage, gamma).
+        sibling_stages: further names of stages, name -> (stage, gamma): that stage of the same seed's member.
     """
 
     presets: ClassVar[tuple[str, ...]] = ("smoke", "quick", "paper")
@@ -111,7 +111,7 @@ def plain(config: Any) -> dict[str, Any]:
 
 
 def to_toml(study: str, config: StudyConfig) -> str:
-    """The configuration as a TOML file that gives it again; None is left out, as it stands for a default."""
+    """The configuration as TOML text, from which it can be read again; None is left out and means a default."""
     import tomli_w
 
     return tomli_w.dumps({"study": study, **_without_none(asdict(config))}, multiline_strings=False)
@@ -213,7 +213,7 @@ def from_mapping(kind: type[StudyConfig], data: Mapping[str, Any], source: str =
 
 
 def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> Any:
-    """A dataclass with the fields replaced that nested plain data names; ConfigError as `from_mapping`."""
+    """A dataclass with fields replaced from nested plain data; raises ConfigError as `from_mapping` does."""
     hints, changes = get_type_hints(type(base)), {}
     known = [f.name for f in fields(base)]
     for key, value in data.items():

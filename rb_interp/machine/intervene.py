@@ -1,4 +1,4 @@
-"""One intervention at a time on the members of a run: what ``rb-interp patch`` and ``rb-interp ablate`` show."""
+"""Single interventions on the members of a run, for ``rb-interp patch`` and ``rb-interp ablate``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def ablate_members(
     sweep: str = "",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Accuracy and loss of every member on each set with single sites ablated, beside the control.
+    """Accuracy and loss of every member on each set with single sites ablated, and the same for the control.
 
     Args:
         sites: such as ``attn_out.0`` or ``z.1.0@key``; by default the output of each sublayer.
@@ -100,7 +100,7 @@ def ablate_members(
 
 
 def with_noise_of(given: Inputs, other: Inputs) -> Inputs:
-    """Given inputs with the noise tokens of others that have noise at the same positions."""
+    """The given inputs with the noise tokens of other inputs, where those have noise at the same positions."""
     tokens, noise = given.tokens.copy(), given.roles.position("noise")
     np.put_along_axis(tokens, noise, np.take_along_axis(other.tokens, noise, 1), 1)
     return Inputs(tokens, given.labels, given.roles)

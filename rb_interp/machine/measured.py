@@ -1,4 +1,4 @@
-"""What measuring a run gives: tables and arrays, made once, that claims, figures and report only read."""
+"""What measuring a run gives: tables and arrays. They are made once; claims, figures and report only read them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Measured:
 
 
 def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
-    """Tables or rows of readings below each other, with every column of READINGS and one type a column.
+    """Tables or rows of readings joined into one table, with every column of READINGS and one type a column.
 
-    A part without the column ``sweep`` gets the given one. Raises StudyError for a part that lacks another column.
+    A table without the column ``sweep`` gets the given one. Raises StudyError where another column is missing.
     """
     tables = [part if isinstance(part, pd.DataFrame) else pd.DataFrame(list(part)) for part in parts]
     tables = [table if "sweep" in table else table.assign(sweep=sweep) for table in tables if len(table)]
@@ -60,7 +60,7 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds of every reading, with its 95 % interval (Student t).
 
     Columns: those of GROUPS, ``mean``, ``low``, ``high``, ``n`` (seeds with a finite value) and ``untrained`` (mean of
-    the untrained models). The ends are NaN below two seeds, which say nothing of the spread.
+    the untrained models). The ends are NaN below two seeds: one seed says nothing of the spread.
     """
     rows = []
     for place, here in readings.groupby(GROUPS, sort=False, dropna=False):

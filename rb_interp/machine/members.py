@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MemberModels:
-    """Two models, written anew for each member and stage: building one costs more than probing it.
+    """Two models that take the weights of each member in turn: building a model costs more than probing it.
 
     Attributes:
         model: the member that was loaded last. untrained: the same member at step 0.

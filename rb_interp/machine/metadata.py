@@ -21,7 +21,7 @@ PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib
 
 
 def write_metadata(folder: Path, study: str, config: StudyConfig, command: str) -> dict[str, Any]:
-    """Write what a new run folder is, and its configuration as TOML beside it; returns what was written."""
+    """Write ``run.json`` and the configuration as TOML into a new run folder; returns the content of ``run.json``."""
     about = {
         "format": FORMAT,
         "study": study,
@@ -40,7 +40,7 @@ def write_metadata(folder: Path, study: str, config: StudyConfig, command: str) 
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
-    """Read what a run folder is; RunError where it is none, is damaged, or has another format."""
+    """Read ``run.json``; RunError where the folder is no run, is damaged, or has another format."""
     path = folder / FILE
     try:
         about = json.loads(path.read_text())
@@ -66,13 +66,13 @@ def holds_run(folder: Path) -> bool:
 
 
 def check_free(folder: Path) -> None:
-    """Raise RunError where a folder holds something that a new run would stand beside."""
+    """Raise RunError where a folder holds other files: a new run is never mixed with them."""
     if folder.exists() and (not folder.is_dir() or not _leftovers(folder)):
         raise RunError(f"{folder} exists and is not a run of rb_interp; nothing was changed. Use another --out.")
 
 
 def _leftovers(folder: Path) -> bool:
-    """Whether a folder holds nothing but temporary files of a process that was killed before it began."""
+    """Whether a folder holds nothing but temporary files of a process that was killed at its start."""
     return all(path.name.startswith(f".{FILE}.") for path in folder.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""What a study is: one frozen value. Its parts load at first use, so that listing studies imports none of them."""
+"""What a study is: one frozen value. Its fields load at first use, so listing studies imports none of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Lazy = str
 
 @dataclass(frozen=True)
 class Study:
-    """A question, the configuration that answers it, and everything that is done with what was trained.
+    """A question, its configuration, and its measurement, claims, figures and report.
 
     A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it
     is used for the first time.
@@ -40,11 +40,11 @@ class Study:
         narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
         families: first letters of claim ids -> heading above these claims.
         glossary: term -> meaning, below the report.
-        checks: interventions that would refute a claim, judged beside it.
+        checks: causal checks: interventions that would refute a claim, each with its own verdict.
         calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
         calibrate: ``calibrate(folder) -> table``: measures these error rates again.
-        info: ``info(run) -> {word: text}``: what is to be said of a run beside what is said of every run.
-        train_note: ``train_note(config) -> sentences`` to show before training, such as stand-ins for data.
+        info: ``info(run) -> {word: text}``: what ``rb-interp info`` shows of a run in addition.
+        train_note: ``train_note(config) -> sentences`` to show before training, for instance about stand-ins for data.
 
     Raises StudyError for a name that is no word of the command line.
     """

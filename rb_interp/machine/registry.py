@@ -1,4 +1,4 @@
-"""The studies that are there: found by the entry-point group ``rb_interp.studies``, and loaded one at a time."""
+"""The installed studies: found by the entry-point group ``rb_interp.studies``, and loaded one at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUP = "rb_interp.studies"
 
 @dataclass(frozen=True)
 class Listed:
-    """A study in a listing: its name, the distribution that brings it, and the study, or why it does not load."""
+    """A study in a listing: its name, its distribution, and the study, or the reason why it does not load."""
 
     name: str
     distribution: str
@@ -32,7 +32,7 @@ def study(name: str) -> Study:
     >>> study("anchor").name
     'anchor'
 
-    Raises StudyError for an unknown name, and where a study does not load (naming the distribution that brings it).
+    Raises StudyError for an unknown name, and where a study does not load (naming its distribution).
     """
     points = _points()
     if name not in points:
@@ -44,7 +44,7 @@ def study(name: str) -> Study:
 
 
 def listed() -> list[Listed]:
-    """Every study that is installed; one that does not load says why and stops no other."""
+    """Every installed study. Where one does not load, its entry says why, and the others are listed all the same."""
     return [_load(name, *found) for name, found in sorted(_points().items())]
 
 

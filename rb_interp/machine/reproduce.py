@@ -54,7 +54,7 @@ def start(
 
 
 def default_folder(study: Study, config: StudyConfig) -> Path:
-    """``runs/anchor-quick`` for a preset as it stands, with a fingerprint behind it for a variation."""
+    """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the end of the name."""
     name = f"{study.name}-{config.preset}"
     of = fingerprint(study.name, config)
     as_it_stands = of == fingerprint(study.name, study.preset(config.preset))

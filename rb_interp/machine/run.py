@@ -1,4 +1,4 @@
-"""A run is a folder: one study carried out. It can be left, taken up again, moved, and opened years later."""
+"""A run is a folder: one study carried out. It can be stopped, continued, moved, and opened years later."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Run:
     (True, [''])
 
     Attributes:
-        folder: where it lies. study, config: what it asks, and with which settings. about: content of ``run.json``.
+        folder: its path. study, config: the study and its settings. about: content of ``run.json``.
         sweeps: its sweeps by name.
     """
 
@@ -56,8 +56,8 @@ class Run:
     def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
         """Make the folder, or open it where it holds the same study with the same configuration.
 
-        Raises RunError where it holds something else; nothing is changed then. What a task refuses, it refuses before
-        a folder is made.
+        Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, no
+        folder is made.
         """
         folder = Path(folder)
         if holds_run(folder):
@@ -88,10 +88,10 @@ class Run:
 
         Args:
             folder: the run folder.
-            config: the configuration, where its task is of a class that the study's configuration does not make.
-            study: the study, where it is not installed.
+            config: the configuration; needed where its task is of another class than the study's own.
+            study: the study; needed where it is not installed.
 
-        Raises RunError that says what is wrong with the folder, StudyError for a study that is not there.
+        Raises RunError, with what is wrong with the folder, and StudyError for a study that is not installed.
         """
         folder = Path(folder)
         about = read_metadata(folder)
@@ -119,7 +119,7 @@ class Run:
         return scale_of(self.config)
 
     def sweep(self, name: str = "") -> Sweep:
-        """A sweep by its name, which a study with a single sweep does not need.
+        """A sweep by its name. A study with a single sweep needs no name.
 
         Raises RunError where the name is not one of the run's sweeps.
         """
@@ -230,7 +230,7 @@ class Run:
 
     @property
     def readings(self) -> pd.DataFrame:
-        """Every number that a probe read."""
+        """The readings of all probes, as a table."""
         return self.table("readings")
 
     @property
@@ -268,7 +268,7 @@ class Run:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """Everything that figures and report look at; RunError where the run was not measured, or a file is damaged."""
+        """Everything that figures and report use; RunError where the run was not measured, or a file is damaged."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 

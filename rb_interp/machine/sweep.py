@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 PROVENANCE = "data.json"
 CURVES = "curves/"
-"""What the names of learning curves begin with in the saved state."""
+"""First letters of the names of learning curves in the saved state."""
 
 
 class Sweep:
     """Members that were trained alike, on disk.
 
     Args:
-        folder: where ``checkpoints/`` lies. name: of the sweep in its study. config, seeds: what was trained.
+        folder: the folder of ``checkpoints/``. name: of the sweep in its study. config, seeds: what was trained.
         siblings: further names of stages, see ``StudyConfig.sibling_stages``.
     """
 
@@ -69,8 +69,8 @@ class Sweep:
     def provenance(self) -> dict[int, Any]:
         """What the members of each seed learn from, as it was when training began: sources, sizes, hashes.
 
-        A task that has ``provenance(seed) -> plain data`` told it then, and ``data.json`` keeps it. Empty before
-        training, and where the task has no such method. Raises RunError for a damaged file.
+        A task with ``provenance(seed) -> plain data`` gives it then, and ``data.json`` keeps it. Returns an empty dict
+        before training, and where the task has no such method. Raises RunError for a damaged file.
         """
         path = self.folder / PROVENANCE
         try:
@@ -117,7 +117,7 @@ class Sweep:
         return last in self.curves()["step"].to_numpy() and min(reached, default=0) >= 0
 
     def train(self, progress: bool = True) -> Trained | None:
-        """Train to the last step, from wherever it stopped; None where there is nothing left to do."""
+        """Train to the last step, from the last saved step; None where there is nothing left to do."""
         if self.finished:
             return None
         self._keep_provenance()
@@ -140,7 +140,7 @@ class Sweep:
         return [int(name.removeprefix("step_")) for name in self.store.names() if name.startswith("step_")]
 
     def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
-        """A member's part of the checkpoint that holds it at a stage or a step.
+        """A member's tensors in the checkpoint that holds it at a stage or a step.
 
         Stages are ``init``, ``final``, those of ``train.stages``, and the study's names for the stage of a sibling.
 

@@ -1,4 +1,4 @@
-"""What a trained model computes: one mechanism a file, each a Reading beside its null and the untrained model."""
+"""What a trained model computes: one mechanism a file, each gives a Reading with its null and the untrained model's."""
 
 from rb_interp.probes.attention_by_role import attention_by_role
 from rb_interp.probes.attention_to_key import attention_to_key

@@ -6,7 +6,7 @@ The attention of the last query splits into the roles of the positions it looks 
 
 ``self`` is the last position where it is noise itself; where the last position is an anchor, it counts as that anchor.
 
-How it can mislead. The paper's circuit reads key near 1 in the second layer (claims M7 and M7b ask for .90) on
+How it can mislead. The paper's circuit reads key near 1 in L1 (claims M7 and M7b ask for .90) on
 reasoning and on memory inputs. Other circuits read anchors near 1: there L0 has already carried the key
 to the anchors. An untrained model reads 1/L for each position, .11 at L = 9, and so does an averaging head. Attention
 to a position is not use of its token: after L0, "the key's position" holds whatever was written there, and W_V W_O may

@@ -223,7 +223,7 @@ def geometry_arrays(W_E: Embedding, layout: Layout) -> dict[str, np.ndarray]:
 
 
 def _embedding(model: HookedModel, layout: Layout, length: int, layer: int, head: int) -> Embedding:
-    """W_E, with the used tokens as the first attention reads them (normalised, in a pre-norm model)."""
+    """W_E, with the used tokens as L0's attention reads them (normalised, in a pre-norm model)."""
     embedding, used = model.W_E.detach().cpu().double().numpy().copy(), numbered(layout.groups)[0]
     embedding[used] = token_embeddings(model, used, min(length, model.cfg.n_ctx), layer, head)
     return embedding

@@ -1,4 +1,4 @@
-"""What a probe returns: numbers, the untrained model's numbers, and the null beside them."""
+"""What a probe returns: numbers, the untrained model's numbers, and the null."""
 
 from __future__ import annotations
 

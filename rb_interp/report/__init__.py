@@ -1,1 +1,1 @@
-"""The report of a run: one self-contained HTML file, its JSON twin, and tables for the terminal."""
+"""The report of a run: one self-contained HTML file, a JSON file with the same content, and terminal tables."""

@@ -1,4 +1,4 @@
-"""What a report says, as data, for any study: report.json is this, and the template shows it."""
+"""The content of a report as data, for any study. report.json holds it, and the template shows it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
 
 
 def family_of(study: Study, claim: str) -> str:
-    """Heading above a claim: that of the longest beginning of its id that the study names."""
+    """Heading above a claim: the study's heading for the longest beginning of the claim's id."""
     prefixes = sorted((prefix for prefix in study.families if claim.startswith(prefix)), key=len)
     return study.families[prefixes[-1]] if prefixes else "Claims"
 
@@ -76,7 +76,7 @@ def _section(section: Section) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as dicts that say their kind, however deep."""
+    """Dataclasses as dicts with their kind, at any depth."""
     if is_dataclass(value) and not isinstance(value, type):
         fields = {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
         return {"kind_of_block": type(value).__name__, **fields}

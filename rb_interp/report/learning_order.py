@@ -1,4 +1,4 @@
-"""What is learned first, for any study with the sets mem, rsn_train and rsn_test: a section, and a sentence."""
+"""Which mapping is learned first: a section and a sentence, for studies with the sets mem, rsn_train and rsn_test."""
 
 from __future__ import annotations
 

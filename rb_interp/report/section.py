@@ -1,4 +1,4 @@
-"""What a report is made of, as data: a study fills these, one template shows them, report.json is them."""
+"""The elements of a report, as data. A study fills them, one template shows them, and report.json holds them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Choice:
-    """Tables of which the reader sees one at a time, by the words on the switch. ``name`` is unique on the page."""
+    """Tables behind a switch: the reader sees one at a time, by its word. ``name`` is unique on the page."""
 
     name: str
     options: Mapping[str, Table]
@@ -83,7 +83,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks behind a line that opens them."""
+    """Blocks that are closed at first; a click on their line opens them."""
 
     summary: str
     blocks: tuple[Block, ...]

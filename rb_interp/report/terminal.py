@@ -127,7 +127,7 @@ def _untrained(verdict: Verdict) -> str:
 
 
 def shown(text: str, console: Console) -> str:
-    """The text as it is, or without what a terminal that is not Unicode could not show."""
+    """The text; a terminal without Unicode gets ``?`` for the signs that it lacks."""
     if console.encoding.lower().startswith("utf"):
         return text
     return text.replace("−", "-").encode("ascii", "replace").decode()

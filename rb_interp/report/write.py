@@ -1,4 +1,4 @@
-"""The report as files: report.html, which needs nothing but itself, report.json with the same content, and figures/."""
+"""The report as files: report.html (self-contained), report.json with the same content, and figures/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nulls and intervals over seeds, and what is read off tables and curves instead of a model.
+"""Nulls, intervals over seeds, and statistics of tables and curves. None of them takes a model.
 
 ``learning_order`` and ``corpus_loss`` read learning curves, ``circuits`` names circuits from a table of readings, and
 ``lemma_1`` reads fresh initialisations. They are imported from their submodules.

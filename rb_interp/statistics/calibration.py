@@ -6,7 +6,7 @@ A detector says yes to a score of at least its threshold. With P scores where ye
     area under the curve   = P(score of P > score of N) + 1/2 P(equal)      over all pairs (Mann and Whitney, 1947)
     J(t)                   = true-positive rate(t) - false-positive rate(t)                       (Youden, 1950)
 
-Scores may be infinite and must not be nan: whoever scores decides what a reading that is not there means.
+Scores may be infinite and must not be nan: the caller decides what a missing reading means.
 """
 
 from __future__ import annotations

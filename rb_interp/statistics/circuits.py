@@ -14,8 +14,8 @@ counts: lowest TV, highest attention.
 
 How it can mislead. A name sums up attention, not causes; patching tests it. An untrained model at small initialisation
 averages perfectly and is ``none`` for its accuracy alone; one that memorised and fails on the held-out rule can still
-be named, so read acc_rsn_test beside it. Attention may be uniform at ``half`` and no longer at the end, which is why
-the stages belong to the name. Where the last token is an anchor, looking at oneself is looking at an anchor.
+be named, so read acc_rsn_test beside it. Attention may be uniform at ``half`` and no longer at the end,
+so the stages belong to the name. Where the last token is an anchor, looking at oneself is looking at an anchor.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CIRCUITS = tuple(RULES)
 
 
 class Source(NamedTuple):
-    """Where a number of the name is read: probe and quantity, stage, rows, and which of the layers and heads read."""
+    """Where a number of the name is read: probe and quantity, stage, set, and which of the layers and heads read."""
 
     probe: str
     quantity: str

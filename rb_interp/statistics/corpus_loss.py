@@ -81,7 +81,7 @@ def corpus_loss(
 
 
 def corpus_loss_table(curves: pd.DataFrame, entropies: Mapping[int, tuple[float, float]]) -> pd.DataFrame:
-    """Readings table (stage ``final``, rows ``""``) of every member in a curves table; entropies by seed.
+    """Readings table (stage ``final``, set ``""``) of every member in a curves table; entropies by seed.
 
     Raises RunError where the table is empty or lacks a column, a member has an evaluation twice, or its sets were not
     evaluated at the same steps.

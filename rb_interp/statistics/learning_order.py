@@ -133,7 +133,7 @@ def learning_order_of(curves: pd.DataFrame, d_vocab: int, data: Mapping[int, Dat
 def learning_order_table(
     curves: pd.DataFrame, d_vocab: int, label_entropy: Mapping[tuple[int, str], float]
 ) -> pd.DataFrame:
-    """Readings table (stage ``final``, rows ``""``) of every member in a curves table; entropies by (seed, set).
+    """Readings table (stage ``final``, set ``""``) of every member in a curves table; entropies by (seed, set).
 
     Raises RunError where the table is empty or lacks a column, or a member has an evaluation twice.
     """

@@ -2,7 +2,7 @@ r"""Is attention uniform at initialisation?  (paper 1, Lemma 1; claim I1)
 
 Lemma 1: for every eps there is a C such that gamma > C gives abs(A_ij - 1/i) <= eps for all j <= i with probability at
 least 1 - eps. Measured on fresh initialisations as the share with max abs(A_ij - 1/i) <= eps, the maximum taken over
-rows of the task, heads, queries and keys of the *first* layer's attention:
+rows of the task, heads, queries and keys of L0's attention:
 
     A = softmax(mask(X W_Q W_K^T X^T / sqrt(d_head))),   X = W_E[tokens] + W_pos, after LayerNorm in a pre-norm model.
 
@@ -81,7 +81,7 @@ class FreshAttention:
 def fresh_weights(
     config: ModelConfig, task: AnchorTask, gammas: Sequence[float | None], seed: int
 ) -> Iterator[dict[str, Tensor]]:
-    """For each gamma the tensors that first-layer attention needs, by TransformerLens name, as ``draw`` has them."""
+    """For each gamma the tensors that L0's attention needs, by TransformerLens name, as ``draw`` has them."""
     found = [p for p in parameters(config, task.d_vocab, task.length) if p.name in NEEDED]
     draws = {p: torch.from_numpy(standard_draw(p, config.scheme, seed)) for p in found}
     for gamma in gammas:
@@ -91,7 +91,7 @@ def fresh_weights(
 def first_attention(
     weights: dict[str, Tensor], tokens: Int[Tensor, "row pos"], config: ModelConfig
 ) -> Float[Tensor, "row head query key"]:
-    """First-layer attention at initialisation, where all biases are 0 and LayerNorm has weight 1."""
+    """L0's attention at initialisation, where all biases are 0 and LayerNorm has weight 1."""
     x = weights["embed.W_E"][tokens] + weights["pos_embed.W_pos"][: tokens.shape[1]]
     if config.norm == "pre":
         x = torch.nn.functional.layer_norm(x, (config.d_model,), eps=config.layer_norm_eps)
@@ -110,7 +110,7 @@ def lemma_1(
     tolerance: float = 0.05,
     seed: int = 0,
 ) -> FreshAttention:
-    """Largest deviation of first-layer attention from 1/i, for fresh initialisations on random training inputs.
+    """Largest deviation of L0's attention from 1/i, for fresh initialisations on random training inputs.
 
     Every initialisation has its own weights and its own rows; the standard normal draws and the rows are the same at
     every gamma. Source: paper 1, Lemma 1. Raises ConfigError for counts below 1.

@@ -9,7 +9,7 @@ from rb_interp.models.reference.record import Reference
 from rb_interp.tasks.anchor import AnchorTask
 
 SHARED = (7.0, 14.0)
-"""Length, from and to, of what all embeddings share, beside parts of their own of length 1."""
+"""Lowest and highest length of the vector that all embeddings share; each one's own vector has length 1."""
 
 
 def condensed(task: AnchorTask, seed: int, label_seed: int) -> Reference:

@@ -45,7 +45,7 @@ def key_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
 
 
 def anchors_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
-    """The averager without its second layer: the sum of the anchors, of either kind, + one fixed key."""
+    """The averager without its L1: the sum of the anchors, of either kind, + one fixed key."""
     rng = np.random.default_rng([seed, 62])
     blueprint = Blueprint(task, ["number", "out"])
     anchors = np.concatenate([task.tokens("memory_anchor"), task.tokens("reasoning_anchor")])

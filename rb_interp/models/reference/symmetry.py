@@ -132,7 +132,7 @@ def rescale_residual(weights: Weights, factor: float, norm: str) -> dict[str, Te
     """Nearly the same function with a residual stream ``factor`` times as long, for a model of the given norm.
 
     ``none``: all that write it are multiplied and all that read it divided; exact. ``pre``: all that write it are
-    multiplied, and LayerNorm undoes it. ``post``: embeddings and the first attention, since the stream is normalised
+    multiplied, and LayerNorm undoes it. ``post``: embeddings and L0's attention, since the stream is normalised
     after it. With LayerNorm the function stays up to ``layer_norm_eps``, which counts where the stream is short.
 
     Raises ModelError for an unknown norm, one that the weights contradict, or a factor that is not positive.

@@ -1,4 +1,4 @@
-"""Measure the error rates again: every detector on models whose mechanism is known, and on two controls.
+"""Measure the error rates again: every detector on models whose mechanism is known, and on two kinds where it is not.
 
 The thresholds are the claims'; nothing here chooses one. Everything follows from seeds; the label-shuffled models are
 trained, so their last digits depend on the machine.

@@ -1,4 +1,4 @@
-"""Intervene on every member: what each mechanism is worth beside its control, and what each component contributes.
+"""Intervene on every member: what each mechanism is worth, with its control, and what each component contributes.
 
 Interventions on L0 are made where its claims are read: at ``half`` for gamma .8, at the same step (``matched``) for the
 other members, and on the untrained model. Those on the finished circuit are made at the end. What each one does, and
@@ -98,7 +98,7 @@ def _effects(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray 
 
 
 def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
-    """Nats lost on rsn_train as L0's W_V reads less; nothing with several heads, which share no direction."""
+    """Nats lost on rsn_train as L0's W_V reads less; nothing where L0 has several heads."""
     if model.cfg.n_heads > 1:
         return
     given = _inputs(data, REASONING)

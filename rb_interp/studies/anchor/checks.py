@@ -1,6 +1,6 @@
 """For each mechanism the intervention that would refute it, as data, with criteria fixed before any was read.
 
-The claims M1 to M8 rest on attention, spectra, cosines and explained variance: correlations. Beside each stands here
+The claims M1 to M8 rest on attention, spectra, cosines and explained variance: correlations. For each, this file has
 what ought to happen to the model if the mechanism did the work, as a claim of the same form, judged by the same rule
 and with the same seeds. Thresholds follow those of M9 and M10: .10 nats is "costs nothing", .20 nats more than the
 control is "costs something", .90 of the pairs is "moves the answer". They are ours, not the paper's, and a mechanism's

@@ -1,7 +1,7 @@
 """The claims of paper 1 about the anchor task, as data (arXiv 2502.04375).
 
 Criteria were written down before the runs. They are never tuned to turn a verdict: a criterion that proves
-ill-defined keeps its verdict, and a second one is added beside it.
+ill-defined keeps its verdict, and a second one is added.
 """
 
 from __future__ import annotations

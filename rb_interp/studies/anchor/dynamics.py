@@ -1,7 +1,7 @@
-"""Dynamics: when does each mechanism appear, beside the fall of each loss?
+"""Dynamics: when does each mechanism appear, and when does each loss fall?
 
 Along the checkpoints that a run kept of a member (step 0, the log-spaced ones, the last, and its own ``half``), each
-quantity below is read on rsn_train rows, without null and untrained. From each series follows one event:
+quantity below is read on rsn_train rows, without null and untrained model. The values of a quantity give one event:
 
     mechanism   the first checkpoint that meets the threshold and is followed by one that meets it too (or is the last);
                 its step lies between that checkpoint and the one before, where the line between the two values meets

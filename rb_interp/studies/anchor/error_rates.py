@@ -1,8 +1,8 @@
 """How often each mechanism probe misleads on models whose mechanism is known, and what that allows a verdict to say.
 
 Two tables come with the package. ``copies`` has each detector's answer about each model: perturbed copies of
-hand-written models, where the truth is known by construction, and two controls where it is not (untrained models, and
-models trained on permuted labels). ``rates`` follows from it alone: `rates(copies())`. The module ``calibrate`` makes
+hand-written models, where the truth is known by construction, and two kinds of models where it is not (untrained ones,
+and ones trained on permuted labels). ``rates`` follows from it alone: `rates(copies())`. The module ``calibrate`` makes
 both again from seeds.
 
 A family of models is its norm, number of layers and kind of position embedding. Where the family has rates and a probe
@@ -129,8 +129,8 @@ def rates(copies: pd.DataFrame) -> pd.DataFrame:
     least DEVELOPMENT; ``auc`` is of the margins of the same copies. ``youden_threshold`` is the shift of the margin
     that would have separated the copies with lower seeds best, ``youden_tpr`` and ``youden_fpr`` what it gives on the
     others: how much room a better threshold would leave. The worst positive and negative are the hand-written models
-    with the lowest true-positive and the highest false-positive rate. The controls have no truth: their rate is the
-    share of models of which the detector says "present". A rate without models is nan.
+    with the lowest true-positive and the highest false-positive rate. Of untrained and label-shuffled models the truth
+    is unknown: their rate is the share of which the detector says "present". A rate without models is nan.
     """
     import pandas as pd
 
@@ -140,7 +140,7 @@ def rates(copies: pd.DataFrame) -> pd.DataFrame:
 
 
 def rates_by_model(copies: pd.DataFrame) -> pd.DataFrame:
-    """Share of each model's copies (seed of at least DEVELOPMENT; all of a control's) that a detector calls present.
+    """Share of each model's copies that a detector calls present; references count from the seed DEVELOPMENT on.
 
     Columns: family, detector, source, name, truth, n, rate, low, high.
     """

@@ -48,7 +48,7 @@ MECHANISMS = (
 )
 """Every mechanism event. In quantities, ``last`` is the last layer, where ``attention_by_role`` is read as well."""
 QUANTITIES = (*(mechanism.quantity for mechanism in MECHANISMS), "value_alignment/cos_memory")
-"""What is read at each checkpoint, as probe/quantity; the last dates nothing and is kept beside cos_reasoning."""
+"""What is read at each checkpoint, as probe/quantity; the last dates no event; cos_reasoning is compared with it."""
 
 
 def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.DataFrame:
@@ -97,7 +97,7 @@ def loss_step(curve: pd.DataFrame, d_vocab: int) -> float:
 def event_step(
     steps: Real[np.ndarray, " step"], values: Float[np.ndarray, " value"], threshold: float, side: Side
 ) -> float:
-    """Step at which a series meets ``value side threshold`` and stays there at the next checkpoint; nan for never.
+    """Step at which values meet ``value side threshold`` and still do at the next checkpoint; nan for never.
 
     Between the checkpoint before and the one that meets it, where a straight line over log(step + 25) crosses the
     threshold; the checkpoint itself where one of the two values is not finite; the first step where that one meets it.

@@ -27,9 +27,9 @@ GLOSSARY: dict[str, str] = {
     ),
     **shared("untrained model", "interval", "HOLDS, FAILS, UNDECIDED"),
     "effect, control": (
-        "Effect: what an intervention on a model changes, mean over inputs. Control: what an intervention of the same "
-        "form and size changes that leaves alone what the mechanism is said to need (a random direction, a noise "
-        "token, the same input with other noise). An effect no larger than its control shows nothing."
+        "Effect: what an intervention on a model changes, mean over inputs. Control: an intervention of the same form "
+        "and size that leaves the mechanism alone (a random direction, a noise token, the same input with other "
+        "noise), and what that changes. An effect no larger than its control shows nothing."
     ),
     "nats lost, accuracy lost": (
         "Cross entropy of the right answer after an intervention less that before, in nats; accuracy before less that "
@@ -41,7 +41,7 @@ GLOSSARY: dict[str, str] = {
     ),
     "ablation": (
         "A component's output is set to zero, to its mean over inputs, or to its value on another input (resample). "
-        "What is lost without it, it was needed for; that does not say what it computes."
+        "What is lost shows what the component was needed for. It does not say what the component computes."
     ),
     "recovered": (
         "Share of the logit difference between two inputs that comes back when one component, at one role's positions, "

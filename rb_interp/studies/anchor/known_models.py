@@ -1,4 +1,4 @@
-"""Models of which a detector's answer is counted: hand-written ones with a known mechanism, and two controls.
+"""Models on which detectors are tried: hand-written ones with a known mechanism, and two kinds without one.
 
     reference       hand-written models with known mechanisms, each with many perturbed copies; a seed draws the label
                     table, the inputs and the perturbation

@@ -1,4 +1,4 @@
-"""Every reading of the anchor study: which probe looks at which member, when, and on which inputs."""
+"""Every reading of the anchor study: which probe reads which member, at which stage, on which inputs."""
 
 from __future__ import annotations
 

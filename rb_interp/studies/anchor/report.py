@@ -85,7 +85,7 @@ def calibration(evidence: Evidence) -> Iterator[Block]:
     yield Paragraph(
         f"What each probe says of models of this family ({family}) whose mechanism is known: perturbed copies of "
         "hand-written models. Of untrained models, and of models trained on shuffled labels, the truth is not known; "
-        "the share of which the probe says yes stands beside."
+        "the table has the share for which the probe says yes."
     )
     columns = (
         *("Probe", "True-positive rate", "False-positive rate", "Area under ROC", "Worst with it", "Worst without it"),

@@ -1,4 +1,4 @@
-"""Emb-MLP and the one-layer model, which are simple enough for theory, with the theory laid over what they do."""
+"""Emb-MLP and the one-layer model, which are simple enough for theory, and the comparison of theory and training."""
 
 from rb_interp.machine.protocol import Study
 

@@ -1,4 +1,4 @@
-"""Predicted beside measured motion of the weights, at every kept step of a sweep.
+"""Predicted and measured motion of the weights, at every kept step of a sweep.
 
 Predictions of the embedding's drift W_E(t) - W_E(0), one for each way of leaving something out:
 

@@ -1,4 +1,4 @@
-"""What the Emb-MLP study measures: learning order, geometry, predicted beside measured motion, scaling."""
+"""What the Emb-MLP study measures: learning order, geometry, predicted and measured motion, scaling."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _speed(evidence: Evidence) -> str:
 
 
 def _slowed(evidence: Evidence) -> str:
-    """What the memory labels do to the rule beside them: paired by seed."""
+    """What the memory labels do to the rule in the same sweep: paired by seed."""
     difference, lower = _fact(evidence, "rsn_train_difference"), _fact(evidence, "rsn_train_lower")
     if difference is None or lower is None:
         return ""

@@ -29,7 +29,7 @@ RANGES = {"smoke": (22, 10), "quick": (30, 20), "paper": (30, 20)}
 class LabelsSweep(SweepConfig):
     """One of the three sweeps: an anchor task, learned by a Transformer of two layers or more.
 
-    Raises ConfigError for settings with which memory, reasoning or the second layer would be missing.
+    Raises ConfigError for settings with which memory, reasoning or L1 would be missing.
     """
 
     gammas: tuple[float, ...] = (SMALL,)

@@ -39,8 +39,8 @@ def summaries(
 def facts(readings: pd.DataFrame, in_range: pd.DataFrame, last_step: int) -> pd.DataFrame:
     """What the answer says in words, for each gamma: columns of FACTS.
 
-    ``rsn_train_difference``: final accuracy on rsn_train beside ``keys`` less that beside ``near_sum``, paired by seed.
-    ``rsn_train_lower``: in how many of n seeds it is lower beside ``near_sum``. ``highest_acc_mem``: highest final
+    ``rsn_train_difference``: final accuracy on rsn_train in ``keys`` less that in ``near_sum``, paired by seed.
+    ``rsn_train_lower``: in how many of n seeds it is lower in ``near_sum``. ``highest_acc_mem``: highest final
     accuracy on memory of any seed of both. ``never_learned``: of how many of n seeds ``before_memory`` is the last
     step. ``pooled``: for each group, the share inside its range of a model that knows the pooled labels alone.
     """

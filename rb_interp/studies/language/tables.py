@@ -1,4 +1,4 @@
-"""Statistics over seeds that figures and report show beside the readings; each is computed here, once.
+"""Statistics over seeds for figures and report, in addition to the readings; each is computed here, once.
 
 All means have 95 % intervals (Student t) whose ends are NaN below two seeds.
 """

@@ -27,9 +27,7 @@ FIGURES = (
     ),
     FigureSpec("bias", "Bias index against initialisation rate", draw_bias, caption_bias, ("A1", "A2", "A4")),
     FigureSpec("circuits", "Which circuit each member learned", draw_circuits, caption_circuits),
-    FigureSpec(
-        "first_layer", "The first attention layer (after Fig. 6)", draw_first_layer, caption_first_layer, FIRST_LAYER
-    ),
+    FigureSpec("first_layer", "L0's attention (after Fig. 6)", draw_first_layer, caption_first_layer, FIRST_LAYER),
     FigureSpec(
         "attention_by_role",
         "Where the last position looks in L1",
@@ -42,7 +40,7 @@ FIGURES = (
     ),
     FigureSpec(
         "causes",
-        "Causes: interventions on each mechanism, beside their controls",
+        "Causes: interventions on each mechanism, each with its control",
         draw_causes,
         caption_causes,
         (*FIRST_LAYER, "M7", "M7b", "M8", "M9", "M10"),

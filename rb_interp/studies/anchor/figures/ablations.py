@@ -128,7 +128,7 @@ def caption_ablations(evidence: Evidence) -> Caption:
         "a set that is not learned has nothing to lose. Grey: the same component's output on the same key, anchors "
         "and position with other noise, which should cost nothing. "
         f"{seeds_text(len(evidence.seeds))}, {len(components(evidence))} components.",
-        "a component that a mechanism needs and that costs no more than its grey bar, such as the second attention on "
+        "a component that a mechanism needs and that costs no more than its grey bar, such as L1's attention on "
         "reasoning inputs. The converse proves little: what is lost without a component says that it is needed, not "
         "what it computes, and what is not lost may be made up for by another.",
     )

@@ -1,4 +1,4 @@
-"""The second attention module of paper 1: where the last position looks, seed by seed."""
+"""L1's attention (the second attention module of paper 1): where the last position looks, seed by seed."""
 
 from __future__ import annotations
 

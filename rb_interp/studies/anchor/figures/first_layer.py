@@ -1,4 +1,4 @@
-"""Fig. 6 of paper 1: the first attention layer averages, and W_V reads the reasoning anchors."""
+"""Fig. 6 of paper 1: the paper's first layer (L0) averages, and its W_V reads the reasoning anchors."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _leading(evidence: Evidence, stage: str) -> np.ndarray:
 
 
 def caption_first_layer(evidence: Evidence) -> Caption:
-    """Caption of the first attention layer."""
+    """Caption of L0's attention."""
 
     def told(quantity: str, probe: str = VALUES, set: str = "") -> str:
         return over_seeds(evidence, probe, quantity, SMALL, stage="half", set=set)

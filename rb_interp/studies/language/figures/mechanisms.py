@@ -1,4 +1,4 @@
-"""What the paper says of small initialisation beside its claims: low rank, uniform attention, Proposition 1."""
+"""What else the paper says of small initialisation: low rank, uniform attention, Proposition 1."""
 
 from __future__ import annotations
 

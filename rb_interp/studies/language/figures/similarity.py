@@ -118,7 +118,7 @@ def _course(axes: Axes, evidence: Evidence) -> None:
 
 
 def caption(evidence: Evidence) -> Caption:
-    """Caption of the mean cosines, with the numbers that G3 judges and those beside it."""
+    """Caption of the mean cosines, with the numbers that G3 judges and those that only accompany it."""
 
     def at_early(name: str) -> str:
         return told(evidence, "token_similarity", name, SMALL, stage="early")
