@@ -19,8 +19,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.probes.reading import html_table
 from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
+from rb_interp.statistics.reading import html_table
 
 Quantity = Literal["loss_increase", "accuracy_drop", "moved_as_predicted", "recovered"]
 

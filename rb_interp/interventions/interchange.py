@@ -39,7 +39,7 @@ from rb_interp.interventions.hooking import last_logits, write_at
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
-from rb_interp.probes.reading import Reading
+from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads

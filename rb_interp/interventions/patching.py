@@ -31,7 +31,7 @@ from rb_interp.interventions.path import patched_logits as patched_logits
 from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import has_attention
-from rb_interp.probes.reading import html_table
+from rb_interp.statistics.reading import html_table
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

@@ -36,7 +36,7 @@ from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
 from rb_interp.probes.check import check_labels
-from rb_interp.probes.reading import html_table
+from rb_interp.statistics.reading import html_table
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads

@@ -8,13 +8,13 @@ from rb_interp.probes.embedding_rank import embedding_rank, weight_rank
 from rb_interp.probes.geometry import geometry
 from rb_interp.probes.label_range import label_range
 from rb_interp.probes.next_token import next_token
-from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.scan import scan
 from rb_interp.probes.token_similarity import token_similarity
 from rb_interp.probes.token_typing import token_table, typical_tokens
 from rb_interp.probes.uniformity import uniformity
 from rb_interp.probes.value_alignment import value_alignment
 from rb_interp.probes.variance_explained import variance_explained
+from rb_interp.statistics.reading import Null, Reading
 
 __all__ = [
     "Null",

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import head_pattern
 from rb_interp.probes.check import check_layer_head, check_rows
-from rb_interp.probes.reading import Null, Reading
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

@@ -42,7 +42,7 @@ from torch import Tensor
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import check_range, evaluation
-from rb_interp.probes.reading import Null, Reading
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

@@ -35,9 +35,9 @@ from torch import Tensor
 
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head
-from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.token_typing import MIN_COUNT, Counts, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import participation, principal_components
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

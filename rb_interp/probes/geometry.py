@@ -41,7 +41,6 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_inputs, check_layer_head, has_attention
 from rb_interp.probes.groups import ANCHOR_TASK, Groups, numbered, token_groups
-from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.vectors import (
     cosines,
     expected_abs_cos,
@@ -54,6 +53,7 @@ from rb_interp.probes.vectors import (
     row_correlations,
     spearman,
 )
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.theory.embeddings import theorem_1_embeddings

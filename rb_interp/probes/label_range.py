@@ -26,7 +26,7 @@ from rb_interp.errors import TaskError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, check_range, evaluation, passes
 from rb_interp.probes.check import check_labels, check_rows
-from rb_interp.probes.reading import Reading
+from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

@@ -34,9 +34,9 @@ from jaxtyping import Float, Int, Integer
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_inputs
-from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.token_typing import Counts, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import cosines, pairs, pearson, ranks, spearman
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.config import CORPORA
 from rb_interp.torch_threads import few_threads

@@ -11,7 +11,7 @@ import pandas as pd
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head, has_attention
-from rb_interp.probes.reading import Reading
+from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 
 

@@ -33,10 +33,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.reading import Null, Reading
 from rb_interp.probes.token_typing import Counts, Typical, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

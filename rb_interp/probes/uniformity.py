@@ -24,8 +24,8 @@ from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import capture, head_pattern
 from rb_interp.probes.check import check_layer_head, check_rows
-from rb_interp.probes.reading import Null, Reading
 from rb_interp.statistics.nulls import dirichlet_rows
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

@@ -35,8 +35,8 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_layer_head, check_rows
 from rb_interp.probes.groups import Groups, numbered, token_groups
-from rb_interp.probes.reading import Null, Reading
 from rb_interp.statistics.nulls import gaussian_singular_values, random_directions, random_subspaces
+from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import RunError
-from rb_interp.probes.reading import Reading
+from rb_interp.statistics.reading import Reading
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import RunError
-from rb_interp.probes.reading import Reading
+from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, Dataset
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
-from rb_interp.statistics.lemma_1 import lemma_1
 from rb_interp.tasks import AnchorDataset
+from rb_interp.theory.lemma_1 import lemma_1
 from rb_interp.training.member_group import Member
 
 REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""

@@ -10,11 +10,11 @@ import pandas as pd
 from rb_interp.machine import over_seeds
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes.vectors import cosines
-from rb_interp.statistics.lemma_1 import lemma_1_table
 from rb_interp.studies.emb_mlp.config import Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.theory.inner_products import exponent, inner_product_error
 from rb_interp.theory.label_distributions import empirical, population
+from rb_interp.theory.lemma_1 import lemma_1_table
 
 
 def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:

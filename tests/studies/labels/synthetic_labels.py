@@ -11,8 +11,8 @@ from rb_interp.claims import judge
 from rb_interp.figures.evidence import Evidence
 from rb_interp.machine.measured import readings_table, summary_table
 from rb_interp.probes.label_range import pooled_inside
-from rb_interp.probes.reading import Reading
 from rb_interp.statistics.learning_order import learning_order_table
+from rb_interp.statistics.reading import Reading
 from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.labels.summaries import summaries

@@ -9,9 +9,9 @@ from rb_interp.errors import ConfigError
 from rb_interp.models import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.probes import uniformity
-from rb_interp.statistics.lemma_1 import FIRST_SEED, first_attention, fresh_weights, lemma_1, lemma_1_table
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.inputs import Inputs
+from rb_interp.theory.lemma_1 import FIRST_SEED, first_attention, fresh_weights, lemma_1, lemma_1_table
 
 TASK = AnchorTask.preset("smoke")
 
