@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.models.config import ModelConfig
-from rb_interp.tasks.protocol import Dataset, Task
-from rb_interp.training.config import TrainConfig
-from rb_interp.training.member_group import Member, MemberGroup, cross_entropy
+from rb_interp.training.member_group import MemberGroup, cross_entropy
 from rb_interp.training.stacked import stacked_logits
 from rb_interp.training.tracking import Drift
 
@@ -23,18 +18,10 @@ DRIFT = "drift/"
 class LastGroup(MemberGroup):
     """Members whose loss is read at the last position. Arguments are those of ``MemberGroup``."""
 
-    def __init__(
-        self,
-        members: Sequence[Member],
-        model: ModelConfig,
-        task: Task,
-        train: TrainConfig,
-        device: torch.device | str = "cpu",
-        data: Mapping[int, Dataset] | None = None,
-    ) -> None:
-        super().__init__(members, model, task, train, device, data)
+    def prepare(self) -> None:
+        """Begin the sums of what theory predicts, where they are asked for."""
         rows = (self.batches.tokens, self.batches.labels, self.which_seed)
-        self.drift = Drift(model, self.weights, *rows) if train.track_drift else None
+        self.drift = Drift(self.model, self.weights, *rows) if self.train.track_drift else None
 
     def losses(
         self, tokens: Int[Tensor, "member batch pos"], labels: Int[Tensor, "member batch"], every_position: bool = False

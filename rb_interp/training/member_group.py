@@ -51,6 +51,7 @@ class MemberGroup:
         device: torch.device | str = "cpu",
         data: Mapping[int, Dataset] | None = None,
     ) -> None:
+        self.check(model, train)
         self.members, self.model, self.train = tuple(members), model, train
         self.device = torch.device(device)
         self.dtype = torch.float64 if train.dtype == "float64" else torch.float32
@@ -67,6 +68,14 @@ class MemberGroup:
         self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}
         self.optimiser = make_optimiser(list(self.trained.values()), train)
         self.batches = Batches(task, datasets, train, self.device)
+        self.prepare()
+
+    @staticmethod
+    def check(model: ModelConfig, train: TrainConfig) -> None:
+        """Raise ConfigError where a kind of group cannot train such a model; nothing by default."""
+
+    def prepare(self) -> None:
+        """Make what a kind of group needs beside weights and batches; nothing by default."""
 
     def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``; each member's are its own."""

@@ -7,7 +7,7 @@ A label of -1 is no target: what fills up a short row plays no part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -17,9 +17,8 @@ from torch import Tensor
 
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
-from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.member_group import Member, MemberGroup
+from rb_interp.training.member_group import MemberGroup
 from rb_interp.training.stacked import stacked_logits
 
 Tokens = Int[Tensor, "member row pos"]
@@ -29,22 +28,18 @@ TRIM = 64
 class NextGroup(MemberGroup):
     """Members whose loss is read at every position. Arguments are those of ``MemberGroup``."""
 
-    def __init__(
-        self,
-        members: Sequence[Member],
-        model: ModelConfig,
-        task: Task,
-        train: TrainConfig,
-        device: torch.device | str = "cpu",
-        data: Mapping[int, Dataset] | None = None,
-    ) -> None:
+    @staticmethod
+    def check(model: ModelConfig, train: TrainConfig) -> None:
+        """Raise ConfigError for a model without positions, and where the drift is asked for."""
         if model.architecture == "emb_mlp" or train.track_drift:
             raise ConfigError(
                 f"architecture='{model.architecture}' with track_drift={train.track_drift}; a task that predicts every "
                 f"next token needs a transformer or one_layer, and there is no prediction of its drift."
             )
-        super().__init__(members, model, task, train, device, data)
-        self.loss = torch.compile(self._loss) if train.compile else self._loss
+
+    def prepare(self) -> None:
+        """Compile the loss, where that is asked for."""
+        self.loss = torch.compile(self._loss) if self.train.compile else self._loss
 
     def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``, in pieces of ``micro_batch`` rows."""
