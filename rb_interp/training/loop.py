@@ -5,6 +5,8 @@ It knows groups of members (``training.member_group``), not what they are traine
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -84,6 +86,32 @@ def step_name(step: int) -> str:
     return f"step_{step:08d}"
 
 
+class Interrupts:
+    """Ctrl-C as a wish: the first one is noted, and the training ends where its members agree; a second ends it at once.
+
+    Only in the main thread, and only where nobody else has a handler of their own.
+    """
+
+    def __init__(self) -> None:
+        self.asked, self._ours = False, False
+
+    def __enter__(self) -> Interrupts:
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._note)
+            self._ours = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _note(self, *_: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
 class Training:
     """Groups of members on their way from the first step, or the last saved one, to the last.
 
@@ -119,35 +147,31 @@ class Training:
             desc=f"training {len(self.members)} members",
         )  # fmt: skip
         saved = time.monotonic()
-        with bar, ThreadPoolExecutor(len(self.shares)) as pool:
-            try:
-                evaluated = set(self.curves.steps)
-                for mark in evaluation_steps(self.train):
-                    if mark in evaluated:
-                        continue
-                    self._advance(pool, mark, bar)
-                    self._evaluate(pool, bar)
-                    self._keep_what_is_due()
-                    if time.monotonic() - saved > self.train.save_every:
-                        self._save()
-                        saved = time.monotonic()
-            except KeyboardInterrupt:
-                self._settle(pool)
-                raise
+        with bar, Interrupts() as interrupts, ThreadPoolExecutor(len(self.shares)) as pool:
+            evaluated = set(self.curves.steps)
+            for mark in evaluation_steps(self.train):
+                if mark in evaluated:
+                    continue
+                while self.step < mark:
+                    self._advance(pool, min(mark, self.step + 25), bar)
+                    self._stop_if_asked(interrupts)
+                self._evaluate(pool, bar)
+                self._keep_what_is_due()
+                self._stop_if_asked(interrupts)
+                if time.monotonic() - saved > self.train.save_every:
+                    self._save()
+                    saved = time.monotonic()
         if self.saved != (self.step, len(self.curves.evaluations)):
             self._save()
         return Trained(
             self.curves, Checkpoint(self.step, self._keys(self.members), self._state(moments=False)), self.seconds
         )
 
-    def _advance(self, pool: ThreadPoolExecutor, mark: int, bar: tqdm) -> None:
+    def _advance(self, pool: ThreadPoolExecutor, target: int, bar: tqdm) -> None:
         started = time.monotonic()
-        while self.step < mark:
-            steps = min(25, mark - self.step)
-            target = self.step + steps
-            bring_to(pool, self.shares, target)
-            self.step = target
-            bar.update(steps)
+        bring_to(pool, self.shares, target)
+        bar.update(target - self.step)
+        self.step = target
         self.seconds["steps"] += time.monotonic() - started
 
     def _evaluate(self, pool: ThreadPoolExecutor, bar: tqdm) -> None:
@@ -218,17 +242,12 @@ class Training:
             steps = zip(self.members, saved.tensors[f"curves/{stage}"].tolist(), strict=True)
             self.reached[stage] = {member: step for member, step in steps if step >= 0}
 
-    def _settle(self, pool: ThreadPoolExecutor) -> None:
-        """After Ctrl-C: let every group reach the step that was asked of it, then save what is consistent."""
-        pool.shutdown(wait=True)
-        target = max(group.step for group in self.groups)
-        for share in self.shares:
-            _advance_share(share, target)
-        self.step = target
-        if self.curves.evaluations:
-            if self.curves.steps[-1] == target:
-                self._keep_what_is_due()
-            self._save()
+    def _stop_if_asked(self, interrupts: Interrupts) -> None:
+        """After Ctrl-C: save, now that every group stands at the same step, and raise KeyboardInterrupt."""
+        if interrupts.asked:
+            if self.curves.evaluations:
+                self._save()
+            raise KeyboardInterrupt
 
     @staticmethod
     def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:
