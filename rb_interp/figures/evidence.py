@@ -121,6 +121,14 @@ class Evidence:
             raise MissingEvidenceError(f"The table “{name}” has no row with {_listed(where)}.")
         return found
 
+    def records(self, name: str, **where: Any) -> list[dict[str, Any]]:
+        """Those rows of a further table as dictionaries; none where the run lacks them."""
+        try:
+            rows = self.table(name, **where).to_dict("records")
+        except MissingEvidenceError:
+            return []
+        return [{str(column): value for column, value in row.items()} for row in rows]
+
     def lacks(self, gamma: float) -> str:
         """A sentence that says so where no member of this run has the given gamma, else nothing."""
         if gamma in self.gammas:
