@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from rb_interp.errors import StudyError
+from rb_interp.machine.schema import READINGS, SUMMARY
 from rb_interp.statistics.intervals import t_interval
-
-PLACE = ("sweep", "gamma", "seed", "stage", "step", "set")
-NUMBERS = ("gamma", "layer", "head", "value", "untrained", "null_mean", "null_sd", "p_value")
-READINGS = (
-    *PLACE,
-    *("probe", "layer", "head", "quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value", "n"),
-)
-"""Columns of a table of readings; docs/tables.md says what each holds."""
-GROUPS = ["sweep", "gamma", "stage", "set", "probe", "layer", "head", "quantity"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +20,7 @@ class Measured:
 
     Attributes:
         readings: one row per member, stage, set, probe and quantity; `readings_table` makes it.
-        tables: further tables by name, each written as ``NAME.parquet``.
+        tables: further tables by name, those that ``Study.tables`` declares; each is written as ``NAME.parquet``.
         arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with ``{sweep}/`` in front in a study of
             several sweeps.
     """
@@ -39,38 +31,41 @@ class Measured:
 
 
 def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
-    """Tables or rows of readings joined into one table, with every column of READINGS and one type a column.
+    """Tables or rows of readings joined into one table with the columns and types of `schema.READINGS`.
 
     A table without the column ``sweep`` gets the given one. Raises StudyError where another column is missing.
     """
     tables = [part if isinstance(part, pd.DataFrame) else pd.DataFrame(list(part)) for part in parts]
     tables = [table if "sweep" in table else table.assign(sweep=sweep) for table in tables if len(table)]
     for table in tables:
-        missing = [name for name in READINGS if name not in table]
+        missing = [name for name in READINGS.columns if name not in table]
         if missing:
-            raise StudyError(f"a table of readings lacks the columns {missing}; expected {list(READINGS)}.")
-    types: Any = {**dict.fromkeys(NUMBERS, "float64"), **dict.fromkeys(("seed", "step", "n"), "int64")}
-    if not tables:
-        return pd.DataFrame({name: pd.Series(dtype=types.get(name, "object")) for name in READINGS})
-    joined = pd.concat([table[list(READINGS)].astype(types) for table in tables], ignore_index=True)
-    return cast(pd.DataFrame, joined.astype({"sweep": object, "set": object}).fillna({"sweep": "", "set": ""}))
+            raise StudyError(
+                f"a table of readings lacks the columns {missing}; expected {', '.join(READINGS.columns)}."
+            )
+    joined = pd.concat([READINGS.frame(table) for table in tables or [[]]], ignore_index=True)
+    return joined.fillna({"sweep": "", "set": ""})
 
 
 def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds of every reading, with its 95 % interval (Student t).
+    """Mean over seeds of every reading, with its 95 % interval (Student t): the table `schema.SUMMARY`.
 
-    Columns: those of GROUPS, ``mean``, ``low``, ``high``, ``n`` (seeds with a finite value) and ``untrained`` (mean of
-    the untrained models). The ends are NaN below two seeds: one seed says nothing of the spread.
+    ``n`` counts seeds with a finite value, ``untrained`` is the mean of the untrained models. The ends are NaN below
+    two seeds: one seed says nothing of the spread.
     """
     rows = []
-    for place, here in readings.groupby(GROUPS, sort=False, dropna=False):
-        values = here["value"].to_numpy()
-        values = values[np.isfinite(values)]
-        found = t_interval(values)
-        low, high = (found.low, found.high) if np.isfinite(found.low) else (np.nan, np.nan)
+    for place, here in readings.groupby(SUMMARY.key_columns, sort=False, dropna=False):
         untrained = here["untrained"].mean()  # NaN where no untrained model has a value
-        rows.append((*cast(tuple, place), found.estimate, low, high, len(values), untrained))
-    return pd.DataFrame(rows, columns=[*GROUPS, "mean", "low", "high", "n", "untrained"])
+        rows.append((*cast(tuple, place), *_mean_and_ends(here["value"].to_numpy()), untrained))
+    return pd.DataFrame(rows, columns=list(SUMMARY.columns))
+
+
+def _mean_and_ends(values: np.ndarray) -> tuple[float, float, float, int]:
+    """Mean, ends of its 95 % interval (NaN below two values), and the number of finite values."""
+    values = values[np.isfinite(values)]
+    found = t_interval(values)
+    low, high = (found.low, found.high) if np.isfinite(found.low) else (np.nan, np.nan)
+    return found.estimate, low, high, len(values)
 
 
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
@@ -84,11 +79,7 @@ def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.Dat
     rows = []
     for place, here in table.groupby(by, sort=False, dropna=False):
         for column in columns:
-            values = here[column].to_numpy(dtype=float)
-            values = values[np.isfinite(values)]
-            found = t_interval(values)
-            low, high = (found.low, found.high) if np.isfinite(found.low) else (np.nan, np.nan)
-            rows.append((*cast(tuple, place), column, found.estimate, low, high, len(values)))
+            rows.append((*cast(tuple, place), column, *_mean_and_ends(here[column].to_numpy(dtype=float))))
     return pd.DataFrame(rows, columns=[*by, "quantity", "mean", "low", "high", "n"])
 
 

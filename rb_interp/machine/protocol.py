@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rb_interp.figures.spec import FigureSpec
     from rb_interp.machine.config import StudyConfig
     from rb_interp.machine.run import Run
+    from rb_interp.machine.schema import Table
     from rb_interp.report.section import Narrative
 
 Lazy = str
@@ -35,6 +36,7 @@ class Study:
         cost: time of its default preset, in words.
         config: a `StudyConfig` class; its ``from_preset`` makes the presets.
         measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
+        tables: name -> columns of each further table that it measures; a run is checked against them.
         claims: what is judged, with criteria fixed in advance.
         figures: in the order in which they are shown.
         narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
@@ -55,6 +57,7 @@ class Study:
     cost: str
     config: type[StudyConfig] | Lazy
     measure: Callable[[Run, bool], Any] | Lazy
+    tables: Mapping[str, Table] | Lazy = field(default_factory=dict)
     claims: tuple[Claim, ...] | Lazy = ()
     figures: tuple[FigureSpec, ...] | Lazy = ()
     narrative: Callable[[Any], Narrative] | Lazy | None = None

@@ -153,17 +153,22 @@ class Run:
 
         from rb_interp.claims import judge, judge_checks
         from rb_interp.machine.measured import curves_summary, summary_table
+        from rb_interp.machine.schema import EVERY_STUDY, check_tables
         from rb_interp.torch_threads import few_threads
 
         self.check_trained()
         measured = few_threads(self.study.load("measure"))(self, progress)
-        self.write_table("curves", self.curves)
-        self.write_table("curves_summary", curves_summary(self.curves))
-        for name, table in measured.tables.items():
+        tables = {
+            "curves": self.curves,
+            "curves_summary": curves_summary(self.curves),
+            **measured.tables,
+            "readings": measured.readings,
+            "summary": summary_table(measured.readings),
+        }
+        check_tables(self.study.name, {**EVERY_STUDY, **self.study.load("tables")}, tables)
+        for name, table in tables.items():
             self.write_table(name, table)
         write_whole(self.folder / ARRAYS, lambda path: save_file(dict(measured.arrays), path))
-        self.write_table("readings", measured.readings)
-        self.write_table("summary", summary_table(measured.readings))
         calibration, checks = self.calibration, self.study.load("checks")
         standings = {} if calibration is None else calibration.standings
         verdicts = judge(measured.readings, self.study.load("claims"), scale=self.scale, standings=standings)

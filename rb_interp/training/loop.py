@@ -87,9 +87,9 @@ def step_name(step: int) -> str:
 
 
 class Interrupts:
-    """Ctrl-C as a wish: the first one is noted, and the training ends where its members agree; a second ends it at once.
+    """Notes Ctrl-C, so that training ends where all members stand at one step; a second Ctrl-C ends it at once.
 
-    Only in the main thread, and only where nobody else has a handler of their own.
+    It does so in the main thread only, and only where nobody else has a handler of their own.
     """
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.machine import Measured, MemberModels, Study, StudyConfig, SweepConfig, readings_table
+from rb_interp.machine.schema import READINGS
 from rb_interp.models.config import ModelConfig
 from rb_interp.report.section import Cell, Narrative, Paragraph, Row, Section, Table
 from rb_interp.tasks import AnchorTask
@@ -111,8 +112,8 @@ FIGURES = (
 
 def make(name, config, sweep=""):
     return Study(
-        name, f"Study {name}", "How large are embeddings?", "seconds", config, measure, claims(sweep), FIGURES,
-        narrative, families={"S": "Sizes"}, glossary={"norm": "Length of a vector."},
+        name, f"Study {name}", "How large are embeddings?", "seconds", config, measure, {"doubled": READINGS},
+        claims(sweep), FIGURES, narrative, families={"S": "Sizes"}, glossary={"norm": "Length of a vector."},
     )  # fmt: skip
 
 

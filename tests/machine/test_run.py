@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -184,23 +185,30 @@ def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_an_interruption_in_the_last_evaluation_is_not_the_end(tmp_path, monkeypatch):
-    run = start(tmp_path / "run")
+@pytest.mark.parametrize("step", [10, 20])
+def test_ctrl_c_in_an_evaluation_loses_nothing(step, tmp_path, monkeypatch):
+    """It is noted, and taken when all members stand at one step; the run goes on from there to the same bits."""
+    run, before = start(tmp_path / "run"), signal.getsignal(signal.SIGINT)
     kind = next(kind for kind in MemberGroup.__subclasses__() if "evaluate" in vars(kind))
-    evaluate = kind.evaluate
+    evaluate, presses = kind.evaluate, [signal.SIGINT]
 
     def stopped(group):
-        if group.step == 20:
-            raise KeyboardInterrupt
+        if group.step == step and presses:
+            signal.raise_signal(presses.pop())
         return evaluate(group)
 
-    with monkeypatch.context() as patch:
-        for each in MemberGroup.__subclasses__():
-            patch.setattr(each, "evaluate", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            run.train(progress=False)
-    assert run.sweep().step == 20
-    assert not run.finished
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch:
+            for each in MemberGroup.__subclasses__():
+                patch.setattr(each, "evaluate", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                run.train(progress=False)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert run.sweep().step == step
+    assert run.finished == (step == 20)
     run.train(progress=False)
     assert run.finished
     whole = start(tmp_path / "whole")

@@ -15,6 +15,7 @@ ANCHOR = Study(
     cost="four to five minutes on two CPU cores",
     config=f"{HERE}.config:AnchorConfig",
     measure=f"{HERE}.measure:measure",
+    tables=f"{HERE}.schema:TABLES",
     claims=f"{HERE}.claims:CLAIMS",
     figures=f"{HERE}.figures:FIGURES",
     narrative=f"{HERE}.report:narrative",

@@ -14,6 +14,7 @@ EMB_MLP = Study(
     cost="two to three minutes on two CPU cores",
     config=f"{__name__}.config:EmbMLPConfig",
     measure=f"{__name__}.measure:measure",
+    tables=f"{__name__}.schema:TABLES",
     claims=f"{__name__}.claims:CLAIMS",
     figures=f"{__name__}.figures:FIGURES",
     narrative=f"{__name__}.report:narrative",

@@ -17,6 +17,7 @@ LABELS = Study(
     cost="two to three minutes on two CPU cores",
     config=f"{_HERE}.config:LabelsConfig",
     measure=f"{_HERE}.measure:measure",
+    tables=f"{_HERE}.schema:TABLES",
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",

@@ -16,6 +16,7 @@ LANGUAGE = Study(
     cost="fifteen to twenty minutes on two cores",
     config=f"{_HERE}.config:LanguageConfig",
     measure=f"{_HERE}.measure:measure",
+    tables=f"{_HERE}.schema:TABLES",
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",

@@ -10,7 +10,8 @@ import pandas as pd
 
 from rb_interp.claims import judge
 from rb_interp.figures.evidence import Evidence
-from rb_interp.machine.measured import READINGS, readings_table, summary_table
+from rb_interp.machine.measured import readings_table, summary_table
+from rb_interp.machine.schema import READINGS
 from rb_interp.studies.language.claims import CLAIMS
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.studies.language.tables import course_table, derived, early_table, paired_table, skills_table
@@ -121,7 +122,7 @@ def row(gamma, seed, stage, probe, quantity, value, set="", untrained=math.nan, 
         "null_sd": 0.02,
         "p_value": math.nan,
     }
-    return {**dict.fromkeys(READINGS, ""), **found, **place}
+    return {**dict.fromkeys(READINGS.columns, ""), **found, **place}
 
 
 def _losses(gamma: float, seed: int, member: list[dict]) -> list[dict]:

@@ -1,0 +1,135 @@
+"""The schema of tables: which columns a table has, of which type, and which of them tell its rows apart.
+
+A study declares the tables that it measures. A run is checked against them before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from rb_interp.errors import StudyError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TYPES = {"str": "object", "int": "int64", "float": "float64", "bool": "bool"}
+KNOWN = {
+    **dict.fromkeys(("sweep", "stage", "set", "probe", "quantity", "null", "component", "group"), "str"),
+    **dict.fromkeys(("seed", "step", "n"), "int"),
+}
+"""Types of columns that mean the same in every table; any other column is a float unless its table says more."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of a table, as text: names with a space between, each with ``:type`` behind it where it needs one.
+
+    Attributes:
+        keys: columns that tell rows apart: no two rows agree in all of them.
+        values: the other columns.
+
+    Types are ``str``, ``int``, ``float`` and ``bool``. A column in KNOWN has its type there, any other is a float.
+
+    >>> Table(keys="gamma seed circuit:str", values="share n").columns
+    {'gamma': 'float', 'seed': 'int', 'circuit': 'str', 'share': 'float', 'n': 'int'}
+    """
+
+    keys: str
+    values: str
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """Every column with its type, keys first."""
+        return {**_parsed(self.keys), **_parsed(self.values)}
+
+    @cached_property
+    def key_columns(self) -> list[str]:
+        """The columns that tell rows apart."""
+        return list(_parsed(self.keys))
+
+    def frame(self, rows: Any) -> pd.DataFrame:
+        """Rows, or another table, as a table with these columns, in this order and of these types."""
+        import pandas as pd
+
+        table = pd.DataFrame(rows, columns=list(self.columns))
+        return table.astype({name: TYPES[kind] for name, kind in self.columns.items()})
+
+    def fault(self, table: pd.DataFrame) -> str:
+        """What is wrong with a table, in words; empty where it fits."""
+        missing, more = (sorted(a - b) for a, b in _both_ways(set(self.columns), set(table.columns)))
+        if missing or more:
+            return " and ".join(
+                f"{word} the column{'s' * (len(names) > 1)} {', '.join(names)}"
+                for word, names in (("lacks", missing), ("has, undeclared,", more))
+                if names
+            )
+        for name, kind in self.columns.items():
+            column: Any = table[name]
+            if not _fits(column, kind):
+                return f"has {column.dtype} in the column {name}, which is declared as {kind}"
+        twice = table.duplicated(self.key_columns)
+        if twice.any():
+            place = ", ".join(f"{name} = {table.loc[twice, name].iloc[0]}" for name in self.key_columns)
+            return f"has two rows with {place}"
+        return ""
+
+
+CURVES = Table(keys="sweep gamma seed step set", values="loss accuracy")
+READINGS = Table(
+    keys="sweep gamma seed stage step set probe layer head quantity",
+    values="value untrained null null_mean null_sd p_value n",
+)
+"""Readings of probes; docs/tables.md says what each column holds."""
+SUMMARY = Table(keys="sweep gamma stage set probe layer head quantity", values="mean low high n untrained")
+CURVES_SUMMARY = Table(keys="sweep gamma step set quantity", values="mean low high n")
+EVERY_STUDY = {"curves": CURVES, "readings": READINGS, "summary": SUMMARY, "curves_summary": CURVES_SUMMARY}
+"""Tables that every run has."""
+
+
+def over_seeds(keys: str) -> Table:
+    """The table that `machine.measured.over_seeds` makes: means over seeds at each place."""
+    return Table(keys=f"{keys} quantity", values="mean low high n")
+
+
+def check_tables(study: str, declared: Mapping[str, Table], tables: Mapping[str, pd.DataFrame]) -> None:
+    """Compare what a study measured with what it declares.
+
+    Raises StudyError for a table that it does not declare, for one that is missing, and for one with other columns or
+    types, or with a row twice.
+    """
+    missing, more = (sorted(a - b) for a, b in _both_ways(set(declared), set(tables)))
+    if missing or more:
+        raise StudyError(
+            f"study '{study}' declares the tables {missing} and did not measure them; it measured {more} and does not "
+            "declare them. Make its field 'tables' and its measurement agree."
+        )
+    for name, table in tables.items():
+        fault = declared[name].fault(table)
+        if fault:
+            raise StudyError(f"study '{study}': its table '{name}' {fault}; make its schema and its measurement agree.")
+
+
+def _parsed(text: str) -> dict[str, str]:
+    pairs = (word.partition(":") for word in text.split())
+    return {name: kind or KNOWN.get(name, "float") for name, _, kind in pairs}
+
+
+def _both_ways(first: set[str], second: set[str]) -> tuple[tuple[set[str], set[str]], tuple[set[str], set[str]]]:
+    return (first, second), (second, first)
+
+
+def _fits(column: pd.Series, kind: str) -> bool:
+    from pandas.api import types
+
+    if column.isna().all() and kind in ("str", "float"):
+        return True
+    is_kind = {
+        "str": lambda c: types.is_string_dtype(c.dropna()),
+        "int": types.is_integer_dtype,
+        "float": types.is_float_dtype,
+        "bool": types.is_bool_dtype,
+    }
+    return bool(is_kind[kind](column))

@@ -1,0 +1,32 @@
+"""The tables that the anchor study measures beside its readings."""
+
+from rb_interp.machine.schema import Table, over_seeds
+
+TABLES = {
+    "circuits": Table("gamma seed", "circuit:str tv_half key_attention anchor_attention carry accuracy"),
+    "circuit_counts": Table("gamma circuit:str", "n total:int share low high"),
+    "effects": Table(
+        "gamma seed stage set intervention:str quantity",
+        "step site:str effect low high control control_low control_high difference difference_low "
+        "difference_high p_value control_name:str n",
+    ),
+    "effects_summary": over_seeds("gamma stage set intervention:str"),
+    "ablations": Table(
+        "gamma seed stage set component method:str",
+        "accuracy accuracy_drop loss_increase control_accuracy_drop control_loss_increase n",
+    ),
+    "ablations_summary": over_seeds("gamma stage set component method:str"),
+    "patching": Table("gamma seed stage change:str component layer:int role:str", "recovered low high control n"),
+    "patching_summary": over_seeds("gamma stage circuit:str change:str component layer:int role:str"),
+    "patching_controls": Table("gamma stage", "largest"),
+    "dynamics": Table("gamma seed step quantity", "value"),
+    "events": Table("gamma seed event:str", "kind:str step:float censored:bool"),
+    "events_summary": Table(
+        "gamma event:str", "kind:str n n_start:int n_never:int n_during:int mean low high mean_reached"
+    ),
+    "event_order": Table(
+        "gamma circuit:str mechanism:str loss:str",
+        "n n_both:int n_first:int n_after:int log2_ratio low high n_never:int n_loss_never:int",
+    ),
+}
+"""Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

@@ -1,0 +1,32 @@
+"""The tables that the Emb-MLP study measures beside its readings."""
+
+from rb_interp.machine.schema import Table, over_seeds
+
+TABLES = {
+    "agreement": Table(
+        "sweep gamma seed group prediction:str metric:str",
+        "step:float fraction last_step:int at_first:bool back again",
+    ),
+    "agreement_summary": Table(
+        "sweep gamma group prediction:str metric:str",
+        "n never:int at_first:int step:float fraction n_back:int back n_again:int again middle_step "
+        "middle_fraction middle_at_first:bool",
+    ),
+    "drift": Table(
+        "sweep gamma seed step group prediction:str", "leaving:bool fraction cos r2 cos_raw r2_raw r2_permuted"
+    ),
+    "drift_curves": over_seeds("sweep gamma group prediction:str step"),
+    "exponents": Table("gamma seed", "exponent predicted"),
+    "exponents_summary": over_seeds("gamma predicted"),
+    "inner_products": Table("gamma seed d_model:int", "error scale"),
+    "inner_products_summary": Table("gamma d_model:int", "mean by_eq_13 relative n"),
+    "label_cosines": Table("group kind:str token:int other:int", "cos"),
+    "label_cosines_summary": Table("group kind:str", "mean n"),
+    "label_distributions": Table("seed token:int label:int", "group population empirical"),
+    "lemma_1": Table("gamma d_model:int", "n_init:int n_within:int share low high tolerance"),
+    "lemma_1_reached": Table("d_model:int", "gamma"),
+    "value_flow": Table("sweep gamma seed step", "leaving:bool fraction cos r2 cos_direction share_leading"),
+    "value_flow_curves": over_seeds("sweep gamma step"),
+    "value_flow_leaving": over_seeds("sweep gamma"),
+}
+"""Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

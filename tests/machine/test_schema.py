@@ -1,0 +1,84 @@
+"""A table is what its study declares, and docs/tables.md names every column."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from own_studies import ONE, One
+
+from rb_interp.errors import StudyError
+from rb_interp.machine import Run
+from rb_interp.machine.measured import readings_table
+from rb_interp.machine.registry import names
+from rb_interp.machine.registry import study as find_study
+from rb_interp.machine.schema import EVERY_STUDY, READINGS, Table, check_tables, over_seeds
+
+COUNTS = Table(keys="gamma circuit:str", values="n share found:bool")
+DOCS = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
+
+
+def counts(**changed):
+    rows = [{"gamma": 0.8, "circuit": "a", "n": 3, "share": 0.6, "found": True}] * 2
+    return COUNTS.frame(rows).assign(**{"circuit": ["a", "b"], **changed})
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [
+        (counts(), ""),
+        (counts(share=np.nan), ""),
+        (counts()[["found", "share", "n", "circuit", "gamma"]], ""),
+        (counts().drop(columns=["n", "share"]), "lacks the columns n, share"),
+        (counts(more=1), "has, undeclared, the column more"),
+        (counts(n=0.5), "has float64 in the column n, which is declared as int"),
+        (counts(share="much"), "which is declared as float"),
+        (counts(found=1), "has int64 in the column found, which is declared as bool"),
+        (counts(circuit=1), "has int64 in the column circuit, which is declared as str"),
+        (counts(circuit="a"), "has two rows with gamma = 0.8, circuit = a"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said(table, fault):
+    assert COUNTS.fault(table) == fault if not fault else fault in COUNTS.fault(table)
+
+
+def test_an_empty_table_has_columns_and_types():
+    table = readings_table()
+    assert not READINGS.fault(table)
+    assert list(table.columns) == list(READINGS.columns)
+    assert READINGS.fault(pd.DataFrame()).startswith("lacks the columns gamma, head,")
+
+
+def test_tables_are_the_declared_ones():
+    check_tables("x", {"counts": COUNTS}, {"counts": counts()})
+    with pytest.raises(StudyError, match=r"declares the tables \['counts'\] and did not measure them"):
+        check_tables("x", {"counts": COUNTS}, {})
+    with pytest.raises(StudyError, match=r"it measured \['counts'\] and does not declare them"):
+        check_tables("x", {}, {"counts": counts()})
+    with pytest.raises(StudyError, match=r"study 'x': its table 'counts' lacks the column share; make"):
+        check_tables("x", {"counts": COUNTS}, {"counts": counts().drop(columns="share")})
+
+
+def test_a_run_with_another_table_than_declared_writes_nothing(tmp_path):
+    study = replace(ONE, tables={"doubled": over_seeds("gamma")})
+    run = Run.start(tmp_path / "run", study, One(seeds=(0,)))
+    run.train(progress=False)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StudyError, match="its table 'doubled' lacks the columns"):
+        run.probe(progress=False)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("study", [None, *names()])
+def test_docs_name_every_table_and_column(study):
+    """In the section of the study: each table as a heading or in code, each of its columns in code."""
+    title = "Tables of every study" if study is None else f"Tables of {study}"
+    section = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", DOCS, re.M | re.S)
+    assert section, title
+    named = set(re.findall(r"`([^`]+)`", section[1]))
+    tables = EVERY_STUDY if study is None else find_study(study).load("tables")
+    missing = {name: sorted(set(table.columns) - named) for name, table in tables.items()}
+    assert not {name: columns for name, columns in missing.items() if columns}
+    assert set(tables) <= named
