@@ -101,7 +101,8 @@ def check_range(model: HookedModel, rows: Int[Tensor, "row pos"]) -> None:
 def evaluation(model: HookedModel) -> Iterator[None]:
     """Evaluation mode (no dropout), and each module's own mode again afterwards."""
     training = [module for module in model.modules() if module.training]
-    model.eval()
+    if training:  # eval() sets an attribute of every module, which takes longer than a small model's forward pass
+        model.eval()
     try:
         yield
     finally:
