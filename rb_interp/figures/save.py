@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
@@ -28,10 +30,16 @@ def draw(spec: FigureSpec, evidence: Evidence) -> Figure:
 
 @styled
 def render(figure: Figure, kind: str) -> bytes:
-    """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes."""
+    """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes.
+
+    The bytes are those of ``savefig``, which would draw each figure once more, for a layout that `settle` made already.
+    """
     buffer = BytesIO()
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    figure.set_dpi(DPI)
+    if kind == "svg":
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+    else:
+        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
     return buffer.getvalue()
 
 

@@ -2,6 +2,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib
@@ -18,9 +19,9 @@ from rb_interp.figures.bias import draw_bias
 from rb_interp.figures.curves import mean_band
 from rb_interp.figures.learning import draw_learning
 from rb_interp.figures.panels import heat_map, over_seeds, seeds_at, written
-from rb_interp.figures.save import draw, save_figures
+from rb_interp.figures.save import DPI, draw, render, save_figures, settle
 from rb_interp.figures.spec import on_sweep
-from rb_interp.figures.style import CORPUS_COLOURS, SET_COLOURS, SETS
+from rb_interp.figures.style import CORPUS_COLOURS, SET_COLOURS, SETS, styled
 from rb_interp.statistics.intervals import Interval
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.figures import FIGURES
@@ -64,6 +65,17 @@ def test_same_evidence_gives_same_bytes_and_leaves_settings_alone(evidence, tmp_
     for path in (tmp_path / "first").iterdir():
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
     assert len(list((tmp_path / "first").iterdir())) == 2 * len(specs)
+
+
+@pytest.mark.parametrize("name", ["bias", "cosines"])
+def test_a_figure_is_saved_as_matplotlib_saves_it(name, evidence):
+    """``cosines`` holds pixels, whose number depends on the dots per inch."""
+    figure = draw(next(spec for spec in FIGURES if spec.id == name), evidence)
+    settle(figure)
+    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+        saved = BytesIO()
+        styled(figure.savefig)(saved, format=kind, dpi=DPI, metadata=metadata)
+        assert render(figure, kind) == saved.getvalue()
 
 
 @pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)

@@ -13,6 +13,7 @@ from report.pages import claim_rows, visible
 from synthetic_evidence import make_evidence
 
 from rb_interp.claims import Standing, Verdicts, judge
+from rb_interp.figures.panels import sentence_figure
 from rb_interp.machine.config import from_mapping, to_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.report.content import OUTCOMES, family_of, json_safe, report_content
@@ -39,10 +40,15 @@ def evidence():
     return replace(made, scale="smoke", verdicts=Verdicts([escaped, *others]), meta=meta)
 
 
+def titled(spec):
+    """The same figure with its caption, but its title for a picture: pictures are looked at by other tests."""
+    return replace(spec, draw=lambda evidence: sentence_figure(spec.title))
+
+
 @pytest.fixture(scope="module")
 def folder(evidence, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    assert write_report(ANCHOR, evidence, folder) == folder / "report.html"
+    folder, study = tmp_path_factory.mktemp("run"), replace(ANCHOR, figures=(*map(titled, FIGURES[:-1]), FIGURES[-1]))
+    assert write_report(study, evidence, folder) == folder / "report.html"
     return folder
 
 
