@@ -17,11 +17,11 @@ from rb_interp.studies.emb_mlp.agreement import AGREES
 from rb_interp.studies.emb_mlp.figures.common import (
     ADAPTIVE,
     SWEEPS,
+    at_leaving,
     floor_band,
     level_line,
     rate_curves,
     rate_legend,
-    told,
 )
 
 ROWS = {
@@ -71,11 +71,11 @@ def _with_positions(axes: Axes, evidence: Evidence, column: str) -> None:
 
 def caption_agreement(evidence: Evidence) -> Caption:
     """Caption of agreement along training, with R² at leaving for the small initialisation."""
-    at_leaving = "; ".join(
-        f"{told(evidence, sweep, 'r2', SMALL)} with the weights of each step and "
-        f"{told(evidence, sweep, 'r2_step_0', SMALL)} with those of step 0 ({words})"
+    found = "; ".join(
+        f"{at_leaving(evidence, sweep, 'r2')} with the weights of each step and "
+        f"{at_leaving(evidence, sweep, 'r2_step_0')} with those of step 0 ({words})"
         if sweep != ADAPTIVE
-        else f"no R² but the cosine, {told(evidence, sweep, 'cos', SMALL)} ({words})"
+        else f"no R² but the cosine, {at_leaving(evidence, sweep, 'cos')} ({words})"
         for sweep, words in SWEEPS.items()
     )
     return Caption(
@@ -87,7 +87,7 @@ def caption_agreement(evidence: Evidence) -> Caption:
         "seeds, thick lines their mean, bands its 95 % interval (from three seeds on); markers show where each seed's "
         "loss on reasoning leaves the level of a uniform guess (f < .99). Dashed lines of the one-layer model also "
         "know how often each token stands last, where the residual connection carries it; Propositions 2 and 3 take "
-        f"that to be one position in L. R² at the markers at γ = {SMALL:g}: {at_leaving}. The prediction is "
+        f"that to be one position in L. R² at the markers at γ = {SMALL:g}: {found}. The prediction is "
         "about plain gradient descent; AdamW rescales every coordinate of the gradient, which R² ignores, so that only "
         "its cosine means something.",
         f"a dark line (γ = {SMALL:g}) below {two_digits(evidence.threshold('T1'))} at its markers in the left or the "

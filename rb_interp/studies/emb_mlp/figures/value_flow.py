@@ -31,8 +31,8 @@ def draw_value_flow(evidence: Evidence) -> Figure:
         try_panel(axes, _panel, evidence, column)
         axes.set_title(title)
     figure.axes[0].set_ylabel("no unit (1: exact)")
-    shown = {f"γ = {gamma:g}" for gamma in evidence.gammas} - {f"γ = {g:g}" for g in evidence.sweep(SWEEP).gammas}
-    legend.above(figure, [entry for entry in rate_legend(evidence) if entry.get_label() not in shown], columns=6)
+    absent = {f"γ = {gamma:g}" for gamma in set(evidence.gammas) - set(evidence.sweep(SWEEP).gammas)}
+    legend.above(figure, [entry for entry in rate_legend(evidence) if entry.get_label() not in absent], columns=6)
     return figure
 
 
@@ -45,11 +45,12 @@ def _panel(axes: Axes, evidence: Evidence, column: str) -> None:
 
 def caption_value_flow(evidence: Evidence) -> Caption:
     """Caption of the flow of W_V, with its agreement at leaving."""
-    own, read = evidence.sweep(SWEEP), {}
-    if SMALL in own.gammas:
-        for row in own.table("value_flow_leaving", gamma=SMALL).to_dict("records"):
-            read[row["quantity"]] = near_text(*interval_of(row)) + of_seeds(own, row["n"])
-    cos, direction, share = (read.get(column, number(None)) for column in PANELS)
+    own = evidence.sweep(SWEEP)
+    found = {
+        row["quantity"]: near_text(*interval_of(row)) + of_seeds(own, row["n"])
+        for row in own.records("value_flow_leaving", gamma=SMALL)
+    }
+    cos, direction, share = (found.get(column, number(None)) for column in PANELS)
     return Caption(
         "The one-layer model with plain gradient descent. By the theory's approximations W_V first grows by the sum of "
         "all embeddings, each weighted with how often its token occurs and with its labels (P^s − u). Left: cosine of "
