@@ -45,7 +45,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import TaskError
-from rb_interp.theory.label_distributions import check_count
+from rb_interp.theory.label_distributions import label_counts
 
 
 def pull(
@@ -64,22 +64,13 @@ def pull(
     >>> pull(torch.tensor([[3, 1, 1], [3, 2, 1]]), torch.tensor([0, 1]), 4)[1]      # twice with 0, once with 1
     tensor([ 0.6250,  0.1250, -0.3750, -0.3750])
     """
-    check_count(count)
     for name, ids in (("token", tokens), ("label", labels)):
         if ids.numel() and not 0 <= ids.min() <= ids.max() < d_vocab:
             raise TaskError(
                 f"{name}s run from {ids.min()} to {ids.max()}; d_vocab={d_vocab} has 0 to {d_vocab - 1}. Raise d_vocab."
             )
-    if last:
-        tokens = tokens[..., -1:]
-    seen, weight = tokens.long(), torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device)
-    if count == "sequences":
-        seen = seen.sort(-1).values
-        weight[..., 1:] = (seen[..., 1:] != seen[..., :-1]).double()
-    cells = (seen * d_vocab + labels.long()[..., None]).flatten(-2)
-    table = torch.zeros(*cells.shape[:-1], d_vocab**2, dtype=torch.float64, device=tokens.device)
-    table = table.scatter_add_(-1, cells, weight.flatten(-2)).unflatten(-1, (d_vocab, d_vocab))
-    table /= max(tokens.shape[-2], 1)
+    counted = tokens[..., -1:] if last else tokens
+    table = label_counts(counted, labels, d_vocab, count) / max(tokens.shape[-2], 1)
     return (table - table.sum(-1, keepdim=True) / d_vocab).to(dtype)
 
 
