@@ -28,7 +28,7 @@ from rb_interp.probes.label_range import label_range
 from rb_interp.statistics.learning_order import bias_index, learning_order_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.labels.config import BEFORE_MEMORY, LabelsConfig
-from rb_interp.studies.labels.summaries import summaries
+from rb_interp.studies.labels.summaries import PAIR, summaries
 from rb_interp.tasks import AnchorDataset
 from rb_interp.tasks.labels import range_entropy
 from rb_interp.training.member_group import Member
@@ -46,15 +46,14 @@ def measure(run: Run, progress: bool = True) -> Measured:
 
     Raises RunError where a checkpoint is missing or broken.
     """
-    orders = {name: _learning_order(sweep) for name, sweep in run.sweeps.items()}
-    areas = [_areas_per_entropy(run.sweep(name)) for name in ("keys", "near_sum")]
-    speed = label_speed(orders["keys"], orders["near_sum"], *areas)
-    config = cast(LabelsConfig, run.config)
-    inside, tables, arrays = _label_ranges(run.sweep("ranges"), config.probe_rows, progress)
-    ordered = [table.assign(sweep=name) for name, table in orders.items()]
-    readings = readings_table(*ordered, speed, inside)
-    last = run.sweep("ranges").config.train.steps
-    return Measured(readings, {**tables, **summaries(run.curves, readings, tables, last)}, arrays)
+    orders = {name: _learning_order(sweep).assign(sweep=name) for name, sweep in run.sweeps.items()}
+    areas = [_areas_per_entropy(run.sweep(name)) for name in PAIR]
+    speed = label_speed(*(orders[name] for name in PAIR), *areas)
+    ranges = run.sweep("ranges")
+    inside, tables, arrays = _label_ranges(ranges, cast(LabelsConfig, run.config).probe_rows, progress)
+    readings = readings_table(*orders.values(), speed, inside)
+    made = summaries(run.curves, readings, tables, ranges.config.train.steps)
+    return Measured(readings, {**tables, **made}, arrays)
 
 
 def label_speed(
@@ -68,17 +67,17 @@ def label_speed(
     ``range_entropy``): about 0 where both models know the range of a label and no label. The untrained value compares
     two models that stay untrained: about 0.
     """
-    areas = [table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum)]
+    first, second = (table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum))
     rows = []
-    for pair in areas[0].merge(areas[1], on=["gamma", "seed"], suffixes=("_1", "_2")).to_dict("records"):
+    for pair in first.merge(second, on=["gamma", "seed"], suffixes=("_1", "_2")).to_dict("records"):
         values, untrained = (_speed(pair[f"{column}_1"], pair[f"{column}_2"]) for column in ("value", "untrained"))
         member = (pair["gamma"], pair["seed"])
         values["bias_per_entropy"] = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
         untrained["bias_per_entropy"] = 0.0  # a uniform guess over the vocabulary is above both entropies
         place = {"gamma": pair["gamma"], "seed": pair["seed"], "stage": "final", "step": pair["step_1"], "set": ""}
         reading = Reading("label_speed", values, untrained=untrained, n=pair["n_1"])
-        rows.append(reading.table().assign(**place))
-    return readings_table(*rows)
+        rows += [{**place, **row} for row in reading.rows()]
+    return readings_table(rows)
 
 
 def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
@@ -123,12 +122,12 @@ def _label_ranges(
         reading, place = along[step], {"gamma": member.gamma, "seed": member.seed}
         in_range += [{**place, "step": at, **row} for at in sorted(along) for row in _inside(along[at])]
         outputs += [{**place, **row, "step": step} for row in _outputs(reading)]
-        at = {**place, "stage": BEFORE_MEMORY, "step": step, "set": "mem"}
-        found.append(reading.table().assign(**at))
+        place |= {"stage": BEFORE_MEMORY, "step": step, "set": "mem"}
+        found += [{**place, **row} for row in reading.rows()]
         prefix = f"ranges/{member.gamma}/{member.seed}/{BEFORE_MEMORY}/mem/label_range"
         arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
     tables = {"in_range": pd.DataFrame(in_range).assign(sweep="ranges"), "outputs": pd.DataFrame(outputs)}
-    return readings_table(*found, sweep="ranges"), tables, arrays
+    return readings_table(found, sweep="ranges"), tables, arrays
 
 
 def _along_training(
@@ -142,9 +141,8 @@ def _along_training(
         step = models.load(member, stage).step
         return step, label_range(models.model, seen, **ranges)
 
-    found = dict(map(read, models.sweep.kept_steps))
     step, reading = read(BEFORE_MEMORY)
-    found[step] = reading
+    found = dict(map(read, models.sweep.kept_steps)) | {step: reading}
     return step, {at: replace(reading, untrained=found[0].values) for at, reading in found.items()}
 
 
