@@ -68,7 +68,7 @@ class FreshAttention:
             {**place, "seed": number, **row}
             for quantity, values in quantities.items()
             for number, value in enumerate(values)
-            for row in Reading("lemma_1", {quantity: value}, layer=0, n=self.n_rows).rows()
+            for row in Reading("lemma_1", {quantity: float(value)}, layer=0, n=self.n_rows).rows()
         )
 
 
