@@ -13,8 +13,8 @@ from rb_interp.studies.anchor.claims import CLAIMS as ANCHOR_CLAIMS
 from rb_interp.studies.emb_mlp.agreement import FLOOR
 from rb_interp.studies.emb_mlp.claims import CLAIMS
 from rb_interp.studies.emb_mlp.figures import ANCHOR_LEAST, FIGURES
-from rb_interp.studies.emb_mlp.figures.agreement import ROWS
 from rb_interp.studies.emb_mlp.figures.agreement_end import BAND, BASE, COLUMNS, draw_agreement_end
+from rb_interp.studies.emb_mlp.figures.along_training import ROWS
 from rb_interp.studies.emb_mlp.figures.common import GROUPS, SWEEPS
 from rb_interp.studies.emb_mlp.figures.scaling import draw_inner_products, draw_lemma_1
 

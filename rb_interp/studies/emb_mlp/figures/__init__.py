@@ -14,17 +14,10 @@ from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import over_seeds
 from rb_interp.figures.spec import Caption, FigureSpec, on_sweep
 from rb_interp.figures.theory import caption_theory, draw_theory
-from rb_interp.studies.emb_mlp.figures.agreement import caption_agreement, draw_agreement
+from rb_interp.studies.emb_mlp.figures import along_training, scaling
 from rb_interp.studies.emb_mlp.figures.agreement_end import caption_agreement_end, draw_agreement_end
 from rb_interp.studies.emb_mlp.figures.distributions import caption_distributions, draw_distributions
 from rb_interp.studies.emb_mlp.figures.drift import caption_drift, draw_drift
-from rb_interp.studies.emb_mlp.figures.scaling import (
-    caption_inner_products,
-    caption_lemma_1,
-    draw_inner_products,
-    draw_lemma_1,
-)
-from rb_interp.studies.emb_mlp.figures.value_flow import caption_value_flow, draw_value_flow
 
 STAGES = ("init", "early", "late")
 ANCHOR_LEAST = 0.90
@@ -94,20 +87,22 @@ FIGURES: tuple[FigureSpec, ...] = (
     FigureSpec(
         "agreement",
         "Predicted and measured drift along training",
-        draw_agreement,
-        caption_agreement,
+        along_training.draw_agreement,
+        along_training.caption_agreement,
         ("T1", "T2", "T4"),
     ),
     FigureSpec("agreement_end", "Where theory and measurement part", draw_agreement_end, caption_agreement_end),
     FigureSpec(
         "drift_r2", "Predicted and measured drift as learning begins", draw_drift, caption_drift, ("T1", "T2", "T4")
     ),
-    FigureSpec("value_flow", "Predicted and measured change of W_V", draw_value_flow, caption_value_flow),
     FigureSpec(
-        "pca",
-        "Principal components of Emb-MLP's embedding",
-        _adamw(draw_pca),
-        _adamw(caption_pca, **_unjudged("E3")),
+        "value_flow",
+        "Predicted and measured change of W_V",
+        along_training.draw_value_flow,
+        along_training.caption_value_flow,
+    ),
+    FigureSpec(
+        "pca", "Principal components of Emb-MLP's embedding", _adamw(draw_pca), _adamw(caption_pca, **_unjudged("E3"))
     ),
     FigureSpec(
         "theory",
@@ -118,8 +113,10 @@ FIGURES: tuple[FigureSpec, ...] = (
     FigureSpec(
         "inner_products",
         "How the error of Theorem 1 grows with width (Eq. 13)",
-        draw_inner_products,
-        caption_inner_products,
+        scaling.draw_inner_products,
+        scaling.caption_inner_products,
     ),
-    FigureSpec("lemma_1", "Uniform attention at initialisation (Lemma 1)", draw_lemma_1, caption_lemma_1),
+    FigureSpec(
+        "lemma_1", "Uniform attention at initialisation (Lemma 1)", scaling.draw_lemma_1, scaling.caption_lemma_1
+    ),
 )

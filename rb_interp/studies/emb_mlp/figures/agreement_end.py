@@ -17,7 +17,7 @@ from rb_interp.figures.panels import offsets, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import new_figure
 from rb_interp.studies.emb_mlp.agreement import AGREES
-from rb_interp.studies.emb_mlp.figures.common import GROUPS, SWEEPS, first_fall, never_band
+from rb_interp.studies.emb_mlp.figures.common import GROUPS, SWEEPS, first_fall, hatched
 
 BASE, BAND = 0.14, 0.86
 """Heights of a panel. Below BASE: seeds below AGREES at the first kept step. Above BAND: seeds that never fall."""
@@ -85,8 +85,9 @@ def _panel(axes: Axes, own: Evidence, prediction: str, column: str, scale: tuple
     heights = {f"{tick:,}": _height(tick, False, column, scale) for tick in ticks}
     heights = {tick: height for tick, height in heights.items() if BASE - 1e-9 <= height <= BAND}
     axes.set_yticks(list(heights.values()), list(heights))
-    never_band(axes, BAND, "never in training")
-    never_band(axes, 0.0, f"below {two_digits(AGREES)} at the first kept step", BASE)
+    words = f"below {two_digits(AGREES)} at the first kept step"
+    for low, high, text in ((BAND, 1.0, "never in training"), (0.0, BASE, words)):
+        hatched(axes, low, high, axes.transAxes, text, (0.01, high - 0.015), ha="left", va="top")
 
 
 def _falls(axes: Axes, own: Evidence, x: float, column: str, scale: tuple[float, float], where: dict[str, Any]) -> None:
