@@ -4,9 +4,9 @@
     R1n  the same with each loss divided by the entropy of its label's range, so that knowing ranges counts for nothing
     R2   lowest probability inside a group's range, ``probes.label_range``, before memory is learned
 
-How R1 can mislead. The two tasks differ in how much there is to learn: once a model has seen that labels lie near the
-key, its loss is that of a narrower set of labels, although no single pair is known. R1 says which loss is lower over
-training, which is what the paper shows. It does not say which mapping is memorised in fewer steps; see the accuracies.
+How R1 can mislead. A model that has seen that labels lie near the key has the loss of a narrower set of labels, and
+knows no single pair. R1 says which loss is lower over training, as the paper shows. It does not say which mapping is
+memorised in fewer steps; see the accuracies.
 """
 
 from __future__ import annotations
@@ -62,22 +62,26 @@ def label_speed(
     """Readings ``label_speed`` of two learning_order tables whose members differ in their memory labels alone (R1).
 
     ``bias``: (A_mem1 - A_mem2) / (A_mem1 + A_mem2), in [-1, 1], positive where memory labels near the key (2) are
-    learned sooner than labels uniform on the keys (1); ``area_mem1`` and ``area_mem2``, in (0, 1];
-    ``bias_per_entropy``, the same index of the two areas per entropy (mean over training of min(L / H, 1), H from
-    ``range_entropy``): about 0 where both models know the range of a label and no label. The untrained value compares
-    two models that stay untrained: about 0.
+    learned sooner than labels uniform on the keys (1). ``area_mem1``, ``area_mem2``: in (0, 1]. ``bias_per_entropy``:
+    the index of the areas per entropy (mean over training of min(L / H, 1), H from ``range_entropy``), about 0 where
+    both models know the range of a label and no label. Untrained: two models that stay untrained, about 0.
     """
     first, second = (table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum))
     rows = []
     for pair in first.merge(second, on=["gamma", "seed"], suffixes=("_1", "_2")).to_dict("records"):
-        values, untrained = (_speed(pair[f"{column}_1"], pair[f"{column}_2"]) for column in ("value", "untrained"))
         member = (pair["gamma"], pair["seed"])
-        values["bias_per_entropy"] = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
-        untrained["bias_per_entropy"] = 0.0  # a uniform guess over the vocabulary is above both entropies
+        per_entropy = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
+        values = _speed(pair["value_1"], pair["value_2"], per_entropy)
+        untrained = _speed(pair["untrained_1"], pair["untrained_2"], 0.0)  # a uniform guess is above both entropies
         place = {"gamma": pair["gamma"], "seed": pair["seed"], "stage": "final", "step": pair["step_1"], "set": ""}
         reading = Reading("label_speed", values, untrained=untrained, n=pair["n_1"])
         rows += [{**place, **row} for row in reading.rows()]
     return readings_table(rows)
+
+
+def _speed(first: float, second: float, per_entropy: float) -> dict[str, float]:
+    index = bias_index(first, second)
+    return {"bias": index, "area_mem1": first, "area_mem2": second, "bias_per_entropy": per_entropy}
 
 
 def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
@@ -92,10 +96,6 @@ def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.nd
     """
     first = data.tokens[rows, data.anchor_positions[rows, 0]]
     return (first - data.task.memory_anchors[0]) // data.task.memory_groups().shape[1]
-
-
-def _speed(area_keys: float, area_near: float) -> dict[str, float]:
-    return {"bias": bias_index(area_keys, area_near), "area_mem1": area_keys, "area_mem2": area_near}
 
 
 def _areas_per_entropy(sweep: Sweep) -> Areas:
@@ -148,7 +148,7 @@ def _along_training(
 
 def _inside(reading: Reading) -> list[dict]:
     accuracy = float(reading.values["accuracy"])
-    columns = (reading.arrays["ranges"].tolist(), reading.arrays["inside"].tolist(), reading.arrays["pooled"].tolist())
+    columns = (reading.arrays[name].tolist() for name in ("ranges", "inside", "pooled"))
     return [
         {"group": group, "low": low, "high": high, "inside": inside, "pooled": pooled, "accuracy": accuracy}
         for group, ((low, high), inside, pooled) in enumerate(zip(*columns, strict=True), start=1)
@@ -156,9 +156,9 @@ def _inside(reading: Reading) -> list[dict]:
 
 
 def _outputs(reading: Reading) -> list[dict]:
-    outputs, ranges = reading.arrays["outputs"].tolist(), reading.arrays["ranges"].tolist()
+    columns = (reading.arrays[name].tolist() for name in ("outputs", "ranges"))
     return [
         {"group": group, "label": label, "probability": probability, "low": low, "high": high}
-        for group, (output, (low, high)) in enumerate(zip(outputs, ranges, strict=True), start=1)
+        for group, (output, (low, high)) in enumerate(zip(*columns, strict=True), start=1)
         for label, probability in enumerate(output)
     ]
