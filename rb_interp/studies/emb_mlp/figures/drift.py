@@ -86,16 +86,15 @@ def _criteria(axes: Axes, evidence: Evidence, own: Evidence, claim: str) -> None
     levels = [
         (r2, SMALL, evidence.threshold(claim), -0.4, NAMES_AT),
         (f"permuted + {excess}", SMALL, permuted + evidence.threshold(claim, 1), 0.4, NAMES_AT + 0.16),
+        (f"γ = {SMALL:g} less {less}", LARGE, mean - evidence.threshold("T2"), -0.4, NAMES_AT),
     ]
-    if claim == "T1":
-        levels.append((f"γ = {SMALL:g} less {less}", LARGE, mean - evidence.threshold("T2"), -0.4, NAMES_AT))
-    for name, gamma, level, side, height in levels:
+    for name, gamma, level, side, height in levels[: 3 if claim == "T1" else 2]:
         if gamma in own.gammas and level > FLOOR:
             threshold_at(axes, own, gamma, level, "")
             place = own.gammas.index(gamma) + side
             axes.plot([place, place], [level, height], color=INK, lw=0.5, zorder=1)
-            side_of = "center" if gamma == SMALL else "left"
-            axes.text(place, height, name, fontsize=6.5, ha=side_of, va="bottom", zorder=9)
+            beside = "center" if gamma == SMALL else "left"
+            axes.text(place, height, name, fontsize=6.5, ha=beside, va="bottom", zorder=9)
     axes.set_ylim(top=NAMES_AT + 0.34)
 
 
