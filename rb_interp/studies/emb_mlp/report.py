@@ -73,8 +73,8 @@ def _permuted(evidence: Evidence, claim: str) -> str:
 
 
 def _effect(judged: Judged, threshold: float) -> str:
-    ends = (math.nan if end is None else end for end in (judged.effect, judged.low, judged.high))
-    return near_text(*ends, threshold)
+    mean, low, high = (math.nan if end is None else end for end in (judged.effect, judged.low, judged.high))
+    return near_text(mean, low, high, threshold)
 
 
 def last_position(task: AnchorTask) -> tuple[float, float]:

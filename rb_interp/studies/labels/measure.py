@@ -47,8 +47,8 @@ def measure(run: Run, progress: bool = True) -> Measured:
     Raises RunError where a checkpoint is missing or broken.
     """
     orders = {name: _learning_order(sweep).assign(sweep=name) for name, sweep in run.sweeps.items()}
-    areas = [_areas_per_entropy(run.sweep(name)) for name in PAIR]
-    speed = label_speed(*(orders[name] for name in PAIR), *areas)
+    keys, near_sum = (_areas_per_entropy(run.sweep(name)) for name in PAIR)
+    speed = label_speed(orders["keys"], orders["near_sum"], keys, near_sum)
     ranges = run.sweep("ranges")
     inside, tables, arrays = _label_ranges(ranges, cast(LabelsConfig, run.config).probe_rows, progress)
     readings = readings_table(*orders.values(), speed, inside)
