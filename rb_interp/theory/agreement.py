@@ -11,9 +11,9 @@ of R^2 over all such permutations has a closed form, since only the inner produc
 
     mean <m, p_pi> = sum over kinds of  n_kind <mean of m, mean of p>      (means over the kind)
 
-How it can mislead. Between kinds the null agrees as well as the prediction does: where kinds differ much and tokens of
-one kind little, R^2 is high with any order of tokens, and the excess over the null says more. Memory anchors have one
-and the same population P^s, so a prediction from populations has no excess within them.
+How it can mislead. Where kinds differ much and tokens of one kind little, R^2 is high with any order of tokens, and the
+excess over the null says more. Memory anchors share one population P^s, so a prediction from populations has no excess
+within them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ def agreement(
     >>> [round(x.item(), 4) for x in agreement(m / 2, m)]
     [1.0, 0.75]
     """
-    p, m = _prepared(predicted, centred), _prepared(measured, centred)
-    sizes = _size(p, predicted), _size(m, measured)
-    return (p * m).sum((-2, -1)) / (sizes[0] * sizes[1]), 1 - ((m - p) ** 2).sum((-2, -1)) / sizes[1] ** 2
+    (p, p_size), (m, m_size) = _sized(predicted, centred), _sized(measured, centred)
+    return (p * m).sum((-2, -1)) / (p_size * m_size), 1 - ((m - p) ** 2).sum((-2, -1)) / m_size**2
 
 
 def permuted_r2(
@@ -62,11 +61,11 @@ def permuted_r2(
     >>> permuted_r2(m, m, np.array(["anchor", "anchor"])).round().item()          # one order gives 1, the other -3
     -1.0
     """
-    p, m = _prepared(predicted, centred), _prepared(measured, centred)
+    (p, _), (m, m_size) = _sized(predicted, centred), _sized(measured, centred)
     inner = m @ p.mT
     chance = torch.as_tensor(_chances(kinds, draws, seed), dtype=inner.dtype, device=inner.device)
     product = (inner * chance).sum((-2, -1))
-    mm, pp = _size(m, measured) ** 2, (p * p).sum((-2, -1))
+    mm, pp = m_size**2, (p * p).sum((-2, -1))
     return 1 - (mm - 2 * product + pp) / mm
 
 
@@ -82,15 +81,11 @@ def _chances(kinds: Shaped[np.ndarray, " token"], draws: int, seed: int) -> Floa
     return found
 
 
-def _prepared(drift: Float[Tensor, "*member token d_model"], centred: bool) -> Float[Tensor, "*member token d_model"]:
-    """In double precision, centred over the tokens if wanted."""
-    drift = drift.double()
-    return drift - drift.mean(-2, keepdim=True) if centred else drift
-
-
-def _size(
-    drift: Float[Tensor, "*member token d_model"], raw: Float[Tensor, "*member token d_model"]
-) -> Float[Tensor, "*member"]:
-    """Norm of a drift; nan where centring left nothing but rounding of what there was."""
-    size = drift.norm(dim=(-2, -1))
-    return size.masked_fill(size <= ROUNDING * raw.double().norm(dim=(-2, -1)), torch.nan)
+def _sized(
+    drift: Float[Tensor, "*member token d_model"], centred: bool
+) -> tuple[Float[Tensor, "*member token d_model"], Float[Tensor, "*member"]]:
+    """A drift in double precision, centred over the tokens if wanted, and its norm; nan where only rounding is left."""
+    raw = drift.double()
+    kept = raw - raw.mean(-2, keepdim=True) if centred else raw
+    size = kept.norm(dim=(-2, -1))
+    return kept, size.masked_fill(size <= ROUNDING * raw.norm(dim=(-2, -1)), torch.nan)

@@ -13,29 +13,28 @@ through the residual stream:
 
     dW_E / dt = (R / L) (W_f^T + I) W_VO^T + R_last (W_f^T + I),   R_last: pull of the occurrences at the last position
 
-Eqs. (10), (11) as printed are this with R_last = R / L: they take the share of a token's occurrences that stand last
-as 1 / L. With the key before its q anchors and the block anywhere, that share is 1 / (q (L - q)) for anchors, 1/2 at
-q = 2, L = 3, where no key stands last at all.
+Eqs. (10), (11) as printed are this with R_last = R / L. The actual share of a token's occurrences that stand last is
+1 / (q (L - q)) for anchors (the key stands before its q anchors, the block anywhere), 1/2 at q = 2, L = 3, where no key
+stands last at all.
 
 W_V (Fig. 6, appendix B.8). The paper's own theorem was not available; from Eq. (9) by the same approximations
 
     dW_V / dt = (1 / L) W_E^T R (W_f + I)^T W_O^T
 
-Its left direction: with y_i - u averaging to g over rows, the sum over tokens splits into a rank-one part and the rest,
+Its left direction: with g the mean over rows of y_i - u, and xbar = sum_s r_s w_s / L,
 
-    W_E^T R / L = mean over rows of xbar_i^T (y_i - u) = xbar^T g + Cov(xbar_i, y_i),    xbar = sum_s r_s w_s / L
+    W_E^T R / L = mean over rows of xbar_i^T (y_i - u) = xbar^T g + Cov(xbar_i, y_i)
 
-so the r-weighted sum of embeddings is the left singular vector exactly where every token has the same P^s, and nearly
-where what labels have in common outweighs how they differ. In general it is sum_s c_s w_s, c_s the component of R[s]
-along the leading label direction, signs included. ``value_direction`` is the first, ``leading_direction`` of
-``value_flow`` the second.
+so the r-weighted sum of embeddings (``value_direction``) is the left singular vector exactly where every token has the
+same P^s, and nearly where labels have more in common than not. In general that vector (``leading_direction`` of
+``value_flow``) is sum_s c_s w_s, c_s the component of R[s] along the leading label direction, signs included.
 
 How it can mislead. The relative error at the first step falls with the scale of the weights: as its cube in the
 Emb-MLP with an odd activation (from softmax), as its square where sigma''(0) is not 0, and in proportion in one layer,
 whose output holds the embedding itself. Later the limit is left as soon as any row's output is no longer uniform. A
-drift that is mostly common to all tokens agrees with anything that is common too: read agreement centred. Of W_V it is
-the *change* that is predicted: at larger scales the initial W_V outweighs it. The r-weighted sum counts frequent tokens
-most, not those whose labels say most: where keys are frequent as noise, it points to their mean.
+drift that is mostly common to all tokens agrees with anything that is common too: read agreement centred. Of W_V the
+*change* is predicted: at larger scales the initial W_V outweighs it. The r-weighted sum counts frequent tokens most:
+where keys are frequent as noise, it points to their mean.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import TaskError
-from rb_interp.theory.label_distributions import check_count
+from rb_interp.theory.label_distributions import label_counts
 
 
 def pull(
@@ -64,22 +63,13 @@ def pull(
     >>> pull(torch.tensor([[3, 1, 1], [3, 2, 1]]), torch.tensor([0, 1]), 4)[1]      # twice with 0, once with 1
     tensor([ 0.6250,  0.1250, -0.3750, -0.3750])
     """
-    check_count(count)
     for name, ids in (("token", tokens), ("label", labels)):
         if ids.numel() and not 0 <= ids.min() <= ids.max() < d_vocab:
             raise TaskError(
                 f"{name}s run from {ids.min()} to {ids.max()}; d_vocab={d_vocab} has 0 to {d_vocab - 1}. Raise d_vocab."
             )
-    if last:
-        tokens = tokens[..., -1:]
-    seen, weight = tokens.long(), torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device)
-    if count == "sequences":
-        seen = seen.sort(-1).values
-        weight[..., 1:] = (seen[..., 1:] != seen[..., :-1]).double()
-    cells = (seen * d_vocab + labels.long()[..., None]).flatten(-2)
-    table = torch.zeros(*cells.shape[:-1], d_vocab**2, dtype=torch.float64, device=tokens.device)
-    table = table.scatter_add_(-1, cells, weight.flatten(-2)).unflatten(-1, (d_vocab, d_vocab))
-    table /= max(tokens.shape[-2], 1)
+    counted = tokens[..., -1:] if last else tokens
+    table = label_counts(counted, labels, d_vocab, count) / max(tokens.shape[-2], 1)
     return (table - table.sum(-1, keepdim=True) / d_vocab).to(dtype)
 
 
@@ -121,9 +111,7 @@ def one_layer_drift(
     length: int,
     pull_last: Float[Tensor, "*#member d_vocab d_vocab"] | None = None,
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
-    """Drift of the one-layer model's W_E per unit of learning rate: as printed, or by position with ``pull_last``.
-
-    (R / L) (W_f^T + I) (W_VO^T + I) (Eqs. 10, 11), or (R / L) (W_f^T + I) W_VO^T + R_last (W_f^T + I).
+    """Drift of the one-layer model's W_E per unit of learning rate: Eqs. 10, 11, or by position with ``pull_last``.
 
     >>> R, I = torch.ones(1, 1), torch.ones(1, 1)
     >>> one_layer_drift(R, 4 * I, 2 * I, 2).item(), one_layer_drift(R, 4 * I, 2 * I, 2, pull_last=0 * R).item()
@@ -142,9 +130,7 @@ def value_flow(
     W_out: Float[Tensor, "*member d_mlp d_model"],
     length: int,
 ) -> Float[Tensor, "*member d_model d_head"]:
-    """Predicted change of W_V per unit of learning rate (d_vocab = d_model), in the units of W_V.
-
-    (1 / L) W_E^T R (W_f + I)^T W_O^T with W_f = W_in W_out: leading order of Eq. (9) at small scale.
+    """Predicted change of W_V per unit of learning rate (d_vocab = d_model): (1 / L) W_E^T R (W_f + I)^T W_O^T.
 
     >>> one = torch.ones(1, 1)
     >>> value_flow(2 * one, 3 * one, 5 * one, one, one, 3).item()         # 2 x 3 x (1 + 1) x 5 / 3

@@ -13,11 +13,11 @@ A coordinate stands for a label, so use d_vocab of them; the paper validates Eq.
 says of the constants only that they depend on r_s, eta, L and q. Here C_1 is given, and the rest matches the moments of
 P^s (Eq. 8): sigma_P its variance, C_2 = (2 pi sigma_P)^{-1/2} its mass of 1.
 
-How it can mislead. Eq. (12) is centred at s, while P^s is centred at s + E Z + (q - 1) E A. The shift is common to all
-anchors, so inner products between anchors do not see it, but the edge does: a profile with a standard deviation of 11
-that is centred at 11 loses a sixth of its mass below 0, which P^s does not. ``centre="label"`` puts it where P^s is.
-And P^s is a trapezoid at q = 2, whose flat top a normal curve does not have. The width of Eq. (14), variance 6, is that
-of no key set: it is the paper's choice for drawing, and describes trained embeddings, not the first steps.
+How it can mislead. Eq. (12) is centred at s, while P^s is centred at s + E Z + (q - 1) E A. Inner products between
+anchors do not see this common shift, but for the edge: a profile with a standard deviation of 11 that is centred at 11
+loses a sixth of its mass below 0, which P^s does not. ``centre="label"`` puts it where P^s is. At q = 2 P^s is a
+trapezoid, whose flat top a normal curve does not have. The width of Eq. (14), variance 6, is that of no key set: the
+paper chose it for drawing, and it describes trained embeddings, not the first steps.
 """
 
 from __future__ import annotations
@@ -44,11 +44,9 @@ CENTRES = ("token", "label")
 def theorem_1_embeddings(
     values: Int[np.ndarray, " token"], n_coordinates: int, kind: str
 ) -> Float[np.ndarray, "token coordinate"]:
-    """Embeddings that Eq. (14) gives tokens of these values; ``kind`` is ``reasoning`` or ``key``.
+    """Embeddings that Eq. (14) gives tokens of these values, in [-1/n_coordinates, 1].
 
-    w_i = exp(-(i - s)^2 / 12), for reasoning anchors less 1 / n_coordinates.
-
-    Entries lie in [-1/n_coordinates, 1]. Raises ConfigError where the kind has no formula (memory anchors).
+    ``kind`` is ``reasoning`` or ``key``; ConfigError for others, which have no formula (memory anchors).
 
     >>> from rb_interp.probes.vectors import cosines
     >>> w = theorem_1_embeddings(np.arange(15, 21), 200, "reasoning")
@@ -73,8 +71,6 @@ def gaussian_profile(
     rng: np.random.Generator | None = None,
 ) -> Float[np.ndarray, "token d_model"]:
     """Eq. (12) for reasoning anchors of these values; without ``rng`` there is no noise.
-
-    w_j = C_1 (C_2 exp(-(j - s)^2 / (2 sigma_P)) - 1 / d_model) + eps,  eps ~ N(0, d_model^(-2 gamma)).
 
     In the units of an embedding; without noise each row sums to 0 but for what falls beyond the edges. Raises
     ConfigError for an unknown ``centre``, and for noise without its ``gamma``.

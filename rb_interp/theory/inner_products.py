@@ -3,20 +3,20 @@
     sup over i, j of |<w~^{s_i}, w~^{s_j}> - <w^{s_i}, w^{s_j}>|  <=  O(d_m^{1-gamma} q^{-1/2} + d_m^{-gamma})
 
 w is the embedding of the one-layer model (Definition 2, d_m = d_vocab) after one full-batch step of plain gradient
-descent of size eta = L / r_s, so that r_s eta / L = 1; w~ is Eq. (12) with noise of its own; the supremum is over pairs
-of reasoning anchors, i = j included. The gradient is exact: real softmax, attention and activation (tanh).
+descent of size eta = L / r_s; w~ is Eq. (12) with noise of its own; the supremum is over pairs of reasoning anchors,
+i = j included. The gradient is exact: real softmax, attention and activation (tanh).
 
-Readings. The theorem takes d_m to infinity and names no other width, so d_head and d_mlp are held fixed. Then the norm
-of W_f = W_in W_out grows as d_m^{1-gamma}, the very factor of the bound; with d_mlp in proportion to d_m it grows as
-d_m^{1-2 gamma}, and shrinks from gamma = .5 on. Both are arguments. The theorem has n -> infinity and no masked
-combinations: the task is taken without its mask, on all of its reasoning rows (memory rows do not touch reasoning
-anchors). C_1, C_2 and sigma_P "depend on r_s, eta, L, q": C_1 = L / (q (L - q)) (r_s eta times the share of an anchor's
-occurrences that stand last) by default, and 1 (r_s eta / L by the letter of Eq. 11) with ``C_1=1.0``.
+Readings. The theorem takes d_m to infinity and names no other width. Here d_head and d_mlp are held fixed, and the norm
+of W_f = W_in W_out grows as d_m^{1-gamma}, the factor of the bound; with d_mlp in proportion to d_m it grows as
+d_m^{1-2 gamma}, and shrinks from gamma = .5 on. The theorem has n -> infinity and no masked combinations: the task is
+taken without its mask, on all of its reasoning rows (memory rows do not touch reasoning anchors). C_1, C_2 and sigma_P
+"depend on r_s, eta, L, q": C_1 is L / (q (L - q)) by default (r_s eta times the share of an anchor's occurrences that
+stand last), and r_s eta / L by the letter of Eq. 11 with ``C_1=1.0``.
 
-How it can mislead. The bound is an upper one with unnamed constants: an exponent below 1 - gamma is within it, and says
-nothing about whether it is tight. The error has parts that do not grow at all (a trapezoid is not a normal curve: .001
-to .01), noise against noise (d_m^{1/2-2 gamma}) and noise against profile (d_m^{-gamma}); which leads depends on gamma
-and on the widths tried. The slope of a sum of powers is none of their exponents. Compare ``error`` with ``scale``.
+How it can mislead. The bound is an upper one with unnamed constants: an exponent below 1 - gamma is within it, and does
+not say that it is tight. The error has parts that do not grow at all (a trapezoid is not a normal curve: .001 to .01),
+noise against noise (d_m^{1/2-2 gamma}) and noise against profile (d_m^{-gamma}); which leads depends on gamma and on
+the widths tried. The slope of a sum of powers is none of their exponents. Compare ``error`` with ``scale``.
 """
 
 from __future__ import annotations
@@ -57,8 +57,6 @@ def inner_product_error(
     centre: str = "label",
 ) -> InnerProducts:
     """Left side of Eq. (13), at d_vocab = d_model, and the size of what it compares; both at least 0.
-
-    max over i, j of |<w~_i, w~_j> - <w_i, w_j>|, bounded by O(d_model^(1-gamma) q^(-1/2) + d_model^(-gamma)).
 
     The same seed gives the same numbers to rounding. Raises TaskError where the task's labels do not fit d_model, or it
     has no reasoning rows.

@@ -8,8 +8,7 @@ For an occurrence of s in a random row, with Z uniform on the keys and A_j unifo
                       a noise key:        the label of any row     (1 of the L - q keys of a row is its own)
 
 The paper gives no formula for keys; theirs follows from the same definitions. Rates r_s count occurrences a row, as
-Definition 1 does, which sums over positions: a repeated anchor counts twice. ``count="sequences"`` counts it once, as
-the paper's n_s does by the letter.
+Definition 1 does: a repeated anchor counts twice. ``count="sequences"`` counts it once, as the paper's n_s does.
 
 How it can mislead. A population has every combination, also the masked ones, unless ``masked=True``; at 5 anchors a
 masked pair takes one partner in five away from its anchors. And a finite task has one label for each memory pair: its
@@ -22,7 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from rb_interp.errors import ConfigError, TaskError, nearest
 from rb_interp.tasks.labels import label_bounds
@@ -39,8 +40,6 @@ COUNTS = ("occurrences", "sequences")
 def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarray, "token d_vocab"]:
     """P^s of every token of a group (ascending) with infinitely many rows: each row of the result sums to 1.
 
-    Memory anchors: 1 / N_Z on the keys (Eq. 7). Reasoning anchors: P(Z + sum of q - 1 anchors = i - s) (Eq. 8).
-
     ``masked=True`` leaves the masked combinations out, as training does. Raises TaskError for an unknown group, and for
     one that never occurs.
 
@@ -49,21 +48,14 @@ def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.n
     >>> P.shape, bool(np.isclose(P[0] @ np.arange(200), 86 + 11))
     ((10, 200), True)
     """
-    memory_rows, reasoning_rows = _row_counts(task, masked)
-    tokens = task.tokens(group)
-    _check_occurs(task, group, memory_rows, reasoning_rows)
-    if group == "memory_anchor":
-        return _enumerated(task, "mem", masked)[1]
-    if group == "reasoning_anchor":
-        return _enumerated(task, "rsn", masked)[1] if masked else _shifted(task, tokens, task.q - 1)
-    own = np.zeros((len(tokens), task.d_vocab))
-    share = memory_rows / (memory_rows + reasoning_rows)
-    if memory_rows:
-        own += share * _enumerated(task, "mem", masked)[0]
-    if reasoning_rows:
-        reasoning = _enumerated(task, "rsn", masked)[0] if masked else _shifted(task, tokens, task.q)
-        own += (1 - share) * reasoning
-    return own / (task.length - task.q) + own.mean(0) * (1 - 1 / (task.length - task.q))
+    found = _expected(task, masked)[task.tokens(group)]
+    if not found.any():
+        raise TaskError(
+            f"'{group}' never occurs in the rows of a task with memory_share={task.memory_share}, so it has no label "
+            f"distribution; change memory_share or masked, or choose another group."
+        )
+    rate = found.sum(1, keepdims=True)
+    return found / np.where(rate > 0, rate, 1)
 
 
 def rates(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarray, " token"]:
@@ -73,14 +65,7 @@ def rates(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarra
     >>> rates(AnchorTask.preset("paper"), "memory_anchor")[:2]           # half of the rows, 2 anchors, 10 tokens
     array([0.1, 0.1])
     """
-    tokens = task.tokens(group)
-    if group == "key":
-        return np.full(len(tokens), (task.length - task.q) / len(tokens))
-    memory_rows, reasoning_rows = _row_counts(task, masked)
-    rows, kind = (memory_rows, "mem") if group == "memory_anchor" else (reasoning_rows, "rsn")
-    if not rows:
-        return np.zeros(len(tokens))
-    return rows / (memory_rows + reasoning_rows) * _occurrences(_combinations(task, kind, masked), tokens).mean(1)
+    return _expected(task, masked)[task.tokens(group)].sum(1)
 
 
 def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray, "d_vocab d_vocab"]:
@@ -91,12 +76,8 @@ def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray,
     >>> bool(np.isclose(R[3, 50], 0.1 * (1 / 100 - 1 / 200))), bool(R[0].any())
     (True, False)
     """
-    found = np.zeros((task.d_vocab, task.d_vocab))
-    for group in GROUPS:
-        rate = rates(task, group, masked)
-        if rate.any():
-            found[task.tokens(group)] = rate[:, None] * excess(population(task, group, masked))
-    return found
+    found = _expected(task, masked)
+    return found - found.mean(1, keepdims=True)
 
 
 def empirical(
@@ -112,16 +93,36 @@ def empirical(
     >>> float(P[0].sum()), float(rate[1]), bool(np.isnan(P[1]).all())
     (1.0, 0.0, True)
     """
-    check_count(count)
-    at, d = data.rows(rows), data.task.d_vocab
-    seen = np.sort(data.tokens[at], 1)
-    counted = np.ones(seen.shape, dtype=bool)
-    if count == "sequences":
-        counted[:, 1:] = seen[:, 1:] != seen[:, :-1]
-    flat = (seen * d + data.labels[at][:, None])[counted]
-    table = np.bincount(flat, minlength=d * d).reshape(d, d)[tokens].astype(np.float64)
+    at = data.rows(rows)
+    seen, labels = torch.from_numpy(data.tokens[at]), torch.from_numpy(data.labels[at])
+    table = label_counts(seen, labels, data.task.d_vocab, count).numpy()[tokens]
     total = table.sum(1, keepdims=True)
     return total[:, 0] / max(len(at), 1), table / np.where(total > 0, total, np.nan)
+
+
+def label_counts(
+    tokens: Int[Tensor, "*member row pos"],
+    labels: Int[Tensor, "*member row"],
+    d_vocab: int,
+    count: str = "occurrences",
+) -> Float[Tensor, "*member d_vocab d_vocab"]:
+    """How often each token (row) stands in a row with each label (column), in double precision.
+
+    ``count="sequences"`` counts a row once however often the token stands in it; ConfigError for an unknown one.
+
+    >>> label_counts(torch.tensor([[1, 1], [1, 0]]), torch.tensor([0, 1]), 2)
+    tensor([[0., 1.],
+            [2., 1.]], dtype=torch.float64)
+    """
+    if count not in COUNTS:
+        raise ConfigError(f"count='{count}' is no way to count a token; {nearest(count, COUNTS)}")
+    seen, weight = tokens.long(), torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device)
+    if count == "sequences":
+        seen = seen.sort(-1).values
+        weight[..., 1:] = (seen[..., 1:] != seen[..., :-1]).double()
+    cells = (seen * d_vocab + labels.long()[..., None]).flatten(-2)
+    table = torch.zeros(*cells.shape[:-1], d_vocab**2, dtype=torch.float64, device=tokens.device)
+    return table.scatter_add_(-1, cells, weight.flatten(-2)).unflatten(-1, (d_vocab, d_vocab))
 
 
 def excess(P: Float[np.ndarray, "token d_vocab"]) -> Float[np.ndarray, "token d_vocab"]:
@@ -143,62 +144,26 @@ def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
     return mean, sum(((high - low + 1) ** 2 - 1) / 12 for low, high in spans)
 
 
-def check_count(count: str) -> None:
-    """Raise ConfigError, with the nearest name, where a way of counting does not exist."""
-    if count not in COUNTS:
-        raise ConfigError(f"count='{count}' is no way to count a token; {nearest(count, COUNTS)}")
-
-
-def _check_occurs(task: AnchorTask, group: str, memory_rows: int, reasoning_rows: int) -> None:
-    rows = {"key": 1, "memory_anchor": memory_rows, "reasoning_anchor": reasoning_rows}[group]
-    if not rows:
-        raise TaskError(
-            f"'{group}' never occurs in the rows of a task with memory_share={task.memory_share}, so it has no label "
-            f"distribution; change memory_share or masked, or choose another group."
-        )
-
-
-def _row_counts(task: AnchorTask, masked: bool) -> tuple[int, int]:
-    """Memory and reasoning rows; with ``masked`` those that are trained on."""
-    memory, reasoning = (
-        task.rows_per_combination(name) * len(_combinations(task, kind, masked))
-        for name, kind in (("mem", "mem"), ("rsn_train", "rsn"))
-    )
-    return memory, reasoning
-
-
-def _combinations(task: AnchorTask, kind: str, masked: bool) -> Int[np.ndarray, "combination q"]:
-    if kind == "mem":
-        return task.combinations("mem")
-    sets = ("rsn_train",) if masked else ("rsn_train", "rsn_test")
-    return np.concatenate([task.combinations(name) for name in sets])
-
-
-def _occurrences(
-    combinations: Int[np.ndarray, "combination q"], tokens: Int[np.ndarray, " token"]
-) -> Int[np.ndarray, "token combination"]:
-    return np.stack([(combinations == token).sum(1) for token in tokens.tolist()])
-
-
-def _enumerated(
-    task: AnchorTask, kind: str, masked: bool
-) -> tuple[Float[np.ndarray, "key d_vocab"], Float[np.ndarray, "token d_vocab"]]:
-    """P of each own key and of each anchor of a kind, as a mean over all combinations and keys."""
-    combinations, keys = _combinations(task, kind, masked), task.tokens("key")
-    if kind == "mem":
-        groups = np.repeat(np.arange(len(task.memory_groups())), len(combinations) // len(task.memory_groups()))
-        low, high = label_bounds(task.memory_labels, combinations, keys, groups, task.label_ranges)
-    else:
+def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vocab"]:
+    """Expected occurrences a row of every token with every label, over all combinations and keys."""
+    keys, found, n_rows = task.tokens("key"), np.zeros((task.d_vocab, task.d_vocab)), 0
+    for name in ("mem", "rsn_train") if masked else ("mem", "rsn_train", "rsn_test"):
+        combinations, n = task.combinations(name), task.rows_per_combination(name)
         low = high = keys[None, :] + combinations.sum(1)[:, None]
-    tokens = task.tokens("memory_anchor" if kind == "mem" else "reasoning_anchor")
-    weights = _occurrences(combinations, tokens).astype(np.float64)
-    weights /= np.maximum(weights.sum(1, keepdims=True), 1)
-    of_keys, of_anchors = np.zeros((len(keys), task.d_vocab)), np.zeros((len(tokens), task.d_vocab))
-    for k in range(len(keys)):
-        uniform = _uniform_on(low[:, k], high[:, k], task.d_vocab)
-        of_keys[k] = uniform.mean(0)
-        of_anchors += weights @ uniform / len(keys)
-    return of_keys, of_anchors
+        if name == "mem":
+            groups = np.repeat(np.arange(len(task.memory_groups())), len(combinations) // len(task.memory_groups()))
+            low, high = label_bounds(task.memory_labels, combinations, keys, groups, task.label_ranges)
+        anchors = task.tokens("memory_anchor" if name == "mem" else "reasoning_anchor")
+        repeats = (combinations == anchors[:, None, None]).sum(-1)
+        for k, key in enumerate(keys):
+            labels = _uniform_on(low[:, k], high[:, k], task.d_vocab) * n / len(keys)
+            found[key] += labels.sum(0)
+            found[anchors] += repeats @ labels
+        n_rows += n * len(combinations)
+    found /= max(n_rows, 1)
+    n_noise = task.length - task.q - 1
+    found[keys] += n_noise / len(keys) * found[keys].sum(0)
+    return found
 
 
 def _uniform_on(
@@ -207,16 +172,3 @@ def _uniform_on(
     labels = np.arange(d_vocab)
     inside = (labels >= low[:, None]) & (labels <= high[:, None])
     return inside / (high - low + 1)[:, None]
-
-
-def _shifted(task: AnchorTask, tokens: Int[np.ndarray, " token"], n_anchors: int) -> Float[np.ndarray, "token d_vocab"]:
-    """Distribution of token + (a key, for an anchor) + n_anchors reasoning anchors, all independent, by convolution."""
-    anchors = [task.reasoning_anchors] * n_anchors
-    spans = anchors if n_anchors == task.q else [task.keys, *anchors]
-    total = np.ones(1)
-    for low, high in spans:
-        total = np.convolve(total, np.r_[np.zeros(low), np.full(high - low + 1, 1 / (high - low + 1))])
-    found = np.zeros((len(tokens), task.d_vocab))
-    for row, token in zip(found, tokens.tolist(), strict=True):
-        row[token : token + len(total)] = total
-    return found

@@ -1,14 +1,14 @@
 r"""Is attention uniform at initialisation?  (paper 1, Lemma 1; claim I1)
 
 Lemma 1: for every eps there is a C such that gamma > C gives abs(A_ij - 1/i) <= eps for all j <= i with probability at
-least 1 - eps. Measured on fresh initialisations as the share with max abs(A_ij - 1/i) <= eps, the maximum taken over
-rows of the task, heads, queries and keys of L0's attention:
+least 1 - eps. Measured as the share of fresh initialisations with max abs(A_ij - 1/i) <= eps, over rows of the task,
+heads, queries and keys of L0's attention:
 
     A = softmax(mask(X W_Q W_K^T X^T / sqrt(d_head))),   X = W_E[tokens] + W_pos, after LayerNorm in a pre-norm model.
 
-How it can mislead. It is a statement about scale at step 0, not about learning: no trained model enters. Scores are of
-order rms(X)^2 d_model^(1 - 2 gamma), so without LayerNorm in front even moderate gammas read share 1, and a maximum
-over more rows, longer rows or more heads is larger.
+How it can mislead. It is about scale at step 0 and not about learning: no trained model enters. Scores are of order
+rms(X)^2 d_model^(1 - 2 gamma), so without LayerNorm even moderate gammas read share 1. A maximum over more rows, longer
+rows or more heads is larger.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -27,10 +27,8 @@ from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import intended_std, parameters, standard_draw
 from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorTask
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FIRST_SEED = 1_000_000
 """Initialisation i of ``seed`` s is drawn from seed FIRST_SEED * (s + 1) + i, away from the seeds that are trained."""
@@ -63,19 +61,15 @@ class FreshAttention:
         return float(self.within.mean())
 
     def table(self) -> pd.DataFrame:
-        """Rows of the readings table: two quantities for each initialisation. Its number is in the column ``seed``."""
-        import pandas as pd
-
-        rows = [
-            {
-                "gamma": self.gamma, "seed": number, "stage": "init", "step": 0, "set": "", "probe": "lemma_1",
-                "layer": 0, "head": None, "quantity": quantity, "value": float(values[number]), "untrained": math.nan,
-                "null": None, "null_mean": math.nan, "null_sd": math.nan, "p_value": math.nan, "n": self.n_rows,
-            }
-            for quantity, values in ((f"within_{self.tolerance:g}", self.within), ("max_deviation", self.max_deviation))
-            for number in range(len(values))
-        ]  # fmt: skip
-        return pd.DataFrame(rows)
+        """Rows of the readings table: two quantities for each initialisation, whose number is called ``seed``."""
+        place = {"gamma": self.gamma, "stage": "init", "step": 0, "set": ""}
+        quantities = {f"within_{self.tolerance:g}": self.within, "max_deviation": self.max_deviation}
+        return pd.DataFrame(
+            {**place, "seed": number, **row}
+            for quantity, values in quantities.items()
+            for number, value in enumerate(values)
+            for row in Reading("lemma_1", {quantity: float(value)}, layer=0, n=self.n_rows).rows()
+        )
 
 
 def fresh_weights(
@@ -110,10 +104,10 @@ def lemma_1(
     tolerance: float = 0.05,
     seed: int = 0,
 ) -> FreshAttention:
-    """Largest deviation of L0's attention from 1/i, for fresh initialisations on random training inputs.
+    """Largest deviation of L0's attention from 1/i, for fresh initialisations on random training inputs (Lemma 1).
 
-    Every initialisation has its own weights and its own rows; the standard normal draws and the rows are the same at
-    every gamma. Source: paper 1, Lemma 1. Raises ConfigError for counts below 1.
+    Every initialisation has its own weights and rows; normal draws and rows are the same at every gamma. Raises
+    ConfigError for counts below 1.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> lemma_1(ModelConfig(), AnchorTask.preset("smoke"), gamma=0.8, n_init=3).share
@@ -155,13 +149,10 @@ def lemma_1_table(
     n_init: int = 100,
     tolerance: float = 0.05,
 ) -> pd.DataFrame:
-    """Share of initialisations within the tolerance at every gamma and width, with Clopper-Pearson intervals.
+    """Share of initialisations within the tolerance (eps) at every gamma and width, with Clopper-Pearson intervals.
 
-    Lemma 1 with eps = ``tolerance`` says that beyond some gamma the share is at least 1 - eps. Columns: gamma, d_model,
-    n_init, n_within, share, low, high, tolerance.
+    Columns: gamma, d_model, n_init, n_within, share, low, high, tolerance.
     """
-    import pandas as pd
-
     rows = []
     for d_model in d_models:
         found = max_deviations(replace(config, d_model=d_model), task, gammas, n_init)

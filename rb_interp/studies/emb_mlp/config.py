@@ -98,7 +98,7 @@ class EmbMLPConfig(StudyConfig):
             raise ConfigError(f"n_null={self.n_null}; expected at least 0.")
         for name, sweep in self.sweeps.items():
             _check_defined(name, sweep)
-            _check_trainable(name, sweep)
+            _check_trainable(name, sweep.task, sweep.train)
         task = self.one_layer.task
         highest = task.keys[1] + task.q * task.reasoning_anchors[1]
         if self.scaling.d_models[0] <= highest:
@@ -131,26 +131,23 @@ def _check_defined(name: str, sweep: SweepConfig) -> None:
                 raise ConfigError(f"{name}.{key}={has} lacks {missing[0]!r}, which this study measures; add it.")
         elif has != wanted:
             raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of this study has {wanted!r} by definition.")
-    train, rows = sweep.train, sweep.task.n_sequences
-    if train.optimiser == "sgd" and train.batch_size < rows:
-        raise ConfigError(
-            f"{name}.train.batch_size={train.batch_size}; sweep '{name}' is full-batch, so give {rows}, its "
-            f"n_sequences, or more."
-        )
 
 
-def _check_trainable(name: str, sweep: SweepConfig) -> None:
+def _check_trainable(name: str, task: AnchorTask, train: TrainConfig) -> None:
     """Raise ConfigError for settings that the study cannot use."""
-    if not 0 < sweep.task.memory_share < 1:
+    if train.optimiser == "sgd" and train.batch_size < task.n_sequences:
         raise ConfigError(
-            f"{name}.task.memory_share={sweep.task.memory_share}; the study compares memory with reasoning, so give a "
-            f"share between 0 and 1. train_members trains on one kind alone too."
+            f"{name}.train.batch_size={train.batch_size}; sweep '{name}' is full-batch, so give {task.n_sequences}, "
+            f"its n_sequences, or more."
         )
-    if sweep.train.micro_batch or sweep.train.compile:
+    if not 0 < task.memory_share < 1:
         raise ConfigError(
-            f"{name}.train: micro_batch={sweep.train.micro_batch}, compile={sweep.train.compile}; these are for "
-            f"language models. Leave them out."
+            f"{name}.task.memory_share={task.memory_share}; the study compares memory with reasoning, so give a share "
+            f"between 0 and 1. train_members trains on one kind alone too."
         )
+    if train.micro_batch or train.compile:
+        unused = f"micro_batch={train.micro_batch}, compile={train.compile}"
+        raise ConfigError(f"{name}.train: {unused}; these are for language models. Leave them out.")
 
 
 def _sweeps(preset: str) -> dict[str, AnchorSweep]:

@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from rb_interp.machine import Sweep
 from rb_interp.statistics.learning_order import fraction_left
+from rb_interp.statistics.reading import Reading
 from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.theory.agreement import agreement, permuted_r2
 from rb_interp.theory.drift import emb_mlp_map, leading_direction, one_layer_drift, one_layer_maps, pull
@@ -49,42 +50,43 @@ def compare(sweep: Sweep, progress: bool = True) -> tuple[pd.DataFrame, pd.DataF
     The first two have a row for every kept step and for each member's step of ``leaving``, where ``leaving`` is True.
     The second is empty for Emb-MLP, which has no W_V.
     """
-    fractions, predictions = _fractions(sweep), _predictions(sweep)
+    fractions, reached = _fractions(sweep), sweep.stage_steps("leaving")
     drifts: list[dict] = []
     flows: list[dict] = []
-    readings: list[dict] = []
-
-    def keep(prediction: Prediction, checkpoint: Checkpoint, compared: Iterable[dict], leaving: int) -> None:
-        gamma, seed = prediction.place
-        step = checkpoint.step
-        at = {"sweep": sweep.name, "gamma": gamma, "seed": seed, "step": step, "leaving": step == leaving}
-        at |= {"fraction": fractions[prediction.member][step]}
-        drifts.extend({**at, **row} for row in compared if row["prediction"] != "sequences")
-        flows.extend({**at, **row} for row in prediction.compare_values(checkpoint))
-
-    reached = sweep.stage_steps("leaving")
-    for step in tqdm(sweep.kept_steps, disable=not progress, unit="checkpoint", desc=f"theory beside {sweep.name}"):
-        checkpoint = sweep.store.read(step_name(step))
-        for prediction in predictions:
-            keep(prediction, checkpoint, prediction.compare(checkpoint), reached[prediction.member])
-    for prediction in predictions:
-        checkpoint = sweep.checkpoint("leaving", *prediction.place)
+    leaving: dict[Member, list[dict]] = {}
+    for prediction, checkpoint in _checkpoints(sweep, _predictions(sweep), progress):
+        member, step = prediction.member, checkpoint.step
+        at = {"sweep": sweep.name, "gamma": member.gamma, "seed": member.seed, "step": step}
+        at |= {"leaving": step == reached[member], "fraction": fractions[member.gamma, member.seed, step]}
         compared = list(prediction.compare(checkpoint))
-        readings += leaving_readings(sweep.name, prediction.member, checkpoint.step, compared)
-        if checkpoint.step not in sweep.kept_steps:  # every member has its own row where claims are read
-            keep(prediction, checkpoint, compared, checkpoint.step)
+        drifts += [{**at, **row} for row in compared if row["prediction"] != "sequences"]
+        flows += [{**at, **row} for row in prediction.compare_values(checkpoint)]
+        if at["leaving"]:
+            leaving[member] = leaving_readings(sweep.name, member, step, compared)
+    readings = [row for member in sweep.members for row in leaving[member]]
     return pd.DataFrame(drifts), pd.DataFrame(flows), readings
 
 
-def _fractions(sweep: Sweep) -> dict[Member, dict[int, float]]:
-    """f_rsn_train of every member by evaluated step."""
-    curves, d_vocab = sweep.curves(), sweep.config.task.d_vocab
-    chosen = curves.loc[curves["set"] == "rsn_train"]
-    values = chosen.assign(fraction=fraction_left(chosen["loss"].to_numpy(), d_vocab))
-    return {
-        Member(float(gamma), int(seed)): dict(zip(rows["step"].tolist(), rows["fraction"].tolist(), strict=True))
-        for (gamma, seed), rows in values.groupby(["gamma", "seed"])  # type: ignore[misc]
-    }
+def _checkpoints(
+    sweep: Sweep, predictions: list[Prediction], progress: bool
+) -> Iterator[tuple[Prediction, Checkpoint]]:
+    """Every prediction with every kept checkpoint, then with its member's own at ``leaving`` where none was kept."""
+    kept = sweep.kept_steps
+    for step in tqdm(kept, disable=not progress, unit="checkpoint", desc=f"theory beside {sweep.name}"):
+        checkpoint = sweep.store.read(step_name(step))
+        yield from ((prediction, checkpoint) for prediction in predictions)
+    for prediction in predictions:
+        checkpoint = sweep.checkpoint("leaving", *prediction.place)
+        if checkpoint.step not in kept:
+            yield prediction, checkpoint
+
+
+def _fractions(sweep: Sweep) -> dict[tuple[float, int, int], float]:
+    """f_rsn_train by gamma, seed and evaluated step."""
+    curves = sweep.curves()
+    chosen = curves.loc[curves["set"] == "rsn_train"].set_index(["gamma", "seed", "step"])
+    found = fraction_left(chosen["loss"].to_numpy(), sweep.config.task.d_vocab)
+    return dict(zip(chosen.index, found.tolist(), strict=True))
 
 
 def _predictions(sweep: Sweep) -> list[Prediction]:
@@ -198,11 +200,8 @@ def leaving_readings(sweep: str, member: Member, step: int, compared: Iterable[d
         if not name:
             values |= {"r2_permuted": row["r2_permuted"], "r2_excess": row["r2"] - row["r2_permuted"]}
     place = {"sweep": sweep, "gamma": member.gamma, "seed": member.seed, "stage": "leaving", "step": step}
-    empty = dict.fromkeys(("layer", "head", "untrained", "null_mean", "null_sd", "p_value"), math.nan)
     return [
-        {**place, **empty, "probe": "drift", "set": group, "quantity": quantity, "value": value, "null": None, "n": 0}
-        for group, values in found.items()
-        for quantity, value in values.items()
+        {**place, "set": group, **row} for group, values in found.items() for row in Reading("drift", values).rows()
     ]
 
 

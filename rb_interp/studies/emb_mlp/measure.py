@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
@@ -27,10 +25,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     Raises RunError where a checkpoint is missing or broken.
     """
     adamw, config = run.sweeps["adamw"], run.config
-    rows, arrays = [], {}
-    for row, found in _geometry(adamw, config.n_null, progress):
-        rows += row
-        arrays |= found
+    rows, arrays = _geometry(adamw, config.n_null, progress)
     drifts, flows, leaving = zip(*(compare(sweep, progress) for sweep in run.sweeps.values()), strict=True)
     drift, flow = (pd.concat([t for t in tables if len(t)], ignore_index=True) for tables in (drifts, flows))
     agreement = agreement_table(drift)
@@ -47,26 +42,24 @@ def measure(run: Run, progress: bool = True) -> Measured:
         **label_tables(adamw.dataset(config.seeds[0])),
         **scaling_tables(config.one_layer.task, config.scaling, config.seeds),
     }
-    order = _learning_order(adamw).assign(sweep="adamw")
+    data = {seed: adamw.dataset(seed) for seed in adamw.seeds}
+    order = learning_order_of(adamw.curves(), adamw.config.task.d_vocab, data).assign(sweep="adamw")
     return Measured(readings_table(order, rows, *leaving), tables, arrays | arrays_over_seeds(drawn))
 
 
-def _learning_order(sweep: Sweep) -> pd.DataFrame:
-    data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
-    return learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data)
-
-
-def _geometry(sweep: Sweep, n_null: int, progress: bool) -> Iterator[tuple[list[dict], dict[str, np.ndarray]]]:
-    """Geometry of every member's embedding, beside the untrained model, at the stages of Fig. 4A and others."""
-    train, models = sweep.config.train, MemberModels(sweep)
-    stages = {"init": "init", "half": "half", "early": step_at(EARLY, train), "late": step_at(LATE, train)}
+def _geometry(sweep: Sweep, n_null: int, progress: bool) -> tuple[list[dict], dict[str, np.ndarray]]:
+    """Readings and arrays of every member's embedding, at the stages of Fig. 4A and others."""
+    train, models, rows, arrays = sweep.config.train, MemberModels(sweep), [], {}
+    early, late = (step_at(share, train) for share in (EARLY, LATE))
+    stages = {"init": "init", "half": "half", "early": early, "late": late, "final": "final"}
     for member in tqdm(sweep.members, disable=not progress, unit="member", desc="probing embeddings"):
         data = sweep.dataset(member.seed)
-        rows = data.sample("rsn_train", 1)
-        for stage, place in {**stages, "final": "final"}.items():
+        inputs = data.inputs(data.sample("rsn_train", 1))
+        for stage, place in stages.items():
             step = models.load(member, place).step
-            reading = geometry(models.model, data.inputs(rows), untrained=models.untrained, n_null=n_null)
+            reading = geometry(models.model, inputs, untrained=models.untrained, n_null=n_null)
             at = {"sweep": sweep.name, "gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step}
+            rows += [{**at, "set": "", **row} for row in reading.rows()]
             prefix = f"{sweep.name}/{member.gamma}/{member.seed}/{stage}//geometry"
-            found = {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
-            yield [{**at, "set": "", **row} for row in reading.rows()], found
+            arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
+    return rows, arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from rb_interp.claims.learning_order import LARGE, SMALL
@@ -11,7 +12,7 @@ from rb_interp.figures.numbers import near_text, number, share_text, two_digits
 from rb_interp.figures.panels import interval_of
 from rb_interp.report.learning_order import bias_sentence, learning_order_section
 from rb_interp.report.section import Cell, Heading, Narrative, Paragraph, Row, Section, Table
-from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, SWEEPS, first_fall, told
+from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, SWEEPS, at_leaving, first_fall
 from rb_interp.tasks import AnchorTask
 
 F = (
@@ -32,25 +33,19 @@ NOTHING = number(None)
 
 def narrative(evidence: Evidence) -> Narrative:
     """Answer and sections of the report."""
-    sentences = theory_sentences(evidence)
-    answer = (
-        *bias_sentence(evidence.sweep("adamw")),
-        F,
-        _rates(evidence),
-        _permuted(evidence, "T1"),
-        _permuted(evidence, "T4") + _last_position(evidence),
-        *sentences[:1],
-    )
-    sections = (theory_section(evidence, sentences), learning_order_section(evidence.sweep("adamw")))
+    sentences, adamw = theory_sentences(evidence), evidence.sweep("adamw")
+    judged = (_permuted(evidence, "T1"), _permuted(evidence, "T4") + _last_position(evidence))
+    answer = (*bias_sentence(adamw), F, _rates(evidence), *judged, *sentences[:1])
+    sections = (theory_section(evidence, sentences), learning_order_section(adamw))
     return Narrative(answer=tuple(filter(None, answer)), sections=sections)
 
 
 def _rates(evidence: Evidence) -> str:
-    own = {words: evidence.sweep(name).gammas for name, words in SWEEPS.items()}
+    gammas = {words: evidence.sweep(name).gammas for name, words in SWEEPS.items()}
     few = "; ".join(
-        f"{words}: {', '.join(f'{g:g}' for g in gammas)}"
-        for words, gammas in own.items()
-        if len(gammas) < len(evidence.gammas)
+        f"{words}: {', '.join(f'{gamma:g}' for gamma in own)}"
+        for words, own in gammas.items()
+        if len(own) < len(evidence.gammas)
     )
     return f"Not every sweep has every γ. {few}." if few else ""
 
@@ -63,8 +58,9 @@ def _permuted(evidence: Evidence, claim: str) -> str:
         return ""
     least, more = (evidence.threshold(claim, number) for number in (0, 1))
     text = (
-        f"{claim} ({verdict.outcome}): R² is {_told(r2, least)} (≥ {two_digits(least)}: {r2.outcome}), higher by "
-        f"{_told(excess, more)} than that of predictions permuted within kind (≥ {two_digits(more)}: {excess.outcome})."
+        f"{claim} ({verdict.outcome}): R² is {_effect(r2, least)} (≥ {two_digits(least)}: {r2.outcome}), higher by "
+        f"{_effect(excess, more)} than that of predictions permuted within kind (≥ {two_digits(more)}: "
+        f"{excess.outcome})."
     )
     if excess.outcome == "HOLDS":
         return text
@@ -72,13 +68,12 @@ def _permuted(evidence: Evidence, claim: str) -> str:
     text += f" Permuted predictions already reach {reached:.3f}, so at most {1 - reached:.3f} can be gained"
     if 1 - reached >= more + 0.03:
         return f"{text}."
-    return text + (
-        ": the second condition asks for nearly all there is." if reached <= 1 - more else ": less than it asks for."
-    )
+    nearly = reached <= 1 - more
+    return f"{text}: {'the second condition asks for nearly all there is' if nearly else 'less than it asks for'}."
 
 
-def _told(judged: Judged, threshold: float) -> str:
-    mean, low, high = (float("nan") if end is None else end for end in (judged.effect, judged.low, judged.high))
+def _effect(judged: Judged, threshold: float) -> str:
+    mean, low, high = (math.nan if end is None else end for end in (judged.effect, judged.low, judged.high))
     return near_text(mean, low, high, threshold)
 
 
@@ -96,8 +91,8 @@ def last_position(task: AnchorTask) -> tuple[float, float]:
 
 
 def _last_position(evidence: Evidence) -> str:
-    """Why T4 does not hold: Eqs. 10 and 11 take another share of occurrences at the last position than there is."""
-    known = told(evidence, "one_layer", "r2_positions", SMALL)
+    """Why T4 does not hold: the share of occurrences at the last position is not that of Eqs. 10 and 11."""
+    known = at_leaving(evidence, "one_layer", "r2_positions")
     if known == NOTHING or evidence.verdicts["T4"].outcome == "HOLDS":
         return ""
     task = evidence.sweep("one_layer").task
@@ -114,19 +109,19 @@ def _last_position(evidence: Evidence) -> str:
 
 def theory_sentences(evidence: Evidence) -> list[str]:
     """How well the theory predicts as learning begins, and where it stops, at the small initialisation, by sweep."""
-    found = [_adaptive(evidence) if sweep == ADAPTIVE else _plain(evidence, sweep) for sweep in SWEEPS]
+    found = (_adaptive(evidence) if sweep == ADAPTIVE else _plain(evidence, sweep) for sweep in SWEEPS)
     return [text for text in found if text]
 
 
 def _plain(evidence: Evidence, sweep: str) -> str:
-    """R² with the weights of each step beside R² with the initial ones, in one sentence: the first alone flatters."""
-    small, first, known = (told(evidence, sweep, q, SMALL) for q in ("r2", "r2_step_0", "r2_positions"))
+    """R² with the weights of each step and with the initial ones: the first alone flatters the theory."""
+    small, first, known = (at_leaving(evidence, sweep, name) for name in ("r2", "r2_step_0", "r2_positions"))
     if small == NOTHING:
         return ""
     text = (
         f"{_capital(SWEEPS[sweep])}: as learning begins, the theory's R² for the drift of the anchors is {small} at "
         f"γ = {SMALL:g} given the run's own weights of each step, and {first} with the initial weights throughout"
-        f"{_beside(told(evidence, sweep, 'r2', LARGE))}."
+        f"{_at_large(evidence, sweep, 'r2')}."
     )
     text += _first_below(evidence, sweep, "each_step", "Given the weights of each step, R²")
     text += _first_below(evidence, sweep, "step_0", "With the initial weights R²")
@@ -137,13 +132,14 @@ def _plain(evidence: Evidence, sweep: str) -> str:
 
 
 def _adaptive(evidence: Evidence) -> str:
-    small, large, r2 = (told(evidence, ADAPTIVE, q, g) for q, g in (("cos", SMALL), ("cos", LARGE), ("r2", SMALL)))
+    small, r2 = (at_leaving(evidence, ADAPTIVE, name) for name in ("cos", "r2"))
     if small == NOTHING:
         return ""
     return (
         f"{_capital(SWEEPS[ADAPTIVE])}: as learning begins, the cosine of predicted and measured drift of the anchors "
-        f"is {small} at γ = {SMALL:g}{_beside(large)}. The theory is not about AdamW, and its R² ({r2} at γ = "
-        f"{SMALL:g}) ignores how Adam scales every coordinate of the gradient, so only the cosine means something."
+        f"is {small} at γ = {SMALL:g}{_at_large(evidence, ADAPTIVE, 'cos')}. The theory is not about AdamW, and its R² "
+        f"({r2} at γ = {SMALL:g}) ignores how Adam scales every coordinate of the gradient, so only the cosine means "
+        "something."
     )
 
 
@@ -151,12 +147,13 @@ def _capital(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}"
 
 
-def _beside(large: str) -> str:
+def _at_large(evidence: Evidence, sweep: str, quantity: str) -> str:
+    large = at_leaving(evidence, sweep, quantity, LARGE)
     return "" if large == NOTHING else f" (each step: {large} at γ = {LARGE:g})"
 
 
 def _first_below(evidence: Evidence, sweep: str, prediction: str, subject: str) -> str:
-    """Where agreement ends, in a sentence that does not read as if it had held until then where it had not."""
+    """Where agreement ends; says so where it was below from the first kept step."""
     fall = first_fall(evidence, sweep, SMALL, prediction)
     if fall == NOTHING:
         return ""
@@ -190,7 +187,7 @@ def theory_section(evidence: Evidence, sentences: list[str]) -> Section:
 def _rows(evidence: Evidence) -> Iterator[Row]:
     for sweep, words in SWEEPS.items():
         for gamma in evidence.sweep(sweep).gammas:
-            cells = [_split(told(evidence, sweep, quantity, gamma), " [") for quantity in COLUMNS]
+            cells = [_split(at_leaving(evidence, sweep, quantity, gamma), " [") for quantity in COLUMNS]
             falls = [_split(first_fall(evidence, sweep, gamma, metric=m), " (", False) for m in FALLS]
             place = Cell(f"{gamma:g}", head=True)
             yield Row((place, *cells, *falls), _capital(words), note_of(evidence, sweep))
@@ -198,12 +195,10 @@ def _rows(evidence: Evidence) -> Iterator[Row]:
 
 def note_of(evidence: Evidence, sweep: str) -> str:
     """What a reader of a sweep's rows must know: the rates that it lacks, and what AdamW does to R²."""
-    found, every, own = [], evidence.gammas, evidence.sweep(sweep).gammas
-    if len(own) < len(every):
-        found.append(f"trained at {len(own)} of the study's {len(every)} rates")
-    if sweep == ADAPTIVE:
-        found.append("R² ignores how Adam scales every coordinate, so only the cosine means something")
-    return "; ".join(found)
+    n, every = len(evidence.sweep(sweep).gammas), len(evidence.gammas)
+    few = [f"trained at {n} of the study's {every} rates"] if n < every else []
+    scaled = ["R² ignores how Adam scales every coordinate, so only the cosine means something"]
+    return "; ".join(few + (scaled if sweep == ADAPTIVE else []))
 
 
 def _split(text: str, at: str, number: bool = True) -> Cell:

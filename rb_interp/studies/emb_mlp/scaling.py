@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -23,15 +24,13 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
     ``label_distributions``: one row per token and label. ``label_cosines``: one row per pair of anchors of a group and
     ``kind`` (population or empirical). ``label_cosines_summary``: their mean over distinct anchors.
     """
-    groups = ("memory_anchor", "reasoning_anchor", "key")
-    table = pd.concat([_distributions(data, group) for group in groups], ignore_index=True).assign(seed=data.seed)
-    pairs = pd.concat(
-        [_cosines(table, group, kind) for group in groups[:2] for kind in ("population", "empirical")],
-        ignore_index=True,
-    )
+    anchors = ("memory_anchor", "reasoning_anchor")
+    table = pd.concat([_distributions(data, group) for group in (*anchors, "key")], ignore_index=True)
+    table = table.assign(seed=data.seed)
+    parts = [_cosines(table, group, kind) for group in anchors for kind in ("population", "empirical")]
+    pairs = pd.concat(parts, ignore_index=True)
     off = pairs.loc[pairs["token"] != pairs["other"]]
-    means = off.groupby(["group", "kind"], sort=False)["cos"].agg(["mean", "size"]).reset_index()
-    summary = means.rename(columns={"size": "n"})
+    summary = off.groupby(["group", "kind"], sort=False)["cos"].agg(mean="mean", n="size").reset_index()
     return {"label_distributions": table, "label_cosines": pairs, "label_cosines_summary": summary}
 
 
@@ -58,15 +57,14 @@ def _cosines(table: pd.DataFrame, group: str, kind: str) -> pd.DataFrame:
 def scaling_tables(task: AnchorTask, scaling: Scaling, seeds: tuple[int, ...]) -> dict[str, pd.DataFrame]:
     """Eq. 13's error against width with its exponent, Lemma 1's probability against gamma and width, and summaries."""
     rows, exponents = [], []
-    for gamma in scaling.gammas:
-        for seed in seeds:
-            found = [inner_product_error(task, gamma, d, seed) for d in scaling.d_models]
-            at = {"gamma": gamma, "seed": seed}
-            rows += [{**at, "d_model": d, **f._asdict()} for d, f in zip(scaling.d_models, found, strict=True)]
-            slope = float(exponent(scaling.d_models, np.array([f.error for f in found])))
-            exponents.append({**at, "exponent": slope, "predicted": 1 - gamma})
-    where = (scaling.lemma_gammas, scaling.lemma_d_models, scaling.n_init)
+    for gamma, seed in product(scaling.gammas, seeds):
+        found = {d_model: inner_product_error(task, gamma, d_model, seed) for d_model in scaling.d_models}
+        at = {"gamma": gamma, "seed": seed}
+        rows += [{**at, "d_model": d_model, **f._asdict()} for d_model, f in found.items()]
+        slope = float(exponent(scaling.d_models, np.array([f.error for f in found.values()])))
+        exponents.append({**at, "exponent": slope, "predicted": 1 - gamma})
     errors, slopes = pd.DataFrame(rows), pd.DataFrame(exponents)
+    where = (scaling.lemma_gammas, scaling.lemma_d_models, scaling.n_init)
     lemma = lemma_1_table(ModelConfig(), AnchorTask(), *where)
     return {
         "inner_products": errors,
@@ -83,16 +81,13 @@ def errors_over_seeds(errors: pd.DataFrame) -> pd.DataFrame:
 
     Columns: gamma, d_model, ``mean``, ``by_eq_13``, ``relative`` (mean of error / scale), ``n``.
     """
-    rows = []
-    for gamma, here in errors.groupby("gamma"):
-        widths = here.sort_values("d_model").groupby("d_model")
-        means = widths["error"].apply(lambda values: float(np.exp(np.log(values).mean())))
-        relative = widths.apply(lambda table: float((table["error"] / table["scale"]).mean()), include_groups=False)
-        first = float(means.index[0])
-        for d_model, mean in means.items():
-            line = means.iloc[0] * (float(d_model) / first) ** (1 - float(gamma))  # type: ignore[arg-type]
-            rows.append((gamma, d_model, mean, line, relative[d_model], len(widths.get_group(d_model))))
-    return pd.DataFrame(rows, columns=["gamma", "d_model", "mean", "by_eq_13", "relative", "n"])
+    sizes = errors.assign(log=np.log(errors["error"]), relative=errors["error"] / errors["scale"])
+    place = sizes.groupby(["gamma", "d_model"], as_index=False)
+    found = place.agg(log=("log", "mean"), relative=("relative", "mean"), n=("error", "size"))
+    found["mean"] = np.exp(found["log"])
+    first = found.groupby("gamma")[["d_model", "mean"]].transform("first")
+    found["by_eq_13"] = first["mean"] * (found["d_model"] / first["d_model"]) ** (1 - found["gamma"])
+    return found.loc[:, ["gamma", "d_model", "mean", "by_eq_13", "relative", "n"]]
 
 
 def lemma_1_reached(lemma: pd.DataFrame) -> pd.DataFrame:

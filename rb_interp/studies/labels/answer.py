@@ -1,17 +1,20 @@
-"""What the label study found, in sentences."""
+"""What the label study found: its readings, and the answer in sentences."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import near_text, seeds_text, share_text
+from rb_interp.figures.panels import interval_of
 from rb_interp.statistics.intervals import Interval
 from rb_interp.studies.labels.config import BEFORE_MEMORY, SMALL
 
 LEARNED = 0.20
 """Accuracy up to which memory counts as not learned: that of the stage ``before_memory``."""
-BESIDE = {"keys": "mem1", "near_sum": "mem2"}
+MEMORIES = {"keys": "mem1", "near_sum": "mem2"}
+"""The two sweeps that are compared, and what their memory mappings are called."""
 
 
 def answer(evidence: Evidence) -> tuple[str, ...]:
@@ -20,42 +23,53 @@ def answer(evidence: Evidence) -> tuple[str, ...]:
     return tuple(text for text in found if text)
 
 
-def reading(evidence: Evidence, probe: str, quantity: str) -> Interval:
-    """Mean and interval over seeds of what the study reads of ``label_speed``, ``label_range`` or a sweep's end."""
-    if probe == "label_speed":
-        return evidence.interval(probe, quantity, SMALL)
-    if probe in BESIDE:
-        return evidence.sweep(probe).interval("learning_order", quantity, SMALL)
-    return evidence.sweep("ranges").interval(probe, quantity, SMALL, stage=BEFORE_MEMORY, set="mem")
+def _place(evidence: Evidence, source: str) -> tuple[Evidence, str, dict[str, Any]]:
+    """Sweep, probe and place of a reading; ``source`` is a sweep of MEMORIES (its final accuracies), or a probe."""
+    if source in MEMORIES:
+        return evidence.sweep(source), "learning_order", {"stage": "final"}
+    if source == "label_range":
+        return evidence.sweep("ranges"), source, {"stage": BEFORE_MEMORY, "set": "mem"}
+    return evidence, source, {"stage": "final"}
 
 
-def told(evidence: Evidence, probe: str, quantity: str) -> str:
-    """``mean [low, high]`` of `reading`; an index that lies near R1's threshold with more digits."""
-    found = reading(evidence, probe, quantity)
+def interval(evidence: Evidence, source: str, quantity: str) -> Interval:
+    """Mean and interval over seeds of a reading, see `_place`; NaN where it was not read."""
+    own, probe, place = _place(evidence, source)
+    return own.interval(probe, quantity, SMALL, **place)
+
+
+def by_seed(evidence: Evidence, source: str, quantity: str) -> list[float]:
+    """One number per seed of the run, NaN where it was not read."""
+    own, probe, place = _place(evidence, source)
+    return [own.value(probe, quantity, SMALL, seed, **place) for seed in evidence.seeds]
+
+
+def mean_text(evidence: Evidence, source: str, quantity: str) -> str:
+    """``mean [low, high]`` of `interval`; with more digits for the index that lies near R1's threshold."""
+    found = interval(evidence, source, quantity)
     near = quantity == "bias_per_entropy"
     return near_text(*found, evidence.threshold("R1")) if near else share_text(*found)
 
 
 def pooled_by_group(evidence: Evidence) -> dict[int, float]:
-    """Share inside each group's range of a model that knows only the pooled labels, by group (0 to 1).
+    """Share inside each group's range of a model that knows only the pooled labels (0 to 1); empty if not measured."""
+    rows = evidence.records("label_facts", gamma=SMALL, quantity="pooled")
+    return {int(row["group"]): float(row["mean"]) for row in rows}
 
-    Raises MissingEvidenceError where it was not measured.
-    """
-    rows = evidence.table("label_facts", gamma=SMALL, quantity="pooled")
-    return {int(group): float(share) for group, share in zip(rows["group"], rows["mean"], strict=True)}
+
+def pooled_text(evidence: Evidence) -> str:
+    """`pooled_by_group` in words, or nothing."""
+    return ", ".join(f"{share:.2f} in group {group}" for group, share in pooled_by_group(evidence).items())
 
 
 def times_never_learned(evidence: Evidence) -> tuple[int, int]:
     """Seeds read at their last evaluation, because memory was never learned, and seeds of which the step is known."""
     found = _fact(evidence, "never_learned")
-    return (0, 0) if found is None else (int(found["mean"]), int(found["n"]))
+    return (int(found["mean"]), int(found["n"])) if found else (0, 0)
 
 
 def never_learned(evidence: Evidence) -> str:
-    """A sentence where the stage ``before_memory`` is the last step of some seeds, else nothing.
-
-    There its name would mislead: what is read is the end of a training that learned no memory.
-    """
+    """A sentence where the stage ``before_memory`` is the last step of some seeds, else nothing."""
     never, known = times_never_learned(evidence)
     if not never:
         return ""
@@ -63,60 +77,53 @@ def never_learned(evidence: Evidence) -> str:
     return f"Memory was not learned in {these}: R2 is read at the last step in {never} of {seeds_text(known)}."
 
 
-def _fact(evidence: Evidence, quantity: str) -> dict | None:
-    try:
-        return evidence.table("label_facts", gamma=SMALL, quantity=quantity).iloc[0].to_dict()
-    except MissingEvidenceError:
-        return None
+def _fact(evidence: Evidence, quantity: str) -> dict[str, Any]:
+    rows = evidence.records("label_facts", gamma=SMALL, quantity=quantity)
+    return rows[0] if rows else {}
 
 
 def _learned(evidence: Evidence) -> str:
-    highest, (first, second) = _fact(evidence, "highest_acc_mem"), (told(evidence, s, "acc_mem") for s in BESIDE)
-    if highest is None:
+    highest = _fact(evidence, "highest_acc_mem")
+    if not highest:
         return ""
+    first, second = (mean_text(evidence, sweep, "acc_mem") for sweep in MEMORIES)
     text = f"Final accuracy on memory is {first} for mem1 and {second} for mem2"
     return text + (": memory is learned in neither, only its loss falls." if highest["mean"] <= LEARNED else ".")
 
 
 def _speed(evidence: Evidence) -> str:
-    index, fair = (reading(evidence, "label_speed", name) for name in ("bias", "bias_per_entropy"))
-    if math.isnan(index.estimate):
+    index, fair = (mean_text(evidence, "label_speed", name) for name in ("bias", "bias_per_entropy"))
+    if math.isnan(interval(evidence, "label_speed", "bias").estimate):
         return ""
-    text = "R1: the index of the two memory mappings (positive: the loss on labels near the key falls sooner) is "
-    text += f"{told(evidence, 'label_speed', 'bias')}. Labels near the key are also fewer: with each loss divided by "
-    text += f"the entropy of its labels the index is {told(evidence, 'label_speed', 'bias_per_entropy')}"
-    small = fair.high < evidence.threshold("R1")
+    text = (
+        "R1: the index of the two memory mappings (positive: the loss on labels near the key falls sooner) is "
+        f"{index}. Labels near the key are also fewer: with each loss divided by the entropy of its labels the index "
+        f"is {fair}"
+    )
+    small = interval(evidence, "label_speed", "bias_per_entropy").high < evidence.threshold("R1")
     return text + (": that there are fewer can account for what R1 found." if small else ".")
 
 
 def _slowed(evidence: Evidence) -> str:
     """What the memory labels do to the rule in the same sweep: paired by seed."""
     difference, lower = _fact(evidence, "rsn_train_difference"), _fact(evidence, "rsn_train_lower")
-    if difference is None or lower is None:
+    if not difference or not lower:
         return ""
-    mean, low, high = (difference[name] for name in ("mean", "low", "high"))
-    first, second = (told(evidence, sweep, "acc_rsn_train") for sweep in BESIDE)
+    found = interval_of(difference)
+    first, second = (mean_text(evidence, sweep, "acc_rsn_train") for sweep in MEMORIES)
     text = f"Final accuracy on reasoning (rsn_train) is {first} beside mem1 and {second} beside mem2, "
-    text += f"a difference of {share_text(mean, low, high)}"
-    if mean > 0 and low > 0:
+    text += f"a difference of {share_text(*found)}"
+    if found.estimate > 0 and found.low > 0:
         return text + ": memory labels near the key slow the rule in these runs."
     return text + f"; it is lower beside mem2 in {int(lower['mean'])} of {seeds_text(int(lower['n']))}."
 
 
 def _inside(evidence: Evidence) -> str:
-    if math.isnan(reading(evidence, "label_range", "lowest_inside").estimate):
+    if math.isnan(interval(evidence, "label_range", "lowest_inside").estimate):
         return ""
-    lowest, accuracy = (told(evidence, "label_range", name) for name in ("lowest_inside", "accuracy"))
+    lowest, accuracy = (mean_text(evidence, "label_range", name) for name in ("lowest_inside", "accuracy"))
+    pooled = pooled_text(evidence)
     return (
         f"R2: at a memory accuracy of {accuracy}, outputs keep {lowest} of their probability inside their group's "
-        f"label range, in the group where it is least{_pooled(evidence)}."
+        f"label range, in the group where it is least{pooled and f'; pooled labels alone would give {pooled}'}."
     )
-
-
-def _pooled(evidence: Evidence) -> str:
-    try:
-        pooled = pooled_by_group(evidence)
-    except MissingEvidenceError:
-        return ""
-    told = ", ".join(f"{share:.2f} in group {group}" for group, share in pooled.items())
-    return f"; pooled labels alone would give {told}"

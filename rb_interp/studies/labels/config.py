@@ -37,23 +37,20 @@ class LabelsSweep(SweepConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        task, model, train = self.task, self.model, self.train
-        if not 0 < task.memory_share < 1:
+        share, rows, layers, train = self.task.memory_share, self.task.n_sequences, self.model.n_layers, self.train
+        if not 0 < share < 1:
             raise ConfigError(
-                f"memory_share={task.memory_share}; the study compares memory with reasoning, so give a share between "
-                f"0 and 1."
+                f"memory_share={share}; the study compares memory with reasoning, so give a share between 0 and 1."
             )
-        if model.architecture == "transformer" and model.n_layers < 2:
-            raise ConfigError(f"n_layers={model.n_layers}; the study's circuits need two layers, so give 2 or more.")
+        if self.model.architecture == "transformer" and layers < 2:
+            raise ConfigError(f"n_layers={layers}; the study's circuits need two layers, so give 2 or more.")
         if train.micro_batch or train.compile:
+            unused = f"micro_batch={train.micro_batch}, compile={train.compile}"
+            raise ConfigError(f"{unused}; these are for language models. Leave them out.")
+        if train.optimiser == "sgd" and train.batch_size < rows:
             raise ConfigError(
-                f"micro_batch={train.micro_batch}, compile={train.compile}; these are for language models. Leave them "
-                f"out."
-            )
-        if train.optimiser == "sgd" and train.batch_size < task.n_sequences:
-            raise ConfigError(
-                f"train.batch_size={train.batch_size} with optimiser='sgd', which is full-batch here; give "
-                f"{task.n_sequences}, the task's n_sequences, or more."
+                f"train.batch_size={train.batch_size} with optimiser='sgd', which is full-batch here; give {rows}, the "
+                f"task's n_sequences, or more."
             )
 
 
@@ -110,10 +107,11 @@ class LabelsConfig(StudyConfig):
 
 def _check_defined(name: str, sweep: SweepConfig) -> None:
     """Raise ConfigError where a sweep is not what its name says, or keeps no stage that is read."""
-    wanted = {"task.memory_labels": name, "model.architecture": "transformer"}
-    for key, value in wanted.items():
-        part, setting = key.split(".")
-        has = getattr(getattr(sweep, part), setting)
+    defined = {
+        "task.memory_labels": (sweep.task.memory_labels, name),
+        "model.architecture": (sweep.model.architecture, "transformer"),
+    }
+    for key, (has, value) in defined.items():
         if has != value:
             raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of study 'labels' has {value!r} by definition.")
     for stage in STAGES:

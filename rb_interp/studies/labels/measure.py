@@ -4,9 +4,9 @@
     R1n  the same with each loss divided by the entropy of its label's range, so that knowing ranges counts for nothing
     R2   lowest probability inside a group's range, ``probes.label_range``, before memory is learned
 
-How R1 can mislead. The two tasks differ in how much there is to learn: once a model has seen that labels lie near the
-key, its loss is that of a narrower set of labels, although no single pair is known. R1 says which loss is lower over
-training, which is what the paper shows. It does not say which mapping is memorised in fewer steps; see the accuracies.
+How R1 can mislead. A model that has seen that labels lie near the key has the loss of a narrower set of labels, and
+knows no single pair. R1 says which loss is lower over training, as the paper shows. It does not say which mapping is
+memorised in fewer steps; see the accuracies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rb_interp.probes.label_range import label_range
 from rb_interp.statistics.learning_order import bias_index, learning_order_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.labels.config import BEFORE_MEMORY, LabelsConfig
-from rb_interp.studies.labels.summaries import summaries
+from rb_interp.studies.labels.summaries import PAIR, summaries
 from rb_interp.tasks import AnchorDataset
 from rb_interp.tasks.labels import range_entropy
 from rb_interp.training.member_group import Member
@@ -46,15 +46,14 @@ def measure(run: Run, progress: bool = True) -> Measured:
 
     Raises RunError where a checkpoint is missing or broken.
     """
-    orders = {name: _learning_order(sweep) for name, sweep in run.sweeps.items()}
-    areas = [_areas_per_entropy(run.sweep(name)) for name in ("keys", "near_sum")]
-    speed = label_speed(orders["keys"], orders["near_sum"], *areas)
-    config = cast(LabelsConfig, run.config)
-    inside, tables, arrays = _label_ranges(run.sweep("ranges"), config.probe_rows, progress)
-    ordered = [table.assign(sweep=name) for name, table in orders.items()]
-    readings = readings_table(*ordered, speed, inside)
-    last = run.sweep("ranges").config.train.steps
-    return Measured(readings, {**tables, **summaries(run.curves, readings, tables, last)}, arrays)
+    orders = {name: _learning_order(sweep).assign(sweep=name) for name, sweep in run.sweeps.items()}
+    keys, near_sum = (_areas_per_entropy(run.sweep(name)) for name in PAIR)
+    speed = label_speed(orders["keys"], orders["near_sum"], keys, near_sum)
+    ranges = run.sweep("ranges")
+    inside, tables, arrays = _label_ranges(ranges, cast(LabelsConfig, run.config).probe_rows, progress)
+    readings = readings_table(*orders.values(), speed, inside)
+    made = summaries(run.curves, readings, tables, ranges.config.train.steps)
+    return Measured(readings, {**tables, **made}, arrays)
 
 
 def label_speed(
@@ -63,22 +62,26 @@ def label_speed(
     """Readings ``label_speed`` of two learning_order tables whose members differ in their memory labels alone (R1).
 
     ``bias``: (A_mem1 - A_mem2) / (A_mem1 + A_mem2), in [-1, 1], positive where memory labels near the key (2) are
-    learned sooner than labels uniform on the keys (1); ``area_mem1`` and ``area_mem2``, in (0, 1];
-    ``bias_per_entropy``, the same index of the two areas per entropy (mean over training of min(L / H, 1), H from
-    ``range_entropy``): about 0 where both models know the range of a label and no label. The untrained value compares
-    two models that stay untrained: about 0.
+    learned sooner than labels uniform on the keys (1). ``area_mem1``, ``area_mem2``: in (0, 1]. ``bias_per_entropy``:
+    the index of the areas per entropy (mean over training of min(L / H, 1), H from ``range_entropy``), about 0 where
+    both models know the range of a label and no label. Untrained: two models that stay untrained, about 0.
     """
-    areas = [table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum)]
+    first, second = (table.loc[table["quantity"] == "area_mem"] for table in (keys, near_sum))
     rows = []
-    for pair in areas[0].merge(areas[1], on=["gamma", "seed"], suffixes=("_1", "_2")).to_dict("records"):
-        values, untrained = (_speed(pair[f"{column}_1"], pair[f"{column}_2"]) for column in ("value", "untrained"))
+    for pair in first.merge(second, on=["gamma", "seed"], suffixes=("_1", "_2")).to_dict("records"):
         member = (pair["gamma"], pair["seed"])
-        values["bias_per_entropy"] = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
-        untrained["bias_per_entropy"] = 0.0  # a uniform guess over the vocabulary is above both entropies
+        per_entropy = bias_index(keys_per_entropy[member], near_sum_per_entropy[member])
+        values = _speed(pair["value_1"], pair["value_2"], per_entropy)
+        untrained = _speed(pair["untrained_1"], pair["untrained_2"], 0.0)  # a uniform guess is above both entropies
         place = {"gamma": pair["gamma"], "seed": pair["seed"], "stage": "final", "step": pair["step_1"], "set": ""}
         reading = Reading("label_speed", values, untrained=untrained, n=pair["n_1"])
-        rows.append(reading.table().assign(**place))
-    return readings_table(*rows)
+        rows += [{**place, **row} for row in reading.rows()]
+    return readings_table(rows)
+
+
+def _speed(first: float, second: float, per_entropy: float) -> dict[str, float]:
+    index = bias_index(first, second)
+    return {"bias": index, "area_mem1": first, "area_mem2": second, "bias_per_entropy": per_entropy}
 
 
 def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
@@ -93,10 +96,6 @@ def memory_groups(data: AnchorDataset, rows: Int[np.ndarray, " n"]) -> Int[np.nd
     """
     first = data.tokens[rows, data.anchor_positions[rows, 0]]
     return (first - data.task.memory_anchors[0]) // data.task.memory_groups().shape[1]
-
-
-def _speed(area_keys: float, area_near: float) -> dict[str, float]:
-    return {"bias": bias_index(area_keys, area_near), "area_mem1": area_keys, "area_mem2": area_near}
 
 
 def _areas_per_entropy(sweep: Sweep) -> Areas:
@@ -123,12 +122,12 @@ def _label_ranges(
         reading, place = along[step], {"gamma": member.gamma, "seed": member.seed}
         in_range += [{**place, "step": at, **row} for at in sorted(along) for row in _inside(along[at])]
         outputs += [{**place, **row, "step": step} for row in _outputs(reading)]
-        at = {**place, "stage": BEFORE_MEMORY, "step": step, "set": "mem"}
-        found.append(reading.table().assign(**at))
+        place |= {"stage": BEFORE_MEMORY, "step": step, "set": "mem"}
+        found += [{**place, **row} for row in reading.rows()]
         prefix = f"ranges/{member.gamma}/{member.seed}/{BEFORE_MEMORY}/mem/label_range"
         arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
     tables = {"in_range": pd.DataFrame(in_range).assign(sweep="ranges"), "outputs": pd.DataFrame(outputs)}
-    return readings_table(*found, sweep="ranges"), tables, arrays
+    return readings_table(found, sweep="ranges"), tables, arrays
 
 
 def _along_training(
@@ -142,15 +141,14 @@ def _along_training(
         step = models.load(member, stage).step
         return step, label_range(models.model, seen, **ranges)
 
-    found = dict(map(read, models.sweep.kept_steps))
     step, reading = read(BEFORE_MEMORY)
-    found[step] = reading
+    found = dict(map(read, models.sweep.kept_steps)) | {step: reading}
     return step, {at: replace(reading, untrained=found[0].values) for at, reading in found.items()}
 
 
 def _inside(reading: Reading) -> list[dict]:
     accuracy = float(reading.values["accuracy"])
-    columns = (reading.arrays["ranges"].tolist(), reading.arrays["inside"].tolist(), reading.arrays["pooled"].tolist())
+    columns = (reading.arrays[name].tolist() for name in ("ranges", "inside", "pooled"))
     return [
         {"group": group, "low": low, "high": high, "inside": inside, "pooled": pooled, "accuracy": accuracy}
         for group, ((low, high), inside, pooled) in enumerate(zip(*columns, strict=True), start=1)
@@ -158,9 +156,9 @@ def _inside(reading: Reading) -> list[dict]:
 
 
 def _outputs(reading: Reading) -> list[dict]:
-    outputs, ranges = reading.arrays["outputs"].tolist(), reading.arrays["ranges"].tolist()
+    columns = (reading.arrays[name].tolist() for name in ("outputs", "ranges"))
     return [
         {"group": group, "label": label, "probability": probability, "low": low, "high": high}
-        for group, (output, (low, high)) in enumerate(zip(outputs, ranges, strict=True), start=1)
+        for group, (output, (low, high)) in enumerate(zip(*columns, strict=True), start=1)
         for label, probability in enumerate(output)
     ]

@@ -2,91 +2,67 @@
 
 from __future__ import annotations
 
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import seeds_text
+import math
+
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import near_text, seeds_text, share_text
 from rb_interp.report.section import Cell, Heading, Narrative, Paragraph, Row, Section, Table
-from rb_interp.studies.labels.answer import BESIDE, answer, pooled_by_group, times_never_learned, told
-from rb_interp.studies.labels.config import BEFORE_MEMORY, SMALL
+from rb_interp.studies.labels.answer import answer, by_seed, mean_text, pooled_by_group, times_never_learned
 
 SPEED = {
-    "area_mem1": "A of mem1, labels anywhere among the keys",
-    "area_mem2": "A of mem2, labels near the key",
-    "bias": "index (A_mem1 − A_mem2) / (A_mem1 + A_mem2)",
-    "bias_per_entropy": "the index, each loss divided by the entropy of its labels",
+    ("label_speed", "area_mem1"): "A of mem1, labels anywhere among the keys",
+    ("label_speed", "area_mem2"): "A of mem2, labels near the key",
+    ("label_speed", "bias"): "index (A_mem1 − A_mem2) / (A_mem1 + A_mem2)",
+    ("label_speed", "bias_per_entropy"): "the index, each loss divided by the entropy of its labels",
 }
-INSIDE = {"lowest_inside": "the lowest of the groups", "accuracy": "accuracy on memory"}
+FINAL = {
+    ("keys", "acc_mem"): "final accuracy on memory, mem1",
+    ("near_sum", "acc_mem"): "final accuracy on memory, mem2",
+    ("keys", "acc_rsn_train"): "final accuracy on reasoning (rsn_train), beside mem1",
+    ("near_sum", "acc_rsn_train"): "final accuracy on reasoning (rsn_train), beside mem2",
+}
 MISSING = "This study has no readings of areas and label ranges; “rb-interp probe RUN” makes them."
 
 
 def narrative(evidence: Evidence) -> Narrative:
     """Answer and the section of areas and label ranges, of the readings that the run has."""
-    speed = [("label_speed", name, label) for name, label in SPEED.items()]
-    final = [(sweep, "acc_mem", f"final accuracy on memory, {words}") for sweep, words in BESIDE.items()]
-    final += [
-        (sweep, "acc_rsn_train", f"final accuracy on reasoning (rsn_train), beside {words}")
-        for sweep, words in BESIDE.items()
-    ]
     tables = {
-        "Speed of the two memory mappings, over all of training": speed,
-        "What was learned in the end": final,
-        f"Outputs {_when(evidence)}": _ranges(evidence),
+        "Speed of the two memory mappings, over all of training": SPEED,
+        "What was learned in the end": FINAL,
+        f"Outputs {_when(evidence)}": {("label_range", name): text for name, text in _ranges(evidence).items()},
     }
+    columns = ("", "mean over seeds [95 % interval]", *(f"seed {seed}" for seed in evidence.seeds))
     blocks = []
-    for title, rows in tables.items():
-        shown = [(_row(evidence, *row), _by_seed(evidence, *row[:2])) for row in rows]
-        if any(values for _, values in shown):
-            blocks += [Heading(title), Table(_columns(evidence), tuple(row for row, _ in shown))]
+    for title, labels in tables.items():
+        values = {key: by_seed(evidence, *key) for key in labels}
+        if any(math.isfinite(value) for seeds in values.values() for value in seeds):
+            rows = tuple(_row(evidence, *key, label, values[key]) for key, label in labels.items())
+            blocks += [Heading(title), Table(columns, rows)]
     section = Section("label-ranges", "Areas and label ranges", tuple(blocks) or (Paragraph(MISSING),), short="Labels")
     return Narrative(answer(evidence), sections=(section,))
 
 
-def _columns(evidence: Evidence) -> tuple[str, ...]:
-    return ("", "mean over seeds [95 % interval]", *(f"seed {seed}" for seed in evidence.seeds))
+def _ranges(evidence: Evidence) -> dict[str, str]:
+    groups = range(1, len(evidence.sweep("ranges").task.label_ranges) + 1)
+    pooled = pooled_by_group(evidence)
+    least = f"in group {min(pooled, key=pooled.__getitem__)}, the least" if pooled else "the lowest of the groups"
+    return {
+        **{f"inside_{group}": f"inside the range of group {group}" for group in groups},
+        "lowest_inside": "the lowest of the groups",
+        "pooled": f"pooled labels alone, {least}",
+        "accuracy": "accuracy on memory",
+    }
 
 
-def _ranges(evidence: Evidence) -> list[tuple[str, str, str]]:
-    groups = len(evidence.sweep("ranges").task.label_ranges)
-    inside = {f"inside_{group}": f"inside the range of group {group}" for group in range(1, groups + 1)}
-    lowest, accuracy = INSIDE.items()
-    names = dict([*inside.items(), lowest, ("pooled", _pooled(evidence)), accuracy])
-    return [("label_range", name, label) for name, label in names.items()]
-
-
-def _by_seed(evidence: Evidence, probe: str, quantity: str) -> dict[int, float]:
-    try:
-        if probe == "label_speed":
-            found = evidence.values(probe, quantity, SMALL)
-        elif probe in BESIDE:
-            found = evidence.sweep(probe).values("learning_order", quantity, SMALL)
-        else:
-            found = evidence.sweep("ranges").values(probe, quantity, SMALL, stage=BEFORE_MEMORY, set="mem")
-    except MissingEvidenceError:
-        return {}
-    return {int(seed): float(value) for seed, value in found.items()}  # pyright: ignore[reportArgumentType]
-
-
-def _row(evidence: Evidence, probe: str, quantity: str, label: str) -> Row:
-    values, digits = _by_seed(evidence, probe, quantity), 3 if quantity == "bias_per_entropy" else 2
-    some = f" ({len(values)} of {len(evidence.seeds)} seeds)" if len(values) < len(evidence.seeds) else ""
-    cells = [Cell(_share(values.get(seed), digits)) for seed in evidence.seeds]
-    return Row((Cell(label, head=True), Cell(told(evidence, probe, quantity) + some), *cells))
-
-
-def _share(value: float | None, digits: int) -> str:
-    return "n/a" if value is None else f"{value:.{digits}f}".replace("-", "−")
+def _row(evidence: Evidence, source: str, quantity: str, label: str, seeds: list[float]) -> Row:
+    write = near_text if quantity == "bias_per_entropy" else share_text
+    n = sum(map(math.isfinite, seeds))
+    some = f" ({n} of {len(seeds)} seeds)" if n < len(seeds) else ""
+    cells = [Cell(write(value, math.nan, math.nan)) for value in seeds]
+    return Row((Cell(label, head=True), Cell(mean_text(evidence, source, quantity) + some), *cells))
 
 
 def _when(evidence: Evidence) -> str:
     never, known = times_never_learned(evidence)
-    if not never:
-        return "before memory is learned"
-    return f"before memory is learned (never in {never} of {seeds_text(known)}: there at the last step)"
-
-
-def _pooled(evidence: Evidence) -> str:
-    """The label of the row ``pooled``, with its group where the table tells which has the least."""
-    try:
-        pooled = pooled_by_group(evidence)
-    except MissingEvidenceError:
-        return "pooled labels alone, the lowest of the groups"
-    return f"pooled labels alone, in group {min(pooled, key=lambda group: pooled[group])}, the least"
+    some = f" (never in {never} of {seeds_text(known)}: there at the last step)" if never else ""
+    return f"before memory is learned{some}"

@@ -74,7 +74,6 @@ def _count(quantity: str, true: list[bool]) -> dict[str, Any]:
 
 
 def _by_seed(readings: pd.DataFrame, sweep: str, quantity: str) -> dict[int, float]:
-    rows = readings.loc[
-        (readings["sweep"] == sweep) & (readings["probe"] == "learning_order") & (readings["quantity"] == quantity)
-    ]
+    place = {"sweep": sweep, "probe": "learning_order", "quantity": quantity}
+    rows = readings.loc[(readings[list(place)] == pd.Series(place)).all(axis=1)]
     return dict(zip(rows["seed"].tolist(), rows["value"].tolist(), strict=True))

@@ -12,7 +12,7 @@ from rb_interp.report.content import report_content
 from rb_interp.report.section import Table
 from rb_interp.report.write import render_html
 from rb_interp.studies.emb_mlp import EMB_MLP
-from rb_interp.studies.emb_mlp.figures.common import told as reading_text
+from rb_interp.studies.emb_mlp.figures.common import at_leaving
 from rb_interp.studies.emb_mlp.report import COLUMNS, last_position, narrative, theory_section, theory_sentences
 from rb_interp.tasks import AnchorTask
 
@@ -102,7 +102,7 @@ def test_the_short_answer_says_what_the_second_condition_could_reach(evidence):
     assert "Permuted predictions already reach 0.890, so at most 0.110 can be gained: the second condition" in text
     assert "T4 (FAILS): R² is 0.899 [0.898, 0.8995] (≥ .90: " in text
     assert "it is 1/(q(L − q)) = 0.500 at q = 2, L = 3." in text
-    actual = reading_text(evidence, "one_layer", "r2_positions", 0.8)
+    actual = at_leaving(evidence, "one_layer", "r2_positions")
     assert float(actual[:4]) > 0.99
     assert f"can reach 1 − 0.333² = 0.889; with the actual share R² is {actual}." in text
     assert "0.889" not in told(t1, replace(t4, outcome="HOLDS"))

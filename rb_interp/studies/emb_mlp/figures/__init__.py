@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rb_interp.claims.learning_order import SMALL
@@ -12,58 +12,48 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.learning import caption_learning, draw_learning
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import over_seeds
-from rb_interp.figures.spec import Caption, FigureSpec
+from rb_interp.figures.spec import Caption, FigureSpec, on_sweep
 from rb_interp.figures.theory import caption_theory, draw_theory
-from rb_interp.studies.emb_mlp.figures.agreement import caption_agreement, draw_agreement
+from rb_interp.studies.emb_mlp.figures import along_training, scaling
 from rb_interp.studies.emb_mlp.figures.agreement_end import caption_agreement_end, draw_agreement_end
 from rb_interp.studies.emb_mlp.figures.distributions import caption_distributions, draw_distributions
 from rb_interp.studies.emb_mlp.figures.drift import caption_drift, draw_drift
-from rb_interp.studies.emb_mlp.figures.scaling import (
-    caption_inner_products,
-    caption_lemma_1,
-    draw_inner_products,
-    draw_lemma_1,
-)
-from rb_interp.studies.emb_mlp.figures.value_flow import caption_value_flow, draw_value_flow
 
 STAGES = ("init", "early", "late")
+ANCHOR_LEAST = 0.90
+"""Threshold of E3 and of E6. They belong to the anchor study; here their figures are shown and not judged."""
 
-
-def _adamw(make: Callable[..., Any], **options: Any) -> Callable[[Evidence], Any]:
-    """A drawing or caption of one sweep's figure, on the sweep ``adamw``."""
-    return lambda evidence: make(evidence.sweep("adamw"), **options)
+_adamw = partial(on_sweep, "adamw")
 
 
 def _caption_learning(evidence: Evidence) -> Caption:
-    told = caption_learning(evidence.sweep("adamw"), family="B")
+    caption = caption_learning(evidence.sweep("adamw"), family="B")
     model = "Emb-MLP with AdamW; its memory labels do not depend on the order of the anchors, which it cannot see. "
-    return Caption(model + told.seen, told.would_refute)
+    return Caption(model + caption.seen, caption.would_refute)
 
 
 def _caption_cosines(evidence: Evidence) -> Caption:
     """Caption of Emb-MLP's cosine matrices, with the numbers that T3 judges."""
     own = evidence.sweep("adamw")
-
-    def told(quantity: str, stage: str) -> str:
-        return over_seeds(own, "geometry", quantity, SMALL, stage=stage)
-
-    order, alike = (two_digits(evidence.threshold("T3", number)) for number in (0, 1))
+    alike, order = (
+        "{} early and {} late".format(*(over_seeds(own, "geometry", name, SMALL, stage=s) for s in STAGES[1:]))
+        for name in ("cos_memory", "order_rho")
+    )
+    most, least = (two_digits(evidence.threshold("T3", number)) for number in (0, 1))
     return Caption(
         "Cosines between the embeddings of memory anchors (top) and of reasoning anchors (bottom) of Emb-MLP at γ = "
         f"{SMALL:g}, seed {min(own.seeds, default=0)} (the lowest): untrained, after 5 % and after 90 % of the steps "
-        "(the paper shows epochs 50 and 900 of 1000). Over all seeds the mean cosine of memory anchors is "
-        f"{told('cos_memory', 'early')} early and {told('cos_memory', 'late')} late; the rank correlation of distance "
-        f"and cosine among reasoning anchors is {told('order_rho', 'early')} early and {told('order_rho', 'late')} "
-        "late. Crossed cells are undefined.",
-        f"early or late, memory anchors with a mean cosine below {alike}, or reasoning cosines that do not fall with "
-        f"distance from the diagonal (Spearman above {order}): T3. The same pattern in the untrained model would show "
+        f"(the paper shows epochs 50 and 900 of 1000). Over all seeds the mean cosine of memory anchors is {alike}; "
+        f"the rank correlation of distance and cosine among reasoning anchors is {order}. Crossed cells are undefined.",
+        f"early or late, memory anchors with a mean cosine below {least}, or reasoning cosines that do not fall with "
+        f"distance from the diagonal (Spearman above {most}): T3. The same pattern in the untrained model would show "
         "that training has nothing to do with it.",
     )
 
 
 def _unjudged(claim: str) -> dict[str, Any]:
-    """What the captions of the anchor study's figures say of a claim that is about the transformer alone."""
-    return {"judged": f"{claim} of the anchor study, not judged here", "least": 0.90}
+    """What a caption says of a claim of the anchor study, which is about the transformer alone."""
+    return {"judged": f"{claim} of the anchor study, not judged here", "least": ANCHOR_LEAST}
 
 
 FIGURES: tuple[FigureSpec, ...] = (
@@ -97,24 +87,22 @@ FIGURES: tuple[FigureSpec, ...] = (
     FigureSpec(
         "agreement",
         "Predicted and measured drift along training",
-        draw_agreement,
-        caption_agreement,
+        along_training.draw_agreement,
+        along_training.caption_agreement,
         ("T1", "T2", "T4"),
     ),
     FigureSpec("agreement_end", "Where theory and measurement part", draw_agreement_end, caption_agreement_end),
     FigureSpec(
-        "drift_r2",
-        "Predicted and measured drift as learning begins",
-        draw_drift,
-        caption_drift,
-        ("T1", "T2", "T4"),
+        "drift_r2", "Predicted and measured drift as learning begins", draw_drift, caption_drift, ("T1", "T2", "T4")
     ),
-    FigureSpec("value_flow", "Predicted and measured change of W_V", draw_value_flow, caption_value_flow),
     FigureSpec(
-        "pca",
-        "Principal components of Emb-MLP's embedding",
-        _adamw(draw_pca),
-        _adamw(caption_pca, **_unjudged("E3")),
+        "value_flow",
+        "Predicted and measured change of W_V",
+        along_training.draw_value_flow,
+        along_training.caption_value_flow,
+    ),
+    FigureSpec(
+        "pca", "Principal components of Emb-MLP's embedding", _adamw(draw_pca), _adamw(caption_pca, **_unjudged("E3"))
     ),
     FigureSpec(
         "theory",
@@ -125,8 +113,10 @@ FIGURES: tuple[FigureSpec, ...] = (
     FigureSpec(
         "inner_products",
         "How the error of Theorem 1 grows with width (Eq. 13)",
-        draw_inner_products,
-        caption_inner_products,
+        scaling.draw_inner_products,
+        scaling.caption_inner_products,
     ),
-    FigureSpec("lemma_1", "Uniform attention at initialisation (Lemma 1)", draw_lemma_1, caption_lemma_1),
+    FigureSpec(
+        "lemma_1", "Uniform attention at initialisation (Lemma 1)", scaling.draw_lemma_1, scaling.caption_lemma_1
+    ),
 )

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import offsets, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import new_figure
 from rb_interp.studies.emb_mlp.agreement import AGREES
-from rb_interp.studies.emb_mlp.figures.common import GROUPS, SWEEPS, first_fall, never_band
+from rb_interp.studies.emb_mlp.figures.common import GROUPS, SWEEPS, first_fall, hatched
 
 BASE, BAND = 0.14, 0.86
-"""Heights, in the panel's own, below which stand the seeds without agreement from the first kept step on, and above
-which those whose agreement never falls."""
-COLUMNS = [(sweep, "each_step", words) for sweep, words in SWEEPS.items()]
-COLUMNS.append(("one_layer", "positions", "one-layer model, knowing positions too"))
+"""Heights of a panel. Below BASE: seeds below AGREES at the first kept step. Above BAND: seeds that never fall."""
+COLUMNS = [
+    *((sweep, "each_step", words) for sweep, words in SWEEPS.items()),
+    ("one_layer", "positions", "one-layer model, knowing positions too"),
+]
 MARKS = {"anchor": "o", "memory_anchor": "s", "reasoning_anchor": "D", "key": "^"}
 
 
@@ -51,17 +55,19 @@ def _scale(evidence: Evidence, column: str) -> tuple[float, float]:
         return 1.04, -0.04
     rows = evidence.table("agreement", metric="r2")
     rows = rows.loc[rows["prediction"].isin([prediction for _, prediction, _ in COLUMNS])]
-    steps = rows["step"].dropna().to_numpy(dtype=float)
-    last = np.log10(max(rows["last_step"].to_numpy(dtype=float).max(), 10.0))
-    return float(np.log10(np.maximum(steps, 1)).min(initial=last)) - 0.15, float(last) + 0.05
+    last = np.log10(max(rows["last_step"].max(), 10))
+    first = np.log10(rows["step"].dropna().clip(lower=1)).min() if rows["step"].notna().any() else last
+    return float(min(first, last)) - 0.15, float(last) + 0.05
 
 
-def _height(values: np.ndarray, at_first: np.ndarray, column: str, scale: tuple[float, float]) -> np.ndarray:
-    """Heights in the panel of steps or shares: BASE to BAND, above it for NaN (never), below it for ``at_first``."""
-    low, high = scale
-    values = np.log10(np.maximum(values, 1)) if column == "step" else values
-    shown = np.where(np.isnan(values), (1 + BAND) / 2 - 0.02, BASE + (BAND - BASE) * (values - low) / (high - low))
-    return np.where(at_first, BASE / 2 - 0.02, shown)
+def _height(value: float | int, at_first: bool, column: str, scale: tuple[float, float]) -> float:
+    """Height of a step or share in the panel: BASE to BAND; above for NaN (never), below for ``at_first``."""
+    if at_first:
+        return BASE / 2 - 0.02
+    if np.isnan(value):
+        return (1 + BAND) / 2 - 0.02
+    (low, high), place = scale, np.log10(max(value, 1)) if column == "step" else value
+    return BASE + (BAND - BASE) * (place - low) / (high - low)
 
 
 def _panel(axes: Axes, own: Evidence, prediction: str, column: str, scale: tuple[float, float]) -> None:
@@ -69,34 +75,30 @@ def _panel(axes: Axes, own: Evidence, prediction: str, column: str, scale: tuple
     for shift, group in zip(np.linspace(-0.3, 0.3, len(GROUPS)), GROUPS, strict=True):
         for place, gamma in enumerate(gammas):
             where = {"gamma": gamma, "group": group, "prediction": prediction, "metric": "r2"}
-            try:
-                _falls(axes, own, place + shift, group, column, scale, where)
-            except MissingEvidenceError:
-                continue  # R² is undefined there, as for a prediction that moves all tokens alike
+            _falls(axes, own, place + shift, column, scale, where)
     axes.set_ylim(0, 1)
     axes.set_xlim(-0.55, len(gammas) - 0.45)
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     for place in range(1, len(gammas)):
         axes.axvline(place - 0.5, color="#eeeeee", lw=0.7, zorder=0)
-    ticks = [10.0**k for k in range(0, 8)] if column == "step" else [1, 0.75, 0.5, 0.25, 0]
-    at = _height(np.array(ticks, dtype=float), np.zeros(len(ticks), dtype=bool), column, scale)
-    kept = [(y, t) for y, t in zip(at, ticks, strict=True) if BASE - 1e-9 <= y <= BAND]
-    axes.set_yticks([y for y, _ in kept], [f"{t:,.0f}" if column == "step" else f"{t:g}" for _, t in kept])
-    never_band(axes, BAND, "never in training")
-    never_band(axes, 0.0, f"below {two_digits(AGREES)} at the first kept step", BASE)
+    ticks = [10**power for power in range(8)] if column == "step" else [1, 0.75, 0.5, 0.25, 0]
+    heights = {f"{tick:,}": _height(tick, False, column, scale) for tick in ticks}
+    heights = {tick: height for tick, height in heights.items() if BASE - 1e-9 <= height <= BAND}
+    axes.set_yticks(list(heights.values()), list(heights))
+    words = f"below {two_digits(AGREES)} at the first kept step"
+    for low, high, text in ((BAND, 1.0, "never in training"), (0.0, BASE, words)):
+        hatched(axes, low, high, axes.transAxes, text, (0.01, high - 0.015), ha="left", va="top")
 
 
-def _falls(
-    axes: Axes, own: Evidence, x: float, group: str, column: str, scale: tuple[float, float], where: dict
-) -> None:
-    """Seeds of one group and rate as markers, and the middle one as a bar."""
-    rows, colour = own.table("agreement", **where).sort_values("seed"), GROUPS[group][1]
-    heights = _height(rows[column].to_numpy(dtype=float), rows["at_first"].to_numpy(dtype=bool), column, scale)
-    look = {"ms": 2.8, "mfc": "white", "mec": colour, "mew": 0.8, "zorder": 3}
-    axes.plot(x + offsets(len(rows), 0.055), heights, MARKS[group], **look)
-    middle = own.table("agreement_summary", **where)
-    value, at_first = middle[f"middle_{column}"].to_numpy(), middle["middle_at_first"].to_numpy()
-    axes.plot([x - 0.09, x + 0.09], [_height(value, at_first, column, scale)[0]] * 2, color=colour, lw=2, zorder=4)
+def _falls(axes: Axes, own: Evidence, x: float, column: str, scale: tuple[float, float], where: dict[str, Any]) -> None:
+    """Seeds of one group and rate as markers and the middle one as a bar; nothing where R² is undefined."""
+    rows, (_, colour) = own.records("agreement", **where), GROUPS[where["group"]]
+    for middle in own.records("agreement_summary", **where):
+        heights = [_height(row[column], row["at_first"], column, scale) for row in sorted(rows, key=itemgetter("seed"))]
+        look = {"ms": 2.8, "mfc": "white", "mec": colour, "mew": 0.8, "zorder": 3}
+        axes.plot(x + offsets(len(rows), 0.055), heights, MARKS[where["group"]], **look)
+        bar = _height(middle[f"middle_{column}"], middle["middle_at_first"], column, scale)
+        axes.plot([x - 0.09, x + 0.09], [bar, bar], color=colour, lw=2, zorder=4)
 
 
 def caption_agreement_end(evidence: Evidence) -> Caption:

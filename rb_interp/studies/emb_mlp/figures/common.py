@@ -1,20 +1,18 @@
-"""What the figures and the report of the Emb-MLP study share: names, curves by rate, scales with hatched ends."""
+"""What the figures and the report of the Emb-MLP study share: names, numbers in words, scales with hatched ends."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import NullFormatter
 
-from rb_interp.figures import legend
-from rb_interp.figures.curves import by_seed, by_step, mean_band
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import near_text, number, seeds_text
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import near_text, number, seeds_text, two_digits
 from rb_interp.figures.panels import note
-from rb_interp.figures.style import DASHED, GREY, INK, KEY, MEMORY, REASONING, gamma_colour, gamma_marker
+from rb_interp.figures.style import DASHED, GREY, INK, KEY, MEMORY, REASONING
 from rb_interp.studies.emb_mlp.agreement import AGREES, FLOOR
 
 SWEEPS = {
@@ -34,15 +32,13 @@ LEAVING: dict[str, Any] = {"stage": "leaving", "set": "anchor"}
 """Where agreement of all anchors is read as learning begins."""
 
 
-def told(evidence: Evidence, sweep: str, quantity: str, gamma: float) -> str:
+def at_leaving(evidence: Evidence, sweep: str, quantity: str, gamma: float = SMALL) -> str:
     """``mean [low, high]`` over seeds of a reading of all anchors' drift at ``leaving``, or ``n/a``."""
     own = evidence.sweep(sweep)
-    try:
-        n = len(own.values("drift", quantity, gamma, **LEAVING))
-    except MissingEvidenceError:
-        return number(None)
-    level = None if quantity == "r2_permuted" else AGREES
-    return near_text(*own.interval("drift", quantity, gamma, **LEAVING), level) + of_seeds(own, n)
+    n = sum(math.isfinite(own.value("drift", quantity, gamma, seed, **LEAVING)) for seed in own.seeds)
+    threshold = None if quantity == "r2_permuted" else AGREES
+    text = near_text(*own.interval("drift", quantity, gamma, **LEAVING), threshold)
+    return text + of_seeds(own, n) if n else number(None)
 
 
 def of_seeds(own: Evidence, n: int) -> str:
@@ -53,10 +49,8 @@ def of_seeds(own: Evidence, n: int) -> str:
 def first_fall(evidence: Evidence, sweep: str, gamma: float, prediction: str = "each_step", metric: str = "r2") -> str:
     """Median step and f at which agreement of all anchors falls below AGREES, with the seeds that differ, in words."""
     where = {"gamma": gamma, "group": "anchor", "prediction": prediction, "metric": metric}
-    try:
-        return fall_text(evidence.sweep(sweep).table("agreement_summary", **where).to_dict("records")[0])
-    except MissingEvidenceError:
-        return number(None)
+    rows = evidence.sweep(sweep).records("agreement_summary", **where)
+    return fall_text(rows[0]) if rows else number(None)
 
 
 def fall_text(row: dict[str, Any]) -> str:
@@ -76,58 +70,28 @@ def fall_text(row: dict[str, Any]) -> str:
     if 0 < row["at_first"] < fell:
         text += f", at the first kept step in {row['at_first']} of {seeds}"
     if row["n_back"]:
-        text += f", .90 or more from step {number(round(row['back']))}"
+        text += f", {two_digits(AGREES)} or more from step {number(round(row['back']))}"
         text += f" in {row['n_back']} of {seeds}" if row["n_back"] < row["n"] else ""
         text += f", below again from step {number(round(row['again']))}" if row["n_again"] else ""
     return text + (f", never in {row['never']} of {seeds}" if row["never"] else "")
 
 
-def rate_curves(axes: Axes, evidence: Evidence, sweep: str, table: str, column: str, **where: Any) -> None:
-    """One line a rate against training step, no lower than FLOOR: seeds, mean, band; markers at ``leaving``."""
-    own, every = evidence.sweep(sweep), evidence.gammas
-    for gamma in own.gammas:
-        rows, colour = own.table(table, gamma=gamma, **where), gamma_colour(gamma, every)
-        rows = rows.loc[rows["step"] > 0].assign(**{column: rows[column].clip(lower=FLOOR)})
-        means = by_step(own.table(f"{table}_curves", gamma=gamma, quantity=column, **where))
-        mean_band(axes, by_seed(rows, column), means, colour, limits=(FLOOR, 1.0))
-        for step, value in rows.loc[rows["leaving"], ["step", column]].dropna().to_numpy():
-            look = {"ms": 5, "mfc": colour, "mec": "white", "mew": 0.5, "zorder": 5}
-            axes.plot([step], [value], gamma_marker(gamma, every), **look)
-    axes.set_xscale("log")
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
-    axes.set_xlabel("training step (log scale)")
-
-
-def rate_legend(evidence: Evidence) -> list[Line2D]:
-    """What `rate_curves` draws."""
-    mark = legend.mark("markers of a rate: stage “leaving”", INK, filled=True)
-    return [*legend.gammas(evidence.gammas, filled=True), legend.seed(), mark]
-
-
 def floor_band(axes: Axes, top: float = 1.06) -> None:
-    """Scale of a panel of R²: 0 and 1 within, and below FLOOR a hatched band that says what is drawn there."""
+    """Scale of a panel of R², with a hatched band below FLOOR for the values that are cut."""
     low = FLOOR - 0.22
     axes.set_ylim(low, top)
     axes.set_yticks([-1, -0.5, 0, 0.5, 1], ["−1", "−.5", "0", ".5", "1"])
-    _hatched(axes, low, FLOOR, axes.get_yaxis_transform())
-    _word(axes, "below −1", 0.99, low + 0.03, axes.get_yaxis_transform(), ha="right", va="bottom")
+    hatched(axes, low, FLOOR, axes.get_yaxis_transform(), "below −1", (0.99, low + 0.03), ha="right", va="bottom")
 
 
-def never_band(axes: Axes, low: float, word: str = "never", high: float = 1.0) -> None:
-    """A hatched band with a word at its top, between two heights of the panel: for seeds that a scale cannot show."""
-    _hatched(axes, low, high, axes.transAxes)
-    _word(axes, word, 0.01, high - 0.015, axes.transAxes, ha="left", va="top")
-
-
-def _hatched(axes: Axes, low: float, high: float, transform: Any) -> None:
-    look = {"fc": "#f4f4f4", "ec": "#d5d5d5", "hatch": "////", "lw": 0, "zorder": 0}
-    axes.add_patch(Rectangle((0, low), 1, high - low, transform=transform, **look))
-
-
-def _word(axes: Axes, word: str, x: float, y: float, transform: Any, **look: Any) -> None:
+def hatched(
+    axes: Axes, low: float, high: float, transform: Any, text: str, at: tuple[float, float], **look: Any
+) -> None:
+    """A hatched band between two heights, for what the scale cannot show, and in it what it holds."""
+    band = {"fc": "#f4f4f4", "ec": "#d5d5d5", "hatch": "////", "lw": 0, "zorder": 0}
+    axes.add_patch(Rectangle((0, low), 1, high - low, transform=transform, **band))
     box = {"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.9}
-    axes.text(x, y, word, transform=transform, fontsize=6.5, color="#555555", zorder=9, bbox=box, **look)
+    axes.text(*at, text, transform=transform, fontsize=6.5, color="#555555", zorder=9, bbox=box, **look)
 
 
 def level_line(axes: Axes, y: float, text: str, x: float = 1.015) -> None:

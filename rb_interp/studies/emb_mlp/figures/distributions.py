@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -31,10 +30,10 @@ def draw_distributions(evidence: Evidence) -> Figure:
     lines, matrices = figure.subplots(2, 3, height_ratios=(1, 1.15))
     for axes, group in zip(lines, PANELS, strict=True):
         try_panel(axes, _lines, evidence, group)
-    ends = [end for axes in lines if axes.lines for end in axes.get_ylim()]
-    for axes in lines:
-        if axes.lines:
-            axes.set_ylim(min(ends), max(ends))
+    drawn = [axes for axes in lines if axes.lines]
+    ends = [end for axes in drawn for end in axes.get_ylim()]
+    for axes in drawn:
+        axes.set_ylim(min(ends), max(ends))
     lines[0].set_ylabel("P$^s$(label) − u  (probability)")
     for axes, (group, kind) in zip(matrices, MATRICES, strict=True):
         try_panel(axes, _matrix, evidence, group, kind)
@@ -48,14 +47,12 @@ def draw_distributions(evidence: Evidence) -> Figure:
     return figure
 
 
-def less_uniform(evidence: Evidence, group: str, kind: str) -> pd.DataFrame:
-    """P^s - u of a group's tokens: tokens (index, ascending) by labels; ``kind`` is population or empirical."""
-    table = evidence.table("label_distributions", group=group).pivot(index="token", columns="label", values=kind)
-    return table - 1 / table.shape[1]
-
-
 def _lines(axes: Axes, evidence: Evidence, group: str) -> None:
-    population, empirical = (less_uniform(evidence, group, kind) for kind in ("population", "empirical"))
+    table = evidence.table("label_distributions", group=group)
+    population, empirical = (
+        table.pivot(index="token", columns="label", values=kind) - 1 / table["label"].nunique()
+        for kind in ("population", "empirical")
+    )
     (words, colour), tokens = PANELS[group], population.index.astype(int).tolist()
     ends, middle = [tokens[0], tokens[-1]], [tokens[(len(tokens) - 1) // 2]]
     shown = ends if group == "reasoning_anchor" else middle
@@ -85,19 +82,18 @@ def _mean(evidence: Evidence, group: str, kind: str) -> float:
 
 def caption_distributions(evidence: Evidence) -> Caption:
     """Caption of the label distributions, with the warning about empirical cosines."""
-
-    def told(group: str, kind: str) -> str:
-        return number(_mean(evidence, group, kind))
-
+    reasoning, memory = (
+        [number(_mean(evidence, group, kind)) for kind in ("population", "empirical")]
+        for group in ("reasoning_anchor", "memory_anchor")
+    )
     return Caption(
         "Top: how often each label stands beside a token, less u = 1/d_vocab: lines as Eqs. 7 and 8 have it for "
         "infinitely many rows, dots as counted in the training rows of the lowest seed. All memory anchors have the "
         "same line; a reasoning anchor's line moves with its value s. Bottom: cosines between tokens. Reasoning "
-        f"anchors: {told('reasoning_anchor', 'population')} on average by Eq. 8 and "
-        f"{told('reasoning_anchor', 'empirical')} in the rows; memory anchors: {told('memory_anchor', 'population')} "
-        f"by Eq. 7 and only {told('memory_anchor', 'empirical')} in the rows, because each memory input has one label. "
-        "So the raw cosines of counted distributions must not be compared between the kinds: what tells them apart is "
-        "that reasoning anchors differ along one ordered direction and memory anchors by noise.",
+        f"anchors: {reasoning[0]} on average by Eq. 8 and {reasoning[1]} in the rows; memory anchors: {memory[0]} by "
+        f"Eq. 7 and only {memory[1]} in the rows, because each memory input has one label. So the raw cosines of "
+        "counted distributions must not be compared between the kinds: what tells them apart is that reasoning anchors "
+        "differ along one ordered direction and memory anchors by noise.",
         "cosines of reasoning anchors, by Eq. 8, that do not fall with distance from the diagonal; dots of a reasoning "
         "anchor that do not follow its line. This is arithmetic on the task, and no model is involved.",
     )

@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures import legend
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import number, two_digits
-from rb_interp.figures.panels import gamma_axis, offsets, seeds_at, threshold_at, try_panel
+from rb_interp.figures.panels import by_gamma, gamma_axis, offsets, seeds_at, threshold_at, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import GREY, INK, REASONING, new_figure
 from rb_interp.studies.emb_mlp.agreement import FLOOR
-from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, LEAVING, SWEEPS, floor_band, told
+from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, LEAVING, SWEEPS, at_leaving, floor_band
 
 CLAIMED = {"descent": "T1", "one_layer": "T4"}
 POSITIONS = "#b0620a"
@@ -45,29 +45,24 @@ def draw_drift(evidence: Evidence) -> Figure:
     return figure
 
 
-def _thresholds(evidence: Evidence) -> tuple[str, str, str]:
+def _thresholds(evidence: Evidence) -> list[str]:
     """Least R², least excess over permuted predictions, least difference of T2, as written."""
-    found = evidence.threshold("T1"), evidence.threshold("T1", 1), evidence.threshold("T2")
-    return two_digits(found[0]), two_digits(found[1]), two_digits(found[2])
+    return [two_digits(evidence.threshold(*condition)) for condition in (("T1", 0), ("T1", 1), ("T2", 0))]
 
 
 def _panel(axes: Axes, evidence: Evidence, sweep: str) -> None:
-    own, drawn = evidence.sweep(sweep), 0
+    own = evidence.sweep(sweep)
+    quantities = [name for name in MARKS if name != "r2_positions" or sweep == "one_layer"]
+    read = {name: by_gamma(own, "drift", name, **LEAVING) for name in quantities}
     for place, gamma in enumerate(own.gammas):
-        for quantity, (marker, colour, shift, _) in MARKS.items():
-            try:
-                values = own.values("drift", quantity, gamma, **LEAVING).to_numpy()
-            except MissingEvidenceError:
-                continue
-            drawn += 1
-            interval = own.interval("drift", quantity, gamma, **LEAVING)
+        for quantity in (name for name in quantities if gamma in read[name]):
+            marker, colour, shift, _ = MARKS[quantity]
+            values, interval = read[quantity][gamma].to_numpy(), own.interval("drift", quantity, gamma, **LEAVING)
             if (values < FLOOR).any():
                 mean = interval.estimate if quantity == "r2" else None
                 _outside(axes, place + shift, values, marker, colour, mean)
             else:
                 seeds_at(axes, place + shift, values, interval, colour, marker, spread=SPREAD)
-    if not drawn:
-        raise MissingEvidenceError("This sweep has no reading of drift at the stage “leaving”.")
     floor_band(axes)
     gamma_axis(axes, own)
     if sweep in CLAIMED:
@@ -79,8 +74,9 @@ def _outside(axes: Axes, x: float, values: np.ndarray, marker: str, colour: str,
     shown = np.where(values < FLOOR, FLOOR - 0.08, values)
     axes.plot(x + offsets(len(values), SPREAD), shown, marker, ms=3.6, mfc="white", mec=colour, mew=0.9, zorder=3)
     if mean is not None:
-        axes.annotate(f"mean {number(mean)}", (x, float(shown.max())), xytext=(0, 6), textcoords="offset points",
-                      fontsize=6.5, rotation=90, ha="center", va="bottom", color=colour)  # fmt: skip
+        look = {"fontsize": 6.5, "rotation": 90, "ha": "center", "va": "bottom", "color": colour}
+        at = (x, float(shown.max()))
+        axes.annotate(f"mean {number(mean)}", at, xytext=(0, 6), textcoords="offset points", **look)
 
 
 def _criteria(axes: Axes, evidence: Evidence, own: Evidence, claim: str) -> None:
@@ -90,16 +86,15 @@ def _criteria(axes: Axes, evidence: Evidence, own: Evidence, claim: str) -> None
     levels = [
         (r2, SMALL, evidence.threshold(claim), -0.4, NAMES_AT),
         (f"permuted + {excess}", SMALL, permuted + evidence.threshold(claim, 1), 0.4, NAMES_AT + 0.16),
+        (f"γ = {SMALL:g} less {less}", LARGE, mean - evidence.threshold("T2"), -0.4, NAMES_AT),
     ]
-    if claim == "T1":
-        levels.append((f"γ = {SMALL:g} less {less}", LARGE, mean - evidence.threshold("T2"), -0.4, NAMES_AT))
-    for name, gamma, level, side, height in levels:
+    for name, gamma, level, side, height in levels[: 3 if claim == "T1" else 2]:
         if gamma in own.gammas and level > FLOOR:
             threshold_at(axes, own, gamma, level, "")
             place = own.gammas.index(gamma) + side
             axes.plot([place, place], [level, height], color=INK, lw=0.5, zorder=1)
-            side_of = "center" if gamma == SMALL else "left"
-            axes.text(place, height, name, fontsize=6.5, ha=side_of, va="bottom", zorder=9)
+            beside = "center" if gamma == SMALL else "left"
+            axes.text(place, height, name, fontsize=6.5, ha=beside, va="bottom", zorder=9)
     axes.set_ylim(top=NAMES_AT + 0.34)
 
 
@@ -111,13 +106,13 @@ def caption_drift(evidence: Evidence) -> Caption:
         "with f < .99, just as the loss on reasoning begins to fall. Dots are seeds, bars the mean, whiskers its 95 % "
         "interval; seeds below −1 stand in the hatched strip, with their mean in writing. Crosses: predictions "
         "permuted among memory anchors and among reasoning anchors, which keep what all of a kind share. Plain "
-        f"gradient descent: {told(evidence, 'descent', 'r2', SMALL)} at γ = {SMALL:g} (permuted "
-        f"{told(evidence, 'descent', 'r2_permuted', SMALL)}) and {told(evidence, 'descent', 'r2', LARGE)} at "
-        f"γ = {LARGE:g}; one-layer model: {told(evidence, 'one_layer', 'r2', SMALL)} at γ = {SMALL:g}, and "
-        f"{told(evidence, 'one_layer', 'r2_positions', SMALL)} where the prediction also knows each token's position. "
+        f"gradient descent: {at_leaving(evidence, 'descent', 'r2')} at γ = {SMALL:g} (permuted "
+        f"{at_leaving(evidence, 'descent', 'r2_permuted')}) and {at_leaving(evidence, 'descent', 'r2', LARGE)} at "
+        f"γ = {LARGE:g}; one-layer model: {at_leaving(evidence, 'one_layer', 'r2')} at γ = {SMALL:g}, and "
+        f"{at_leaving(evidence, 'one_layer', 'r2_positions')} where the prediction also knows each token's position. "
         "AdamW, which the theory is not about, stands beside them unjudged: R² ignores how it scales every coordinate "
-        "of the gradient, so only its cosine means something, "
-        f"{told(evidence, ADAPTIVE, 'cos', SMALL)} at γ = {SMALL:g}.",
+        f"of the gradient, so only its cosine means something, {at_leaving(evidence, ADAPTIVE, 'cos')} at γ = "
+        f"{SMALL:g}.",
         f"at γ = {SMALL:g}, R² below {r2} or no more than {excess} above the permuted predictions, with plain gradient "
         f"descent (T1) or in the one-layer model (T4); R² at γ = {LARGE:g} above the dashed line there, less than "
         f"{less} below that at γ = {SMALL:g} (T2).",

@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, number
 from rb_interp.figures.panels import interval_of, seeds_at, try_panel
 from rb_interp.figures.spec import Caption
@@ -51,14 +51,13 @@ def _errors(axes: Axes, evidence: Evidence, gammas: list[float]) -> None:
 
 
 def _exponents(axes: Axes, evidence: Evidence, gammas: list[float]) -> None:
-    table = evidence.table("exponents_summary").sort_values("gamma")
-    seen = []
-    for place, (gamma, row) in enumerate(zip(gammas, table.to_dict("records"), strict=True)):
-        values = evidence.table("exponents", gamma=gamma).sort_values("seed")["exponent"].dropna().tolist()
-        seen += values
-        look = gamma_colour(gamma, gammas), gamma_marker(gamma, gammas)
-        seeds_at(axes, float(place), values, interval_of(row), *look)
-    predicted = table["predicted"].tolist()
+    predicted, seen = [], []
+    for place, gamma in enumerate(gammas):
+        (row,) = evidence.records("exponents_summary", gamma=gamma)
+        values = evidence.table("exponents", gamma=gamma).sort_values("seed")["exponent"].dropna()
+        seeds_at(axes, place, values, interval_of(row), gamma_colour(gamma, gammas), gamma_marker(gamma, gammas))
+        predicted.append(row["predicted"])
+        seen += values.tolist()
     axes.plot(range(len(gammas)), predicted, color=INK, ls=DASHED, lw=0.9, zorder=1)
     low, top = min(*seen, *predicted) - 0.15, max(*seen, *predicted) + 0.15
     axes.fill_between(range(len(gammas)), predicted, top, color="#fbeeee", lw=0, zorder=0)
@@ -74,13 +73,11 @@ def _exponents(axes: Axes, evidence: Evidence, gammas: list[float]) -> None:
 
 def _of_small(evidence: Evidence) -> tuple[str, str]:
     """The exponent at the small initialisation beside its bound, and the relative error at the largest width."""
-    try:
-        row = evidence.table("exponents_summary", gamma=SMALL).to_dict("records")[0]
-        errors = evidence.table("inner_products_summary", gamma=SMALL).sort_values("d_model")
-    except MissingEvidenceError:
+    slopes, errors = (evidence.records(f"{name}_summary", gamma=SMALL) for name in ("exponents", "inner_products"))
+    if not slopes or not errors:
         return number(None), number(None)
-    text = f"{interval_text(*interval_of(row))}, at most {number(float(row['predicted']))} by Eq. 13"
-    return text, number(float(errors["relative"].iloc[-1]))
+    text = f"{interval_text(*interval_of(slopes[0]))}, at most {number(slopes[0]['predicted'])} by Eq. 13"
+    return text, number(max(errors, key=lambda row: row["d_model"])["relative"])
 
 
 def caption_inner_products(evidence: Evidence) -> Caption:
@@ -89,11 +86,10 @@ def caption_inner_products(evidence: Evidence) -> Caption:
     return Caption(
         "The largest difference, over pairs of reasoning anchors, between the inner product of two embeddings and that "
         "of Theorem 1's approximation (Eq. 12), in fresh one-layer models of growing width after one full-batch step. "
-        "Dots are seeds, lines their "
-        "geometric mean; dashed lines start at the same place with the slope 1 − γ of Eq. 13. Right: the fitted "
-        "slope, every seed, with mean and 95 % interval, and the predicted one dashed. Eq. 13 is an upper bound: a "
-        f"smaller slope agrees with it. At γ = {SMALL:g} the exponent is {exponent}; the error is {relative} times the "
-        "mean size of the inner products at the largest width.",
+        "Dots are seeds, lines their geometric mean; dashed lines start at the same place with the slope 1 − γ of Eq. "
+        "13. Right: the fitted slope, every seed, with mean and 95 % interval, and the predicted one dashed. Eq. 13 is "
+        f"an upper bound: a smaller slope agrees with it. At γ = {SMALL:g} the exponent is {exponent}; the error is "
+        f"{relative} times the mean size of the inner products at the largest width.",
         "seeds above the dashed line on the right, in the red area: then the error grows faster with d_model than "
         "Eq. 13 allows. The exponents were read from flattened print, so that a misfit may also be our reading. No "
         "claim is judged on it.",

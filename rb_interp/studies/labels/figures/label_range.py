@@ -11,12 +11,12 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from rb_interp.figures import legend
 from rb_interp.figures.curves import by_seed, by_step, mean_band
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import number
 from rb_interp.figures.panels import note, over_seeds, threshold, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import DASHED, GREY, INK, new_figure, styled
-from rb_interp.studies.labels.answer import never_learned, pooled_by_group, times_never_learned
+from rb_interp.studies.labels.answer import never_learned, pooled_by_group, pooled_text, times_never_learned
 from rb_interp.studies.labels.config import BEFORE_MEMORY, SMALL
 
 SHADES = ("#9db8de", "#5f8fce", "#2f62ad", "#0a2f70", "#05193d")
@@ -68,8 +68,7 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
     seeds = by_seed(evidence.table("in_range", gamma=SMALL, group=1), "accuracy").loc[1:]
     means = by_step(evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy")).loc[1:]
     mean_band(axes, seeds, means, GREY, limits=(0.0, 1.0))
-    for step, value in _judged(evidence):
-        axes.plot([step], [value], "v", ms=5, mfc=INK, mec="white", mew=0.5, zorder=6)
+    _judged(axes, evidence.sweep("ranges"))
     entries += [
         legend.line("accuracy on memory", GREY),
         legend.mark("lowest group, judged (seed)", INK, "v", 5.0, filled=True),
@@ -86,6 +85,8 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
 def _pooled_line(axes: Axes, evidence: Evidence) -> None:
     """What the pooled labels alone give in the group where it is least."""
     pooled = pooled_by_group(evidence)
+    if not pooled:
+        return
     least = min(pooled, key=lambda group: pooled[group])
     text = f"pooled labels alone, group {least}: {pooled[least]:.2f}".replace(" 0.", " .")
     axes.axhline(pooled[least], color=GREY, lw=0.8, ls=DASHED, zorder=1)
@@ -102,30 +103,21 @@ def _early_steps(axes: Axes) -> None:
     axes.set_xlabel("training step (log scale)")
 
 
-def _judged(evidence: Evidence) -> list[tuple[int, float]]:
-    """Step and value of R2's statistic by seed, where readings tell both."""
-    found = evidence.sweep("ranges")
-    try:
-        values = found.values("label_range", "lowest_inside", SMALL, stage=BEFORE_MEMORY, set="mem")
-    except MissingEvidenceError:
-        return []
-    steps = {seed: found.step(SMALL, seed, BEFORE_MEMORY) for seed in values.index.tolist()}
-    return [(step, float(values.loc[seed])) for seed, step in steps.items() if step is not None]
-
-
-def _pooled(evidence: Evidence) -> str:
-    try:
-        return ", ".join(f"{share:.2f} in group {group}" for group, share in pooled_by_group(evidence).items())
-    except MissingEvidenceError:
-        return number(None)
+def _judged(axes: Axes, ranges: Evidence) -> None:
+    """R2's statistic of each seed at its step, where readings tell both."""
+    for seed in ranges.seeds:
+        step = ranges.step(SMALL, seed, BEFORE_MEMORY)
+        value = ranges.value("label_range", "lowest_inside", SMALL, seed, stage=BEFORE_MEMORY, set="mem")
+        if step is not None and np.isfinite(value):
+            axes.plot([step], [value], "v", ms=5, mfc=INK, mec="white", mew=0.5, zorder=6)
 
 
 def caption_label_range(evidence: Evidence) -> Caption:
     """Caption of outputs and label ranges, with what R2 judges."""
-
-    def told(quantity: str) -> str:
-        return over_seeds(evidence.sweep("ranges"), "label_range", quantity, SMALL, stage=BEFORE_MEMORY, set="mem")
-
+    lowest, accuracy = (
+        over_seeds(evidence.sweep("ranges"), "label_range", name, SMALL, stage=BEFORE_MEMORY, set="mem")
+        for name in ("lowest_inside", "accuracy")
+    )
     never = never_learned(evidence)
     return Caption(
         f"Memory anchors in groups, each with a label range of its own (shaded), at γ = {SMALL:g}. Left: mean output "
@@ -133,9 +125,9 @@ def caption_label_range(evidence: Evidence) -> Caption:
         f"lines are seeds, the thick one their mean. {never}{' ' if never else ''}Right: probability inside the "
         "own range along training, from the first evaluation after step 0, mean over seeds, and memory accuracy with "
         "seeds and 95 % interval (from three seeds on). Triangles: the lowest group of each seed at "
-        f"that evaluation, {told('lowest_inside')} over seeds, at an accuracy of {told('accuracy')}. A model that "
-        f"knows only how often each label occurs in memory as a whole reaches {_pooled(evidence)}; it would draw the "
-        "same curve in every panel on the left.",
+        f"that evaluation, {lowest} over seeds, at an accuracy of {accuracy}. A model that knows only how often each "
+        f"label occurs in memory as a whole reaches {pooled_text(evidence) or number(None)}; it would draw the same "
+        "curve in every panel on the left.",
         "triangles below .90 (R2), or at the level of the pooled labels; outputs on the left that reach beyond the "
         "shaded ranges, above all in group 1.",
     )

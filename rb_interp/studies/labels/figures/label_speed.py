@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 from rb_interp.figures import legend
 from rb_interp.figures.curves import learning_curve, mean_band, step_axis
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import seeds_text, share_text
+from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.panels import over_seeds, seeds_at, threshold, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import GREY, INK, MEMORY, SET_COLOURS, new_figure, styled
+from rb_interp.studies.labels.answer import MEMORIES, mean_text
 from rb_interp.studies.labels.config import SMALL
 
 NEAR = "#3c9bd6"
@@ -61,31 +62,24 @@ def _index(axes: Axes, evidence: Evidence) -> None:
     axes.set_xlabel(f"{seeds_text(len(values))}, mean, 95 %")
 
 
-def final_accuracy(evidence: Evidence, sweep: str, quantity: str) -> str:
-    """``mean [low, high]`` over seeds of a sweep's final accuracy (``acc_mem``, ``acc_rsn_train``), or ``n/a``."""
-    return over_seeds(evidence.sweep(sweep), "learning_order", quantity, SMALL, write=share_text)
-
-
 def caption_label_speed(evidence: Evidence) -> Caption:
     """Caption of the speed of the two memory mappings, with what R1 judges."""
-
-    def told(quantity: str) -> str:
-        return over_seeds(evidence, "label_speed", quantity, SMALL)
-
+    quantities = ("area_mem1", "area_mem2", "bias", "bias_per_entropy")
+    first, second, index, fair = (over_seeds(evidence, "label_speed", name, SMALL) for name in quantities)
+    memory, reasoning = (
+        [mean_text(evidence, sweep, name) for sweep in MEMORIES] for name in ("acc_mem", "acc_rsn_train")
+    )
     return Caption(
         "Two sweeps with the same seeds and the same reasoning rows, which differ in their memory labels alone: drawn "
         "from all keys (mem1), or from the integers within the sum of the anchors around the key (mem2). Thin lines "
         "are seeds, thick ones their mean, bands its 95 % interval (from three seeds on). A is the "
-        f"mean over training of the loss over ln d_vocab: {told('area_mem1')} for mem1 and {told('area_mem2')} for "
-        f"mem2, so the index on the right is {told('bias')}; positive where mem2's loss falls sooner. mem2 also has "
-        "fewer labels for each key, so a model that knows the key and no pair already loses less on it; with each loss "
-        f"divided by the entropy of its labels the index is {told('bias_per_entropy')}. The loss tells which falls "
-        "sooner, the accuracy which is memorised: final accuracy on memory is "
-        f"{final_accuracy(evidence, 'keys', 'acc_mem')} (mem1) and "
-        f"{final_accuracy(evidence, 'near_sum', 'acc_mem')} (mem2). Purple: the same reasoning rows beside each, with "
-        f"a final accuracy of {final_accuracy(evidence, 'keys', 'acc_rsn_train')} and "
-        f"{final_accuracy(evidence, 'near_sum', 'acc_rsn_train')}; one model learns both sets, so its memory labels "
-        "may speed or slow the rule.",
+        f"mean over training of the loss over ln d_vocab: {first} for mem1 and {second} for mem2, so the index on the "
+        f"right is {index}; positive where mem2's loss falls sooner. mem2 also has fewer labels for each key, so a "
+        "model that knows the key and no pair already loses less on it; with each loss divided by the entropy of its "
+        f"labels the index is {fair}. The loss tells which falls sooner, the accuracy which is memorised: final "
+        f"accuracy on memory is {memory[0]} (mem1) and {memory[1]} (mem2). Purple: the same reasoning rows beside "
+        f"each, with a final accuracy of {reasoning[0]} and {reasoning[1]}; one model learns both sets, so its memory "
+        "labels may speed or slow the rule.",
         "seeds at or below the dashed line on the right (R1), or a light blue loss that falls with the dark one or "
         "after it. Purple lines that differ do not refute R1; they show what the memory labels do to the rule.",
     )
