@@ -77,7 +77,7 @@ def _shares(axes: Axes, evidence: Evidence) -> None:
 def _weights(axes: Axes, evidence: Evidence) -> None:
     ratios, means = evidence.table("rank_ratios"), evidence.table("rank_ratios_summary")
     found: dict[str, dict[float, Seeds]] = {matrix: {} for matrix in MATRICES}
-    for _, row in means.iterrows():
+    for row in means.to_dict("records"):
         here = ratios.loc[(ratios["matrix"] == row["matrix"]) & (ratios["gamma"] == row["gamma"])]
         found[row["matrix"]][row["gamma"]] = (here["ratio"], interval_of(row))
     at_places(axes, evidence, found, list(MATRICES.values()), width=0.25)
