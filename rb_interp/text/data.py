@@ -64,9 +64,8 @@ class TextData:
 def text_data(config: TextConfig, seed: int) -> TextData:
     """Draw the documents of a seed, tokenise them and cut them into rows.
 
-    The tokenizer is the same for all seeds. Its number of entries, ``data.tokenizer.d_vocab``, may be below
-    ``config.d_vocab`` where ``train`` finds no more merges. Raises TextError where a text or tokenizer cannot be had or
-    there is too little text.
+    ``data.tokenizer.d_vocab`` may be below ``config.d_vocab`` where ``train`` finds no more merges. Raises TextError
+    where a text or tokenizer cannot be had or there is too little text.
 
     >>> data = text_data(TextConfig.preset("smoke"), seed=0)
     >>> data.train.tokens.shape, data.test.tokens.shape, len(data.examples)
@@ -82,31 +81,6 @@ def text_data(config: TextConfig, seed: int) -> TextData:
     about["tokenizer"] |= {"d_vocab": tokenizer.d_vocab, "sha256": tokenizer.fingerprint}
     entropies = (entropy(counts[0]), entropy(counts[1]))
     return TextData(config, seed, tokenizer, train, test, examples[0], counts, entropies, about)
-
-
-def text_of_seed(config: TextConfig, seed: int) -> TextData:
-    """As ``text_data``, drawn at most once per process as long as the files stay as they are."""
-    return _drawn(config, seed, stamps(config))
-
-
-@lru_cache(maxsize=8)
-def _drawn(config: TextConfig, seed: int, stamps: tuple) -> TextData:
-    return text_data(config, seed)
-
-
-def check_examples(text: TextData) -> None:
-    """Raise TextError where no held-out PrOntoQA example fits into the context, so that none could be asked."""
-    shortest = min(len(text.tokenizer.encode(example.text)) for example in text.examples)
-    if shortest > text.train.n_ctx:
-        raise TextError(
-            f"none of {len(text.examples)} held-out PrOntoQA examples fits into n_ctx={text.train.n_ctx} (the shortest "
-            f"has {shortest} tokens), so no answer could be asked for; give a larger n_ctx, or fewer hops."
-        )
-
-
-def provenance(text: TextData) -> dict[str, Any]:
-    """What a text is, with its unigram entropies (nats), as plain data: a run keeps it and compares it later."""
-    return {**text.about, "entropies": list(text.entropies)}
 
 
 def text_about(config: TextConfig) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Documents of a corpus in the order of a seed: generated as they are needed, or drawn from files without replacement.
 
-No two documents of a corpus are the same text, so what is trained on never comes back among what is held out, even
-where one file (or a folder of files with common parts) gives both.
+No two documents of a corpus are the same text, so no text is both trained on and held out.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from rb_interp.errors import ConfigError
 from rb_interp.text.config import check_generated
@@ -35,12 +35,9 @@ class Chain:
     """A chain of concepts and the deduction drawn on it.
 
     Attributes:
-        concepts: root first.
-        literals: the property of each concept as (word, negated), None where it has none.
-        start: depth of the concept that the premise names.
-        end: depth of the concept whose property is concluded.
-        entity: whom the deduction speaks of.
-        other: the concept of the contradicting rule.
+        concepts: root first. literals: the property of each as (word, negated), None where it has none.
+        start, end: depths of the concept that the premise names, and of the one whose property is concluded.
+        entity: whom the deduction speaks of. other: the concept of the contradicting rule.
     """
 
     concepts: tuple[str, ...]
@@ -59,23 +56,6 @@ class Chain:
             if literal is not None:
                 found.append(Statement(concept, *literal, PLURAL))
         return found if ordering == "preorder" else found[::-1]
-
-    def steps(self) -> list[tuple[str, str]]:
-        """Subject and predicate of each rule that the deduction uses, in its order."""
-        up = [(self.concepts[depth], self.concepts[depth - 1]) for depth in range(self.start, self.end, -1)]
-        return [*up, (self.concepts[self.end], self.conclusion[0])]
-
-    @property
-    def conclusion(self) -> Literal:
-        """What the deduction ends with, as (word, negated)."""
-        literal = self.literals[self.end]
-        assert literal is not None, "a walk ends at a concept with a property"
-        return literal
-
-    def contradiction(self) -> Statement:
-        """The rule that gives the property of the conclusion, with the other polarity, to a concept of its own."""
-        word, negated = self.conclusion
-        return Statement(self.other, word, not negated, PLURAL)
 
 
 def generate(
@@ -121,12 +101,17 @@ def generate(
 def _example(rng: random.Random, chain: Chain, ordering: str, distractors: bool) -> Example:
     rules = [rule._replace(form=rng.choice(FORMS)) for rule in chain.rules(ordering)]
     by_words = {(rule.subject, rule.predicate): rule for rule in rules}
-    steps = [by_words[step] for step in chain.steps()]
+    concepts, concluded = chain.concepts, chain.literals[chain.end]
+    assert concluded is not None, "a walk ends at a concept with a property"
+    word, negated = concluded
+    up = pairwise(concepts[chain.start : chain.end - 1 : -1])
+    steps = [by_words[step] for step in (*up, (concepts[chain.end], word))]
     if ordering == "random":
         rng.shuffle(rules)
     if distractors:
-        rules.insert(rng.randrange(len(rules) + 1), chain.contradiction()._replace(form=rng.choice(FORMS)))
-    premise = Statement(chain.entity, chain.concepts[chain.start], False, GROUND).sentence
+        place = rng.randrange(len(rules) + 1)
+        rules.insert(place, Statement(chain.other, word, not negated, rng.choice(FORMS)))
+    premise = Statement(chain.entity, concepts[chain.start], False, GROUND).sentence
     thoughts = [premise]
     for rule in steps:
         thoughts += [rule.sentence, rule.of(chain.entity).sentence]

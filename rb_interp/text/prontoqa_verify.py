@@ -26,13 +26,10 @@ class Proof:
     """What ``verify`` has found out.
 
     Attributes:
-        premise: what is known of the entity at first.
-        rules: those that the chain of thought uses, in its order, shape ``[hops]``.
-        conclusion: the property that the chain ends with.
-        context: all rules of the context, in its order.
-        derived: all that follows of the entity.
+        premise: what is known of the entity at first. conclusion: the property that the chain ends with.
+        rules: those that the chain of thought uses, in its order, shape ``[hops]``. context: all, in its order.
+        derived: all that follows of the entity. label: whether the query follows.
         contradicting: the rule that gives the property with the other polarity, None in a context without one.
-        label: whether the query follows.
     """
 
     premise: Statement

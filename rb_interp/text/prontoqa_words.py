@@ -115,15 +115,6 @@ class Statement(NamedTuple):
         return self._replace(negated=not self.negated)
 
 
-def with_article(noun: str) -> str:
-    """The noun after "a" or "an": "an" before a, e, i, o and u, "a" otherwise and before "eu".
-
-    >>> [with_article(noun) for noun in ("impus", "real number", "eudicot")]
-    ['an impus', 'a real number', 'a eudicot']
-    """
-    return f"an {noun}" if noun[0] in "aeiou" and not noun.startswith("eu") else f"a {noun}"
-
-
 @lru_cache(maxsize=65536)
 def _sentence(subject: str, predicate: str, negated: bool, form: str) -> str:
     maybe_not = "not " if negated else ""
@@ -131,6 +122,7 @@ def _sentence(subject: str, predicate: str, negated: bool, form: str) -> str:
         plurals = words().plurals
         sentence = f"{plurals[subject]} are {maybe_not}{plurals.get(predicate, predicate)}."
         return sentence[0].upper() + sentence[1:]
-    what = with_article(predicate) if predicate in words().plurals else predicate
+    article = "an " if predicate[0] in "aeiou" and not predicate.startswith("eu") else "a "
+    what = (article if predicate in words().plurals else "") + predicate
     who = subject if form == GROUND else f"{form} {subject}"
     return f"{who} is {maybe_not}{what}."

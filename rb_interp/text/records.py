@@ -25,21 +25,13 @@ SECONDS = 10.0
 
 
 class Kind(NamedTuple):
-    """What is read, and what error messages say about it.
+    """What is read, and what error messages say about it."""
 
-    Attributes:
-        name: a plural noun, as in "stories".
-        suffixes: of the files that are read.
-        columns: those that are read of a table, all if it has none of these.
-        groups: the form of groups of records that a .json file may hold; empty if it must hold a list.
-        instead: what a user without the hub can do, beside giving files.
-    """
-
-    name: str
-    suffixes: tuple[str, ...]
-    columns: tuple[str, ...] = ()
-    groups: str = ""
-    instead: str = ""
+    name: str  # a plural noun, as in "stories"
+    suffixes: tuple[str, ...]  # of the files that are read
+    columns: tuple[str, ...] = ()  # those that are read of a table; all if it has none of these
+    groups: str = ""  # the form of groups of records in a .json file; empty if it must hold a list
+    instead: str = ""  # what a user without the hub can do, beside giving files
 
 
 def read_records(path: Path, kind: Kind) -> Iterator[tuple[Any, str]]:
