@@ -15,8 +15,8 @@ from rb_interp.studies.language.words import (
     cosine_text,
     course_text,
     early_steps,
-    interval_text,
     left_out,
+    mean_text,
     names,
     never_early,
     pooled_text,
@@ -112,7 +112,7 @@ def _rise(evidence: Evidence) -> str:
     if row is None:
         return ""
     mean, low, high = interval_of(row)
-    text = f"From γ = {LARGE:g} to γ = {SMALL:g} ΔL changes by {interval_text(mean, low, high)}, paired by seed"
+    text = f"From γ = {LARGE:g} to γ = {SMALL:g} ΔL changes by {mean_text(mean, low, high)}, paired by seed"
     if low > 0:
         return f"{text}: it rises, as the paper has it."
     if high < 0:
@@ -190,7 +190,7 @@ def _control(evidence: Evidence) -> str:
         verdict = "frequency may account for what G3 reads."
     return (
         "With the stories' tokens matched to PrOntoQA's in frequency (mean |ln ratio| of matched counts "
-        f"{cosine_text(evidence, 'control_mismatch')}) the difference is {interval_text(*matched)}: {verdict}"
+        f"{cosine_text(evidence, 'control_mismatch')}) the difference is {mean_text(*matched)}: {verdict}"
     )
 
 

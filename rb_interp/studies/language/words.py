@@ -86,10 +86,10 @@ def shown_gamma(evidence: Evidence) -> float:
     return SMALL if SMALL in evidence.gammas else evidence.gammas[-1]
 
 
-def interval_text(mean: float, low: float, high: float) -> str:
+def mean_text(mean: float, low: float, high: float) -> str:
     """``mean [low, high]`` with two decimals up to 100, three below .1 in size; ``n/a`` where there is nothing.
 
-    >>> interval_text(0.6, -0.671, 1.871), interval_text(0.0712, math.nan, math.nan), interval_text(math.nan, 0.0, 0.0)
+    >>> mean_text(0.6, -0.671, 1.871), mean_text(0.0712, math.nan, math.nan), mean_text(math.nan, 0.0, 0.0)
     ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
     """
     if not math.isfinite(mean):
@@ -102,7 +102,7 @@ def interval_text(mean: float, low: float, high: float) -> str:
 
 def first_interval(rows: list[dict[str, Any]]) -> str:
     """The interval in the first of some rows of a table over seeds; ``n/a`` where there is none."""
-    return interval_text(*interval_of(rows[0])) if rows else "n/a"
+    return mean_text(*interval_of(rows[0])) if rows else "n/a"
 
 
 def three_digits(value: float) -> str:
@@ -116,7 +116,7 @@ def three_digits(value: float) -> str:
 
 def reading_text(evidence: Evidence, probe: str, quantity: str, gamma: float = SMALL, *, stage: str = "final") -> str:
     """``mean [low, high]`` of a reading over seeds; ``n/a`` where the run lacks it."""
-    return over_seeds(evidence, probe, quantity, gamma, stage=stage, write=interval_text)
+    return over_seeds(evidence, probe, quantity, gamma, stage=stage, write=mean_text)
 
 
 def cosine_text(evidence: Evidence, quantity: str, gamma: float = SMALL) -> str:
