@@ -14,7 +14,7 @@ from rb_interp.studies.language.words import (
     corpora,
     cosine_text,
     entropies,
-    first_interval,
+    first_row_text,
     hops_text,
     names,
     reading_text,
@@ -135,6 +135,6 @@ def _skills(evidence: Evidence) -> Iterator[Row]:
         for hops in sorted({row["hops"] for rows in rates for row in rows}):
             if hops and kind not in ("answer_two_way", "chain"):
                 continue
-            texts = (first_interval([row for row in rows if row["hops"] == hops]) for rows in rates)
+            texts = (first_row_text([row for row in rows if row["hops"] == hops]) for rows in rates)
             label = f"{words}, {hops_text(hops) if hops else 'all hops'}"
             yield Row((Cell(label, head=True), *map(Cell, texts)))

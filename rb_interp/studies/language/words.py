@@ -100,7 +100,7 @@ def mean_text(mean: float, low: float, high: float) -> str:
     return text.replace("-", "−")
 
 
-def first_interval(rows: list[dict[str, Any]]) -> str:
+def first_row_text(rows: list[dict[str, Any]]) -> str:
     """The interval in the first of some rows of a table over seeds; ``n/a`` where there is none."""
     return mean_text(*interval_of(rows[0])) if rows else "n/a"
 
@@ -158,7 +158,7 @@ def skill(evidence: Evidence, gamma: float, kind: str) -> list[dict[str, Any]]:
 
 def pooled_text(evidence: Evidence, gamma: float, kind: str) -> str:
     """Accuracy over all hops, ``mean [low, high]`` over seeds; ``n/a`` where there is none."""
-    return first_interval(skill(evidence, gamma, kind))
+    return first_row_text(skill(evidence, gamma, kind))
 
 
 def by_hops(evidence: Evidence, kind: str) -> str:

@@ -22,7 +22,7 @@ from rb_interp.studies.language.figures.shared import (
     seeds_by_rate,
     zero_line,
 )
-from rb_interp.studies.language.words import STAGES, by_rate, first_interval, group_names, names, notes, reading_text
+from rb_interp.studies.language.words import STAGES, by_rate, first_row_text, group_names, names, notes, reading_text
 
 GROUPS = {**{name: (CORPUS_COLOURS[name], CORPUS_MARKERS[name]) for name in CORPUS_COLOURS}, "all": (INK, "^")}
 GROUP_SHIFTS = (-0.38, -0.16, 0.06, 0.28)
@@ -143,7 +143,7 @@ def _attention(axes: Axes, evidence: Evidence, layer: int, stage: str) -> None:
 
 def attention_text(evidence: Evidence, stage: str, corpus: str) -> str:
     """Mean over heads of L0 at the small rate, ``mean [low, high]`` over seeds; ``n/a`` where not read."""
-    return first_interval(evidence.records("attention", gamma=SMALL, stage=stage, set=corpus, layer=0))
+    return first_row_text(evidence.records("attention", gamma=SMALL, stage=stage, set=corpus, layer=0))
 
 
 def caption_attention(evidence: Evidence) -> Caption:
