@@ -87,11 +87,7 @@ class TextConfig:
 
 
 def check_generated(hops: Sequence[int], ontology: str, ordering: str) -> None:
-    """Check the settings of generated PrOntoQA examples.
-
-    Raises:
-        ConfigError: if a name is not known, there is no number of hops, or one is out of range.
-    """
+    """Raise ConfigError if a name is not known, there is no number of hops, or one is out of range."""
     _check_known("ontology", ontology, ONTOLOGIES)
     _check_known("ordering", ordering, ORDERINGS)
     most = MOST_HOPS[ontology]

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +32,25 @@ def stream(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " to
 
     Raises TextError where the tokenizer gives ``end`` within a document.
     """
+    folder = cache_folder()
+    if folder is None:
+        return tokenise(texts, tokenizer)
     key = content_key([str(FORMAT), tokenizer.fingerprint, *texts])
-    return _cached(f"stream-{key[:40]}", lambda: tokenise(texts, tokenizer))
+    file, sidecar = (folder / f"stream-{key[:40]}.{ending}" for ending in ("npy", "json"))
+    found = _read(file, sidecar)
+    if found is not None:
+        return found
+    made, buffer = tokenise(texts, tokenizer), io.BytesIO()
+    np.save(buffer, made)
+    facts = {"format": FORMAT, "tokens": len(made), "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()}
+    try:
+        # Two processes at once write the same bytes; the sidecar comes last, so that it vouches for a whole file.
+        write_bytes(file, buffer.getvalue())
+        write_bytes(sidecar, json.dumps(facts).encode())
+    except RunError:
+        return made
+    found = _read(file, sidecar)
+    return made if found is None else found
 
 
 def tokenise(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " token"]:
@@ -77,39 +94,11 @@ def cache_folder() -> Path | None:
         return None
 
 
-def _cached(name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-    folder = cache_folder()
-    if folder is None:
-        return make()
-    file, sidecar = folder / f"{name}.npy", folder / f"{name}.json"
-    found = _read(file, sidecar)
-    if found is not None:
-        return found
-    made = make()
-    buffer = io.BytesIO()
-    np.save(buffer, made)
-    content = buffer.getvalue()
-    try:
-        # Two processes at once write the same bytes; the sidecar comes last, so that it vouches for a whole file.
-        write_bytes(file, content)
-        write_bytes(sidecar, json.dumps(_facts(content, len(made))).encode())
-    except RunError:
-        return made
-    found = _read(file, sidecar)
-    return made if found is None else found
-
-
 def _read(file: Path, sidecar: Path) -> np.ndarray | None:
     """The memory-mapped stream; None where it is missing, unreadable or not what its sidecar says."""
     try:
-        facts = json.loads(sidecar.read_text())
-        if facts != _facts(file.read_bytes(), facts["tokens"]):
+        if json.loads(sidecar.read_text())["sha256"] != hashlib.sha256(file.read_bytes()).hexdigest():
             return None
-        tokens = np.load(file, mmap_mode="r", allow_pickle=False)
+        return np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return tokens if tokens.dtype == np.int32 and tokens.shape == (facts["tokens"],) else None
-
-
-def _facts(content: bytes, tokens: int) -> dict[str, int | str]:
-    return {"format": FORMAT, "tokens": tokens, "sha256": hashlib.sha256(content).hexdigest()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from jaxtyping import Int
 from rb_interp.errors import TextError, nearest
 from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
 from rb_interp.text.corpus import content_key, stream
-from rb_interp.text.documents import BLOCK, Document, Documents, source, stamp, stand_in, text_of
+from rb_interp.text.documents import BLOCK, Documents, source, stamps, stand_in
 from rb_interp.text.example import Example
 from rb_interp.text.rows import Rows, joined, packed, padded
 from rb_interp.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
@@ -63,51 +64,23 @@ class TextData:
 def text_data(config: TextConfig, seed: int) -> TextData:
     """Draw the documents of a seed, tokenise them and cut them into rows.
 
-    The tokenizer is the same for all seeds. Its number of entries, ``data.tokenizer.d_vocab``, may be below
-    ``config.d_vocab`` where ``train`` finds no more merges. Raises TextError where a text or tokenizer cannot be had or
-    there is too little text.
+    ``data.tokenizer.d_vocab`` may be below ``config.d_vocab`` where ``train`` finds no more merges. Raises TextError
+    where a text or tokenizer cannot be had or there is too little text.
 
     >>> data = text_data(TextConfig.preset("smoke"), seed=0)
     >>> data.train.tokens.shape, data.test.tokens.shape, len(data.examples)
     ((80, 257), (16, 257), 20)
     """
     tokenizer = tokenizer_of(config)
-    parts = [_corpus(config, corpus, seed, tokenizer) for corpus in CORPORA]
-    train, test = joined([part.train for part in parts]), joined([part.test for part in parts])
+    parts, about = [_corpus(config, corpus, seed, tokenizer) for corpus in CORPORA], text_about(config)
+    trains, tests, examples, drawn = zip(*parts, strict=True)
+    train, test = joined(trains), joined(tests)
     counts = train.counts(tokenizer.d_vocab)
-    about = text_about(config)
-    for part, corpus, corpus_counts in zip(parts, CORPORA, counts, strict=True):
-        about[corpus] |= part.about | {"tokens": int(corpus_counts.sum())}
+    for corpus, more, corpus_counts in zip(CORPORA, drawn, counts, strict=True):
+        about[corpus] |= more | {"tokens": int(corpus_counts.sum())}
     about["tokenizer"] |= {"d_vocab": tokenizer.d_vocab, "sha256": tokenizer.fingerprint}
-    return TextData(
-        config, seed, tokenizer, train, test, parts[0].examples, counts,
-        (entropy(counts[0]), entropy(counts[1])), about,
-    )  # fmt: skip
-
-
-def text_of_seed(config: TextConfig, seed: int) -> TextData:
-    """As ``text_data``, drawn at most once per process as long as the files stay as they are."""
-    return _drawn(config, seed, tuple(stamp(Path(getattr(config, corpus)).expanduser()) for corpus in CORPORA))
-
-
-@lru_cache(maxsize=8)
-def _drawn(config: TextConfig, seed: int, stamps: tuple) -> TextData:
-    return text_data(config, seed)
-
-
-def check_examples(text: TextData) -> None:
-    """Raise TextError where no held-out PrOntoQA example fits into the context, so that none could be asked."""
-    shortest = min(len(text.tokenizer.encode(example.text)) for example in text.examples)
-    if shortest > text.train.n_ctx:
-        raise TextError(
-            f"none of {len(text.examples)} held-out PrOntoQA examples fits into n_ctx={text.train.n_ctx} (the shortest "
-            f"has {shortest} tokens), so no answer could be asked for; give a larger n_ctx, or fewer hops."
-        )
-
-
-def provenance(text: TextData) -> dict[str, Any]:
-    """What a text is, with its unigram entropies (nats), as plain data: a run keeps it and compares it later."""
-    return {**text.about, "entropies": list(text.entropies)}
+    entropies = (entropy(counts[0]), entropy(counts[1]))
+    return TextData(config, seed, tokenizer, train, test, examples[0], counts, entropies, about)
 
 
 def text_about(config: TextConfig) -> dict[str, Any]:
@@ -133,17 +106,13 @@ def tokenizer_of(config: TextConfig) -> Tokenizer:
         return load_tokenizer(config.tokenizer, config.d_vocab)
     if not config.stories.startswith("hub"):  # there, the number of rows decides how many stories are fetched
         config = replace(config, sequences=1, held_out=1, answers=1, n_ctx=2, layout="packed")
-    return _trained(config, tuple(stamp(Path(getattr(config, corpus)).expanduser()) for corpus in CORPORA))
+    return _trained(config, stamps(config))
 
 
 @lru_cache(maxsize=4)
 def _trained(config: TextConfig, stamps: tuple) -> Tokenizer:
-    texts = [
-        text_of(document)
-        for corpus in CORPORA
-        for document in Documents(config, corpus, seed=0).take(0, TOKENIZER_DOCUMENTS)
-    ]
-    return train_tokenizer(texts, config.d_vocab)
+    corpora = (Documents(config, corpus, seed=0).texts(0, TOKENIZER_DOCUMENTS) for corpus in CORPORA)
+    return train_tokenizer(chain.from_iterable(corpora), config.d_vocab)
 
 
 def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:
@@ -156,32 +125,32 @@ def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:
     return float(-(shares * np.log(shares)).sum()) + 0.0
 
 
-@dataclass(frozen=True)
-class _Corpus:
-    train: Rows
-    test: Rows
-    examples: list[Example]
-    about: dict[str, Any]
-
-
-def _corpus(config: TextConfig, corpus: str, seed: int, tokenizer: Tokenizer) -> _Corpus:
+def _corpus(
+    config: TextConfig, corpus: str, seed: int, tokenizer: Tokenizer
+) -> tuple[Rows, Rows, list[Example], dict[str, Any]]:
+    """Training rows, held-out rows and examples of a corpus, and what ``TextData.about`` says of them."""
     documents = Documents(config, corpus, seed)
     answers = config.answers if corpus == "prontoqa" else 0
     test, n_test, cut_test = _fill(config, corpus, documents, 0, config.held_out, tokenizer)
     held_out = max(n_test, answers)
     train, n_train, cut = _fill(config, corpus, documents, held_out, config.sequences, tokenizer)
     examples = [document for document in documents.take(0, answers) if isinstance(document, Example)]
+    used = documents.texts(0, held_out + n_train)
     if len(test) < config.held_out or len(train) < config.sequences or len(examples) < answers:
-        raise _too_little(config, corpus, held_out + n_train, len(train), len(test), len(examples))
-    used = [text_of(document) for document in documents.take(0, held_out + n_train)]
-    about = {
+        found = f", of {answers:,} examples for answers {len(examples):,}" if answers else ""
+        raise TextError(
+            f"{source(config, corpus)}: too little text. Of {config.sequences:,} training rows and "
+            f"{config.held_out:,} held-out rows ({config.layout}, {config.n_ctx} tokens) its {len(used):,} different "
+            f"documents fill {len(train):,} and {len(test):,}{found}. Give more text, or lower sequences, held_out"
+            f"{', answers' if answers else ''} or n_ctx."
+        )
+    return train, test, examples, {
         "documents": len(used),
         "held_out_documents": held_out,
         "held_out_tokens": int(test.targets.sum()),
         "cut": cut + cut_test,
         "sha256": content_key(used),
-    }
-    return _Corpus(train, test, examples, about)
+    }  # fmt: skip
 
 
 def _fill(
@@ -190,30 +159,16 @@ def _fill(
     """n rows from the documents that begin at ``start``; the number of documents used, and of those cut short."""
     number = CORPORA.index(corpus)
     if config.layout == "padded":
-        tokens = stream(_texts(documents.take(start, n)), tokenizer)
+        tokens = stream(documents.texts(start, n), tokenizer)
         rows = padded(tokens, config.n_ctx, number, n, tokenizer.end)
         return rows, len(rows), int((np.diff(np.flatnonzero(tokens == tokenizer.end)) > config.n_ctx).sum())
     needed = n * config.n_ctx + 1
-    first = tokenizer.encode_batch(_texts(documents.take(0, BLOCK)))
+    first = tokenizer.encode_batch(documents.texts(0, BLOCK))
     rate = 1 + sum(map(len, first)) / max(1, len(first))
     tokens, asked, found = np.zeros(0, dtype=np.int32), 0, 0
     while len(tokens) < needed and found == asked:
         asked += math.ceil((needed - len(tokens)) / rate * MARGIN) + 1
-        texts = _texts(documents.take(start, asked))
+        texts = documents.texts(start, asked)
         tokens, found = stream(texts, tokenizer), len(texts)
     used = int((tokens[: needed - 1] == tokenizer.end).sum())  # the first end stands before the first document
     return packed(tokens, config.n_ctx, number, n), min(used, found), 0
-
-
-def _texts(documents: list[Document]) -> list[str]:
-    return [text_of(document) for document in documents]
-
-
-def _too_little(config: TextConfig, corpus: str, documents: int, train: int, test: int, examples: int) -> TextError:
-    answers = f", of {config.answers:,} examples for answers {examples:,}" if corpus == "prontoqa" else ""
-    return TextError(
-        f"{source(config, corpus)}: too little text. Of {config.sequences:,} training rows and {config.held_out:,} "
-        f"held-out rows ({config.layout}, {config.n_ctx} tokens) its {documents:,} different documents fill {train:,} "
-        f"and {test:,}{answers}. Give more text, or lower sequences, held_out"
-        f"{', answers' if corpus == 'prontoqa' else ''} or n_ctx."
-    )

@@ -1,7 +1,6 @@
 """Documents of a corpus in the order of a seed: generated as they are needed, or drawn from files without replacement.
 
-No two documents of a corpus are the same text, so what is trained on never comes back among what is held out, even
-where one file (or a folder of files with common parts) gives both.
+No two documents of a corpus are the same text, so no text is both trained on and held out.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ class Documents:
     """
 
     def __init__(self, config: TextConfig, corpus: str, seed: int):
-        self._more = _generated(config, corpus, seed) if _generates(config, corpus) else _drawn(config, corpus, seed)
+        generates = getattr(config, corpus) == ("generate" if corpus == "prontoqa" else "grammar")
+        self._more = (_generated if generates else _drawn)(config, corpus, seed)
         self._kept: dict[str, Document] = {}
 
     def take(self, start: int, n: int) -> list[Document]:
@@ -44,6 +44,10 @@ class Documents:
             if len(self._kept) == start + n:
                 break
         return list(self._kept.values())[start : start + n]
+
+    def texts(self, start: int, n: int) -> list[str]:
+        """What a model is trained on of these documents."""
+        return [text_of(document) for document in self.take(start, n)]
 
 
 def text_of(document: Document) -> str:
@@ -57,7 +61,7 @@ def source(config: TextConfig, corpus: str) -> str:
     >>> source(TextConfig(hops=(5,)), "prontoqa")
     'PrOntoQA, generated (fictional ontology, hops 5, random order)'
     """
-    place = getattr(config, corpus)
+    place, hub = getattr(config, corpus), _hub(config, corpus)
     if place == "generate" and corpus == "prontoqa":
         hops = ", ".join(map(str, config.hops))
         return f"PrOntoQA, generated ({config.ontology} ontology, hops {hops}, {config.ordering} order)"
@@ -65,19 +69,13 @@ def source(config: TextConfig, corpus: str) -> str:
         from rb_interp.text.grammar import STAND_IN
 
         return STAND_IN
-    name = {"prontoqa": "PrOntoQA", "stories": "stories"}[corpus]
-    if hub := _hub(config, corpus):
-        return f"TinyStories from the hub ({hub})" if hub == HUB["stories"] else f"{name} from the hub ({hub})"
-    return f"{name} from {Path(place).expanduser().resolve().name}"
+    name = "PrOntoQA" if corpus == "prontoqa" else "TinyStories" if hub == HUB["stories"] else "stories"
+    return f"{name} from the hub ({hub})" if hub else f"{name} from {Path(place).expanduser().resolve().name}"
 
 
 def stand_in(config: TextConfig, corpus: str) -> bool:
     """Whether a corpus only stands in for the paper's: the story grammar does; generated PrOntoQA is PrOntoQA."""
     return corpus == "stories" and config.stories == "grammar"
-
-
-def _generates(config: TextConfig, corpus: str) -> bool:
-    return getattr(config, corpus) == ("generate" if corpus == "prontoqa" else "grammar")
 
 
 def _hub(config: TextConfig, corpus: str) -> str:
@@ -102,48 +100,42 @@ def _generated(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]
 
 
 def _generate_block(config: TextConfig, corpus: str, seed: int) -> list[Document]:
+    from rb_interp.text import grammar, prontoqa
+
     if corpus == "prontoqa":
-        from rb_interp.text.prontoqa import generate
-
-        return [*generate(BLOCK, seed, hops=config.hops, ontology=config.ontology, ordering=config.ordering)]
-    from rb_interp.text.grammar import generate_stories
-
-    return [*generate_stories(BLOCK, seed)]
+        return [*prontoqa.generate(BLOCK, seed, config.hops, config.ontology, config.ordering)]
+    return [*grammar.generate_stories(BLOCK, seed)]
 
 
 def _drawn(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]:
     """Documents of a file or of the hub, in an order that the seed draws."""
-    hub = _hub(config, corpus)
-    place = Path(getattr(config, corpus)).expanduser()
-    documents = _from_hub(corpus, hub, _fetched(config)) if hub else _from_place(corpus, str(place), stamp(place))
+    hub, place = _hub(config, corpus), getattr(config, corpus)
+    # about twice what is needed of a large set, so that seeds draw different stories
+    rows = 2 * (config.sequences + config.held_out)
+    n = rows * (1 if config.layout == "padded" else -(-config.n_ctx // LEAST_STORY_TOKENS))
+    documents = _read(corpus, hub, place, n if hub == HUB["stories"] else None, stamp(place))
     order = np.random.default_rng([seed, CORPORA.index(corpus)]).permutation(len(documents))
     return (documents[number] for number in order)
 
 
-def _fetched(config: TextConfig) -> int:
-    """Stories fetched of TinyStories on the hub: about twice what is needed, so that seeds draw different ones."""
-    rows = config.sequences + config.held_out
-    return 2 * rows * (1 if config.layout == "padded" else -(-config.n_ctx // LEAST_STORY_TOKENS))
-
-
 @lru_cache(maxsize=4)
-def _from_hub(corpus: str, name: str, n: int) -> tuple[Document, ...]:
+def _read(corpus: str, hub: str, place: str, n: int | None, stamp: tuple) -> tuple[Document, ...]:
+    """The documents of a dataset on the hub, or of a file or folder, read again when its stamp has changed."""
     from rb_interp.text import prontoqa_files, stories
 
+    path = Path(place).expanduser()
     if corpus == "prontoqa":
-        return tuple(prontoqa_files.load_prontoqa_hub(name))
-    return tuple(stories.load_stories_hub(name, n=n if name == HUB["stories"] else None))
+        return tuple(prontoqa_files.load_prontoqa_hub(hub) if hub else prontoqa_files.read_prontoqa(path))
+    return tuple(stories.load_stories_hub(hub, n=n) if hub else stories.read_stories(path))
 
 
-@lru_cache(maxsize=2)
-def _from_place(corpus: str, place: str, stamp: tuple) -> tuple[Document, ...]:
-    """The documents of a file or folder, read again when its stamp has changed."""
-    from rb_interp.text import prontoqa_files, stories
-
-    return tuple(prontoqa_files.read_prontoqa(place) if corpus == "prontoqa" else stories.read_stories(place))
-
-
-def stamp(place: Path) -> tuple[tuple[str, int, int], ...]:
+def stamp(place: str) -> tuple[tuple[str, int, int], ...]:
     """Names, times and sizes of a file or of the files of a folder; empty where there is nothing."""
-    files = sorted(place.iterdir()) if place.is_dir() else [place] if place.is_file() else []
+    path = Path(place).expanduser()
+    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
     return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+
+
+def stamps(config: TextConfig) -> tuple:
+    """The stamps of both corpora."""
+    return tuple(stamp(getattr(config, corpus)) for corpus in CORPORA)

@@ -25,10 +25,10 @@ TinyStories, and a gap between two corpora that was measured on it need not hold
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rb_interp.errors import TextError
 from rb_interp.text.tables import table, table_text
@@ -54,9 +54,7 @@ def generate_stories(n: int, seed: int) -> list[str]:
     """``n`` stories of some 90 to 250 words; paragraphs are separated by one line break.
 
     The same seed gives the same stories. A longer call begins with the stories of a shorter one.
-
-    Raises:
-        TextError: if ``n`` is below 0.
+    Raises TextError if ``n`` is below 0.
 
     >>> story = generate_stories(1, seed=0)[0]
     >>> 60 <= len(story.split()) <= 250
@@ -67,75 +65,66 @@ def generate_stories(n: int, seed: int) -> list[str]:
     if n < 0:
         raise TextError(f"n={n} stories: expected 0 or more.")
     draw = Random(f"stories {seed}").random
-    return [_story(draw) for _ in range(n)]
+    return [_Story(draw).text() for _ in range(n)]
 
 
-def _story(draw: Callable[[], float]) -> str:
-    plots = _plots()
-    plot = plots[int(draw() * len(plots))]
-    used: set[int] = set()
-    fixed = _cast(plot.cast, draw, used)
-    for name, source in plot.fixed:
-        fixed[name] = _drawn(source, fixed, draw, used)
-    return _ARTICLE.sub(r"\1n ", _LEFT_OUT.sub("", _written(plot.text[0], fixed, draw, used)))
+class _Story:
+    """A story as it is drawn: what is fixed in it by name, and the options that it has used up."""
 
+    def __init__(self, draw: Callable[[], float]):
+        self.draw = draw
+        self.fixed: dict[str, str] = {}
+        self.used: set[int] = set()
 
-def _drawn(name: str, fixed: dict[str, str], draw: Callable[[], float], used: set[int]) -> str:
-    return _written(_unused(_lists()[name], draw, used), fixed, draw, used)
+    def text(self) -> str:
+        """The whole story."""
+        plot = self.one_of(_plots())
+        self.cast(plot.cast)
+        for name, source in plot.fixed:
+            self.fixed[name] = self.word(source)
+        return _ARTICLE.sub(r"\1n ", _LEFT_OUT.sub("", self.write(plot.text[0])))
 
+    def one_of(self, options: Sequence[Any]) -> Any:
+        return options[int(self.draw() * len(options))]
 
-def _written(option: tuple, fixed: dict[str, str], draw: Callable[[], float], used: set[int]) -> str:
-    out: list[str] = []
-    _write(option, fixed, draw, used, out.append)
-    return "".join(out)
+    def unused(self, options: tuple) -> tuple:
+        """An option that this story has not had, from a random one onwards; a random one where all are used."""
+        start = int(self.draw() * len(options))
+        for option in options[start:] + options[:start]:
+            if id(option) not in self.used:
+                self.used.add(id(option))
+                return option
+        return options[start]
 
+    def word(self, name: str) -> str:
+        """A new draw from a list."""
+        return self.write(self.unused(_lists()[name]))
 
-def _write(
-    option: tuple, fixed: dict[str, str], draw: Callable[[], float], used: set[int], put: Callable[[str], None]
-) -> None:
-    for part in option:
-        if part.__class__ is str:
-            put(part)
-        elif part.__class__ is _Slot:
-            if (known := fixed.get(part.name)) is not None:
-                put(known)
-            else:
-                _write(_unused(_lists()[part.name], draw, used), fixed, draw, used, put)
-        else:
-            _write(part[int(draw() * len(part))], fixed, draw, used, put)
+    def write(self, option: tuple) -> str:
+        """The text of an option: its literal parts, what its slots hold, and one of each group in it."""
+        return "".join(part if part.__class__ is str else self._drawn(part) for part in option)
 
+    def _drawn(self, part: tuple) -> str:
+        if isinstance(part, _Slot):
+            return self.fixed[part.name] if part.name in self.fixed else self.word(part.name)
+        return self.write(self.one_of(part))
 
-def _unused(options: tuple, draw: Callable[[], float], used: set[int]) -> tuple:
-    """An option that this story has not had, from a random one onwards; a random one where all are used."""
-    start = int(draw() * len(options))
-    for option in options[start:] + options[:start]:
-        if id(option) not in used:
-            used.add(id(option))
-            return option
-    return options[start]
+    def cast(self, kinds: tuple[str, ...]) -> None:
+        """Fix names, kinds and pronouns of the hero, the friend (f.) and the grown-up (m.)."""
+        for prefix, name, kind in (("", "hero", kinds[0]), ("f.", "friend", kinds[-1])):
+            sex = "boy" if self.draw() < 0.5 else "girl"
+            self.fixed[name] = self.word(f"{sex}_name" if kind == "child" else "pet_name")
+            self.fixed[f"{prefix}kind"] = sex if kind == "child" else self.word(kind)
+            self._pronouns(prefix, sex)
+        mom, sex = self.one_of(table("story_words.toml")["grown_ups"])
+        self.fixed |= {"mom": mom, "Mom": mom.capitalize()}
+        self.fixed |= {"m": f"{self.fixed['his']} {mom}", "M": f"{self.fixed['His']} {mom}"}
+        self._pronouns("m.", sex)
 
-
-def _cast(kinds: tuple[str, ...], draw: Callable[[], float], used: set[int]) -> dict[str, str]:
-    """Names, kinds and pronouns of the hero, the friend (f.) and the grown-up (m.)."""
-    fixed: dict[str, str] = {}
-    for prefix, name, kind in (("", "hero", kinds[0]), ("f.", "friend", kinds[-1])):
-        sex = "boy" if draw() < 0.5 else "girl"
-        names = f"{sex}_name" if kind == "child" else "pet_name"
-        fixed[name] = _drawn(names, {}, draw, used)
-        fixed[f"{prefix}kind"] = sex if kind == "child" else _drawn(kind, {}, draw, used)
-        _pronouns(fixed, prefix, sex)
-    grown_ups = table("story_words.toml")["grown_ups"]
-    mom, sex = grown_ups[int(draw() * len(grown_ups))]
-    fixed |= {"mom": mom, "Mom": mom.capitalize(), "m": f"{fixed['his']} {mom}", "M": f"{fixed['His']} {mom}"}
-    _pronouns(fixed, "m.", sex)
-    return fixed
-
-
-def _pronouns(fixed: dict[str, str], prefix: str, sex: str) -> None:
-    pronouns = table("story_words.toml")["pronouns"][sex]
-    for name, word in zip(("he", "him", "his", "himself"), pronouns, strict=True):
-        fixed[prefix + name] = word
-        fixed[prefix + name.capitalize()] = word.capitalize()
+    def _pronouns(self, prefix: str, sex: str) -> None:
+        pronouns = table("story_words.toml")["pronouns"][sex]
+        for name, word in zip(("he", "him", "his", "himself"), pronouns, strict=True):
+            self.fixed |= {prefix + name: word, prefix + name.capitalize(): word.capitalize()}
 
 
 @cache

@@ -15,10 +15,10 @@ In the true ontology the branch and the start carry the product of these factors
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from rb_interp.errors import ConfigError
 from rb_interp.text.config import check_generated
@@ -26,15 +26,8 @@ from rb_interp.text.example import Example
 from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, Literal, Statement, words
 
 FORMS = (PLURAL, PLURAL, EACH, EVERY)
-# How much a property draws the walk to end at it; going on to the parent draws it with 1.
 DRAW = {False: 0.3, True: 0.7}
-
-# How a property's chance changes with what the walk does at its concept; ``negated`` is its polarity.
-FACTOR: dict[str, Callable[[bool], float]] = {
-    "aside": lambda negated: 1.0,
-    "passed": lambda negated: 1 / (1 + DRAW[negated]),
-    "end": lambda negated: DRAW[negated] / (1 + DRAW[negated]),
-}
+"""How much a plain and a negated property draw the walk to end at it; going on to the parent draws it with 1."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +35,9 @@ class Chain:
     """A chain of concepts and the deduction drawn on it.
 
     Attributes:
-        concepts: root first.
-        literals: the property of each concept as (word, negated), None where it has none.
-        start: depth of the concept that the premise names.
-        end: depth of the concept whose property is concluded.
-        entity: whom the deduction speaks of.
-        other: the concept of the contradicting rule.
+        concepts: root first. literals: the property of each as (word, negated), None where it has none.
+        start, end: depths of the concept that the premise names, and of the one whose property is concluded.
+        entity: whom the deduction speaks of. other: the concept of the contradicting rule.
     """
 
     concepts: tuple[str, ...]
@@ -67,23 +57,6 @@ class Chain:
                 found.append(Statement(concept, *literal, PLURAL))
         return found if ordering == "preorder" else found[::-1]
 
-    def steps(self) -> list[tuple[str, str]]:
-        """Subject and predicate of each rule that the deduction uses, in its order."""
-        up = [(self.concepts[depth], self.concepts[depth - 1]) for depth in range(self.start, self.end, -1)]
-        return [*up, (self.concepts[self.end], self.conclusion[0])]
-
-    @property
-    def conclusion(self) -> Literal:
-        """What the deduction ends with, as (word, negated)."""
-        literal = self.literals[self.end]
-        assert literal is not None, "a walk ends at a concept with a property"
-        return literal
-
-    def contradiction(self) -> Statement:
-        """The rule that gives the property of the conclusion, with the other polarity, to a concept of its own."""
-        word, negated = self.conclusion
-        return Statement(self.other, word, not negated, PLURAL)
-
 
 def generate(
     n: int,
@@ -95,22 +68,16 @@ def generate(
 ) -> list[Example]:
     """Draw ``n`` PrOntoQA examples: as many of each number of hops as possible, in random order.
 
-    Follows version 1 of the original (modus ponens, ten concepts). The same settings give the same examples.
+    Follows version 1 of the original (modus ponens, ten concepts). ``verify`` proves each example. Raises ConfigError
+    if a setting is out of range.
 
     Args:
-        n: how many.
         seed: together with the other settings it decides every draw.
         hops: numbers of rules that a proof may use: 1 to 8, and 1 to 5 in the true ontology.
         ontology: names of the concepts: ``fictional``, ``true`` (real chains, true statements) or ``false``
             (real names in random order).
         ordering: of the rules in the context: ``random``, ``preorder`` (root first) or ``postorder`` (root last).
         distractors: whether a contradicting rule about another concept keeps the label from being read off a word.
-
-    Returns:
-        The examples. ``verify`` proves each of them.
-
-    Raises:
-        ConfigError: if a setting is out of range.
 
     >>> example = generate(1, seed=0, hops=(1,))[0]
     >>> example.question
@@ -127,40 +94,37 @@ def generate(
     rng = random.Random(repr((int(seed), hops, ontology, ordering, distractors)))
     wanted = [hops[at % len(hops)] for at in range(n)]
     rng.shuffle(wanted)
-    return [_example(rng, _chain(rng, count, ontology), ordering, distractors) for count in wanted]
+    chains = (_true_chain(rng, n) if ontology == "true" else _random_chain(rng, n, ontology) for n in wanted)
+    return [_example(rng, chain, ordering, distractors) for chain in chains]
 
 
 def _example(rng: random.Random, chain: Chain, ordering: str, distractors: bool) -> Example:
     rules = [rule._replace(form=rng.choice(FORMS)) for rule in chain.rules(ordering)]
-    said = {(rule.subject, rule.predicate): rule for rule in rules}
-    steps = [said[step] for step in chain.steps()]
+    by_words = {(rule.subject, rule.predicate): rule for rule in rules}
+    concepts, concluded = chain.concepts, chain.literals[chain.end]
+    assert concluded is not None, "a walk ends at a concept with a property"
+    word, negated = concluded
+    up = pairwise(concepts[chain.start : chain.end - 1 : -1])
+    steps = [by_words[step] for step in (*up, (concepts[chain.end], word))]
     if ordering == "random":
         rng.shuffle(rules)
     if distractors:
-        rules.insert(rng.randrange(len(rules) + 1), chain.contradiction()._replace(form=rng.choice(FORMS)))
-    premise = Statement(chain.entity, chain.concepts[chain.start], False, GROUND).sentence
+        place = rng.randrange(len(rules) + 1)
+        rules.insert(place, Statement(chain.other, word, not negated, rng.choice(FORMS)))
+    premise = Statement(chain.entity, concepts[chain.start], False, GROUND).sentence
     thoughts = [premise]
     for rule in steps:
         thoughts += [rule.sentence, rule.of(chain.entity).sentence]
     holds = rng.random() < 0.5
     asked = steps[-1].of(chain.entity)
-    return Example(
-        " ".join([*(rule.sentence for rule in rules), premise]),
-        f"True or false: {(asked if holds else asked.denied()).sentence}",
-        tuple(thoughts),
-        str(holds),
-        len(steps),
-    )
+    question = " ".join([*(rule.sentence for rule in rules), premise])
+    query = f"True or false: {(asked if holds else asked.denied()).sentence}"
+    return Example(question, query, tuple(thoughts), str(holds), len(steps))
 
 
-def _chain(rng: random.Random, hops: int, ontology: str) -> Chain:
-    if ontology == "true":
-        return _true_chain(rng, hops)
-    return _random_chain(rng, hops, rng.choice(words().false_concepts) if ontology == "false" else words().concepts)
-
-
-def _random_chain(rng: random.Random, hops: int, names: Sequence[str]) -> Chain:
+def _random_chain(rng: random.Random, hops: int, ontology: str) -> Chain:
     """A chain of shuffled names; one name is kept for the contradicting rule."""
+    names = rng.choice(words().false_concepts) if ontology == "false" else words().concepts
     # A chain stops growing with probability q / 2, q = 1 / (hops + 2), or where names run out.
     stop, depth = 0.5 / (hops + 2), hops
     while depth < len(names) - 2 and rng.random() >= stop:
@@ -169,17 +133,17 @@ def _random_chain(rng: random.Random, hops: int, names: Sequence[str]) -> Chain:
     end = start - hops + 1
     other, *concepts = rng.sample(names, depth + 2)
     families = rng.sample(words().families, depth)
-    literals = [_literal(rng, family, _role(at, start, end)) for at, family in enumerate(families, start=1)]
+    literals: list[Literal] = []
+    for at, family in enumerate(families, start=1):
+        plain, negated = _factor(False, at, start, end), 0.5 * _factor(True, at, start, end)
+        literals.append((rng.choice(family), rng.random() * (plain + negated) < negated))
     return Chain(tuple(concepts), (None, *literals), start, end, rng.choice(words().entities), other)
 
 
-def _literal(rng: random.Random, family: Sequence[str], role: str) -> Literal:
-    plain, negated = FACTOR[role](False), 0.5 * FACTOR[role](True)
-    return rng.choice(family), rng.random() * (plain + negated) < negated
-
-
-def _role(depth: int, start: int, end: int) -> str:
-    return "end" if depth == end else "passed" if end < depth <= start else "aside"
+def _factor(negated: bool, depth: int, start: int, end: int) -> float:
+    """How a property's chance changes with what the walk does at its concept: ends there, passes it, or neither."""
+    draw = DRAW[negated]
+    return draw / (1 + draw) if depth == end else 1 / (1 + draw) if end < depth <= start else 1.0
 
 
 def _true_chain(rng: random.Random, hops: int) -> Chain:
@@ -189,8 +153,8 @@ def _true_chain(rng: random.Random, hops: int) -> Chain:
     concepts, end = _true_concepts(which, hops), start - hops + 1
     literals: list[Literal | None] = []
     for depth, concept in enumerate(concepts):
-        options, role = words().true_properties.get(concept, ()), _role(depth, start, end)
-        weights = [FACTOR[role](negated) for _, negated in options]
+        options = words().true_properties.get(concept, ())
+        weights = [_factor(negated, depth, start, end) for _, negated in options]
         literals.append(rng.choices(options, weights)[0] if options else None)
     concluded = literals[end]
     assert concluded is not None, "a walk ends at a concept with a property"
@@ -207,10 +171,12 @@ def _true_places(hops: int) -> tuple[list[tuple[int, int]], list[float]]:
         for start in range(hops, len(concepts)):
             end, weight = start - hops + 1, 1 / (len(concepts) - hops)
             for depth in range(end, start + 1):
-                options, factor = words().true_properties.get(concepts[depth], ()), FACTOR[_role(depth, start, end)]
-                mean = sum(factor(negated) for _, negated in options) / len(options) if options else None
+                factors = [
+                    _factor(negated, depth, start, end)
+                    for _, negated in words().true_properties.get(concepts[depth], ())
+                ]
                 # Without a property a walk can pass and can not end.
-                weight *= mean if mean is not None else float(depth != end)
+                weight *= sum(factors) / len(factors) if factors else float(depth != end)
             places.append((which, start))
             weights.append(weight)
     return places, list(accumulate(weights))

@@ -38,8 +38,7 @@ _EXPECTED = (
 def read_prontoqa(path: str | Path) -> list[Example]:
     """All examples of a file, or of every .json and .jsonl file of a folder, by name and in their order.
 
-    Raises:
-        TextError: with file and line (or entry), if something is missing, cut short or of another format.
+    Raises TextError, with file and line (or entry), if something is missing, cut short or of another format.
 
     >>> import json, tempfile
     >>> place = Path(tempfile.mkdtemp()) / "1hop.jsonl"
@@ -55,11 +54,8 @@ def read_prontoqa(path: str | Path) -> list[Example]:
 def load_prontoqa_hub(name: str = "smoorsmith/prontoqa", split: str = "train") -> list[Example]:
     """All examples of a split of a dataset on the Hugging Face hub, with the columns of ``read_prontoqa``.
 
-    With HF_HUB_OFFLINE=1 only a copy that was fetched before is used.
-
-    Raises:
-        TextError: without a connection (within seconds), if the name or the split is not there, or if the columns are
-            others (a dataset without chains of thought).
+    With HF_HUB_OFFLINE=1 only a copy that was fetched before is used. Raises TextError without a connection (within
+    seconds), if the name or the split is not there, or if the columns are others (a dataset without chains).
     """
     return _examples(hub_records(name, split, PRONTOQA), f"split '{split}' of {name}")
 
@@ -74,11 +70,13 @@ def _examples(records: Iterable[tuple[object, str]], place: str) -> list[Example
 def _example(record: object, where: str) -> Example:
     if not isinstance(record, Mapping):
         raise TextError(f"{where}: {str(record)[:40]!r}; {_EXPECTED}.")
-    if "context" in record:
-        question, query = _string(record, "context", where), _query(_string(record, "question", where))
-        chain = "explanation" if "explanation" in record else "chain_of_thought"
-    else:
-        question, query, chain = _string(record, "question", where), _string(record, "query", where), "chain_of_thought"
+    logic_llm = "context" in record
+    question, query = ("context", "question") if logic_llm else ("question", "query")
+    question, query = _string(record, question, where), _string(record, query, where)
+    if logic_llm:
+        asked = next((words for words in ASKED if query.startswith(words)), "")
+        query = QUERY + query.removeprefix(asked).strip()
+    chain = "explanation" if logic_llm and "explanation" in record else "chain_of_thought"
     thoughts = _sentences(record, chain, where)
     return Example(question.strip(), query.strip(), thoughts, _answer(record, where), (len(thoughts) - 1) // 2)
 
@@ -94,11 +92,6 @@ def _string(record: Mapping, key: str, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise TextError(f"{where}: '{key}' is {str(value)[:40]!r}; expected a text that is not empty.")
     return value
-
-
-def _query(question: str) -> str:
-    start = next((words for words in ASKED if question.startswith(words)), "")
-    return QUERY + question.removeprefix(start).strip()
 
 
 def _sentences(record: Mapping, key: str, where: str) -> tuple[str, ...]:

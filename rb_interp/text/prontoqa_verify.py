@@ -26,13 +26,10 @@ class Proof:
     """What ``verify`` has found out.
 
     Attributes:
-        premise: what is known of the entity at first.
-        rules: those that the chain of thought uses, in its order, shape ``[hops]``.
-        conclusion: the property that the chain ends with.
-        context: all rules of the context, in its order.
-        derived: all that follows of the entity.
+        premise: what is known of the entity at first. conclusion: the property that the chain ends with.
+        rules: those that the chain of thought uses, in its order, shape ``[hops]``. context: all, in its order.
+        derived: all that follows of the entity. label: whether the query follows.
         contradicting: the rule that gives the property with the other polarity, None in a context without one.
-        label: whether the query follows.
     """
 
     premise: Statement
@@ -77,33 +74,32 @@ def parse_sentence(sentence: str) -> Statement:
 
 
 def _read(sentence: str) -> Statement:
-    said = sentence.removesuffix(".")
-    first, _, rest = said.partition(" ")
-    if first in (EACH, EVERY):
-        subject, _, predicate = rest.partition(" is ")
-        return Statement(_concept(subject, sentence), *_literal(predicate, sentence), first)
-    subject, verb, predicate = said.partition(" are ")
-    if verb:
-        return Statement(_concept(subject, sentence, plural=True), *_literal(predicate, sentence, plural=True), PLURAL)
-    subject, verb, predicate = said.partition(" is ")
-    if verb and _ENTITY.fullmatch(subject):
-        return Statement(subject, *_literal(predicate, sentence), GROUND)
-    raise TextError(
-        f"sentence '{sentence}' has none of the forms 'Xs are Y.', 'Each x is Y.', 'Every x is Y.' and 'Name is Y.'; "
-        f"only PrOntoQA of modus ponens can be used."
-    )
+    text = sentence.removesuffix(".")
+    form, _, rest = text.partition(" ")
+    if form not in (EACH, EVERY):
+        form, rest = PLURAL if " are " in text else GROUND, text
+    plural = form == PLURAL
+    subject, verb, predicate = rest.partition(" are " if plural else " is ")
+    if form != GROUND:
+        subject = _concept(subject, sentence, plural)
+    elif not verb or not _ENTITY.fullmatch(subject):
+        raise TextError(
+            f"sentence '{sentence}' has none of the forms 'Xs are Y.', 'Each x is Y.', 'Every x is Y.' and "
+            f"'Name is Y.'; only PrOntoQA of modus ponens can be used."
+        )
+    return Statement(subject, *_literal(predicate, sentence, plural), form)
 
 
-def _concept(noun: str, sentence: str, plural: bool = False) -> str:
+def _concept(noun: str, sentence: str, plural: bool) -> str:
     """The singular of a noun. The noun may begin with a capital."""
     known = words().singulars if plural else words().plurals
-    for form in (noun, noun[:1].lower() + noun[1:]):
-        if form in known:
-            return known[form] if plural else form
-    raise TextError(f"sentence '{sentence}' speaks of '{noun}', which is no concept of PrOntoQA.")
+    form = noun if noun in known else noun[:1].lower() + noun[1:]
+    if form not in known:
+        raise TextError(f"sentence '{sentence}' speaks of '{noun}', which is no concept of PrOntoQA.")
+    return known[form] if plural else form
 
 
-def _literal(predicate: str, sentence: str, plural: bool = False) -> tuple[str, bool]:
+def _literal(predicate: str, sentence: str, plural: bool) -> tuple[str, bool]:
     word = predicate.removeprefix("not ")
     noun = words().singulars.get(word) if plural else re.sub(r"^an? ", "", word)
     if noun in words().plurals and (plural or noun != word):
@@ -145,15 +141,25 @@ def verify(example: Example, distractors: bool = True) -> Proof:
     >>> verify(example).contradicting.sentence
     'Each wumpus is not hot.'
     """
-    context, premise = _context(example)
-    rules = _chain(example, premise)
-    conclusion = rules[-1].of(premise.subject)
-    derived = derive(context, premise)
-    if conclusion.denied() in derived:
-        raise _refused("question", example.question, f"it lets both '{conclusion.sentence}' and its opposite follow")
-    label = _label(example, conclusion)
+    sentences = split_sentences(example.question)
+    *context, premise = map(parse_sentence, sentences)
+    for sentence, rule in zip(sentences[:-1], context, strict=True):
+        _require(rule.is_rule, "context", sentence, "only the last sentence of a context may speak of an entity")
+    named = not premise.is_rule and premise.names_concept and not premise.negated
+    _require(named, "context", sentences[-1], "the last sentence must be the premise 'Name is a concept.'")
+    rules, conclusion = _chain(example, sentences[:-1], premise)
+    opposite, derived = conclusion.denied(), derive(context, premise)
+    both = f"it lets both '{conclusion.sentence}' and its opposite follow"
+    _require(opposite not in derived, "question", example.question, both)
+    asked = parse_sentence(example.query.removeprefix(QUERY))
+    answerable = example.query.startswith(QUERY) and asked in (conclusion, opposite)
+    expected = f"expected '{QUERY}' and '{conclusion.sentence}' or '{opposite.sentence}'"
+    _require(answerable, "query", example.query, expected)
+    label = asked == conclusion
+    reason = f"the query '{example.query}' is {label}, for '{conclusion.sentence}'"
+    _require(example.answer == str(label), "answer", example.answer, reason)
     contradicting = _contradicting(example, context, conclusion, distractors)
-    return Proof(premise, rules, conclusion, context, derived, contradicting, label)
+    return Proof(premise, rules, conclusion, tuple(context), derived, contradicting, label)
 
 
 def derive(rules: Iterable[Statement], premise: Statement) -> frozenset[Statement]:
@@ -177,75 +183,47 @@ def derive(rules: Iterable[Statement], premise: Statement) -> frozenset[Statemen
     return frozenset(found)
 
 
-def _refused(what: str, sentence: str, why: str) -> TextError:
-    return TextError(f"PrOntoQA example, {what} '{sentence}': {why}. {_ADVICE}")
+def _require(right: bool, what: str, sentence: str, otherwise: str) -> None:
+    if not right:
+        raise TextError(f"PrOntoQA example, {what} '{sentence}': {otherwise}. {_ADVICE}")
 
 
-def _context(example: Example) -> tuple[tuple[Statement, ...], Statement]:
-    sentences = split_sentences(example.question)
-    statements = tuple(map(parse_sentence, sentences))
-    for sentence, statement in zip(sentences[:-1], statements, strict=False):
-        if not statement.is_rule:
-            raise _refused("context", sentence, "only the last sentence of a context may speak of an entity")
-    if statements[-1].is_rule or not statements[-1].names_concept or statements[-1].negated:
-        raise _refused("context", sentences[-1], "the last sentence must be the premise 'Name is a concept.'")
-    return statements[:-1], statements[-1]
-
-
-def _chain(example: Example, premise: Statement) -> tuple[Statement, ...]:
+def _chain(example: Example, context: Sequence[str], premise: Statement) -> tuple[tuple[Statement, ...], Statement]:
+    """The rules of the chain of thought, each checked, and its conclusion."""
     chain = example.chain_of_thought
     if len(chain) != 2 * example.hops + 1 or example.hops < 1:
         raise TextError(
             f"PrOntoQA example of {example.hops} hops: {len(chain)} sentences in the chain of thought; "
             f"expected 2 hops + 1 with hops of at least 1. {_ADVICE}"
         )
-    context = set(split_sentences(example.question)[:-1])
-    known = parse_sentence(chain[0])
-    if known != premise:
-        raise _refused("step 0", chain[0], f"it is not the premise '{premise.sentence}'")
-    rules: list[Statement] = []
+    known, rules = parse_sentence(chain[0]), []
+    _require(known == premise, "step 0", chain[0], f"it is not the premise '{premise.sentence}'")
     for at in range(1, len(chain), 2):
-        rule = parse_sentence(chain[at])
-        if chain[at] not in context:
-            raise _refused(f"step {at}", chain[at], "no rule of the context reads like this")
-        if rule.subject != known.predicate:
-            raise _refused(f"step {at}", chain[at], f"it does not apply to '{known.sentence}'")
+        rule, step = parse_sentence(chain[at]), f"step {at}"
+        _require(chain[at] in context, step, chain[at], "no rule of the context reads like this")
+        _require(rule.subject == known.predicate, step, chain[at], f"it does not apply to '{known.sentence}'")
         known = rule.of(known.subject)
-        if chain[at + 1] != known.sentence:
-            raise _refused(f"step {at + 1}", chain[at + 1], f"the rule before it gives '{known.sentence}'")
+        gives = f"the rule before it gives '{known.sentence}'"
+        _require(chain[at + 1] == known.sentence, f"step {at + 1}", chain[at + 1], gives)
         rules.append(rule)
-    if known.names_concept:
-        raise _refused(f"step {len(chain) - 1}", chain[-1], "a chain must end with a property, not with a concept")
-    return tuple(rules)
-
-
-def _label(example: Example, conclusion: Statement) -> bool:
-    query = example.query
-    asked = parse_sentence(query.removeprefix(QUERY))
-    if not query.startswith(QUERY) or asked not in (conclusion, conclusion.denied()):
-        raise _refused(
-            "query", query, f"expected '{QUERY}' and '{conclusion.sentence}' or '{conclusion.denied().sentence}'"
-        )
-    label = asked == conclusion
-    if example.answer != str(label):
-        raise _refused("answer", example.answer, f"the query '{query}' is {label}, for '{conclusion.sentence}'")
-    return label
+    ends = "a chain must end with a property, not with a concept"
+    _require(not known.names_concept, f"step {len(chain) - 1}", chain[-1], ends)
+    return tuple(rules), known
 
 
 def _contradicting(
     example: Example, context: Sequence[Statement], conclusion: Statement, distractors: bool
 ) -> Statement | None:
-    said = [rule for rule in context if rule.predicate == conclusion.predicate]
-    same = [rule for rule in said if rule.negated == conclusion.negated]
-    opposite = [rule for rule in said if rule.negated != conclusion.negated]
+    found = [rule for rule in context if rule.predicate == conclusion.predicate]
+    same = [rule for rule in found if rule.negated == conclusion.negated]
+    opposite = [rule for rule in found if rule.negated != conclusion.negated]
     # Prime numbers and Mersenne primes of the true ontology can share their property.
     subjects = {rule.subject for rule in same}
     shared = conclusion.predicate in words().shared_properties and len(subjects) == len(same) == 2
-    if not (len(same) == 1 or shared) or len(opposite) != int(distractors):
-        raise _refused(
-            "question",
-            example.question,
-            f"'{conclusion.predicate}' is said {len(same)} times as in the conclusion and {len(opposite)} times "
-            f"the other way; expected 1 and {int(distractors)}",
-        )
+    numbers = (
+        f"'{conclusion.predicate}' is said {len(same)} times as in the conclusion and {len(opposite)} times the other "
+        f"way; expected 1 and {int(distractors)}"
+    )
+    right = (len(same) == 1 or shared) and len(opposite) == int(distractors)
+    _require(right, "question", example.question, numbers)
     return opposite[0] if opposite else None

@@ -21,33 +21,20 @@ Literal = tuple[str, bool]
 
 @dataclass(frozen=True)
 class Words:
-    """The words that are generated and read.
+    """The words that are generated and read."""
 
-    Attributes:
-        entities: names that examples speak of. prime_entities: prime numbers, for the true chain of numbers.
-        concepts: names of the fictional ontology.
-        families: properties; a concept has at most one of each family.
-        false_concepts: lists of names for the false ontology.
-        true_chains: chains of the true ontology, root first, as (concept, number of hops from which it is used).
-        true_properties: what is true of a concept, as (word, negated).
-        contradicted_by: concept of the contradicting rule in the true ontology, by property.
-        shared_properties: properties that two concepts of one true chain can share.
-        plurals: singular to plural of every concept that can be read. singulars: the reverse.
-        properties: every property that can be read.
-    """
-
-    entities: list[str]
-    prime_entities: list[str]
-    concepts: list[str]
-    families: list[list[str]]
-    false_concepts: list[list[str]]
-    true_chains: list[list[tuple[str, int]]]
-    true_properties: dict[str, list[Literal]]
-    contradicted_by: dict[str, str]
-    shared_properties: list[str]
-    plurals: dict[str, str]
-    singulars: dict[str, str]
-    properties: frozenset[str]
+    entities: list[str]  # names that examples speak of
+    prime_entities: list[str]  # prime numbers, for the true chain of numbers
+    concepts: list[str]  # names of the fictional ontology
+    families: list[list[str]]  # properties; a concept has at most one of each family
+    false_concepts: list[list[str]]  # lists of names for the false ontology
+    true_chains: list[list[tuple[str, int]]]  # root first; with each concept the number of hops that it is used from
+    true_properties: dict[str, list[Literal]]  # what is true of a concept, as (word, negated)
+    contradicted_by: dict[str, str]  # concept of the contradicting rule in the true ontology, by property
+    shared_properties: list[str]  # properties that two concepts of one true chain can share
+    plurals: dict[str, str]  # singular to plural of every concept that can be read
+    singulars: dict[str, str]  # the reverse
+    properties: frozenset[str]  # every property that can be read
 
 
 @cache
@@ -115,15 +102,6 @@ class Statement(NamedTuple):
         return self._replace(negated=not self.negated)
 
 
-def with_article(noun: str) -> str:
-    """The noun after "a" or "an": "an" before a, e, i, o and u, "a" otherwise and before "eu".
-
-    >>> [with_article(noun) for noun in ("impus", "real number", "eudicot")]
-    ['an impus', 'a real number', 'a eudicot']
-    """
-    return f"an {noun}" if noun[0] in "aeiou" and not noun.startswith("eu") else f"a {noun}"
-
-
 @lru_cache(maxsize=65536)
 def _sentence(subject: str, predicate: str, negated: bool, form: str) -> str:
     maybe_not = "not " if negated else ""
@@ -131,6 +109,7 @@ def _sentence(subject: str, predicate: str, negated: bool, form: str) -> str:
         plurals = words().plurals
         sentence = f"{plurals[subject]} are {maybe_not}{plurals.get(predicate, predicate)}."
         return sentence[0].upper() + sentence[1:]
-    what = with_article(predicate) if predicate in words().plurals else predicate
+    article = "an " if predicate[0] in "aeiou" and not predicate.startswith("eu") else "a "
+    what = (article if predicate in words().plurals else "") + predicate
     who = subject if form == GROUND else f"{form} {subject}"
     return f"{who} is {maybe_not}{what}."

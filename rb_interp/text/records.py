@@ -25,65 +25,59 @@ SECONDS = 10.0
 
 
 class Kind(NamedTuple):
-    """What is read, and what error messages say about it.
+    """What is read, and what error messages say about it."""
 
-    Attributes:
-        name: a plural noun, as in "stories".
-        suffixes: of the files that are read.
-        columns: those that are read of a table, all if it has none of these.
-        groups: the form of groups of records that a .json file may hold; empty if it must hold a list.
-        instead: what a user without the hub can do, beside giving files.
-    """
-
-    name: str
-    suffixes: tuple[str, ...]
-    columns: tuple[str, ...] = ()
-    groups: str = ""
-    instead: str = ""
+    name: str  # a plural noun, as in "stories"
+    suffixes: tuple[str, ...]  # of the files that are read
+    columns: tuple[str, ...] = ()  # those that are read of a table; all if it has none of these
+    groups: str = ""  # the form of groups of records in a .json file; empty if it must hold a list
+    instead: str = ""  # what a user without the hub can do, beside giving files
 
 
 def read_records(path: Path, kind: Kind) -> Iterator[tuple[Any, str]]:
     """Read a file, or the files of a folder in the order of their names.
 
-    Args:
-        path: a file or a folder.
-        kind: what is read.
-
-    Returns:
-        Each record and its place: file and line, entry or row.
-
-    Raises:
-        TextError: with file and line, if something is missing, damaged or not of the formats above.
+    Yields each record and its place: file and line, entry or row. Raises TextError, with file and line, if something
+    is missing, damaged or not of the formats above.
     """
     for file in _files(path, kind):
         yield from _READ[file.suffix.lower()](file, kind)
 
 
 def hub_records(name: str, split: str, kind: Kind, stream: bool = False) -> Iterator[tuple[Any, str]]:
-    """Read a split of a dataset on the hub. With HF_HUB_OFFLINE=1 only a copy that was fetched before is used.
+    """Read a split of a dataset (``owner/name``) on the hub; with HF_HUB_OFFLINE=1 only a copy fetched before.
 
-    Args:
-        name: owner and name of the dataset. split: one of its splits.
-        kind: what is read.
-        stream: whether rows are fetched one after another. Otherwise the whole split is fetched and kept.
-
-    Returns:
-        Each row and its place: split, dataset and row.
-
-    Raises:
-        TextError: without a connection (within seconds), or if the name or the split is not there.
+    ``stream`` fetches rows one after another; otherwise the whole split is fetched and kept. Yields each row and its
+    place: split, dataset and row. Raises TextError without a connection (within seconds), or if the name or the split
+    is not there.
     """
-    _ask_hub(name, kind)
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    files = f"or give the path of a file or folder of {kind.name} ({', '.join(kind.suffixes)})."
+    instead = f"{kind.instead}, {files}" if kind.instead else files
+    try:  # `datasets` tries again for half a minute where there is no network
+        if not constants.HF_HUB_OFFLINE:
+            HfApi().dataset_info(name, timeout=SECONDS)
+    except RepositoryNotFoundError:
+        raise TextError(
+            f"there is no dataset '{name}' on {constants.ENDPOINT}, or it is private. Check the name, {instead}"
+        ) from None
+    except Exception as error:  # the hub's client has changed its exceptions from one release to the next
+        raise TextError(
+            f"{constants.ENDPOINT} could not be asked for {name} ({type(error).__name__}: {first_line(error)}). "
+            f"Check the connection, set HF_HUB_OFFLINE=1 to use a copy fetched earlier, {instead}"
+        ) from None
     from datasets import load_dataset
 
     where = f"split '{split}' of {name}"
     try:
         for number, row in enumerate(load_dataset(name, split=split, streaming=stream), start=1):
             yield row, f"{where}, row {number}"
-    except Exception as error:  # the hub's client has changed its exceptions from one release to the next
+    except Exception as error:  # as above
         raise TextError(
             f"{where} could not be loaded from the hub ({type(error).__name__}: {first_line(error)}). "
-            f"Check name and split, {_instead(kind)}"
+            f"Check name and split, {instead}"
         ) from None
 
 
@@ -105,16 +99,12 @@ def first_line(error: BaseException) -> str:
 def _files(path: Path, kind: Kind) -> list[Path]:
     *most, last = kind.suffixes
     expected = f"{kind.name} are read from {', '.join(most)} and {last} files, or from a folder of them"
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in kind.suffixes and file.is_file())
-        if not files:
-            raise TextError(f"folder {path} holds no such file: {expected}.")
-        return files
-    if not path.is_file():
-        raise TextError(f"{path} is not there: {expected}.")
-    if path.suffix.lower() not in kind.suffixes:
-        raise TextError(f"{path} ends in '{path.suffix}': {expected}.")
-    return [path]
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    files = [file for file in files if file.suffix.lower() in kind.suffixes and file.is_file()]
+    if not files:
+        wrong = f"{path} ends in '{path.suffix}'" if path.is_file() else f"{path} is not there"
+        raise TextError(f"{f'folder {path} holds no such file' if path.is_dir() else wrong}: {expected}.")
+    return files
 
 
 def _text(file: Path) -> str:
@@ -182,28 +172,3 @@ def _read_parquet(file: Path, kind: Kind) -> Iterator[tuple[Any, str]]:
 
 
 _READ = {".txt": _read_txt, ".jsonl": _read_jsonl, ".json": _read_json, ".parquet": _read_parquet}
-
-
-def _ask_hub(name: str, kind: Kind) -> None:
-    """Ask once whether the dataset is there: `datasets` tries again for half a minute where there is no network."""
-    from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import RepositoryNotFoundError
-
-    if constants.HF_HUB_OFFLINE:
-        return
-    try:
-        HfApi().dataset_info(name, timeout=SECONDS)
-    except RepositoryNotFoundError:
-        raise TextError(
-            f"there is no dataset '{name}' on {constants.ENDPOINT}, or it is private. Check the name, {_instead(kind)}"
-        ) from None
-    except Exception as error:  # as above
-        raise TextError(
-            f"{constants.ENDPOINT} could not be asked for {name} ({type(error).__name__}: {first_line(error)}). "
-            f"Check the connection, set HF_HUB_OFFLINE=1 to use a copy fetched earlier, {_instead(kind)}"
-        ) from None
-
-
-def _instead(kind: Kind) -> str:
-    files = f"or give the path of a file or folder of {kind.name} ({', '.join(kind.suffixes)})."
-    return f"{kind.instead}, {files}" if kind.instead else files

@@ -79,9 +79,8 @@ def packed(stream: Int[np.ndarray, " token"], n_ctx: int, corpus: int, n: int) -
     [[0, 5, 6], [6, 0, 7], [7, 0, 8]]
     """
     whole = max(0, min(n, (len(stream) - 1) // n_ctx))
-    if not whole:
-        tokens = np.zeros((0, n_ctx + 1), dtype=stream.dtype)
-    else:
+    tokens = np.zeros((0, n_ctx + 1), dtype=stream.dtype)
+    if whole:
         tokens = np.lib.stride_tricks.sliding_window_view(stream[: whole * n_ctx + 1], n_ctx + 1)[::n_ctx]
     return _rows(tokens, corpus, np.full(whole, n_ctx + 1))
 
@@ -103,11 +102,8 @@ def padded(stream: Int[np.ndarray, " token"], n_ctx: int, corpus: int, n: int, e
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """Rows one after another, in the order given."""
-    return Rows(
-        np.concatenate([part.tokens for part in parts]),
-        np.concatenate([part.corpus for part in parts]),
-        np.concatenate([part.lengths for part in parts]),
-    )
+    columns = ([getattr(part, name) for part in parts] for name in ("tokens", "corpus", "lengths"))
+    return Rows(*map(np.concatenate, columns))
 
 
 def _rows(tokens: np.ndarray, corpus: int, lengths: np.ndarray) -> Rows:

@@ -21,8 +21,7 @@ STREAMED = 50_000  # up to here streaming is quicker than fetching a whole split
 def read_stories(path: str | Path) -> list[str]:
     """The stories of a file, or of every file of a folder that ends in .txt, .jsonl, .json or .parquet, by name.
 
-    Raises:
-        TextError: with file and line, entry or row, if something is missing, damaged or not of these formats.
+    Raises TextError, with file and line, entry or row, if something is missing, damaged or not of these formats.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "stories.txt"
@@ -37,21 +36,11 @@ def read_stories(path: str | Path) -> list[str]:
 
 
 def load_stories_hub(name: str = "roneneldan/TinyStories", split: str = "train", n: int | None = None) -> list[str]:
-    """The first different stories of a split of a dataset on the Hugging Face hub.
+    """The first ``n`` different stories (None: all) of a split of a dataset with a column "text" (or "story").
 
     Small numbers are streamed. Otherwise `datasets` fetches the whole split once and keeps it. With HF_HUB_OFFLINE=1
-    only such a kept copy is used.
-
-    Args:
-        name: a dataset with a column "text" (or "story"). split: one of its splits.
-        n: how many stories, at least 1. None gives all of them.
-
-    Returns:
-        The stories in the order of the split.
-
-    Raises:
-        TextError: without a connection (within seconds), if the name, the split or the column is not there, or if
-            there are fewer than ``n`` different stories.
+    only such a kept copy is used. Raises TextError without a connection (within seconds), if the name, the split or
+    the column is not there, or if there are fewer than ``n`` different stories.
     """
     if n is not None and n < 1:
         raise TextError(f"n={n} stories: expected at least 1, or None for all of them.")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.errors import TextError
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.stage import Evaluation, Stage
 from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
-from rb_interp.text.data import TextData, check_examples, provenance, text_of_seed
+from rb_interp.text.data import TextData, text_data
+from rb_interp.text.documents import stamps
 from rb_interp.text.rows import joined
 
 EARLY = 0.80
@@ -77,17 +80,24 @@ class TextTask(TextConfig):
         return fingerprint(self)
 
     def text(self, seed: int) -> TextData:
-        """The text of a seed; TextError where it cannot be had."""
-        return text_of_seed(self, seed)
+        """The text of a seed, drawn once per process while its files stay as they are; TextError without a text."""
+        return _drawn(self, seed, stamps(self))
 
     def prepare(self, seeds: Sequence[int]) -> None:
         """Raise TextError where the text of a seed cannot be had, or no example of it could be asked."""
-        for seed in seeds:
-            check_examples(self.text(seed))
+        for text in map(self.text, seeds):
+            shortest = min(len(text.tokenizer.encode(example.text)) for example in text.examples)
+            if shortest > self.n_ctx:
+                raise TextError(
+                    f"none of {len(text.examples)} held-out PrOntoQA examples fits into n_ctx={self.n_ctx} (the "
+                    f"shortest has {shortest} tokens), so no answer could be asked for; give a larger n_ctx, or fewer "
+                    f"hops."
+                )
 
     def provenance(self, seed: int) -> dict[str, Any]:
-        """What a seed reads, as plain data: sources, sizes, hashes, entropies."""
-        return provenance(self.text(seed))
+        """What a seed reads, as plain data: sources, sizes, hashes, unigram entropies (nats)."""
+        text = self.text(seed)
+        return {**text.about, "entropies": list(text.entropies)}
 
     def dataset(self, seed: int) -> TextRows:
         """The rows of a seed's text; a label is the next token, -1 where nothing is to be predicted.
@@ -108,6 +118,11 @@ class TextTask(TextConfig):
             batch_sets=TRAIN,
             text=text,
         )
+
+
+@lru_cache(maxsize=8)
+def _drawn(task: TextTask, seed: int, stamps: tuple) -> TextData:
+    return text_data(task, seed)
 
 
 def _pooled(values: Evaluation) -> np.ndarray:

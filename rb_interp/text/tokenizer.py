@@ -7,6 +7,7 @@ token of that name (``end``) only ever stands between documents.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -75,7 +76,7 @@ class Tokenizer:
         try:
             return [one.ids for one in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
         except TypeError:
-            number, text = next((n, text) for n, text in enumerate(texts, start=1) if not _is_unicode(text))
+            number, text = next((n, text) for n, text in enumerate(texts, 1) if re.search("[\ud800-\udfff]", text))
             raise TextError(
                 f"text {number} of {len(texts)} holds half a surrogate pair, which no tokenizer takes: "
                 f"{text[:40]!a}. Mend or drop it."
@@ -98,8 +99,8 @@ class Tokenizer:
 def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     """Byte-level BPE of at most d_vocab entries: every text can be written in it, and it is the same at every call.
 
-    The end of a document is entry 0, the 256 bytes follow, then the merges, most frequent pair first (pairs that
-    occur twice or more, within words as GPT-2 cuts them). Raises TextError below 257 entries.
+    Entry 0 ends a document. The 256 bytes follow, then the merges of pairs that occur at least twice within a word (as
+    GPT-2 cuts words), most frequent first. Raises TextError below 257 entries.
 
     >>> train_tokenizer(["one two"] * 2, d_vocab=2048).d_vocab
     262
@@ -124,11 +125,10 @@ def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
 
 
 def load_tokenizer(place: str, d_vocab: int) -> Tokenizer:
-    """The tokenizer at a place: ``gpt2`` (from the hub), a folder (tokenizer.json, or vocab.json and merges.txt), or a
-    tokenizer.json.
+    """The tokenizer ``gpt2`` (from the hub), of a folder (tokenizer.json, or vocab.json and merges.txt) or of a file.
 
     Raises TextError where there is none, it cannot be read, it has no ``<|endoftext|>``, or its size is not d_vocab:
-    some loaders return an empty tokenizer where there is no network, so the size is never taken on trust.
+    some loaders return an empty tokenizer where there is no network.
     """
     try:
         backend = _from_hub(place) if place == "gpt2" else _from_place(Path(place).expanduser())
@@ -195,7 +195,3 @@ def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer:
     if backend.token_to_id(END) is not None:
         backend.add_special_tokens([AddedToken(END, special=True, normalized=True)])
     return backend
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -80,7 +80,9 @@ def test_speech_closes_in_its_paragraph_and_questions_end_as_such(stories):
 
 def test_every_slot_has_words_and_every_list_is_used():
     lists, plots = grammar._lists(), grammar._plots()
-    cast = set(grammar._cast(("child",), lambda: 0.3, set()))
+    story = grammar._Story(lambda: 0.3)
+    story.cast(("child",))
+    cast = set(story.fixed)
     drawn = {"boy_name", "girl_name", "pet_name"}
     for plot in plots:
         fixed = dict(plot.fixed)
@@ -103,9 +105,9 @@ def test_notation_worked_by_hand():
     plot = grammar._plot('child/animal toy=light_toy\na [b |\n  c]\n"d." e\n"f."\n\n  g')
     assert plot == (("child", "animal"), (("toy", "light_toy"),), grammar._parsed('a [b|c]\n"d." e\n"f."\ng'))
     options = grammar._parsed("x|y|z")
-    used: set[int] = set()
-    assert sorted(grammar._unused(options, lambda: 0.5, used)[0] for _ in range(3)) == ["x", "y", "z"]
-    assert grammar._unused(options, lambda: 0.5, used) == ("y",)
+    story = grammar._Story(lambda: 0.5)
+    assert sorted(story.unused(options)[0] for _ in range(3)) == ["x", "y", "z"]
+    assert story.unused(options) == ("y",)
 
 
 def test_two_children_of_a_story_never_share_a_name(stories):

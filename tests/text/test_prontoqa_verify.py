@@ -104,10 +104,7 @@ PLANTED = {
         question(" Every numpus is not hot.", ""),
         "'hot' is said 1 times as in the conclusion and 0 times the other way; expected 1 and 1.",
     ),
-    "two contradicting rules": (
-        question("Impuses are shy.", "Impuses are shy. Each jompus is not hot."),
-        "and 2 t",
-    ),
+    "two contradicting rules": (question("Impuses are shy.", "Impuses are shy. Each jompus is not hot."), "and 2 t"),
     "property twice": (question("Impuses are shy.", "Jompuses are hot."), "'hot' is said 2 times as in the conclusion"),
     "contradiction on the path": (
         question("Impuses are shy.", "Impuses are not hot."),

@@ -173,11 +173,11 @@ def test_the_hub_is_asked_for_enough_and_once(monkeypatch):
         return [f"Story {number} of {name}." for number in range(n or 300)]
 
     monkeypatch.setattr("rb_interp.text.stories.load_stories_hub", hub)
-    documents._from_hub.cache_clear()
+    documents._read.cache_clear()
     for seed in (0, 1):
         text_data(replace(PADDED, stories="hub"), seed)
     data = text_data(replace(PADDED, stories="hub:someone/tales"), 0)
-    documents._from_hub.cache_clear()
+    documents._read.cache_clear()
     assert asked == [("roneneldan/TinyStories", 2 * 72), ("someone/tales", None)]
     assert data.about["stories"]["source"] == "stories from the hub (someone/tales)"
 

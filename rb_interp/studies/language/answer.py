@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.panels import interval_of
 from rb_interp.studies.language.claims import LARGE, PAPER_COSINES, SMALL
 from rb_interp.studies.language.words import (
-    BY_NOT,
     by_hops,
     by_rate,
     corpora,
+    cosine_text,
     course_text,
     early_steps,
     left_out,
+    mean_text,
     names,
     never_early,
     pooled_text,
     reading_text,
     skill,
     stand_ins,
-    told,
 )
 
+BY_NOT = 0.53
+"""Share of two-way answers that are right by the query's "not" alone."""
 NO_CHAIN = 0.01
 """Below this share of right chains at every number of hops a model writes none."""
-NEITHER = "G3's difference is not shown to be below 0, matched or not."
-MATCHED_ONLY = "below 0 with the matched tokens alone; G3's own difference is not below 0."
 
 
 def answer(evidence: Evidence) -> tuple[str, ...]:
@@ -56,32 +57,22 @@ def warnings(evidence: Evidence) -> tuple[str, ...]:
 
 def _first_evaluation(evidence: Evidence) -> str:
     """A sentence where ``early`` is the first evaluation after step 0 in most members, else nothing."""
-    try:
-        row = evidence.table("early").iloc[0]
-    except MissingEvidenceError:
-        return ""
-    if 2 * row["all_at_first"] <= row["all"]:
-        return ""
-    return (
-        f"“early” is the first evaluation (step {row['first']:,.0f}) in {row['all_at_first']:g} of {row['all']:g} "
-        "members; evaluations are too far apart to see it better."
-    )
+    for row in evidence.records("early")[:1]:
+        if 2 * row["all_at_first"] > row["all"]:
+            return (
+                f"“early” is the first evaluation (step {row['first']:,.0f}) in {row['all_at_first']:g} of "
+                f"{row['all']:g} members; evaluations are too far apart to see it better."
+            )
+    return ""
 
 
 def _no_reasoning(evidence: Evidence) -> str:
     """A sentence where no rate's answers are better than guessing and none writes a chain, else nothing."""
-    read = False
-    for gamma in evidence.gammas:
-        answers, chains = (skill(evidence, gamma, kind) for kind in ("answer_two_way", "chain"))
-        if not answers or not chains:
-            continue
-        low = answers[0]["low"] if math.isfinite(answers[0]["low"]) else answers[0]["mean"]
-        if low > BY_NOT or any(row["mean"] >= NO_CHAIN for row in chains[1:]):
-            return ""
-        read = True
-    if not read:
+    skills = [[skill(evidence, gamma, kind) for kind in ("answer_two_way", "chain")] for gamma in evidence.gammas]
+    learned = [_reasons(answers, chains) for answers, chains in skills if answers and chains]
+    if any(learned) or not learned:
         return ""
-    question, chain = (told(evidence, "chain", f"loss_{part}", SMALL) for part in ("question", "chain"))
+    question, chain = (reading_text(evidence, "chain", f"loss_{part}") for part in ("question", "chain"))
     losses = f" (nats per token at γ = {SMALL:g}, held out: {question} on questions, {chain} on chains of thought)"
     return (
         "No model here answers better than guessing or writes a chain of thought: at no γ does the 95 % interval of "
@@ -89,6 +80,11 @@ def _no_reasoning(evidence: Evidence) -> str:
         "than 1 in 100 chains are right. A lower loss on PrOntoQA is that of its templates"
         f"{'' if 'n/a' in (question, chain) else losses} and says nothing of reasoning."
     )
+
+
+def _reasons(answers: list[dict], chains: list[dict]) -> bool:
+    low = answers[0]["low"] if math.isfinite(answers[0]["low"]) else answers[0]["mean"]
+    return low > BY_NOT or any(row["mean"] >= NO_CHAIN for row in chains[1:])
 
 
 def _losses(evidence: Evidence) -> str:
@@ -112,14 +108,11 @@ def _per_entropy(evidence: Evidence) -> str:
 
 def _rise(evidence: Evidence) -> str:
     """How much higher Delta L is at the small initialisation than at the large one, paired by seed."""
-    try:
-        row = evidence.table("paired", what="rise").iloc[0]
-    except MissingEvidenceError:
+    row = _paired(evidence, "rise")
+    if row is None:
         return ""
     mean, low, high = interval_of(row)
-    if not row["n"]:
-        return ""
-    text = f"From γ = {LARGE:g} to γ = {SMALL:g} ΔL changes by {reading_text(mean, low, high)}, paired by seed"
+    text = f"From γ = {LARGE:g} to γ = {SMALL:g} ΔL changes by {mean_text(mean, low, high)}, paired by seed"
     if low > 0:
         return f"{text}: it rises, as the paper has it."
     if high < 0:
@@ -127,34 +120,33 @@ def _rise(evidence: Evidence) -> str:
     return f"{text}, up in {row['count']:g} of {row['n']:g}."
 
 
+def _paired(evidence: Evidence, what: str) -> dict[str, Any] | None:
+    """A comparison within each seed, a row of the table ``paired``; None where no seed has it."""
+    return next((row for row in evidence.records("paired", what=what) if row["n"]), None)
+
+
 def _cosines(evidence: Evidence) -> str:
-    cos = {group: _early(evidence, f"cos_{group}") for group in PAPER_COSINES}
+    cos = {group: cosine_text(evidence, f"cos_{group}") for group in PAPER_COSINES}
     if "n/a" in cos.values():
         return ""
-    called, said = names(evidence), {group: f"{value:.3f}".lstrip("0") for group, value in PAPER_COSINES.items()}
+    difference = cosine_text(evidence, "difference")
+    called, paper = names(evidence), {group: f"{value:.3f}".lstrip("0") for group, value in PAPER_COSINES.items()}
     return (
         f"Early in training at γ = {SMALL:g} the mean cosine of embeddings is {cos['prontoqa']} between PrOntoQA "
-        f"tokens (paper: {said['prontoqa']}) and {cos['stories']} between tokens of {called['stories']} (paper, "
-        f"TinyStories: {said['stories']}), a difference of {_early(evidence, 'difference')} (G3){_beyond(evidence)}."
+        f"tokens (paper: {paper['prontoqa']}) and {cos['stories']} between tokens of {called['stories']} "
+        f"(paper, TinyStories: {paper['stories']}), a difference of {difference} (G3){_beyond(evidence)}."
     )
 
 
 def _beyond(evidence: Evidence) -> str:
     """In how many seeds the difference lies beyond two standard deviations of lists with permuted labels."""
-    try:
-        row = evidence.table("paired", what="beyond").iloc[0]
-    except MissingEvidenceError:
-        return ""
-    if not row["n"]:
+    row = _paired(evidence, "beyond")
+    if row is None:
         return ""
     return (
         f"; in {row['count']:g} of {row['n']:g} seeds it lies beyond two standard deviations of what tokens give whose "
         "corpora are permuted (intervals are over seeds, which share their tokens)"
     )
-
-
-def _early(evidence: Evidence, quantity: str) -> str:
-    return told(evidence, "token_similarity", quantity, SMALL, stage="early")
 
 
 def _course(evidence: Evidence) -> str:
@@ -182,20 +174,24 @@ def _control(evidence: Evidence) -> str:
         return ""
     below = raw.high < 0
     if not math.isfinite(matched.estimate):
-        return "No frequency-matched control could be made" + (
-            ", so how often tokens occur may account for the difference." if below else "."
-        )
-    text = (
-        "With the stories' tokens matched to PrOntoQA's in frequency (mean |ln ratio| of matched counts "
-        f"{_early(evidence, 'control_mismatch')}) the difference is {reading_text(*matched)}"
-    )
+        doubt = ", so how often tokens occur may account for the difference" if below else ""
+        return f"No frequency-matched control could be made{doubt}."
     if not below:
-        return f"{text}: {MATCHED_ONLY if matched.high < 0 else NEITHER}"
-    if matched.high < 0:
-        return f"{text}: frequency alone does not account for it."
-    if matched.low > 0:
-        return f"{text}: it turns round, so frequency accounts for what G3 reads."
-    return f"{text}: frequency may account for what G3 reads."
+        verdict = (
+            "below 0 with the matched tokens alone; G3's own difference is not below 0."
+            if matched.high < 0
+            else "G3's difference is not shown to be below 0, matched or not."
+        )
+    elif matched.high < 0:
+        verdict = "frequency alone does not account for it."
+    elif matched.low > 0:
+        verdict = "it turns round, so frequency accounts for what G3 reads."
+    else:
+        verdict = "frequency may account for what G3 reads."
+    return (
+        "With the stories' tokens matched to PrOntoQA's in frequency (mean |ln ratio| of matched counts "
+        f"{cosine_text(evidence, 'control_mismatch')}) the difference is {mean_text(*matched)}: {verdict}"
+    )
 
 
 def _skills(evidence: Evidence) -> str:
@@ -222,4 +218,4 @@ def _text(evidence: Evidence) -> str:
         return ""
     if stories["stand_in"]:
         return "The stories are not TinyStories here: a small story grammar stands in for them."
-    return f"The stories are those of {str(stories['source'] or 'TinyStories').removeprefix('stories from ')}."
+    return f"The stories are those of {(stories['source'] or 'TinyStories').removeprefix('stories from ')}."

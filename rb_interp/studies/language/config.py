@@ -81,14 +81,14 @@ def train_note(config: LanguageConfig) -> list[str]:
 
 def info(run: Run) -> dict[str, str]:
     """What a run has read, and what stands in for the paper's text; nothing before its training."""
-    told = run.sweep().provenance.get(run.config.seeds[0])
-    if told is None:
+    about = run.sweep().provenance.get(run.config.seeds[0])
+    if about is None:
         return {}
-    tokenizer = told["tokenizer"]
+    tokenizer = about["tokenizer"]
     return {
-        "text": f"{told['prontoqa']['source']}; {told['stories']['source']}",
+        "text": f"{about['prontoqa']['source']}; {about['stories']['source']}",
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['d_vocab']:,} entries",
-        **({"stand-in": " ".join(told["stand_in"])} if told["stand_in"] else {}),
+        **({"stand-in": " ".join(about["stand_in"])} if about["stand_in"] else {}),
     }
 
 

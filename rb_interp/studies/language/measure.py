@@ -83,9 +83,9 @@ def corpora(texts: Mapping[int, TextData]) -> pd.DataFrame:
         words = " ".join(text.about["stand_in"])
         for corpus, entropy in zip(CORPORA, text.entropies, strict=True):
             about = text.about[corpus]
-            told = {name: about[name] for name in ("source", "documents", "tokens")}
-            stand_in = words if about["stand_in"] else ""
-            rows.append({"seed": seed, "corpus": corpus, **told, "stand_in": stand_in, "entropy": entropy})
+            read = {name: about[name] for name in ("source", "documents", "tokens")}
+            read["stand_in"] = words if about["stand_in"] else ""
+            rows.append({"seed": seed, "corpus": corpus, **read, "entropy": entropy})
     return pd.DataFrame(rows)
 
 

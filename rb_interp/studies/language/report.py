@@ -12,32 +12,36 @@ from rb_interp.studies.language.claims import PAPER_COSINES
 from rb_interp.studies.language.words import (
     KINDS,
     corpora,
+    cosine_text,
     entropies,
+    first_row_text,
     hops_text,
     names,
-    row_text,
+    reading_text,
     skill,
-    told,
     untrained_text,
 )
 
 LOSSES = {
-    "delta_loss": "ΔL, mean over training",
-    "delta_loss_test": "ΔL on held-out text, mean over training",
-    "delta_loss_per_entropy": "ΔL per unigram entropy, mean over training",
-    "delta_loss_per_entropy_test": "ΔL per unigram entropy on held-out text, mean over training",
-    "delta_final": "ΔL at the last evaluation",
-    "early_step": "step of the stage “early”",
-}
-SETS = {
-    f"loss_{corpus}_{end}": (corpus, words)
-    for end, words in (("train", "trained on"), ("test", "held out"))
-    for corpus in PAPER_COSINES
-}
-PARTS = {
-    "loss_question": "final loss on held-out questions of PrOntoQA, whose rules are drawn at random (nats per token)",
-    "loss_chain": "final loss on their chains of thought (nats per token)",
-    "loss_answer": "final loss on their answers (nats per token)",
+    "corpus_loss": {
+        "delta_loss": "ΔL, mean over training",
+        "delta_loss_test": "ΔL on held-out text, mean over training",
+        "delta_loss_per_entropy": "ΔL per unigram entropy, mean over training",
+        "delta_loss_per_entropy_test": "ΔL per unigram entropy on held-out text, mean over training",
+        "delta_final": "ΔL at the last evaluation",
+        "early_step": "step of the stage “early”",
+        "loss_prontoqa_train": "final loss on {prontoqa}, trained on (nats per token)",
+        "loss_stories_train": "final loss on {stories}, trained on (nats per token)",
+        "loss_prontoqa_test": "final loss on {prontoqa}, held out (nats per token)",
+        "loss_stories_test": "final loss on {stories}, held out (nats per token)",
+    },
+    "chain": {
+        "loss_question": (
+            "final loss on held-out questions of PrOntoQA, whose rules are drawn at random (nats per token)"
+        ),
+        "loss_chain": "final loss on their chains of thought (nats per token)",
+        "loss_answer": "final loss on their answers (nats per token)",
+    },
 }
 COSINES = {
     "cos_prontoqa": "mean cos between PrOntoQA tokens",
@@ -76,44 +80,40 @@ def _corpora(evidence: Evidence) -> Iterator[Block]:
 def _tables(evidence: Evidence) -> Iterator[Block]:
     """A heading and a table by rate for losses, cosines, rank correlations and skills, as far as they were read."""
     rates = tuple(f"γ = {gamma:g}" for gamma in evidence.gammas)
-    found = {title: tuple(row for row in rows if _read(row, len(rates))) for title, rows in _rows(evidence).items()}
-    for title, rows in found.items():
+    read = False
+    for title, rows in _rows(evidence).items():
+        rows = tuple(row for row in rows if any(cell.text != "n/a" for cell in row.cells[1 : 1 + len(rates)]))
         if rows:
+            read = True
             paper = ("paper, γ = 0.8",) if "Cosines" in title else ()
             yield Heading(title)
             yield Table(("mean over seeds [95 % interval]", *rates, *paper), rows)
-    if not any(found.values()):
+    if not read:
         yield Paragraph(MISSING)
-
-
-def _read(row: Row, rates: int) -> bool:
-    return any(cell.text != "n/a" for cell in row.cells[1 : 1 + rates])
 
 
 def _rows(evidence: Evidence) -> dict[str, list[Row]]:
     called = names(evidence)
-    losses = [_row(evidence, "corpus_loss", name, label) for name, label in LOSSES.items()]
-    losses += [
-        _row(evidence, "corpus_loss", name, f"final loss on {called[corpus]}, {words} (nats per token)")
-        for name, (corpus, words) in SETS.items()
-    ]
-    predicted = [
-        _row(evidence, "next_token", f"spearman_{group}", f"{label}, {stage}", stage)
-        for group, label in PREDICTED.items()
-        for stage in ("early", "final")
-    ]
     return {
-        "Losses": losses + [_row(evidence, "chain", name, label) for name, label in PARTS.items()],
-        "Cosines of token embeddings, early in training": [
-            _cosine(evidence, name, label) for name, label in COSINES.items()
+        "Losses": [
+            _row(evidence, probe, quantity, label.format(**called))
+            for probe, labels in LOSSES.items()
+            for quantity, label in labels.items()
         ],
-        "Rank correlation of cos(P^s − u, P^s' − u) with the cosine of embeddings": predicted,
+        "Cosines of token embeddings, early in training": [
+            _cosine(evidence, quantity, label) for quantity, label in COSINES.items()
+        ],
+        "Rank correlation of cos(P^s − u, P^s' − u) with the cosine of embeddings": [
+            _row(evidence, "next_token", f"spearman_{group}", f"{label}, {stage}", stage)
+            for group, label in PREDICTED.items()
+            for stage in ("early", "final")
+        ],
         "Held-out PrOntoQA at the last step, share right": list(_skills(evidence)),
     }
 
 
 def _row(evidence: Evidence, probe: str, quantity: str, label: str, stage: str = "final") -> Row:
-    cells = (Cell(told(evidence, probe, quantity, gamma, stage=stage)) for gamma in evidence.gammas)
+    cells = (Cell(reading_text(evidence, probe, quantity, gamma, stage=stage)) for gamma in evidence.gammas)
     return Row((Cell(label, head=True), *cells))
 
 
@@ -121,8 +121,8 @@ def _cosine(evidence: Evidence, quantity: str, label: str) -> Row:
     """A row of cosines with the paper's number; an untrained model does not read 0 where embeddings are centred."""
     cells = []
     for gamma in evidence.gammas:
-        text = told(evidence, "token_similarity", quantity, gamma, stage="early")
-        untrained = untrained_text(evidence, quantity, gamma).strip() if quantity.endswith("_centred") else ""
+        text = cosine_text(evidence, quantity, gamma)
+        untrained = untrained_text(evidence, quantity, gamma) if quantity.endswith("_centred") else ""
         cells.append(Cell(text, notes=(untrained,) if untrained and text != "n/a" else ()))
     paper = PAPER_COSINES.get(quantity.removeprefix("cos_"))
     return Row((Cell(label, head=True), *cells, Cell(f"{paper:.3f}" if paper else "")))
@@ -131,10 +131,10 @@ def _cosine(evidence: Evidence, quantity: str, label: str) -> Row:
 def _skills(evidence: Evidence) -> Iterator[Row]:
     """Rows by kind: over all hops, and for answers and chains by number of hops."""
     for kind, words in KINDS.items():
-        rates = [{row["hops"]: row for row in skill(evidence, gamma, kind)} for gamma in evidence.gammas]
-        for hops in sorted({hops for rate in rates for hops in rate}):
+        rates = [skill(evidence, gamma, kind) for gamma in evidence.gammas]
+        for hops in sorted({row["hops"] for rows in rates for row in rows}):
             if hops and kind not in ("answer_two_way", "chain"):
                 continue
-            texts = (row_text(rate[hops]) if hops in rate else "n/a" for rate in rates)
+            texts = (first_row_text([row for row in rows if row["hops"] == hops]) for rows in rates)
             label = f"{words}, {hops_text(hops) if hops else 'all hops'}"
             yield Row((Cell(label, head=True), *map(Cell, texts)))

@@ -111,9 +111,9 @@ def early_table(readings: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     steps = readings.loc[(readings["quantity"] == "early_step") & (readings["probe"] == "corpus_loss")]
     steps = steps.dropna(subset=["value"])
     first, last = curves.loc[curves["step"] > 0, "step"].min(), curves["step"].max()
-    told = steps.assign(n=1, at_last=steps["value"] >= last, at_first=steps["value"] == first)
+    steps = steps.assign(n=1, at_last=steps["value"] >= last, at_first=steps["value"] == first)
     names = ["n", "at_last", "at_first"]
-    found = told.groupby("gamma", as_index=False)[names].sum().astype(dict.fromkeys(names, "int64"))
+    found = steps.groupby("gamma", as_index=False)[names].sum().astype(dict.fromkeys(names, "int64"))
     return found.assign(first=first, all=found["n"].sum(), all_at_first=found["at_first"].sum())
 
 

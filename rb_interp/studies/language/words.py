@@ -10,8 +10,6 @@ from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.panels import interval_of, over_seeds
 from rb_interp.studies.language.claims import SMALL
 
-CORPORA = {"prontoqa": "PrOntoQA", "stories": "TinyStories"}
-STAND_IN = "story grammar (stand-in)"
 EARLY = (
     "early: the first evaluation at which the training loss, mean of both corpora, is at most 80 % of its start (the "
     "last one where that never happens)"
@@ -25,23 +23,20 @@ KINDS = {
     "rule": "step: rule from the context",
     "conclusion": "step: conclusion",
 }
-BY_NOT = 0.53
-"""Share of two-way answers that are right by the query's "not" alone."""
 
 
 def corpora(evidence: Evidence) -> dict[str, dict[str, Any]]:
     """What the first seed read, by corpus (a row of the table ``corpora``); empty where the run does not tell."""
-    try:
-        rows = evidence.table("corpora").drop_duplicates("corpus").to_dict("records")
-    except MissingEvidenceError:
-        return {}
-    return {str(row["corpus"]): {str(key): value for key, value in row.items()} for row in rows}
+    found: dict[str, dict[str, Any]] = {}
+    for row in evidence.records("corpora"):
+        found.setdefault(row["corpus"], row)
+    return found
 
 
 def names(evidence: Evidence) -> dict[str, str]:
     """What each corpus is called in this run: stories that stand in for TinyStories are called that."""
-    stand_in = bool(corpora(evidence).get("stories", {}).get("stand_in"))
-    return {**CORPORA, "stories": STAND_IN if stand_in else CORPORA["stories"]}
+    stand_in = corpora(evidence).get("stories", {}).get("stand_in")
+    return {"prontoqa": "PrOntoQA", "stories": "story grammar (stand-in)" if stand_in else "TinyStories"}
 
 
 def group_names(evidence: Evidence) -> dict[str, str]:
@@ -50,56 +45,51 @@ def group_names(evidence: Evidence) -> dict[str, str]:
     return {**called, "control": f"{called['stories']}, matched in frequency"}
 
 
-def stand_ins(evidence: Evidence) -> str:
-    """The sentence on a text that is not the paper's; empty where all of it is."""
-    return " ".join(str(row["stand_in"]) for row in corpora(evidence).values() if row["stand_in"])
-
-
-def stand_in_note(evidence: Evidence) -> str:
-    """The sentence on stand-ins, to be appended to a caption."""
-    told = stand_ins(evidence)
-    return f" Not the paper's text: {told}" if told else ""
-
-
 def entropies(evidence: Evidence) -> dict[str, float]:
     """Unigram entropy of each corpus's training text in nats; empty where the run does not tell."""
-    return {corpus: float(row["entropy"]) for corpus, row in corpora(evidence).items() if corpus in CORPORA}
+    return {corpus: float(row["entropy"]) for corpus, row in corpora(evidence).items()}
+
+
+def stand_ins(evidence: Evidence) -> str:
+    """The sentence on a text that is not the paper's; empty where all of it is."""
+    return " ".join(row["stand_in"] for row in corpora(evidence).values() if row["stand_in"])
+
+
+def notes(evidence: Evidence, gamma: float | None = None) -> str:
+    """What ends a caption: where ``early`` came too late at a rate that the caption is about, and the stand-ins."""
+    late = never_early(evidence, gamma) if gamma is not None else ""
+    text = stand_ins(evidence)
+    return (f" {late}" if late else "") + (f" Not the paper's text: {text}" if text else "")
 
 
 def early_steps(evidence: Evidence, gamma: float) -> list[int]:
     """Steps of the stage ``early``, one a seed; empty where the run does not tell."""
-    try:
-        return [int(step) for step in evidence.values("corpus_loss", "early_step", gamma)]
-    except MissingEvidenceError:
-        return []
+    steps = (evidence.value("corpus_loss", "early_step", gamma, seed, stage="final") for seed in evidence.seeds)
+    return [int(step) for step in steps if math.isfinite(step)]
 
 
 def never_early(evidence: Evidence, gamma: float) -> str:
     """A sentence where the pooled loss of some seed never fell to 80 % before the last evaluation, else nothing."""
-    try:
-        row = evidence.table("early", gamma=gamma).iloc[0]
-    except MissingEvidenceError:
+    late = [row for row in evidence.records("early", gamma=gamma) if row["at_last"]]
+    if not late:
         return ""
-    if not row["at_last"]:
-        return ""
-    return f"At γ = {gamma:g} “early” is the last evaluation in {row['at_last']:g} of {seeds_text(int(row['n']))}."
+    return f"At γ = {gamma:g} “early” is the last evaluation in {late[0]['at_last']:g} of {seeds_text(late[0]['n'])}."
 
 
 def shown_gamma(evidence: Evidence) -> float:
     """The rate that figures of one rate show: the claims' small initialisation, else the largest rate of the run.
 
-    A run at other rates than the paper's shows what it has; no claim is judged there. Raises MissingEvidenceError where
-    the run has no member.
+    No claim is judged at another rate than the paper's. Raises MissingEvidenceError where the run has no member.
     """
     if not evidence.gammas:
         raise MissingEvidenceError("This run has no member.")
     return SMALL if SMALL in evidence.gammas else evidence.gammas[-1]
 
 
-def reading_text(mean: float, low: float, high: float) -> str:
+def mean_text(mean: float, low: float, high: float) -> str:
     """``mean [low, high]`` with two decimals up to 100, three below .1 in size; ``n/a`` where there is nothing.
 
-    >>> reading_text(0.6, -0.671, 1.871), reading_text(0.0712, math.nan, math.nan), reading_text(math.nan, 0.0, 0.0)
+    >>> mean_text(0.6, -0.671, 1.871), mean_text(0.0712, math.nan, math.nan), mean_text(math.nan, 0.0, 0.0)
     ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
     """
     if not math.isfinite(mean):
@@ -110,35 +100,40 @@ def reading_text(mean: float, low: float, high: float) -> str:
     return text.replace("-", "−")
 
 
-def row_text(row: Any) -> str:
-    """The interval in one row of a table over seeds, as `reading_text`."""
-    return reading_text(*interval_of(row))
+def first_row_text(rows: list[dict[str, Any]]) -> str:
+    """The interval in the first of some rows of a table over seeds; ``n/a`` where there is none."""
+    return mean_text(*interval_of(rows[0])) if rows else "n/a"
 
 
-def three(value: float) -> str:
+def three_digits(value: float) -> str:
     """A difference of cosines with three decimals and a true minus sign.
 
-    >>> three(-0.0712), three(-0.0001)
+    >>> three_digits(-0.0712), three_digits(-0.0001)
     ('−0.071', '0.000')
     """
     return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
 
 
-def told(evidence: Evidence, probe: str, quantity: str, gamma: float, *, stage: str = "final") -> str:
+def reading_text(evidence: Evidence, probe: str, quantity: str, gamma: float = SMALL, *, stage: str = "final") -> str:
     """``mean [low, high]`` of a reading over seeds; ``n/a`` where the run lacks it."""
-    return over_seeds(evidence, probe, quantity, gamma, stage=stage, write=reading_text)
+    return over_seeds(evidence, probe, quantity, gamma, stage=stage, write=mean_text)
+
+
+def cosine_text(evidence: Evidence, quantity: str, gamma: float = SMALL) -> str:
+    """The same for a reading of ``token_similarity`` at the stage ``early``."""
+    return reading_text(evidence, "token_similarity", quantity, gamma, stage="early")
 
 
 def by_rate(evidence: Evidence, probe: str, quantity: str, *, stage: str = "final") -> str:
     """A reading at every rate of the run that has it: ``0.10 [..] at γ = 0.3, 0.20 [..] at γ = 0.8``."""
-    found = [(gamma, told(evidence, probe, quantity, gamma, stage=stage)) for gamma in evidence.gammas]
-    return ", ".join(f"{text} at γ = {gamma:g}" for gamma, text in found if text != "n/a") or "not read"
+    texts = {gamma: reading_text(evidence, probe, quantity, gamma, stage=stage) for gamma in evidence.gammas}
+    return ", ".join(f"{text} at γ = {gamma:g}" for gamma, text in texts.items() if text != "n/a") or "not read"
 
 
 def untrained_text(evidence: Evidence, quantity: str = "difference_centred", gamma: float = SMALL) -> str:
-    """What an untrained model reads early: `` (untrained: −0.013)``; empty where none was read."""
+    """What an untrained model reads early: ``(untrained: −0.013)``; empty where none was read."""
     untrained = evidence.untrained("token_similarity", quantity, gamma, stage="early")
-    return f" (untrained: {three(untrained)})" if math.isfinite(untrained) else ""
+    return f"(untrained: {three_digits(untrained)})" if math.isfinite(untrained) else ""
 
 
 def course_text(evidence: Evidence) -> str:
@@ -146,35 +141,24 @@ def course_text(evidence: Evidence) -> str:
 
     Behind each stands the difference with frequency-matched tokens of the stories, where there are such.
     """
-    try:
-        table = evidence.table("course", gamma=SMALL)
-    except MissingEvidenceError:
-        return ""
-    differences, matched = (
-        table.loc[(table["quantity"] == name) & (table["n"] > 0)].set_index("step").sort_index()
-        for name in ("difference", "difference_control")
-    )
+    rows = {(row["quantity"], row["step"]): row for row in evidence.records("course", gamma=SMALL) if row["n"]}
     found = []
-    for step, row in differences.iterrows():
-        beside = f" (matched: {three(matched.loc[step, 'mean'])})" if step in matched.index else ""
+    for step in sorted(step for quantity, step in rows if quantity == "difference"):
+        row, matched = rows["difference", step], rows.get(("difference_control", step))
+        beside = f" (matched: {three_digits(matched['mean'])})" if matched else ""
         below = f"{row['below']:g} of {row['n']:g} below 0"
-        found.append(f"at step {int(str(step)):,}: {three(row['mean'])}, {below}{beside}")
+        found.append(f"at step {step:,}: {three_digits(row['mean'])}, {below}{beside}")
     return "; ".join(found)
 
 
 def skill(evidence: Evidence, gamma: float, kind: str) -> list[dict[str, Any]]:
     """Rows of ``skills_summary`` by hops, ascending (0: all hops together); empty where the run has none."""
-    try:
-        rows = evidence.table("skills_summary", gamma=gamma, kind=kind).sort_values("hops").to_dict("records")
-    except MissingEvidenceError:
-        return []
-    return [{str(key): value for key, value in row.items()} for row in rows]
+    return sorted(evidence.records("skills_summary", gamma=gamma, kind=kind), key=lambda row: row["hops"])
 
 
 def pooled_text(evidence: Evidence, gamma: float, kind: str) -> str:
     """Accuracy over all hops, ``mean [low, high]`` over seeds; ``n/a`` where there is none."""
-    rows = skill(evidence, gamma, kind)
-    return row_text(rows[0]) if rows else "n/a"
+    return first_row_text(skill(evidence, gamma, kind))
 
 
 def by_hops(evidence: Evidence, kind: str) -> str:
@@ -190,6 +174,6 @@ def hops_text(hops: int) -> str:
 
 def left_out(evidence: Evidence) -> str:
     """A sentence on the examples that were too long for the model, where there are any: those of many hops."""
-    mean = evidence.interval("chain", "left_out", shown_gamma(evidence)).estimate if evidence.gammas else math.nan
+    mean = evidence.interval("chain", "left_out", shown_gamma(evidence)).estimate
     known = math.isfinite(mean) and mean
     return f" Left out as too long for the context, and of many hops: {mean:.0f} examples a seed." if known else ""

@@ -11,7 +11,7 @@ from rb_interp.figures.panels import heat_map, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import new_figure
 from rb_interp.studies.language.claims import PAPER_COSINES
-from rb_interp.studies.language.words import EARLY, group_names, names, never_early, shown_gamma, stand_in_note, told
+from rb_interp.studies.language.words import EARLY, cosine_text, group_names, names, notes, shown_gamma
 
 GROUPS = ("prontoqa", "stories", "control")
 NAMED = 20
@@ -26,7 +26,7 @@ def draw(evidence: Evidence) -> Figure:
     for column, (group, name) in zip(panels.T, group_names(evidence).items(), strict=True):
         try_panel(column[0], _matrix, evidence, group)
         try_panel(column[1], _named, evidence, group)
-        mean = told(evidence, "token_similarity", f"cos_{group}", shown_gamma(evidence), stage="early")
+        mean = cosine_text(evidence, f"cos_{group}", shown_gamma(evidence))
         title = name.replace(", ", ",\n") if group == "control" else f"{name}\n"
         column[0].set_title(f"{title.rstrip()}\nmean cos {mean}")
     images = [axes.images[0] for axes in panels.ravel() if axes.images]
@@ -84,20 +84,17 @@ def caption(evidence: Evidence) -> Caption:
     """Caption of the cosine matrices, with the paper's two numbers beside this run's."""
     gamma, called = shown_gamma(evidence), names(evidence)
     paper = {group: f"{value:.3f}".lstrip("0") for group, value in PAPER_COSINES.items()}
-
-    def mean(quantity: str) -> str:
-        return told(evidence, "token_similarity", quantity, gamma, stage="early")
-
-    late = never_early(evidence, gamma)
+    quantities = ("cos_prontoqa", "cos_stories", "cos_control", "control_mismatch")
+    prontoqa, stories, control, mismatch = (cosine_text(evidence, name, gamma) for name in quantities)
     return Caption(
         f"Cosines of token embeddings at γ = {gamma:g}, early in training, lowest seed; most frequent tokens first, "
         "below the leading ones with their texts (a dot is a space). A token is typical of a corpus with at least 20 "
         "occurrences there and a smoothed frequency at least 10 times that in the other. Mean over all pairs of "
-        f"typical tokens and over seeds: {mean('cos_prontoqa')} for {called['prontoqa']} (paper: {paper['prontoqa']}), "
-        f"{mean('cos_stories')} for {called['stories']} (paper: {paper['stories']}). Right: typical tokens of the "
-        f"stories, one for each of PrOntoQA's and as frequent ({mean('cos_control')}; matched counts differ by a "
-        f"factor of e^{mean('control_mismatch')} on average), because an embedding moves the more, the more often its "
-        f"token occurs. {EARLY[0].upper()}{EARLY[1:]}.{f' {late}' if late else ''}{stand_in_note(evidence)}",
+        f"typical tokens and over seeds: {prontoqa} for {called['prontoqa']} (paper: {paper['prontoqa']}), "
+        f"{stories} for {called['stories']} (paper: {paper['stories']}). Right: typical tokens of the "
+        f"stories, one for each of PrOntoQA's and as frequent ({control}; matched counts differ by a "
+        f"factor of e^{mismatch} on average), because an embedding moves the more, the more often its "
+        f"token occurs. {EARLY[0].upper()}{EARLY[1:]}.{notes(evidence, gamma)}",
         "a left panel as red as the middle one or redder (G3). A right panel no redder than the left would say that "
         "frequency, not the corpus, makes the difference.",
     )

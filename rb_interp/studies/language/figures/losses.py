@@ -9,24 +9,15 @@ from matplotlib.figure import Figure
 
 from rb_interp.figures import legend
 from rb_interp.figures.curves import by_seed, by_step, learning_curve, mean_band, step_axis, thin
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import number, seeds_text
 from rb_interp.figures.panels import level, note, threshold_at, try_panel, written
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import CORPUS_COLOURS, GREY, INK, WIDTH, gamma_colour, new_figure
+from rb_interp.figures.style import CORPUS_COLOURS, GREY, INK, gamma_colour, new_figure
 from rb_interp.studies.language.claims import SMALL
-from rb_interp.studies.language.figures.shared import Series, at_rates, reading, zero_line
-from rb_interp.studies.language.words import (
-    CORPORA,
-    EARLY,
-    by_rate,
-    early_steps,
-    entropies,
-    names,
-    never_early,
-    stand_in_note,
-    told,
-)
+from rb_interp.studies.language.figures.shared import Series, at_rates, rate_columns, seeds_by_rate, zero_line
+from rb_interp.studies.language.words import EARLY, by_rate, early_steps, entropies, names, notes, reading_text
+from rb_interp.text.config import CORPORA
 
 ENDS = {"train": ("trained on", "-"), "test": ("held out", (0, (4, 1.6)))}
 LIMIT = 1.5
@@ -37,14 +28,10 @@ MEANS = {"delta_loss": ("G1", "mean over training"), "delta_loss_per_entropy": (
 
 def draw_loss(evidence: Evidence) -> Figure:
     """Loss of each corpus against training step, trained on and held out, one panel per rate (after Fig. 1)."""
-    columns = len(evidence.gammas)
-    if not columns:
-        raise MissingEvidenceError("This run has no learning curves.")
-    figure = new_figure(2.9, max(WIDTH, 2.1 * columns))
-    panels = figure.subplots(1, columns, sharey=True, squeeze=False)[0]
+    figure, [panels] = rate_columns(evidence, 2.9)
     for axes, gamma in zip(panels, evidence.gammas, strict=True):
         try_panel(axes, _losses, evidence, gamma)
-        delta = told(evidence, "corpus_loss", "delta_loss", gamma)
+        delta = reading_text(evidence, "corpus_loss", "delta_loss", gamma)
         axes.set_title(f"γ = {gamma:g}   ({seeds_text(len(evidence.seeds))})\nΔL = {delta}")
     known = list(entropies(evidence).values())
     if known:
@@ -88,19 +75,16 @@ def _losses(axes: Axes, evidence: Evidence, gamma: float) -> None:
 def caption_loss(evidence: Evidence) -> Caption:
     """Caption of the loss curves, with the final losses on held-out text."""
     called = names(evidence)
-    final = "; ".join(
-        f"{called[corpus]} {told(evidence, 'corpus_loss', f'loss_{corpus}_test', SMALL)}" for corpus in CORPORA
-    )
+    final = "; ".join(f"{called[c]} {reading_text(evidence, 'corpus_loss', f'loss_{c}_test')}" for c in CORPORA)
     limit, highest = loss_limit(evidence), float(evidence.curves["loss"].to_numpy(dtype=float).max(initial=0))
     cut = f" Losses above {number(limit)} nats lie outside the panels." if highest > limit else ""
-    late = never_early(evidence, SMALL)
     return Caption(
         f"Next-token loss on {called['prontoqa']} (red) and {called['stories']} (blue) of one GPT-2 that learns both, "
         f"mixed 1:1, for {seeds_text(len(evidence.seeds))}: text trained on (solid) and held out (dashed). Thick lines "
         "are means, bands their 95 % interval. Dotted: each corpus's unigram entropy, what a model that knows only how "
         "often each token occurs would lose. ΔL above each panel is the mean over training of (blue − red) / red. "
         f"Triangles, {EARLY}. Final held-out losses at γ = {SMALL:g}, nats per token: {final}.{cut}"
-        f"{f' {late}' if late else ''}{stand_in_note(evidence)}",
+        f"{notes(evidence, SMALL)}",
         f"at γ = {SMALL:g}, a blue curve that falls together with the red one or below it (G1). That red lies lower "
         "shows little by itself: PrOntoQA is made from templates, so whatever learns word order loses less on it. Gaps "
         "that do not widen from left to right would refute what is claimed of initialisation (G2).",
@@ -143,8 +127,8 @@ def _means(axes: Axes, evidence: Evidence, quantity: str, claim: str) -> None:
     for _, seed in pd.DataFrame(found).iterrows():
         axes.plot(seed.index, seed.to_numpy(), color=GREY, lw=0.5, alpha=0.7, zorder=1)
     for one in drawn:
-        level(axes, one.place - 0.35, evidence.untrained("corpus_loss", quantity, one.gamma), GREY, half=0.07)
-    if any(reading(evidence, "corpus_loss", f"{quantity}_test", one.gamma) for one in drawn):
+        level(axes, one.x - 0.19, evidence.untrained("corpus_loss", quantity, one.gamma), GREY, half=0.07)
+    if seeds_by_rate(evidence, "corpus_loss", f"{quantity}_test"):
         at_rates(axes, evidence, "corpus_loss", [Series(f"{quantity}_test", 0.2, HELD_OUT, "x")], spread=0.05)
     zero_line(axes)
     threshold_at(axes, evidence, SMALL, evidence.threshold(claim), written(evidence, claim), below=True)
@@ -163,7 +147,7 @@ def caption_delta(evidence: Evidence) -> Caption:
         f"entropy{f' ({known}, in nats)' if known else ''}, "
         f"{by_rate(evidence, 'corpus_loss', 'delta_loss_per_entropy')}; an untrained model is below 0 there where the "
         "stories' entropy is the larger. Grey lines join the rates of a seed. ΔL grows without end where PrOntoQA's "
-        f"loss nears 0, and depends on how long one trains.{stand_in_note(evidence)}",
+        f"loss nears 0, and depends on how long one trains.{notes(evidence)}",
         f"at γ = {SMALL:g}, seeds at or below 0 in the middle (G1) or on the right (G1n); grey lines that do not rise "
         "from each rate to the next (G2). PrOntoQA is made from templates, so a positive ΔL at every rate says nothing "
         "of initialisation: only the rise does.",

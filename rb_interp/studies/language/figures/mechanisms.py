@@ -14,32 +14,23 @@ from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS, GREY, INK, gamma_colour, new_figure
 from rb_interp.studies.language.claims import SMALL
 from rb_interp.studies.language.figures.shared import (
+    Seeds,
     Series,
-    at_least_one,
+    at_places,
     at_rates,
-    beside_rates,
     null_of,
-    reading,
+    seeds_by_rate,
     zero_line,
 )
-from rb_interp.studies.language.words import (
-    CORPORA,
-    STAGES,
-    by_rate,
-    group_names,
-    names,
-    reading_text,
-    stand_in_note,
-    told,
-)
+from rb_interp.studies.language.words import STAGES, by_rate, first_row_text, group_names, names, notes, reading_text
 
 GROUPS = {**{name: (CORPUS_COLOURS[name], CORPUS_MARKERS[name]) for name in CORPUS_COLOURS}, "all": (INK, "^")}
 GROUP_SHIFTS = (-0.38, -0.16, 0.06, 0.28)
-LEADING = (1, 3, 10)
+LEADING = {"share_1_all": "the first", "share_3_all": "the first 3", "share_10_all": "the first 10"}
 MATRICES = {"W_QK": "W$_{QK}$", "W_OV": "W$_{OV}$", "W_in": "W$_{in}$", "W_out": "W$_{out}$"}
 LAYERS = (0, 1)
 CORPUS_SHIFTS = {"prontoqa": -0.26, "stories": 0.12}
-PREDICTED = {"prontoqa": CORPUS_COLOURS["prontoqa"], "stories": CORPUS_COLOURS["stories"], "all": INK}
+PREDICTED = ("prontoqa", "stories", "all")
 MARKS = {"init": ("v", -0.34), "early": ("o", -0.06), "final": ("s", 0.22)}
 
 
@@ -72,34 +63,25 @@ def _ratio(axes: Axes, evidence: Evidence) -> None:
 
 
 def _shares(axes: Axes, evidence: Evidence) -> None:
-    drawn = []
-    for gamma, shift in beside_rates(evidence, 0.22):
-        for place, name in enumerate(f"share_{leading}_all" for leading in LEADING):
-            read = reading(evidence, "embedding_rank", name, gamma)
-            if read is None:
-                continue
-            drawn.append(name)
-            seeds_at(axes, place + shift, *read, gamma_colour(gamma, evidence.gammas), spread=0.035)
-            untrained = evidence.untrained("embedding_rank", name, gamma)
-            level(axes, place + shift + 0.02, untrained, GREY, half=0.08, width=1.6, zorder=1.0)
-    at_least_one(drawn, "This run has no shares of embedding_rank at stage final.")
-    axes.set_xticks(range(len(LEADING)), ["the first", "the first 3", "the first 10"])
-    axes.set_xlim(-0.5, len(LEADING) - 0.5)
+    found = {name: seeds_by_rate(evidence, "embedding_rank", name) for name in LEADING}
+    drawn = at_places(axes, evidence, found, list(LEADING.values()), width=0.22)
+    if not drawn:
+        raise MissingEvidenceError("This run has no shares of embedding_rank at stage final.")
+    for name, gamma, x in drawn:
+        untrained = evidence.untrained("embedding_rank", name, gamma)
+        level(axes, x + 0.02, untrained, GREY, half=0.08, width=1.6, zorder=1.0)
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("share of the centred variance")
 
 
 def _weights(axes: Axes, evidence: Evidence) -> None:
-    values, means = evidence.table("rank_ratios"), evidence.table("rank_ratios_summary")
-    for gamma, shift in beside_rates(evidence, 0.25):
-        for place, matrix in enumerate(MATRICES):
-            found, mean = (t.loc[(t["gamma"] == gamma) & (t["matrix"] == matrix)] for t in (values, means))
-            if len(found):
-                look = gamma_colour(gamma, evidence.gammas)
-                seeds_at(axes, place + shift, found["ratio"], interval_of(mean.iloc[0]), look, spread=0.035)
+    ratios, means = evidence.table("rank_ratios"), evidence.table("rank_ratios_summary")
+    found: dict[str, dict[float, Seeds]] = {matrix: {} for matrix in MATRICES}
+    for row in means.to_dict("records"):
+        here = ratios.loc[(ratios["matrix"] == row["matrix"]) & (ratios["gamma"] == row["gamma"])]
+        found[row["matrix"]][row["gamma"]] = (here["ratio"], interval_of(row))
+    at_places(axes, evidence, found, list(MATRICES.values()), width=0.25)
     zero_line(axes, 1.0)
-    axes.set_xticks(range(len(MATRICES)), list(MATRICES.values()))
-    axes.set_xlim(-0.5, len(MATRICES) - 0.5)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("stable rank / the untrained model's")
 
@@ -114,12 +96,12 @@ def caption_rank(evidence: Evidence) -> Caption:
         f"tokens in use: {by_rate(evidence, 'embedding_rank', 'participation_ratio_all')} (random vectors at γ = "
         f"{SMALL:g}: {random}). Corpora differ in how many typical tokens they have, so only PrOntoQA and its matched "
         f"tokens can be compared with each other: at γ = {SMALL:g} "
-        f"{told(evidence, 'embedding_rank', 'participation_ratio_prontoqa', SMALL)} and "
-        f"{told(evidence, 'embedding_rank', 'participation_ratio_control', SMALL)}. Middle: share of the variance "
+        f"{reading_text(evidence, 'embedding_rank', 'participation_ratio_prontoqa')} and "
+        f"{reading_text(evidence, 'embedding_rank', 'participation_ratio_control')}. Middle: share of the variance "
         "along the leading directions. Right: stable rank, squared Frobenius norm over squared largest singular value "
         "(W_QK and W_OV: mean over heads). A small start is soon outweighed by the first few directions and a large "
         "one hides as many under its noise, so a low rank tells how far a model has moved."
-        f"{stand_in_note(evidence)}",
+        f"{notes(evidence)}",
         f"at γ = {SMALL:g}, ratios that are not below those at larger initialisations: a small initialisation would "
         "not give low rank. No claim is judged on this figure.",
     )
@@ -146,10 +128,8 @@ def draw_attention(evidence: Evidence) -> Figure:
 
 
 def _attention(axes: Axes, evidence: Evidence, layer: int, stage: str) -> None:
-    heads, means = evidence.summary, evidence.tables.get("attention")
-    heads = heads.loc[(heads["probe"] == "uniformity") & (heads["quantity"] == "tv") & (heads["stage"] == stage)]
-    heads = heads.loc[heads["layer"] == layer]
-    if heads.empty or means is None:
+    heads = evidence.summary.query("probe == 'uniformity' and quantity == 'tv' and layer == @layer and stage == @stage")
+    if heads.empty or "attention" not in evidence.tables:
         raise MissingEvidenceError(f"No reading of uniformity in L{layer}, stage {stage}.")
     for corpus, shift in CORPUS_SHIFTS.items():
         for place, gamma in enumerate(evidence.gammas):
@@ -163,24 +143,20 @@ def _attention(axes: Axes, evidence: Evidence, layer: int, stage: str) -> None:
 
 def attention_text(evidence: Evidence, stage: str, corpus: str) -> str:
     """Mean over heads of L0 at the small rate, ``mean [low, high]`` over seeds; ``n/a`` where not read."""
-    try:
-        row = evidence.table("attention", gamma=SMALL, stage=stage, set=corpus, layer=0).iloc[0]
-    except MissingEvidenceError:
-        return "n/a"
-    return reading_text(*interval_of(row))
+    return first_row_text(evidence.records("attention", gamma=SMALL, stage=stage, set=corpus, layer=0))
 
 
 def caption_attention(evidence: Evidence) -> Caption:
     """Caption of attention's distance from an average, L0."""
-    called = names(evidence)
+    called = names(evidence).items()
     stages = "; ".join(
-        f"{words} " + ", ".join(f"{attention_text(evidence, stage, c)} on {called[c]}" for c in CORPORA)
+        f"{words} " + ", ".join(f"{attention_text(evidence, stage, corpus)} on {name}" for corpus, name in called)
         for stage, words in STAGES.items()
     )
     return Caption(
         "Total variation distance of a row of attention from an average over all preceding tokens, mean over rows and "
         "inputs: 0 is an exact average. Small marks are heads (mean over seeds), bars the mean over "
-        f"heads with its 95 % interval over seeds. L0 at γ = {SMALL:g}: {stages}.{stand_in_note(evidence)}",
+        f"heads with its 95 % interval over seeds. L0 at γ = {SMALL:g}: {stages}.{notes(evidence)}",
         f"an untrained distance at γ = {SMALL:g} well above 0, or no smaller than at larger initialisations, would "
         "refute Lemma 1 on text. Nothing here is claimed of trained models: the paper speaks of early training.",
     )
@@ -202,10 +178,10 @@ def draw_next_token(evidence: Evidence) -> Figure:
 
 
 def _next_token(axes: Axes, evidence: Evidence, group: str) -> None:
-    name, colour = f"spearman_{group}", PREDICTED[group]
+    name, colour = f"spearman_{group}", GROUPS[group][0]
     series = [Series(name, shift, colour, marker, stage) for stage, (marker, shift) in MARKS.items()]
     for one in at_rates(axes, evidence, "next_token", series, spread=0.05):
-        null, _ = null_of(evidence, "next_token", name, one.gamma, one.series.stage)
+        null, _ = null_of(evidence, "next_token", name, one.gamma, one.stage)
         level(axes, one.x + 0.02, null, GREY, half=0.12, width=2.0, zorder=1.0)
     zero_line(axes)
     axes.set_ylim(min(-0.3, axes.get_ylim()[0]), 1.02)
@@ -213,7 +189,7 @@ def _next_token(axes: Axes, evidence: Evidence, group: str) -> None:
 
 def excess_text(evidence: Evidence, group: str, stage: str) -> str:
     """Reading at the small initialisation with its null: ``0.55 [0.50, 0.60] (null 0.10)``; ``n/a`` where not read."""
-    text = told(evidence, "next_token", f"spearman_{group}", SMALL, stage=stage)
+    text = reading_text(evidence, "next_token", f"spearman_{group}", stage=stage)
     null, _ = null_of(evidence, "next_token", f"spearman_{group}", SMALL, stage)
     return f"{text} (null {null:.2f})".replace("-", "−") if math.isfinite(null) else text
 
@@ -231,7 +207,7 @@ def caption_next_token(evidence: Evidence) -> Caption:
         "two embeddings; 1 where the geometry of P^s is that of the embeddings, 0 where it tells nothing. Grey bars: "
         "the same after permuting tokens among ten neighbours in frequency, which keeps what frequency alone makes. At "
         f"γ = {SMALL:g}, early: {early}; final: {final}. Over all pairs a correlation arises as soon as the corpora "
-        f"are told apart.{stand_in_note(evidence)}",
+        f"are told apart.{notes(evidence)}",
         f"at γ = {SMALL:g}, early, correlations no higher than their grey bars, or than at larger initialisations: the "
         "distribution of labels would not shape the embeddings as Proposition 1 has it. A high correlation late in "
         "training shows little, since every good model ties tokens that share successors. No claim is judged here.",

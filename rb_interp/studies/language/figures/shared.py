@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.panels import gamma_axis, offsets, seeds_at
-from rb_interp.figures.style import GREY, gamma_colour, gamma_marker
+from rb_interp.figures.panels import by_gamma, gamma_axis, offsets, seeds_at
+from rb_interp.figures.style import GREY, WIDTH, gamma_colour, gamma_marker, new_figure
 from rb_interp.statistics.intervals import Interval
 
+Seeds = tuple[pd.Series, Interval]
+"""Values by seed, and their interval."""
 
-@dataclass(frozen=True)
-class Series:
+
+class Series(NamedTuple):
     """A reading over the rates of a run, and how it is drawn.
 
     Attributes:
@@ -30,14 +33,31 @@ class Series:
     stage: str = "final"
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A reading at one rate, as it was drawn."""
+class Drawn(NamedTuple):
+    """A reading at one rate, as it was drawn: its quantity and stage, and where it stands on the axis."""
 
-    series: Series
+    quantity: str
+    stage: str
     gamma: float
-    place: int
     x: float
+
+
+def rate_columns(evidence: Evidence, height: float, rows: int = 1) -> tuple[Figure, list[list[Axes]]]:
+    """A figure with a column for each rate; MissingEvidenceError where the run has no member."""
+    columns = len(evidence.gammas)
+    if not columns:
+        raise MissingEvidenceError("This run has no member.")
+    figure = new_figure(height, max(WIDTH, 2.1 * columns))
+    return figure, figure.subplots(rows, columns, sharey=True, squeeze=False).tolist()
+
+
+def seeds_by_rate(evidence: Evidence, probe: str, quantity: str, stage: str = "final") -> dict[float, Seeds]:
+    """A reading at every rate that has it; empty where the run lacks it."""
+    try:
+        found = by_gamma(evidence, probe, quantity, stage=stage)
+    except MissingEvidenceError:
+        return {}
+    return {g: (values, evidence.interval(probe, quantity, g, stage=stage)) for g, values in found.items()}
 
 
 def at_rates(axes: Axes, evidence: Evidence, probe: str, series: list[Series], spread: float) -> list[Drawn]:
@@ -45,50 +65,44 @@ def at_rates(axes: Axes, evidence: Evidence, probe: str, series: list[Series], s
 
     Raises MissingEvidenceError where the run has none of them.
     """
-    found = []
+    drawn, gammas = [], evidence.gammas
     for one in series:
-        for place, gamma in enumerate(evidence.gammas):
-            read = reading(evidence, probe, one.quantity, gamma, one.stage)
-            if read is None:
-                continue
-            look = one.colour or gamma_colour(gamma, evidence.gammas)
-            marker = one.marker if one.colour else gamma_marker(gamma, evidence.gammas)
-            seeds_at(axes, place + one.shift, *read, look, marker, spread)
-            found.append(Drawn(one, gamma, place, place + one.shift))
-    at_least_one(found, f"This run has no reading of {probe} at stage {series[0].stage}.")
+        for gamma, seeds in seeds_by_rate(evidence, probe, one.quantity, one.stage).items():
+            colour = one.colour or gamma_colour(gamma, gammas)
+            marker = one.marker if one.colour else gamma_marker(gamma, gammas)
+            x = gammas.index(gamma) + one.shift
+            seeds_at(axes, x, *seeds, colour, marker, spread)
+            drawn.append(Drawn(one.quantity, one.stage, gamma, x))
+    if not drawn:
+        raise MissingEvidenceError(f"This run has no reading of {probe} at stage {series[0].stage}.")
     gamma_axis(axes, evidence)
-    return found
+    return drawn
 
 
-def reading(
-    evidence: Evidence, probe: str, quantity: str, gamma: float, stage: str = "final"
-) -> tuple[pd.Series, Interval] | None:
-    """Values by seed and their interval; None where the run has no such reading."""
-    try:
-        values = evidence.values(probe, quantity, gamma, stage=stage)
-    except MissingEvidenceError:
-        return None
-    return values, evidence.interval(probe, quantity, gamma, stage=stage)
+def at_places(
+    axes: Axes, evidence: Evidence, found: Mapping[str, Mapping[float, Seeds]], labels: list[str], width: float
+) -> list[tuple[str, float, float]]:
+    """Seeds and interval at named places, the rates beside each other; returns name, rate and x of what was drawn.
 
-
-def at_least_one(found: list, sentence: str) -> None:
-    """Raise MissingEvidenceError with the sentence where nothing was found."""
-    if not found:
-        raise MissingEvidenceError(sentence)
+    Args:
+        found: name -> rate -> what is drawn. labels: of the names. width: half of what the rates of a place take.
+    """
+    drawn, gammas = [], evidence.gammas
+    for gamma, shift in zip(gammas, offsets(len(gammas), width).tolist(), strict=True):
+        for place, name in enumerate(found):
+            if gamma in found[name]:
+                seeds_at(axes, place + shift, *found[name][gamma], gamma_colour(gamma, gammas), spread=0.035)
+                drawn.append((name, gamma, place + shift))
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    return drawn
 
 
 def null_of(evidence: Evidence, probe: str, quantity: str, gamma: float, stage: str = "final") -> tuple[float, float]:
     """Mean over seeds of the null's mean and standard deviation; NaN where the run has none."""
-    try:
-        row = evidence.table("nulls", probe=probe, quantity=quantity, gamma=gamma, stage=stage).iloc[0]
-    except MissingEvidenceError:
-        return float("nan"), float("nan")
-    return float(row["null_mean"]), float(row["null_sd"])
-
-
-def beside_rates(evidence: Evidence, width: float) -> Iterator[tuple[float, float]]:
-    """Every rate with its shift from the middle of a place that all rates share."""
-    yield from zip(evidence.gammas, offsets(len(evidence.gammas), width).tolist(), strict=True)
+    for row in evidence.records("nulls", probe=probe, quantity=quantity, gamma=gamma, stage=stage):
+        return float(row["null_mean"]), float(row["null_sd"])
+    return float("nan"), float("nan")
 
 
 def zero_line(axes: Axes, y: float = 0.0) -> None:

@@ -17,12 +17,12 @@ from rb_interp.studies.language.figures.shared import Drawn, Series, at_rates, n
 from rb_interp.studies.language.words import (
     STAGES,
     by_rate,
+    cosine_text,
     course_text,
     early_steps,
     group_names,
+    notes,
     shown_gamma,
-    stand_in_note,
-    told,
     untrained_text,
 )
 
@@ -77,7 +77,7 @@ def _cosines(axes: Axes, evidence: Evidence, stage: str) -> None:
 def _with_untrained(axes: Axes, evidence: Evidence, series: list[Series]) -> list[Drawn]:
     drawn = at_rates(axes, evidence, "token_similarity", series, SPREAD)
     for one in drawn:
-        untrained = evidence.untrained("token_similarity", one.series.quantity, one.gamma, stage=one.series.stage)
+        untrained = evidence.untrained("token_similarity", one.quantity, one.gamma, stage=one.stage)
         level(axes, one.x + 0.035, untrained, UNTRAINED, half=0.125, width=1.4, zorder=1.0)
     return drawn
 
@@ -88,7 +88,7 @@ def _differences(axes: Axes, evidence: Evidence) -> None:
         for (name, (_, colour, marker)), shift in zip(DIFFERENCES.items(), SHIFTS, strict=True)
     ]
     for one in _with_untrained(axes, evidence, series):
-        mean, sd = null_of(evidence, "token_similarity", one.series.quantity, one.gamma, "early")
+        mean, sd = null_of(evidence, "token_similarity", one.quantity, one.gamma, "early")
         axes.fill_between([one.x - 0.08, one.x + 0.14], mean - 2 * sd, mean + 2 * sd, color=NULL, lw=0, zorder=0)
     zero_line(axes)
     threshold_at(axes, evidence, SMALL, evidence.threshold("G3"), written(evidence, "G3"), below=True)
@@ -119,25 +119,22 @@ def _course(axes: Axes, evidence: Evidence) -> None:
 
 def caption(evidence: Evidence) -> Caption:
     """Caption of the mean cosines, with the numbers that G3 judges and those that only accompany it."""
-
-    def at_early(name: str) -> str:
-        return told(evidence, "token_similarity", name, SMALL, stage="early")
-
-    course = course_text(evidence)
+    course, untrained = course_text(evidence), untrained_text(evidence)
     return Caption(
         "Mean cosine of the embeddings of two typical tokens of a corpus, and among TinyStories tokens matched to "
         "PrOntoQA's in frequency (dots: seeds, bars: mean with 95 % interval). Dotted: the paper's two numbers, which "
         f"are for γ = {SMALL:g}. PrOntoQA less stories, early: "
         f"{by_rate(evidence, 'token_similarity', 'difference', stage='early')}. At γ = {SMALL:g} it is "
-        f"{at_early('difference_control')} with the matched tokens in place of all, and "
-        f"{at_early('difference_centred')} for embeddings less the mean of both corpora{untrained_text(evidence)}. The "
+        f"{cosine_text(evidence, 'difference_control')} with the matched tokens in place of all, and "
+        f"{cosine_text(evidence, 'difference_centred')} for embeddings less the mean of both corpora"
+        f"{f' {untrained}' if untrained else ''}. The "
         "centred difference is to be compared with its untrained model (dash), not with 0: each token is itself a part "
         "of that mean, a larger one where a corpus has fewer typical tokens. Grey bands: corpus labels permuted among "
         "the tokens (for the matched: each token swapped with its match or not), which asks whether lists as "
         "different arise by chance, not why they differ. Bottom right: the same cosines at every kept step, on a "
         "logarithmic axis (thin lines are seeds, bands 95 % intervals)"
         f"{f'; the difference, {course}' if course else ''}. G3 is judged at the stage early alone."
-        f"{stand_in_note(evidence)}",
+        f"{notes(evidence)}",
         f"at γ = {SMALL:g}, early, differences at or above the dashed line (G3). Brown diamonds near 0 while black "
         "dots are below would lay the difference to frequency: PrOntoQA repeats few words often. Purple triangles at "
         "their untrained dash would lay it to one direction that all tokens of the stories share.",

@@ -11,8 +11,9 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.panels import try_panel
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import DASHED, GREY, INK, WIDTH, new_figure
+from rb_interp.figures.style import DASHED, GREY, INK
 from rb_interp.studies.language.claims import SMALL
+from rb_interp.studies.language.figures.shared import rate_columns
 from rb_interp.studies.language.words import KINDS, by_hops, left_out, pooled_text, skill
 
 LOOKS = {
@@ -24,16 +25,11 @@ LOOKS = {
     "conclusion": ("#6d2a78", "P"),
 }
 ROWS = {"answer": ("answer_two_way", "answer"), "chain of thought": ("chain", "premise", "rule", "conclusion")}
-CHANCE = 0.5
 
 
 def draw(evidence: Evidence) -> Figure:
     """Accuracy at the last step against hops: answers above, steps and whole chains below, a column per rate."""
-    columns = len(evidence.gammas)
-    if not columns:
-        raise MissingEvidenceError("This run has no members.")
-    figure = new_figure(4.4, max(WIDTH, 2.1 * columns))
-    panels = figure.subplots(2, columns, sharey=True, squeeze=False)
+    figure, panels = rate_columns(evidence, 4.4, rows=2)
     for row, (title, kinds) in zip(panels, ROWS.items(), strict=True):
         for axes, gamma in zip(row, evidence.gammas, strict=True):
             try_panel(axes, _panel, evidence, gamma, kinds)
@@ -52,7 +48,7 @@ def draw(evidence: Evidence) -> Figure:
 
 def _panel(axes: Axes, evidence: Evidence, gamma: float, kinds: tuple[str, ...]) -> None:
     if "answer_two_way" in kinds:
-        axes.axhline(CHANCE, color=GREY, lw=0.8, ls=DASHED, zorder=0)
+        axes.axhline(0.5, color=GREY, lw=0.8, ls=DASHED, zorder=0)
     for kind in reversed(kinds):  # two-way answers and whole chains, which count most, lie on top
         rows = pd.DataFrame(skill(evidence, gamma, kind)[1:])
         if rows.empty:
@@ -65,11 +61,10 @@ def _panel(axes: Axes, evidence: Evidence, gamma: float, kinds: tuple[str, ...])
 
 def examples(evidence: Evidence) -> str:
     """How many held-out examples a seed answers, in words; empty where the run does not tell."""
-    try:
-        found = evidence.values("chain", "answer_two_way", evidence.gammas[0], column="n") if evidence.gammas else []
-    except MissingEvidenceError:
+    rows = evidence.readings.query("probe == 'chain' and quantity == 'answer_two_way' and stage == 'final'")
+    counts = set(rows.loc[rows["gamma"].isin(evidence.gammas[:1]), "n"])
+    if not counts:
         return ""
-    counts = {int(n) for n in found}
     return f"{counts.pop():,} held-out examples a seed, " if len(counts) == 1 else "held-out examples, "
 
 
