@@ -22,7 +22,6 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
-from rb_interp.tasks import AnchorDataset
 from rb_interp.theory.lemma_1 import lemma_1
 from rb_interp.training.member_group import Member
 
@@ -74,7 +73,7 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
 
     def read(model: Any, step: Step, **options: Any) -> Reading:
         probe, kind, where = step
-        return _read(probe, model, data, chosen[kind or REASONING], n_null=config.n_null, **where, **options)
+        return probe(model, data.inputs(chosen[kind or REASONING]), n_null=config.n_null, **where, **options)
 
     models.load(member, "init")
     before = [read(models.untrained, step) for step in steps]
@@ -88,12 +87,6 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
                 yield stage, at, step[1], read(models.model, step, untrained=models.untrained)
             else:
                 yield stage, at, step[1], replace(read(models.model, step), untrained=untrained.values)
-
-
-def _read(
-    probe: Callable[..., Reading], model: Any, data: AnchorDataset, chosen: np.ndarray, **options: Any
-) -> Reading:
-    return probe(model, data.inputs(chosen), **options)
 
 
 def _place(reading: Reading) -> str:

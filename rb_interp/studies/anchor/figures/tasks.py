@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import KEY, NOISE, REASONING, SET_COLOURS, new_figure
+from rb_interp.figures.style import INK, KEY, NOISE, REASONING, SET_COLOURS, new_figure
 from rb_interp.tasks import AnchorDataset
 
 TITLES = {"mem": "Memory: the label is looked up", "rsn": "Reasoning: the label is computed"}
@@ -53,15 +53,6 @@ def draw_tasks(evidence: Evidence) -> Figure:
     figure = new_figure(0.5 + 0.42 * (len(shown) + 2))
     axes = figure.subplots()
     axes.set_axis_off()
-    _rows(axes, data, shown)
-    entries = [legend.area(name, colour) for name, colour in (("key", KEY), ("anchor", REASONING), ("noise", NOISE))]
-    legend.above(
-        figure, [*entries, legend.area("label, predicted at the last position", "white", "", "#333333", 1.0)], 4
-    )
-    return figure
-
-
-def _rows(axes: Axes, data: AnchorDataset, shown: list[tuple[str, int]]) -> None:
     y, last = 0.0, ""
     for kind, row in shown:
         group = kind[:3]
@@ -73,23 +64,25 @@ def _rows(axes: Axes, data: AnchorDataset, shown: list[tuple[str, int]]) -> None
         y -= 1.0
     axes.set_xlim(-0.5, data.task.length + 6.6)
     axes.set_ylim(y + 0.4, 0.2)
+    entries = [legend.area(name, colour) for name, colour in (("key", KEY), ("anchor", REASONING), ("noise", NOISE))]
+    label = legend.area("label, predicted at the last position", "white", "", "#333333", 1.0)
+    legend.above(figure, [*entries, label], 4)
+    return figure
 
 
 def _sequence(axes: Axes, data: AnchorDataset, kind: str, row: int, y: float) -> None:
-    colours = [NOISE] * data.task.length
-    colours[int(data.key_position[row])] = KEY
-    for position in data.anchor_positions[row]:
-        colours[int(position)] = REASONING
-    for position, (token, colour) in enumerate(zip(data.tokens[row], colours, strict=True)):
-        _box(axes, float(position), y, str(token), colour, "white" if colour == REASONING else "#1c1c1c")
+    anchors = dict.fromkeys(data.anchor_positions[row].tolist(), REASONING)
+    colours = {int(data.key_position[row]): KEY, **anchors}
+    for position, token in enumerate(data.tokens[row]):
+        colour = colours.get(position, NOISE)
+        _box(axes, float(position), y, str(token), colour, "white" if colour == REASONING else INK)
     end = data.task.length
     axes.annotate("", (end + 0.55, y), (end - 0.35, y), arrowprops={"arrowstyle": "->", "color": "#555555", "lw": 0.9})
-    _box(axes, end + 1.05, y, str(data.labels[row]), "white", "#1c1c1c", edge=SET_COLOURS[kind])
+    _box(axes, end + 1.05, y, str(data.labels[row]), "white", INK, edge=SET_COLOURS[kind])
     axes.text(end + 1.75, y, f"= {rule(data, kind, row)}", va="center")
     if kind == "rsn_test":
-        axes.text(
-            end + 4.15, y, "anchors never seen\ntogether in training", va="center", color=SET_COLOURS[kind], fontsize=7
-        )
+        look = {"va": "center", "color": SET_COLOURS[kind], "fontsize": 7}
+        axes.text(end + 4.15, y, "anchors never seen\ntogether in training", **look)
 
 
 def _box(axes: Axes, x: float, y: float, text: str, fill: str, ink: str, edge: str = "none") -> None:
