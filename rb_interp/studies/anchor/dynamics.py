@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from rb_interp.machine.run import Run
 from rb_interp.machine.sweep import Sweep
-from rb_interp.models.build import lens_model
+from rb_interp.models.build import exported, lens_model
 from rb_interp.models.generations import write_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes import (
@@ -87,7 +87,7 @@ def dynamics(run: Run, progress: bool = True) -> Dynamics:
             for member in members:
                 weights, found = checkpoint.member(member.gamma, member.seed), dict.fromkeys(QUANTITIES, np.nan)
                 if all(weight.isfinite().all() for weight in weights.values()):
-                    write_weights(model, weights)
+                    write_weights(model, exported(weights, sweep.config.model))
                     found = mechanism_values(model, inputs[member.seed])
                 place = {"gamma": member.gamma, "seed": member.seed, "step": checkpoint.step}
                 rows += [{**place, "quantity": quantity, "value": value} for quantity, value in found.items()]
