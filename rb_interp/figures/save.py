@@ -27,11 +27,11 @@ def draw(spec: FigureSpec, evidence: Evidence) -> Figure:
 
 
 @styled
-def render(figure: Figure, kind: str) -> bytes:
+def render(figure: Figure, format: str) -> bytes:
     """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes."""
     buffer = BytesIO()
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    metadata = {"Date": None, "Creator": None} if format == "svg" else {"Software": None}
+    figure.savefig(buffer, format=format, dpi=DPI, metadata=metadata)
     return buffer.getvalue()
 
 
