@@ -39,10 +39,10 @@ def draw_bias(evidence: Evidence, family: str = "A") -> Figure:
     for axes, (quantity, (set, title)) in zip(panels, PANELS.items(), strict=True):
         try_panel(axes, _panel, evidence, quantity, SET_COLOURS[set], family)
         axes.set_title(title)
-    drawn = [axes for axes in panels if axes.lines]
-    ends = [end for axes in drawn for end in axes.get_ylim()]
-    for axes in drawn:
-        axes.set_ylim(min(ends), max(ends))
+    ends = [end for axes in panels if axes.lines for end in axes.get_ylim()]
+    for axes in panels:
+        if axes.lines:
+            axes.set_ylim(min(ends), max(ends))
     panels[0].set_ylabel("bias index (no unit, −1 to 1)")
     return figure
 
@@ -55,36 +55,30 @@ def _panel(axes: Axes, evidence: Evidence, quantity: str, colour: str, family: s
         axes.text(place - 0.34, -wide + 0.01, f"{family}2: within ± {two_digits(wide)}", va="bottom", fontsize=6.5)
     least = evidence.threshold(f"{family}1")
     threshold_at(axes, evidence, SMALL, least, written(evidence, f"{family}1"), below=True)
-    table = pd.DataFrame(found).T.reindex(evidence.gammas)
-    places = np.arange(len(evidence.gammas))
+    table, places = pd.DataFrame(found).T.reindex(evidence.gammas), np.arange(len(evidence.gammas))
     for shift, (_, values) in zip(offsets(table.shape[1]), table.items(), strict=True):
         axes.plot(places + shift, values, color=colour, lw=0.6, alpha=0.45, zorder=1)
+    shown = [-0.1, 0.1]
     for gamma, values in found.items():
         interval = evidence.interval("learning_order", quantity, gamma)
         seeds_at(axes, float(evidence.gammas.index(gamma)), values, interval, colour)
+        shown += values.tolist()
+        shown += np.clip(interval[1:], -1, 1).tolist() if len(values) > 2 else []  # two seeds have no useful interval
     axes.axhline(0, color=INK, lw=0.8, zorder=0.5)
-    axes.set_ylim(*_limits(evidence, quantity, found))
+    axes.set_ylim(min(shown) - 0.1, max(shown) + 0.1)
     gamma_axis(axes, evidence)
     for y, text in ((0.97, "↑ reasoning learned first"), (0.03, "↓ memory learned first")):
         axes.text(0.01, y, text, transform=axes.transAxes, va="center", color="#555555", fontsize=6.5)
 
 
-def _limits(evidence: Evidence, quantity: str, found: dict[float, pd.Series]) -> tuple[float, float]:
-    """Ends of the y axis: room for every seed, and for intervals of three seeds or more as far as B can go."""
-    shown = [-0.1, 0.1, *(value for values in found.values() for value in values)]
-    for gamma in (gamma for gamma, values in found.items() if len(values) > 2):
-        shown += np.clip(evidence.interval("learning_order", quantity, gamma)[1:], -1, 1).tolist()
-    return min(shown) - 0.1, max(shown) + 0.1
-
-
 def caption_bias(evidence: Evidence, family: str = "A") -> Caption:
     """Caption of the bias index, with its interval at every rate; ``family`` is the letter of the claims."""
-    told = "; ".join(f"{over_seeds(evidence, 'learning_order', 'bias', g)} at γ = {g:g}" for g in evidence.gammas)
+    biases = "; ".join(f"{over_seeds(evidence, 'learning_order', 'bias', g)} at γ = {g:g}" for g in evidence.gammas)
     return Caption(
         "B compares the areas under the blue and the purple loss curves, B_test those under the blue and the "
         "orange ones. Each dot is a seed, thin lines join the members that share a seed (and so data and draws); "
         f"the bar beside them is the mean with its 95 % interval over {seeds_text(len(evidence.seeds))}. B = "
-        f"{told or 'n/a'}.",
+        f"{biases or 'n/a'}.",
         f"seeds at γ = {SMALL:g} below the dashed line ({family}1), seeds at γ = {LARGE:g} outside the grey band "
         f"({family}2), or thin lines in the left panel that do not rise from each rate to the next ({family}4).",
     )

@@ -37,22 +37,22 @@ def draw_cosines(evidence: Evidence, stages: Iterable[str] = STAGES) -> Figure:
     figure = new_figure(5.0)
     panels = figure.subplots(2, 3)
     rows = (("memory", "cos_memory", "mean cosine"), ("reasoning", "order_rho", "order (Spearman)"))
-    for line, (kind, quantity, word) in zip(panels, rows, strict=True):
+    for line, (anchors, quantity, word) in zip(panels, rows, strict=True):
         for axes, stage in zip(line, stages, strict=True):
-            try_panel(axes, _cosine_panel, evidence, kind, stage, quantity, word)
-        line[0].set_ylabel(f"{kind} anchor (token)")
+            try_panel(axes, _cosine_panel, evidence, anchors, stage, quantity, word)
+        line[0].set_ylabel(f"{anchors} anchor (token)")
     images = [axes.images[0] for axes in panels.flat if axes.images]
     if images:
         figure.colorbar(images[0], ax=panels, label="cosine of two token embeddings", shrink=0.5, aspect=30)
     return figure
 
 
-def _cosine_panel(axes: Axes, evidence: Evidence, kind: str, stage: str, quantity: str, word: str) -> None:
-    seed, matrix = evidence.first("geometry", f"cos_{kind}_matrix", SMALL, stage=stage)
-    anchor_cosines(axes, matrix, evidence.task.tokens(f"{kind}_anchor"))
+def _cosine_panel(axes: Axes, evidence: Evidence, anchors: str, stage: str, quantity: str, word: str) -> None:
+    seed, matrix = evidence.first("geometry", f"cos_{anchors}_matrix", SMALL, stage=stage)
+    anchor_cosines(axes, matrix, evidence.task.tokens(f"{anchors}_anchor"))
     value = share_text(evidence.value("geometry", quantity, SMALL, seed, stage=stage), np.nan, np.nan)
     axes.set_title(f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {value}")
-    axes.set_xlabel(f"{kind} anchor (token)")
+    axes.set_xlabel(f"{anchors} anchor (token)")
 
 
 def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
@@ -62,19 +62,16 @@ def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
 
 def caption_cosines(evidence: Evidence) -> Caption:
     """Caption of the cosine matrices, with the numbers that E1 and E2 judge."""
-
-    def told(quantity: str, stage: str) -> str:
-        return over_seeds(evidence, "geometry", quantity, SMALL, stage=stage)
-
+    memory = over_seeds(evidence, "geometry", "cos_memory", SMALL, stage="half")
+    order = over_seeds(evidence, "geometry", "order_rho", SMALL)
     return Caption(
         "Cosines between the embeddings of memory anchors (top) and of reasoning anchors (bottom) at γ = "
         f"{SMALL:g}, seed {min(evidence.seeds, default=0)} (the lowest): untrained, at half, and at the end. Over all "
-        f"seeds the mean cosine of memory anchors is {told('cos_memory', 'half')} at half, and the rank correlation of "
-        f"distance and cosine among reasoning anchors is {told('order_rho', 'final')} at the end. "
+        f"seeds the mean cosine of memory anchors is {memory} at half, and the rank correlation of "
+        f"distance and cosine among reasoning anchors is {order} at the end. "
         "Crossed cells are undefined.",
         f"memory anchors that share no direction at half (mean cosine below {two_digits(evidence.threshold('E2'))}, "
-        "E2); "
-        "reasoning cosines that do not fall with distance from the diagonal at the end (Spearman above "
+        "E2); reasoning cosines that do not fall with distance from the diagonal at the end (Spearman above "
         f"{two_digits(evidence.threshold('E1'))}, E1); the same pattern in the untrained model.",
     )
 
@@ -85,11 +82,11 @@ def draw_pca(evidence: Evidence) -> Figure:
     figure = new_figure(3.6)
     for axes, stage in zip(figure.subplots(1, 2), ("init", "final"), strict=True):
         try_panel(axes, _pca_panel, evidence, stage)
-    groups = [
+    entries = [
         legend.mark(name, colour, marker, 5.0, mfc=colour, mec=colour) for name, colour, marker in GROUPS.values()
     ]
-    joins = legend.line("joins consecutive values (darker: larger)", GREY, width=0.8)
-    legend.above(figure, [*groups, joins], columns=4)
+    entries.append(legend.line("joins consecutive values (darker: larger)", GREY, width=0.8))
+    legend.above(figure, entries, columns=4)
     return figure
 
 
@@ -143,12 +140,12 @@ def caption_pca(evidence: Evidence, judged: str = "E3", least: float | None = No
     Args:
         judged: the claim, as it is called in brackets. least: its threshold, in a study that does not judge it.
     """
-    told = {group: over_seeds(evidence, "geometry", f"pc1_{group}", SMALL) for group in ("key", "reasoning")}
+    key, reasoning = (over_seeds(evidence, "geometry", f"pc1_{group}", SMALL) for group in ("key", "reasoning"))
     least = evidence.threshold(judged) if least is None else least
     return Caption(
         f"First two principal components of the embeddings of all tokens in use (centred) at γ = {SMALL:g}, seed "
         f"{min(evidence.seeds, default=0)} (the lowest), untrained (left) and trained (right). Over all seeds the rank "
-        f"correlation of the leading component with token value is {told['key']} for keys and {told['reasoning']} for "
+        f"correlation of the leading component with token value is {key} for keys and {reasoning} for "
         "reasoning anchors (in absolute value).",
         "joined tokens that wander instead of running along the first axis, that is a rank correlation below "
         f"{two_digits(least)} for keys or for reasoning anchors ({judged}). The sign of a component is arbitrary.",

@@ -75,18 +75,17 @@ class Evidence:
         """
         if not name:
             return self
+        if name not in self.config.sweeps:
+            raise MissingEvidenceError(f"This run has no sweep “{name}”.")
         if name not in self._sweeps:
-            if name not in self.config.sweeps:
-                raise MissingEvidenceError(f"This run has no sweep “{name}”.")
-            parts = {t: getattr(self, t) for t in ("curves", "readings", "summary")}
-            here = {t: table.loc[table["sweep"] == name] for t, table in parts.items()}
-            tables = {t: d.loc[d["sweep"] == name] if "sweep" in d else d for t, d in self.tables.items()}
+            parts = {part: getattr(self, part) for part in ("curves", "readings", "summary")}
+            own = {part: table.loc[table["sweep"] == name] for part, table in parts.items()}
             prefix = f"{name}/"
             self._sweeps[name] = replace(
                 self,
-                **{t: table.assign(sweep="").reset_index(drop=True) for t, table in here.items()},
+                **{part: table.assign(sweep="").reset_index(drop=True) for part, table in own.items()},
                 config=self.config.sweeps[name],
-                tables=tables,
+                tables={t: d.loc[d["sweep"] == name] if "sweep" in d else d for t, d in self.tables.items()},
                 arrays={k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)},
             )
         return self._sweeps[name]
@@ -118,7 +117,8 @@ class Evidence:
             same = np.isclose(found[column].astype(float), value) if column == "gamma" else found[column] == value
             found = found.loc[same]
         if found.empty:
-            raise MissingEvidenceError(f"The table “{name}” has no row with {_listed(where)}.")
+            place = ", ".join(f"{column} = {value}" for column, value in where.items())
+            raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
         return found
 
     def records(self, name: str, **where: Any) -> list[dict[str, Any]]:
@@ -129,32 +129,26 @@ class Evidence:
             return []
         return [{str(column): value for column, value in row.items()} for row in rows]
 
-    def lacks(self, gamma: float) -> str:
-        """A sentence that says so where no member of this run has the given gamma, else nothing."""
-        if gamma in self.gammas:
-            return ""
-        there = ", ".join(f"{g:g}" for g in self.gammas) or "nothing"
-        return (
-            f"This run has no member at γ\u00a0=\u00a0{gamma:g}, which this would show; it has γ\u00a0=\u00a0{there}."
-        )
-
     def require(self, gamma: float) -> None:
         """Raise MissingEvidenceError where no member of this run has the given gamma."""
-        if self.lacks(gamma):
-            raise MissingEvidenceError(self.lacks(gamma))
+        if gamma not in self.gammas:
+            there = ", ".join(f"{g:g}" for g in self.gammas) or "nothing"
+            here = f"This run has no member at γ\u00a0=\u00a0{gamma:g}, which this would show"
+            raise MissingEvidenceError(f"{here}; it has γ\u00a0=\u00a0{there}.")
 
     @cached_property
-    def _places(self) -> dict[Any, np.ndarray]:
-        """Row numbers of the readings by place; looking each up anew is slow."""
-        table = self.readings.assign(gamma=self.readings["gamma"].astype(float))
-        return dict(table.groupby(["probe", "quantity", "gamma", "stage", "set"]).indices)
+    def _places(self) -> dict[str, dict[Any, np.ndarray]]:
+        """Row numbers of both tables by place. Looking each place up anew is slow."""
+        tables = {"readings": self.readings, "summary": self.summary}
+        by = ["probe", "quantity", "gamma", "stage", "set"]
+        return {name: dict(t.assign(gamma=t["gamma"].astype(float)).groupby(by).indices) for name, t in tables.items()}
 
-    @cached_property
-    def _summaries(self) -> dict[Any, np.ndarray]:
-        return dict(self.summary.groupby(["probe", "quantity", "gamma", "stage", "set"]).indices)
-
-    def _rows(self, table: pd.DataFrame, places: Mapping[Any, np.ndarray], key: tuple, deepest: bool) -> pd.DataFrame:
-        rows = table.iloc[places.get(key, np.array([], dtype=int))]
+    def _rows(
+        self, table: str, probe: str, quantity: str, gamma: float, stage: str, set: str, deepest: bool = False
+    ) -> pd.DataFrame:
+        """Rows of ``readings`` or ``summary`` at a place: lowest layer first, or highest (``deepest``)."""
+        found = self._places[table].get((probe, quantity, float(gamma), stage, set), np.array([], dtype=int))
+        rows = getattr(self, table).iloc[found]
         return rows.sort_values(["layer", "head"], ascending=[not deepest, True], kind="stable")
 
     def values(
@@ -175,7 +169,7 @@ class Evidence:
         Raises MissingEvidenceError where there is none.
         """
         self.require(gamma)
-        here = self._rows(self.readings, self._places, (probe, quantity, float(gamma), stage, set), deepest)
+        here = self._rows("readings", probe, quantity, gamma, stage, set, deepest)
         found: Any = here.drop_duplicates("seed").set_index("seed").sort_index()[column].astype(float).dropna()
         if found.empty:
             raise MissingEvidenceError(f"No reading of {probe} ({quantity}) at γ = {gamma:g}, stage {stage}.")
@@ -185,14 +179,12 @@ class Evidence:
         self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "", deepest: bool = False
     ) -> Interval:
         """Mean over seeds of a reading with its 95 % interval; NaN where it was not read."""
-        here = self._rows(self.summary, self._summaries, (probe, quantity, float(gamma), stage, set), deepest)
-        if here.empty:
-            return NOTHING
-        return Interval(*(float(here[name].iloc[0]) for name in ("mean", "low", "high")))
+        here = self._rows("summary", probe, quantity, gamma, stage, set, deepest)
+        return Interval(*here[["mean", "low", "high"]].iloc[0].astype(float)) if len(here) else NOTHING
 
     def untrained(self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "") -> float:
         """Mean over seeds of the untrained models' value; NaN where none was read."""
-        here = self._rows(self.summary, self._summaries, (probe, quantity, float(gamma), stage, set), False)
+        here = self._rows("summary", probe, quantity, gamma, stage, set)
         return float(here["untrained"].iloc[0]) if len(here) else float("nan")
 
     def value(self, probe: str, quantity: str, gamma: float, seed: int, *, stage: str, set: str = "") -> float:
@@ -234,11 +226,6 @@ class Evidence:
 
     def step(self, gamma: float, seed: int, stage: str) -> int | None:
         """Training step of a stage, or None where no reading tells it."""
-        table = self.readings
-        rows = table[(table["gamma"] == gamma) & (table["seed"] == seed) & (table["stage"] == stage)]
-        steps = [step for step in rows["step"].tolist() if step == step]
-        return int(steps[0]) if steps else None
-
-
-def _listed(where: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in where.items())
+        rows = self.readings.query("gamma == @gamma and seed == @seed and stage == @stage")
+        steps = rows["step"].dropna()
+        return int(steps.iloc[0]) if len(steps) else None

@@ -74,10 +74,7 @@ def _half_marks(axes: Axes, evidence: Evidence, gamma: float) -> None:
     half = math.log(evidence.task.d_vocab) / 2
     for level in (2 * half, half):
         axes.axhline(level, color=GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
-    try:
-        steps = evidence.values("learning_order", "half_step", gamma).to_numpy()
-    except MissingEvidenceError:  # the curves are shown without their marks
-        return
+    steps = evidence.values("learning_order", "half_step", gamma).to_numpy()
     axes.plot(steps, np.full(len(steps), half), "v", ms=5, mfc=HALF, mec="white", mew=0.5, zorder=5)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 SIGNS = {">=": "≥", "<=": "≤", ">": ">", "<": "<"}
 """Relations of a condition as they are printed."""
@@ -47,10 +48,7 @@ def share_text(mean: float, low: float, high: float) -> str:
     >>> share_text(-0.2, -0.301, -0.1)
     '−0.20 [−0.30, −0.10]'
     """
-    if not math.isfinite(mean):
-        return "n/a"
-    ends = f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) and math.isfinite(high) else ""
-    return f"{mean:.2f}{ends}".replace("-0.00", "0.00").replace("-", "−")
+    return _with_ends(lambda value: _fixed(value, 2), mean, low, high)
 
 
 def near_text(mean: float, low: float, high: float, threshold: float | None = None) -> str:
@@ -61,20 +59,14 @@ def near_text(mean: float, low: float, high: float, threshold: float | None = No
     >>> near_text(0.89854, 0.89756, 0.89953, 0.9), near_text(0.10109, 0.01391, 0.18826)
     ('0.899 [0.898, 0.8995]', '0.101 [0.014, 0.188]')
     """
-    if not math.isfinite(mean):
-        return "n/a"
     if abs(mean) > 1:
         return interval_text(mean, low, high)
-    ends = ""
-    if math.isfinite(low) and math.isfinite(high):
-        ends = f" [{_near(low, threshold)}, {_near(high, threshold)}]"
-    return f"{_near(mean, threshold)}{ends}"
 
+    def write(value: float) -> str:
+        digits = (d for d in (3, 4) if threshold in (None, value) or float(f"{value:.{d}f}") != threshold)
+        return _fixed(value, next(digits, 5))
 
-def _near(value: float, threshold: float | None) -> str:
-    texts = [f"{value:.{digits}f}" for digits in (3, 4, 5)]
-    told = (text for text in texts if threshold is None or float(text) != threshold or value == threshold)
-    return next(told, texts[-1]).replace("-0.000", "0.000").replace("-", "−")
+    return _with_ends(write, mean, low, high)
 
 
 def interval_text(mean: float, low: float, high: float) -> str:
@@ -83,9 +75,19 @@ def interval_text(mean: float, low: float, high: float) -> str:
     >>> interval_text(0.5, 0.25, 0.75)
     '0.500 [0.250, 0.750]'
     """
-    if not (math.isfinite(mean) and math.isfinite(low) and math.isfinite(high)):
-        return number(mean)
-    return f"{number(mean)} [{number(low)}, {number(high)}]"
+    return _with_ends(number, mean, low, high)
+
+
+def _with_ends(write: Callable[[float], str], mean: float, low: float, high: float) -> str:
+    if not math.isfinite(mean):
+        return "n/a"
+    return f"{write(mean)} [{write(low)}, {write(high)}]" if math.isfinite(low) and math.isfinite(high) else write(mean)
+
+
+def _fixed(value: float, digits: int) -> str:
+    """A fixed number of decimals, no sign before 0, a true minus sign."""
+    zero = f"{0:.{digits}f}"
+    return f"{value:.{digits}f}".replace(f"-{zero}", zero).replace("-", "−")
 
 
 def seeds_text(n: int) -> str:

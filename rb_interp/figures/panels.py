@@ -25,26 +25,28 @@ from rb_interp.statistics.intervals import Interval
 if TYPE_CHECKING:
     import pandas as pd
 
+Number = float | int
+
 
 def over_seeds(
     evidence: Evidence,
     probe: str,
     quantity: str,
     gamma: float,
-    *,
-    stage: str = "final",
-    set: str = "",
-    deepest: bool = False,
     write: Callable[[float, float, float], str] = interval_text,
+    **where: Any,
 ) -> str:
-    """``mean [low, high]`` of a reading over seeds, for captions and titles; ``n/a`` where the run lacks it."""
-    return write(*evidence.interval(probe, quantity, gamma, stage=stage, set=set, deepest=deepest))
+    """``mean [low, high]`` of a reading over seeds, for captions and titles; ``n/a`` where the run lacks it.
+
+    Args:
+        write: from mean, low and high to text. where: ``stage``, ``set``, ``deepest`` as in `Evidence.interval`.
+    """
+    return write(*evidence.interval(probe, quantity, gamma, **where))
 
 
 def interval_of(row: Any) -> Interval:
     """The interval in one row (a dict or a Series) of a table over seeds, with ``mean``, ``low`` and ``high``."""
-    mean, low, high = (row[name] for name in ("mean", "low", "high"))
-    return Interval(float(mean), float(low), float(high))
+    return Interval(*(float(row[name]) for name in ("mean", "low", "high")))
 
 
 def written(evidence: Evidence, claim: str, number: int = 0, word: str = "") -> str:
@@ -84,11 +86,11 @@ def heat_map(
     matrix: Float[np.ndarray, "row column"],
     labels: Iterable[object] | None = None,
     *,
-    low: float | int = -1.0,
-    high: float | int = 1.0,
+    low: Number = -1.0,
+    high: Number = 1.0,
     colours: str | Colormap = COSINES,
     write: Callable[[float], str] | None = None,
-    text: float | int = 62.0,
+    text: Number = 62.0,
     hidden: np.ndarray | None = None,
 ) -> AxesImage:
     """Draw a matrix; NaN cells are hatched, ``hidden`` cells left white, and ``write`` puts values into the others.
@@ -102,15 +104,14 @@ def heat_map(
     for spine in axes.spines.values():
         spine.set_visible(False)
     for row, column in np.argwhere(np.isnan(matrix) & ~hidden).tolist():
-        axes.add_patch(_missing_cell(row, column))
+        look = {"facecolor": "#f3f3f3", "edgecolor": GREY, "hatch": "xxxx", "linewidth": 0}
+        axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **look))
     if write is not None:
         for row, column in np.argwhere(~np.ma.getmaskarray(shown)).tolist():
             shade = image.to_rgba(matrix[row, column])
             ink = "white" if np.dot(shade[:3], (0.299, 0.587, 0.114)) < 0.5 else INK
-            size = min(7.0, text / max(matrix.shape))
-            axes.text(
-                column, row, write(float(matrix[row, column])), ha="center", va="center", color=ink, fontsize=size
-            )
+            look = {"ha": "center", "va": "center", "color": ink, "fontsize": min(7.0, text / max(matrix.shape))}
+            axes.text(column, row, write(float(matrix[row, column])), **look)
     if labels is not None:
         names = [str(label) for label in labels]
         axes.set_xticks(range(matrix.shape[1]), names)
@@ -119,23 +120,19 @@ def heat_map(
     return image
 
 
-def _missing_cell(row: int, column: int) -> Rectangle:
-    return Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="#f3f3f3", edgecolor=GREY, hatch="xxxx", linewidth=0)
-
-
-def offsets(n: int, spread: float | int = 0.09) -> Float[np.ndarray, " seed"]:
+def offsets(n: int, spread: Number = 0.09) -> Float[np.ndarray, " seed"]:
     """Places of n seeds beside each other around 0."""
     return np.linspace(-spread, spread, n) if n > 1 else np.zeros(n)
 
 
 def seeds_at(
     axes: Axes,
-    x: float | int,
+    x: Number,
     values: ArrayLike,
     interval: Interval,
     colour: object,
     marker: str = "o",
-    spread: float | int = 0.09,
+    spread: Number = 0.09,
 ) -> None:
     """Seeds as open dots beside each other; on their right the mean as a bar and its 95 % interval as a whisker."""
     values = np.asarray(values, dtype=float)
@@ -145,12 +142,12 @@ def seeds_at(
 
 def mean_at(
     axes: Axes,
-    x: float | int,
+    x: Number,
     interval: Interval,
     colour: object,
-    half: float | int = 0.036,
-    bar: float | int = 2.4,
-    whisker: float | int = 1.2,
+    half: Number = 0.036,
+    bar: Number = 2.4,
+    whisker: Number = 1.2,
 ) -> None:
     """A mean as a level bar of half-width ``half``, and its interval, where there is one, as an upright whisker."""
     mean, low, high = interval
@@ -160,55 +157,47 @@ def mean_at(
 
 
 def level(
-    axes: Axes,
-    x: float | int,
-    y: float | int,
-    colour: object,
-    half: float | int,
-    width: float | int = 2.4,
-    zorder: float | int = 4,
+    axes: Axes, x: Number, y: Number, colour: object, half: Number, width: Number = 2.4, zorder: Number = 4
 ) -> None:
     """A level bar around a place, for a mean, an untrained model, or a control."""
     axes.plot([x - half, x + half], [y, y], color=colour, lw=width, zorder=zorder, solid_capstyle="butt")
 
 
-def by_gamma(
-    evidence: Evidence, probe: str, quantity: str, *, stage: str = "final", set: str = ""
-) -> dict[float, pd.Series]:
-    """One number per seed at every rate where it was read; MissingEvidenceError where it was read at none."""
+def by_gamma(evidence: Evidence, probe: str, quantity: str, **where: Any) -> dict[float, pd.Series]:
+    """One number per seed at every rate where it was read; ``where``: ``stage`` and ``set`` as in `Evidence.values`.
+
+    Raises MissingEvidenceError where it was read at no rate.
+    """
     found = {}
     for gamma in evidence.gammas:
         with suppress(MissingEvidenceError):  # a rate without the reading; the others are shown
-            found[gamma] = evidence.values(probe, quantity, gamma, stage=stage, set=set)
+            found[gamma] = evidence.values(probe, quantity, gamma, **where)
     if not found:
+        stage = where.get("stage", "final")
         raise MissingEvidenceError(f"This run has no reading of {probe} ({quantity}) at stage {stage}.")
     return found
 
 
-def seeds_by_gamma(
-    axes: Axes, evidence: Evidence, probe: str, quantity: str, *, stage: str = "final", set: str = ""
-) -> None:
+def seeds_by_gamma(axes: Axes, evidence: Evidence, probe: str, quantity: str, **where: Any) -> None:
     """A quantity's seeds and interval at every rate of the run, with the untrained models' mean as a grey dash."""
-    found, gammas = by_gamma(evidence, probe, quantity, stage=stage, set=set), evidence.gammas
+    found, gammas = by_gamma(evidence, probe, quantity, **where), evidence.gammas
     for place, gamma in enumerate(gammas):
         if gamma not in found:
             no_reading(axes, place)
             continue
-        interval = evidence.interval(probe, quantity, gamma, stage=stage, set=set)
+        interval = evidence.interval(probe, quantity, gamma, **where)
         seeds_at(axes, place, found[gamma], interval, gamma_colour(gamma, gammas), gamma_marker(gamma, gammas))
-        level(axes, place - 0.22, evidence.untrained(probe, quantity, gamma, stage=stage, set=set), GREY, half=0.08)
+        level(axes, place - 0.22, evidence.untrained(probe, quantity, gamma, **where), GREY, half=0.08)
     gamma_axis(axes, evidence)
 
 
-def no_reading(axes: Axes, place: float | int, y: float | int = 0.02, **look: Any) -> None:
+def no_reading(axes: Axes, place: Number, y: Number = 0.02, **look: Any) -> None:
     """Say at one rate that the run has no reading there."""
     look = {"va": "bottom", "color": GREY, **look}
     axes.text(place, y, "no reading", rotation=90, ha="center", transform=axes.get_xaxis_transform(), **look)
 
 
-def note(
-    axes: Axes, text: str, at: tuple[float, float], coordinates: object, halo: float | int = 2.0, **look: Any
-) -> None:
+def note(axes: Axes, text: str, at: tuple[float, float], coordinates: object, halo: Number = 2.0, **look: Any) -> None:
     """Small text beside a line, readable on whatever lies under it; ``look`` goes to ``Axes.annotate``."""
     look = {"fontsize": 6.5, "zorder": 9, "textcoords": "offset points", "xytext": (0, 0), **look}
     effect = [withStroke(linewidth=halo, foreground="white")]
@@ -222,7 +211,7 @@ def gamma_axis(axes: Axes, evidence: Evidence) -> None:
     axes.set_xlabel("rate γ  (→ smaller initialisation)")
 
 
-def threshold_at(axes: Axes, evidence: Evidence, gamma: float, y: float | int, text: str, below: bool = False) -> None:
+def threshold_at(axes: Axes, evidence: Evidence, gamma: float, y: Number, text: str, below: bool = False) -> None:
     """A threshold as a dashed line at the one rate that it is about; nothing where the run lacks that rate."""
     if gamma not in evidence.gammas:
         return
@@ -232,7 +221,7 @@ def threshold_at(axes: Axes, evidence: Evidence, gamma: float, y: float | int, t
     note(axes, text, (place - 0.36, y), "data", **look)
 
 
-def threshold(axes: Axes, y: float | int, text: str, colour: str = INK, x: float | int = 0.01) -> None:
+def threshold(axes: Axes, y: Number, text: str, colour: str = INK, x: Number = 0.01) -> None:
     """A threshold as a dashed line across the panel with its claim written on it."""
     axes.axhline(y, color=colour, lw=0.9, ls=DASHED, zorder=1)
     look = {"xytext": (0, 1.5), "color": colour, "va": "bottom", "ha": "left" if x < 0.5 else "right"}

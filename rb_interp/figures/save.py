@@ -29,14 +29,14 @@ def draw(spec: FigureSpec, evidence: Evidence) -> Figure:
 
 
 @styled
-def render(figure: Figure, kind: str) -> bytes:
+def render(figure: Figure, format: str) -> bytes:
     """A figure as ``svg`` or ``png`` bytes, without date, so that equal figures give equal bytes.
 
     The bytes are those of ``savefig``, which would draw each figure once more, for a layout that `settle` made already.
     """
     buffer = BytesIO()
     figure.set_dpi(DPI)
-    if kind == "svg":
+    if format == "svg":
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     else:
         FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})

@@ -67,17 +67,12 @@ STYLE = {
 Draw = TypeVar("Draw", bound=Callable)
 
 
-def plain_style():
-    """Context in which matplotlib has its defaults and our type, whatever the caller has set; undone on leaving."""
-    return matplotlib.style.context(["default", STYLE])
-
-
 def styled(draw: Draw) -> Draw:
-    """Run a drawing function in ``plain_style``."""
+    """Run a drawing function with matplotlib's defaults and STYLE, whatever the caller has set; undone on leaving."""
 
     @wraps(draw)
     def drawn(*args, **kwargs):
-        with plain_style():
+        with matplotlib.style.context(["default", STYLE]):
             return draw(*args, **kwargs)
 
     return drawn  # pyright: ignore[reportReturnType]
@@ -90,8 +85,7 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
 
 def gamma_colour(gamma: float, gammas: list[float]) -> tuple:
     """Colour of a rate within a run: darker for a smaller initialisation."""
-    at = gammas.index(gamma) / max(len(gammas) - 1, 1)
-    return GAMMA_RAMP(at)
+    return GAMMA_RAMP(gammas.index(gamma) / max(len(gammas) - 1, 1))
 
 
 def gamma_marker(gamma: float, gammas: list[float]) -> str:

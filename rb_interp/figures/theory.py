@@ -81,8 +81,7 @@ def caption_theory(evidence: Evidence, judged: str = "E6", least: float | None =
         "seeds, the band is the 95 % interval of their mean. Right: principal components of the predicted embeddings, "
         "keys orange, reasoning anchors green. Over all pairs of reasoning anchors, real and predicted cosines "
         f"correlate with {over_seeds(evidence, 'geometry', 'theory', SMALL)} (Pearson, all seeds).",
-        f"a green curve without the peak of the black one, that is a correlation below {two_digits(least)} "
-        f"({judged}). The "
-        "level of the curves is free in the theory (its constants depend on the training), so a difference in height "
-        "refutes nothing.",
+        f"a green curve without the peak of the black one, that is a correlation below {two_digits(least)} ({judged}). "
+        "The level of the curves is free in the theory (its constants depend on the training), so a difference in "
+        "height refutes nothing.",
     )

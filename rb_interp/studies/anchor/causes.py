@@ -81,7 +81,8 @@ def measure_causes(run: Run, progress: bool = True) -> Causes:
         place = {"gamma": member.gamma, "seed": member.seed, "stage": "final"}
         ablated += [table.assign(**place) for table in contributions(models.model, data)]
         patched += [table.assign(**place) for table in matrices(models.model, data)]
-    return Causes(pd.DataFrame(effects), _joined(ablated), _joined(patched))
+    tables = (pd.concat(parts, ignore_index=True) for parts in (ablated, patched))
+    return Causes(pd.DataFrame(effects), *tables)
 
 
 def _effects(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
@@ -114,13 +115,12 @@ def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
 
 def swaps(model: Any, data: AnchorDataset) -> Iterator[Found]:
     """Shares of pairs whose answer follows key and sum taken from another input, at either circuit's sites."""
-    average_then_key = {"circuit": "average-then-key"}
-    given: dict[str, dict[str, Any]] = {
-        "": average_then_key,
-        "_in_place": {**average_then_key, "same_position": True},
+    swaps_by_name: dict[str, dict[str, Any]] = {
+        "": {"circuit": "average-then-key"},
+        "_in_place": {"circuit": "average-then-key", "same_position": True},
         "_carried": {"circuit": "key-to-anchors"},
     }
-    for suffix, options in given.items():
+    for suffix, options in swaps_by_name.items():
         swapped = key_and_sum(model, data, **options)
         yield f"swap_key{suffix}", REASONING, swapped.key
         yield f"swap_sum{suffix}", REASONING, swapped.sum
@@ -129,10 +129,10 @@ def swaps(model: Any, data: AnchorDataset) -> Iterator[Found]:
 def finished_circuit(model: Any, data: AnchorDataset) -> Iterator[Found]:
     """What the last layer's look at the key is worth on reasoning and on memory inputs, and the number line."""
     last = model.cfg.n_layers - 1
-    for kind in (REASONING, MEMORY):
+    for set in (REASONING, MEMORY):
+        given = _inputs(data, set)
         for name, quantity in (("key_blocked", "loss_increase"), ("key_blocked_answers", "accuracy_drop")):
-            given = _inputs(data, kind)
-            yield name, kind, blocked_attention(model, given, last, quantity=quantity, seed=data.seed)
+            yield name, set, blocked_attention(model, given, last, quantity=quantity, seed=data.seed)
     if model.cfg.n_heads == 1:
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
             effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)
@@ -178,16 +178,12 @@ def _as_readings(rows: pd.DataFrame) -> Iterator[dict]:
     before = rows.loc[rows["stage"] == "init"]
     for row in rows.to_dict("records"):
         for quantity in ("effect", "control", "difference"):
-            untrained = float(before[quantity].iloc[0]) if len(before) else np.nan
-            null = {"null": row["control_name"], "null_mean": row["control"]} if quantity == "effect" else {}
+            untrained = np.nan if row["stage"] == "init" or before.empty else float(before[quantity].iloc[0])
+            tested = quantity == "effect"
             yield {
                 **{name: row[name] for name in ("gamma", "seed", "stage", "step", "set", "n")},
                 **{"probe": row["intervention"], "layer": np.nan, "head": np.nan, "quantity": quantity},
-                **{"value": row[quantity], "untrained": np.nan if row["stage"] == "init" else untrained},
-                **{"null": None, "null_mean": np.nan, "null_sd": np.nan, "p_value": np.nan, **null},
-                **({"p_value": row["p_value"]} if quantity == "effect" else {}),
+                **{"value": row[quantity], "untrained": untrained, "null": row["control_name"] if tested else None},
+                **{"null_mean": row["control"] if tested else np.nan, "null_sd": np.nan},
+                "p_value": row["p_value"] if tested else np.nan,
             }
-
-
-def _joined(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

@@ -12,64 +12,47 @@ without LayerNorm logits have no bound, single seeds lose a thousand nats, and t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rb_interp.claims.causal_checks import CausalCheck
 from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.learning_order import LARGE, SMALL, curve
+from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.studies.anchor.claims import CLAIMS
 
-SAME_NORM = "of the same dimension, the change of W_V of the same norm"
-NEW_NOISE = "from the same input with other noise"
+SUBSPACE = "a random subspace of the same dimension, the change of W_V of the same norm"
+BLOCKED = ("L1's attention from the last position to the key set to 0", "to a random noise position")
+NOISE = "from the same input with other noise"
+DIRECTION = "along a random direction, the change of the same norm"
 INTERVENTIONS: dict[str, tuple[str, str]] = {
     "forced_average": ("L0's attention set to exactly 1/i", "to random fixed patterns of matched entropy"),
     "leading_direction_only": (
         "L0's W_V reduced to its leading direction",
         "to a random direction, what is left of the same norm",
     ),
-    "without_reasoning": (
-        "the span of the reasoning anchors projected out of L0's W_V",
-        f"a random subspace {SAME_NORM}",
-    ),
-    "without_memory": (
-        "the span of the memory anchors projected out of L0's W_V",
-        f"a random subspace {SAME_NORM}",
-    ),
-    "key_blocked": (
-        "L1's attention from the last position to the key set to 0",
-        "to a random noise position",
-    ),
-    "key_blocked_answers": (
-        "L1's attention from the last position to the key set to 0",
-        "to a random noise position",
-    ),
-    "swap_key": ("L1's attention output at the last position taken from another input", NEW_NOISE),
-    "swap_sum": ("L0's attention output at the last position taken from another input", NEW_NOISE),
-    "swap_key_in_place": (
-        "the same, from an input whose key stands at the same position (L1's output)",
-        NEW_NOISE,
-    ),
-    "swap_sum_in_place": (
-        "the same, from an input whose key stands at the same position (L0's output)",
-        NEW_NOISE,
-    ),
-    "swap_key_carried": ("L0's attention output at the anchors taken from another input", NEW_NOISE),
+    "without_reasoning": ("the span of the reasoning anchors projected out of L0's W_V", SUBSPACE),
+    "without_memory": ("the span of the memory anchors projected out of L0's W_V", SUBSPACE),
+    "key_blocked": BLOCKED,
+    "key_blocked_answers": BLOCKED,
+    "swap_key": ("L1's attention output at the last position taken from another input", NOISE),
+    "swap_sum": ("L0's attention output at the last position taken from another input", NOISE),
+    "swap_key_in_place": ("the same, from an input whose key stands at the same position (L1's output)", NOISE),
+    "swap_sum_in_place": ("the same, from an input whose key stands at the same position (L0's output)", NOISE),
+    "swap_key_carried": ("L0's attention output at the anchors taken from another input", NOISE),
     "swap_sum_carried": (
         "the anchors' embeddings taken from another input, L0's attention output held everywhere",
-        NEW_NOISE,
+        NOISE,
     ),
     "number_line": (
         "the reasoning anchors' coordinates along the leading direction of L0's W_V reversed",
-        "along a random direction, the change of the same norm",
+        DIRECTION,
     ),
     "number_line_component": (
         "the reasoning anchors' coordinates along their own first principal component reversed",
-        "along a random direction, the change of the same norm",
+        DIRECTION,
     ),
 }
 """Interventions by name: what is done, and what the control does instead."""
-
-
-def _term(intervention: str, quantity: str, label: str, gamma: float = SMALL, stage: str = "half") -> Term:
-    return Term(intervention, quantity, gamma, stage, "rsn_train", label=label)
+BY_ID = {claim.id: claim for claim in CLAIMS}
 
 
 def _check(
@@ -80,9 +63,20 @@ def _check(
     return CausalCheck(of, intervention, done, control_done, refuted_if, check)
 
 
-BY_ID = {claim.id: claim for claim in CLAIMS}
-_AVERAGE = _term("forced_average", "effect", "nats lost")
-_LEARNED = Condition(curve("acc_mem", "accuracy on mem"), ">=", 0.50)
+def _nats(intervention: str, label: str = "nats lost", gamma: float = SMALL, stage: str = "half") -> Term:
+    return Term(intervention, "effect", gamma, stage, "rsn_train", label=label)
+
+
+def _beyond(intervention: str, stage: str, set: str = "rsn_train", label: str = "nats lost") -> Term:
+    return Term(intervention, "difference", SMALL, stage, set, label=f"{label} beyond the control's")
+
+
+_DIRECTION = _nats("leading_direction_only")
+_RANDOM = replace(_DIRECTION, quantity="control", label="nats lost with a random direction")
+_LARGE = _nats("forced_average", gamma=LARGE, stage="matched")
+_REASONING = _nats("without_reasoning", "nats lost without reasoning anchors")
+_MEMORY = _nats("without_memory", "nats lost without memory anchors")
+_ANSWERS = _beyond("key_blocked_answers", "final", label="accuracy lost")
 
 CHECKS: tuple[CausalCheck, ...] = (
     _check(
@@ -95,65 +89,51 @@ CHECKS: tuple[CausalCheck, ...] = (
         "M2",
         "forced_average",
         "forcing the average costs no more at large initialisation than at small",
-        Condition(_term("forced_average", "effect", "nats lost", LARGE, "matched"), ">=", 0.10, _AVERAGE),
+        Condition(_LARGE, ">=", 0.10, _nats("forced_average")),
     ),
     _check(
         "M3",
         "leading_direction_only",
         "the other directions of W_V are needed too",
-        Condition(_term("leading_direction_only", "effect", "nats lost"), "<=", 0.10),
-        Condition(
-            _term("leading_direction_only", "control", "nats lost with a random direction"),
-            ">=",
-            0.20,
-            _term("leading_direction_only", "effect", "nats lost"),
-        ),
+        Condition(_DIRECTION, "<=", 0.10),
+        Condition(_RANDOM, ">=", 0.20, _DIRECTION),
     ),
     _check(
         "M4",
         "without_reasoning",
         "W_V does without the reasoning anchors' directions as well as without random ones",
-        Condition(_term("without_reasoning", "difference", "nats lost beyond the control's"), ">=", 0.20),
+        Condition(_beyond("without_reasoning", "half"), ">=", 0.20),
     ),
     _check(
         "M5",
         "without_memory",
         "reasoning needs the memory anchors' directions in W_V",
-        Condition(_term("without_memory", "difference", "nats lost beyond the control's"), "<=", 0.10),
+        Condition(_beyond("without_memory", "half"), "<=", 0.10),
     ),
     _check(
         "M6",
         "without_reasoning",
         "the memory anchors' directions matter as much as the reasoning anchors'",
-        Condition(
-            _term("without_reasoning", "effect", "nats lost without reasoning anchors"),
-            ">=",
-            0.20,
-            _term("without_memory", "effect", "nats lost without memory anchors"),
-        ),
+        Condition(_REASONING, ">=", 0.20, _MEMORY),
     ),
     _check(
         "M7",
         "key_blocked",
         "L1 does without the key as well as without a noise token",
-        Condition(_term("key_blocked", "difference", "nats lost beyond the control's", stage="final"), ">=", 0.20),
+        Condition(_beyond("key_blocked", "final"), ">=", 0.20),
     ),
     _check(
         "M7",
         "key_blocked_answers",
         "L1 answers without the key as well as without a noise token",
-        Condition(
-            _term("key_blocked_answers", "difference", "accuracy lost beyond the control's", stage="final"), ">=", 0.50
-        ),
+        Condition(_ANSWERS, ">=", 0.50),
     ),
     _check(
         "M7b",
         "key_blocked",
         "L1 does without the key on memory inputs as well as without a noise token",
-        Condition(
-            Term("key_blocked", "difference", SMALL, "final", "mem", label="nats lost beyond the control's"), ">=", 0.20
-        ),
-        gate=_LEARNED,
+        Condition(_beyond("key_blocked", "final", "mem"), ">=", 0.20),
+        gate=BY_ID["M7b"].gate,
     ),
     _check(
         "M8", "swap_sum", "swapping the two outputs does not move the answer by key and by sum", *BY_ID["M9"].conditions

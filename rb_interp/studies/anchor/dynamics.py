@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from rb_interp.machine.run import Run
 from rb_interp.machine.sweep import Sweep
-from rb_interp.models.build import lens_model
+from rb_interp.models.build import exported, lens_model
 from rb_interp.models.generations import write_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes import (
@@ -74,16 +74,23 @@ def dynamics(run: Run, progress: bool = True) -> Dynamics:
     Values are nan where a member's weights are not finite. Raises RunError where a checkpoint is missing or broken.
     """
     config: Any = run.config
-    sweep, rows = run.sweep(), []
-    probed, work = _Probed(sweep, min(ROWS, config.probe_rows)), list(_work(sweep))
+    sweep, rows, work = run.sweep(), [], list(_work(run.sweep()))
+    first, inputs = sweep.members[0], {}
+    model = lens_model(sweep.config.model, *sweep.sizes, sweep.weights(first.gamma, first.seed, "init"))
+    for seed in sweep.seeds:
+        data = sweep.dataset(seed)
+        inputs[seed] = data.inputs(data.sample("rsn_train", min(ROWS, config.probe_rows)))
     bar = tqdm(total=sum(len(members) for _, members in work), disable=not progress, unit="model", desc="dynamics")
     with bar:
         for name, members in work:
             checkpoint = sweep.store.read(name)
             for member in members:
-                weights = checkpoint.member(member.gamma, member.seed)
+                weights, found = checkpoint.member(member.gamma, member.seed), dict.fromkeys(QUANTITIES, np.nan)
+                if all(weight.isfinite().all() for weight in weights.values()):
+                    write_weights(model, exported(weights, sweep.config.model))
+                    found = mechanism_values(model, inputs[member.seed])
                 place = {"gamma": member.gamma, "seed": member.seed, "step": checkpoint.step}
-                rows += [{**place, "quantity": q, "value": value} for q, value in probed(member, weights).items()]
+                rows += [{**place, "quantity": quantity, "value": value} for quantity, value in found.items()]
                 bar.update()
     values = pd.DataFrame(rows).sort_values(["gamma", "seed", "step"], kind="stable", ignore_index=True)
     return Dynamics(values, event_table(values, sweep.curves(), sweep.config.task.d_vocab))
@@ -96,25 +103,6 @@ def _work(sweep: Sweep) -> Iterator[tuple[str, list[Member]]]:
     for member, half in sweep.stage_steps("half").items():
         if half >= 0 and half not in steps:
             yield stage_name("half", member), [member]
-
-
-class _Probed:
-    """One model, written anew for each member and step, and each seed's rows."""
-
-    def __init__(self, sweep: Sweep, rows: int) -> None:
-        first = sweep.members[0]
-        self.model = lens_model(sweep.config.model, *sweep.sizes, sweep.weights(first.gamma, first.seed, "init"))
-        self.inputs = {}
-        for seed in sweep.seeds:
-            data = sweep.dataset(seed)
-            chosen = data.sample("rsn_train", rows)
-            self.inputs[seed] = data.inputs(chosen)
-
-    def __call__(self, member: Member, weights: dict[str, Any]) -> dict[str, float]:
-        if not all(weight.isfinite().all() for weight in weights.values()):
-            return dict.fromkeys(QUANTITIES, np.nan)
-        write_weights(self.model, weights)
-        return mechanism_values(self.model, self.inputs[member.seed])
 
 
 def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.claims.calibration import Calibration, Standing
@@ -26,8 +27,6 @@ from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from rb_interp.studies.anchor.config import AnchorConfig
 
 LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE = 0.95, 0.05
@@ -55,9 +54,8 @@ def family(config: ModelConfig) -> str:
 def calibration(config: AnchorConfig) -> Calibration:
     """The shipped error rates of the probes on models of this configuration's family."""
     of, table = family(config.model), shipped_rates()
-    standings = {claim: standing(claim, of) for claim in MECHANISM_CLAIMS}
     rows: Any = table.loc[table["family"] == of].to_dict("records")
-    return Calibration(of, standings, rows)
+    return Calibration(of, {claim: standing(claim, of) for claim in MECHANISM_CLAIMS}, rows)
 
 
 def copies() -> pd.DataFrame:
@@ -77,8 +75,6 @@ def shipped_rates() -> pd.DataFrame:
 
 def read_table(path: Path) -> pd.DataFrame:
     """One of the two tables, with every number exactly as it was written, whatever the version of pandas."""
-    import pandas as pd
-
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     return table.assign(**{name: list(map(_reader(name), table[name])) for name in table if name not in TEXT})
 
@@ -100,20 +96,18 @@ def standing(claim: str, of_family: str) -> Standing:
     if claim not in MECHANISM_CLAIMS:
         return Standing(None)
     table = shipped_rates()
-    found = table.loc[(table["family"] == of_family) & (table["detector"] == claim)]
-    if found.empty:
+    rows = table.loc[(table["family"] == of_family) & (table["detector"] == claim)].to_dict("records")
+    if not rows:
         return Standing(False)
-    row = found.to_dict("records")[0]
-    return Standing(True) if row["calibrated"] else Standing(False, _misleads(row))
+    return Standing(True) if rows[0]["calibrated"] else Standing(False, _misleads(rows[0]))
 
 
 def _misleads(row: Mapping[Hashable, Any]) -> str:
     """The sentence that a withheld verdict gives."""
-    worst = []
-    if not row["true_positive_rate"] >= LEAST_TRUE_POSITIVE and row["worst_positive"]:
-        worst.append(f"{row['worst_positive']}, {row['worst_positive_rate']:.2f}")
-    if not row["false_positive_rate"] <= MOST_FALSE_POSITIVE and row["worst_negative"]:
-        worst.append(f"{row['worst_negative']}, {row['worst_negative_rate']:.2f}")
+    seen = row["true_positive_rate"] >= LEAST_TRUE_POSITIVE
+    quiet = row["false_positive_rate"] <= MOST_FALSE_POSITIVE
+    missed = [name for name, met in (("worst_positive", seen), ("worst_negative", quiet)) if not met and row[name]]
+    worst = [f"{row[name]}, {row[f'{name}_rate']:.2f}" for name in missed]
     named = f" (worst: {'; '.join(worst)})" if worst else ""
     return (
         f"the probe misleads on hand-written models: true-positive rate {row['true_positive_rate']:.2f}, "
@@ -132,8 +126,6 @@ def rates(copies: pd.DataFrame) -> pd.DataFrame:
     with the lowest true-positive and the highest false-positive rate. Of untrained and label-shuffled models the truth
     is unknown: their rate is the share of which the detector says "present". A rate without models is nan.
     """
-    import pandas as pd
-
     found = pd.DataFrame([named | _rates(group) for named, group in _groups(copies, "family", "detector")])
     numbers = found.select_dtypes("float").columns
     return found.assign(**{name: found[name].round(6) for name in numbers})
@@ -144,14 +136,9 @@ def rates_by_model(copies: pd.DataFrame) -> pd.DataFrame:
 
     Columns: family, detector, source, name, truth, n, rate, low, high.
     """
-    import pandas as pd
-
-    rows = []
     chosen = copies.loc[(copies["source"] != "reference") | (copies["seed"] >= DEVELOPMENT)]
-    for named, group in _groups(chosen, "family", "detector", "source", "name", "truth"):
-        rate, low, high = proportion_interval(int(_column(group, "present").sum()), len(group))
-        rows.append({**named, "n": len(group), "rate": rate, "low": low, "high": high})
-    return pd.DataFrame(rows)
+    groups = _groups(chosen, "family", "detector", "source", "name", "truth")
+    return pd.DataFrame([{**named, "n": len(rows), **_share("", rows)} for named, rows in groups])
 
 
 def _groups(table: pd.DataFrame, *columns: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -165,20 +152,22 @@ def _rates(rows: pd.DataFrame) -> dict:
     known = rows.loc[rows["source"] == "reference"]
     held_out = known.loc[known["seed"] >= DEVELOPMENT]
     positive, negative = (held_out.loc[held_out["truth"] == truth] for truth in ("yes", "no"))
-    found = _share("positive", "true_positive", positive) | _share("negative", "false_positive", negative)
+    found = {"n_positive": len(positive), **_share("true_positive_", positive)}
+    found |= {"n_negative": len(negative), **_share("false_positive_", negative)}
     found["auc"] = area_under_curve(_column(positive, "margin"), _column(negative, "margin"))
     found |= _youden(known.loc[known["seed"] < DEVELOPMENT], positive, negative)
     found |= _worst("worst_positive", positive, lowest=True) | _worst("worst_negative", negative, lowest=False)
     for control in CONTROLS:
-        found |= _share(control, control, rows.loc[rows["source"] == control])
+        models = rows.loc[rows["source"] == control]
+        found |= {f"n_{control}": len(models), **_share(f"{control}_", models)}
     good = found["true_positive_rate"] >= LEAST_TRUE_POSITIVE and found["false_positive_rate"] <= MOST_FALSE_POSITIVE
     return {**found, "calibrated": bool(good)}
 
 
-def _share(count: str, rate: str, rows: pd.DataFrame) -> dict:
+def _share(prefix: str, rows: pd.DataFrame) -> dict[str, float]:
+    """Share of rows that say "present": rate, low and high, with a prefix to their names."""
     interval = proportion_interval(int(_column(rows, "present").sum()), len(rows))
-    names = (f"{rate}_rate", f"{rate}_low", f"{rate}_high")
-    return {f"n_{count}": len(rows), **dict(zip(names, map(float, interval), strict=True))}
+    return {f"{prefix}{name}": float(x) for name, x in zip(("rate", "low", "high"), interval, strict=True)}
 
 
 def _youden(development: pd.DataFrame, positive: pd.DataFrame, negative: pd.DataFrame) -> dict[str, float]:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Real
 
+from rb_interp.claims.criterion import COMPARE
 from rb_interp.errors import RunError, nearest
 from rb_interp.statistics.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.statistics.intervals import t_interval
@@ -19,7 +20,6 @@ from rb_interp.statistics.learning_order import HALF, fraction_left
 from rb_interp.tasks import SETS
 
 Side = Literal[">", ">=", "<="]
-SIDES = {">": np.greater, ">=": np.greater_equal, "<=": np.less_equal}
 OFFSET = 25
 """Added to steps before a logarithm, so that step 0 has one: an evaluation interval of the quick preset."""
 
@@ -60,26 +60,20 @@ def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.
     rows = []
     for _, losses in curves.groupby(["gamma", "seed"], sort=True):
         gamma, seed = float(losses["gamma"].iloc[0]), int(losses["seed"].iloc[0])
-        series = _series(values, gamma, seed)
-        steps = series.index.to_numpy()
+        own = values.loc[(values["gamma"] == gamma) & (values["seed"] == seed)]
+        missing = sorted(set(QUANTITIES) - set(own["quantity"]))
+        if missing:
+            raise RunError(
+                f"the values of the member with gamma={gamma:g}, seed={seed} lack {', '.join(missing)}; events need "
+                f"every quantity of QUANTITIES. Make the table with dynamics(run)."
+            )
+        series = own.pivot(index="step", columns="quantity", values="value")  # steps ascend
         found = [(name, "loss", loss_step(losses.loc[losses["set"] == name], d_vocab)) for name in SETS]
         for event, quantity, side, threshold, _ in MECHANISMS:
-            at = event_step(steps, series[quantity].to_numpy(), threshold, side)
-            found.append((event, "mechanism", at))
+            step = event_step(series.index.to_numpy(), series[quantity].to_numpy(), threshold, side)
+            found.append((event, "mechanism", step))
         rows += [(gamma, seed, *event, bool(np.isnan(event[2]))) for event in found]
     return pd.DataFrame(rows, columns=["gamma", "seed", "event", "kind", "step", "censored"])
-
-
-def _series(values: pd.DataFrame, gamma: float, seed: int) -> pd.DataFrame:
-    """One member's values: a row a step (a pivot sorts them) and a column a quantity."""
-    own = values[(values["gamma"] == gamma) & (values["seed"] == seed)]
-    missing = sorted(set(QUANTITIES) - set(own["quantity"]))
-    if missing:
-        raise RunError(
-            f"the values of the member with gamma={gamma:g}, seed={seed} lack {', '.join(missing)}; events need every "
-            f"quantity of QUANTITIES. Make the table with dynamics(run)."
-        )
-    return own.pivot(index="step", columns="quantity", values="value")
 
 
 def loss_step(curve: pd.DataFrame, d_vocab: int) -> float:
@@ -110,14 +104,14 @@ def event_step(
     >>> event_step(np.array([0, 75, 375]), np.array([0.9, 0.2, 0.3]), 0.5, ">=")   # met once, and gone at the next
     nan
     """
-    if side not in SIDES:
-        raise RunError(f"there is no side '{side}'; {nearest(side, SIDES)}")
+    if side not in COMPARE:
+        raise RunError(f"there is no side '{side}'; {nearest(side, COMPARE)}")
     if len(steps) != len(values) or (np.diff(steps) <= 0).any():
         raise RunError(
             f"got {len(values)} values at the steps {np.asarray(steps).tolist()}; expected one value a step, steps "
             f"ascending. Sort the checkpoints and drop those that are there twice."
         )
-    met = SIDES[side](values, threshold)
+    met = np.array([COMPARE[side](value, threshold) for value in values])
     stays = met & np.append(met[1:], True)
     if not stays.any():
         return np.nan
@@ -146,7 +140,11 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame | None = None) -> p
     Raises RunError where a member has an event, or a circuit, twice.
     """
     by = ["gamma"] if circuits is None else ["gamma", "circuit"]
-    table = events if circuits is None else _with_circuits(events, circuits)
+    table = events
+    if circuits is not None:
+        _check_once(circuits, ["gamma", "seed"], "a circuit")
+        table = events.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
+        table = table.fillna({"circuit": "not named"})
     _check_once(table, ["gamma", "seed", "event"], "an event")
     names = {kind: table.loc[table["kind"] == kind, "event"].unique() for kind in ("mechanism", "loss")}
     rows = []
@@ -157,12 +155,6 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame | None = None) -> p
             order = _order(*steps[[mechanism, loss]].to_numpy(dtype=np.float64).T)
             rows.append({**place, "mechanism": mechanism, "loss": loss, **order})
     return pd.DataFrame(rows)
-
-
-def _with_circuits(events: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
-    _check_once(circuits, ["gamma", "seed"], "a circuit")
-    named = events.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
-    return named.fillna({"circuit": "not named"})
 
 
 def _check_once(table: pd.DataFrame, columns: list[str], what: str) -> None:

@@ -112,14 +112,12 @@ def examine(model: Any, data: AnchorDataset, rows: int = ROWS) -> dict[Place, fl
     """
     if model.cfg.n_heads != 1:
         raise ModelError(f"a model with {model.cfg.n_heads} heads has no calibration; claims speak of models with one.")
-    chosen = {kind: data.sample(kind, rows) for kind in (REASONING, MEMORY)}
+    chosen = {set: data.sample(set, rows) for set in (REASONING, MEMORY)}
     found: dict[Place, float] = {}
-    for probe, kind, where in plan(model.cfg.n_layers, model.cfg.n_heads):
-        if probe is geometry:  # needs no calibration
-            continue
-        at = chosen[kind or REASONING]
-        reading = probe(model, data.inputs(at), n_null=0, **where)
-        found |= {(reading.probe, name, kind, reading.layer): float(x) for name, x in reading.values.items()}
+    for probe, set, where in plan(model.cfg.n_layers, model.cfg.n_heads):
+        if probe is not geometry:  # geometry needs no calibration
+            reading = probe(model, data.inputs(chosen[set or REASONING]), n_null=0, **where)
+            found |= {(reading.probe, name, set, reading.layer): float(x) for name, x in reading.values.items()}
     at = chosen[REASONING]
     right = last_logits(model, data.tokens[at]).argmax(1).numpy() == data.labels[at]
     return {**found, ("learning_order", "acc_rsn_train", "", None): float(right.mean()), **_swaps(model, data)}

@@ -22,7 +22,6 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
-from rb_interp.tasks import AnchorDataset
 from rb_interp.theory.lemma_1 import lemma_1
 from rb_interp.training.member_group import Member
 
@@ -40,8 +39,8 @@ def plan(n_layers: int, n_heads: int) -> list[Step]:
     (7, 16)
     """
     places = [(uniformity, REASONING, 0), (attention_to_key, REASONING, 0), (value_alignment, WEIGHTS, 0)]
-    places += [(attention_by_role, kind, layer) for layer in sorted({1, n_layers - 1}) for kind in (REASONING, MEMORY)]
-    steps = [(probe, kind, {"layer": layer, "head": h}) for probe, kind, layer in places for h in range(n_heads)]
+    places += [(attention_by_role, set, layer) for layer in sorted({1, n_layers - 1}) for set in (REASONING, MEMORY)]
+    steps = [(probe, set, {"layer": layer, "head": h}) for probe, set, layer in places for h in range(n_heads)]
     return [*steps, (variance_explained, REASONING, {}), (geometry, WEIGHTS, {})]
 
 
@@ -55,10 +54,10 @@ def read_members(run: Run, progress: bool = True) -> tuple[list[dict[str, Any]],
     sweep, rows, arrays = run.sweep(), [], {}
     models = MemberModels(sweep)
     for member in tqdm(sweep.members, disable=not progress, unit="member", desc="probing"):
-        for stage, step, kind, reading in _member_readings(models, member, run.config):
-            place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step, "set": kind}
+        for stage, step, set, reading in _member_readings(models, member, run.config):
+            place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step, "set": set}
             rows += [{**place, **row} for row in reading.rows()]
-            prefix = f"{member.gamma}/{member.seed}/{stage}/{kind}/{reading.probe}{_place(reading)}"
+            prefix = f"{member.gamma}/{member.seed}/{stage}/{set}/{reading.probe}{_place(reading)}"
             arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
     config: Any = run.config
     for gamma in config.gammas:
@@ -70,30 +69,24 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
     """Stage, step, set and reading of every probe; each reading carries the untrained model's values."""
     sweep, data = models.sweep, models.sweep.dataset(member.seed)
     steps = plan(config.model.n_layers, config.model.n_heads)
-    chosen = {kind: data.sample(kind, config.probe_rows) for kind in (REASONING, MEMORY)}
+    inputs = {set: data.inputs(data.sample(set, config.probe_rows)) for set in (REASONING, MEMORY)}
+    inputs[WEIGHTS] = inputs[REASONING]
 
     def read(model: Any, step: Step, **options: Any) -> Reading:
-        probe, kind, where = step
-        return _read(probe, model, data, chosen[kind or REASONING], n_null=config.n_null, **where, **options)
+        probe, set, where = step
+        return probe(model, inputs[set], n_null=config.n_null, **where, **options)
 
     models.load(member, "init")
     before = [read(models.untrained, step) for step in steps]
-    for (_, kind, _), reading in zip(steps, before, strict=True):
-        yield "init", 0, kind, reading
-    early = own_stage(sweep, member)
-    for stage in ("half", *([early] if early != "half" else []), "final"):
+    for (_, set, _), reading in zip(steps, before, strict=True):
+        yield "init", 0, set, reading
+    for stage in dict.fromkeys(("half", own_stage(sweep, member), "final")):
         at = models.load(member, stage).step
         for step, untrained in zip(steps, before, strict=True):
             if step[0] is geometry:  # participation_ratio needs the untrained model itself
                 yield stage, at, step[1], read(models.model, step, untrained=models.untrained)
             else:
                 yield stage, at, step[1], replace(read(models.model, step), untrained=untrained.values)
-
-
-def _read(
-    probe: Callable[..., Reading], model: Any, data: AnchorDataset, chosen: np.ndarray, **options: Any
-) -> Reading:
-    return probe(model, data.inputs(chosen), **options)
 
 
 def _place(reading: Reading) -> str:

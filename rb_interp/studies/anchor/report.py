@@ -26,14 +26,8 @@ def narrative(evidence: Evidence) -> Narrative:
     return Narrative(answer=answer, sections=sections)
 
 
-def _rows(evidence: Evidence, table: str) -> list[dict[Any, Any]]:
-    """A table's rows; none where the run lacks the table."""
-    found = evidence.tables.get(table)
-    return [] if found is None else found.to_dict("records")
-
-
 def _circuit_sentence(evidence: Evidence) -> Iterator[str]:
-    found = [row for row in _rows(evidence, "circuit_counts") if row["gamma"] == SMALL]
+    found = evidence.records("circuit_counts", gamma=SMALL)
     if found:
         named = ", ".join(f"{row['circuit']} {row['n']}" for row in found if row["n"])
         yield f"Circuits at γ = {SMALL:g}: {named} (of {seeds_text(found[0]['total'])})."
@@ -41,13 +35,14 @@ def _circuit_sentence(evidence: Evidence) -> Iterator[str]:
 
 def circuits(evidence: Evidence) -> Iterator[Block]:
     """How often each circuit occurs at each gamma, how a circuit is named, and the numbers of each member."""
-    rows = _rows(evidence, "circuit_counts")
-    names = list(dict.fromkeys(row["circuit"] for row in rows))
-    if rows:
-        by_gamma = {gamma: [row for row in rows if row["gamma"] == gamma] for gamma in {r["gamma"]: 0 for r in rows}}
+    by_gamma: dict[float, list[Mapping[str, Any]]] = {}
+    for row in evidence.records("circuit_counts"):
+        by_gamma.setdefault(row["gamma"], []).append(row)
+    if by_gamma:
+        names = dict.fromkeys(row["circuit"] for rows in by_gamma.values() for row in rows)
         lines = [
-            Row((Cell(f"{gamma:g}", head=True), *map(_share, found), Cell(number(found[0]["total"]))))
-            for gamma, found in by_gamma.items()
+            Row((Cell(f"{gamma:g}", head=True), *map(_share, rows), Cell(number(rows[0]["total"]))))
+            for gamma, rows in by_gamma.items()
         ]
         yield Table(("γ", *names, "seeds"), tuple(lines))
         yield Paragraph(
@@ -57,17 +52,17 @@ def circuits(evidence: Evidence) -> Iterator[Block]:
         yield Paragraph("No circuit was named in this run.")
     yield Heading("How a circuit is named")
     yield Terms(RULES)
-    members = _rows(evidence, "circuits")
+    members = evidence.records("circuits")
     if members:
         lines = [Row(tuple(Cell(_plain(name, value)) for name, value in row.items())) for row in members]
-        yield Details("The numbers of each member", (Table(tuple(map(str, members[0])), tuple(lines)),))
+        yield Details("The numbers of each member", (Table(tuple(members[0]), tuple(lines)),))
 
 
-def _share(row: Mapping[Any, Any]) -> Cell:
+def _share(row: Mapping[str, Any]) -> Cell:
     return Cell(str(row["n"]), notes=(interval_text(row["share"], row["low"], row["high"]),))
 
 
-def _plain(name: Any, value: Any) -> str:
+def _plain(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{value:g}" if name == "gamma" else number(value)
@@ -100,31 +95,31 @@ def calibration(evidence: Evidence) -> Iterator[Block]:
 
 
 def _rates(row: Mapping[str, Any]) -> Row:
-    badge = "yes" if row["calibrated"] else "no"
+    shares = (f"{row[name]:.2f}".replace("nan", "n/a") for name in ("auc", "untrained_rate", "label_shuffled_rate"))
+    auc, untrained, shuffled = map(Cell, shares)
     return Row(
         (
             Cell(str(row["detector"]), head=True),
             _rate(row, "true_positive", row["n_positive"]),
             _rate(row, "false_positive", row["n_negative"]),
-            Cell(share_text(row["auc"], *2 * (float("nan"),))),
+            auc,
             _worst(row, "worst_positive", right=1),
             _worst(row, "worst_negative", right=0),
-            *(Cell(share_text(row[f"{name}_rate"], *2 * (float("nan"),))) for name in ("untrained", "label_shuffled")),
-            Cell(badge=badge, good=bool(row["calibrated"])),
+            untrained,
+            shuffled,
+            Cell(badge="yes" if row["calibrated"] else "no", good=bool(row["calibrated"])),
         )
     )
 
 
-def _rate(row: Mapping[str, Any], kind: str, n: int) -> Cell:
+def _rate(row: Mapping[str, Any], rate: str, n: int) -> Cell:
     if not n:
         return Cell("no such model", number=False)
-    text = share_text(*(row[f"{kind}_{end}"] for end in ("rate", "low", "high")))
-    return Cell(text, notes=(f"of {n} models",))
+    return Cell(share_text(*(row[f"{rate}_{end}"] for end in ("rate", "low", "high"))), notes=(f"of {n} models",))
 
 
-def _worst(row: Mapping[str, Any], kind: str, right: int) -> Cell:
-    if not row[kind]:
-        return Cell("n/a", number=False)
-    if row[f"{kind}_rate"] == right:
-        return Cell("none misjudged", number=False)
-    return Cell(str(row[kind]).replace("_", " "), notes=(f"{row[f'{kind}_rate']:.2f}",), number=False)
+def _worst(row: Mapping[str, Any], which: str, right: int) -> Cell:
+    rate = row[f"{which}_rate"]
+    if not row[which] or rate == right:
+        return Cell("none misjudged" if row[which] else "n/a", number=False)
+    return Cell(str(row[which]).replace("_", " "), notes=(f"{rate:.2f}",), number=False)

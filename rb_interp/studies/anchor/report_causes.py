@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rb_interp.claims.causal_checks import CheckedCause
-from rb_interp.errors import StudyError
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, seeds_text, share_text
 from rb_interp.figures.style import SETS
 from rb_interp.report.section import Block, Cell, Choice, Heading, Paragraph, Row, Table
@@ -54,25 +53,20 @@ def _check_rows(evidence: Evidence, check: CheckedCause) -> Iterator[Row]:
         f"Criterion: {verdict.criterion}.",
         f"{unit[:1].upper()}{unit[1:]}, on {SETS.get(check.set, check.set)}:",
     )
+    own = next((own for own in evidence.verdicts if own.id == check.of), None)
     done = f"{check.done[:1].upper()}{check.done[1:]}. Control: {check.control_done}."
     yield Row(
         (
             Cell(check.of, link=f"claim-{check.of}", head=True, rows=2),
             Cell(done, notes, columns=len(evidence.gammas), number=False),
             Cell(verdict=verdict.outcome, notes=(meeting,), rows=2),
-            _own_verdict(evidence, check.of),
+            Cell(verdict=own.outcome, notes=("withheld",) if own.withheld else (), rows=2)
+            if own
+            else Cell("n/a", rows=2),
         )
     )
     found = {float(cell["gamma"]): cell for cell in check.by_gamma}
     yield Row(tuple(_gamma_cell(found.get(gamma, {})) for gamma in evidence.gammas))
-
-
-def _own_verdict(evidence: Evidence, claim: str) -> Cell:
-    try:
-        own = evidence.verdicts[claim]
-    except StudyError:
-        return Cell("n/a", rows=2)
-    return Cell(verdict=own.outcome, notes=("withheld",) if own.withheld else (), rows=2)
 
 
 def _gamma_cell(cell: Mapping[str, Any]) -> Cell:
@@ -106,20 +100,19 @@ def agreement_of(pairs: Pairs) -> list[str]:
     >>> agreement_of([("M1", "HOLDS", "FAILS")])[0]
     'Of 1 intervention on mechanisms, 0 decide as the claim does and 1 decides the opposite: M1 (the claim HOLDS, ...'
     """
+    same, opposite, half, both = [], [], [], 0
+    for name, own, cause in pairs:
+        undecided = (own, cause).count("UNDECIDED")
+        if undecided == 2:
+            both += 1
+            continue
+        named = half if undecided else same if own == cause else opposite
+        named.append(f"{name} (the claim {own}, the intervention {cause})")
     if not pairs:
         return []
-
-    def named(fits: Callable[[str, str], bool]) -> list[str]:
-        return [f"{name} (the claim {own}, the intervention {cause})" for name, own, cause in pairs if fits(own, cause)]
-
-    same = named(lambda own, cause: own == cause != "UNDECIDED")
-    opposite = named(lambda own, cause: own != cause and "UNDECIDED" not in (own, cause))
-    half = named(lambda own, cause: own != cause and "UNDECIDED" in (own, cause))
     many = f"{len(pairs)} {'intervention' if len(pairs) == 1 else 'interventions'}"
     found = [f"Of {many} on mechanisms, {_decide(same, 'as the claim does')} and {_decide(opposite, 'the opposite')}."]
-    if half:
-        found.append(f"One of the two is undecided for {', '.join(half)}.")
-    both = sum(own == cause == "UNDECIDED" for _, own, cause in pairs)
+    found += [f"One of the two is undecided for {', '.join(half)}."] if half else []
     return [*found, f"Both are undecided for {both}."] if both else found
 
 
@@ -131,17 +124,15 @@ def _decide(named: list[str], how: str) -> str:
 def ablations(evidence: Evidence) -> Iterator[Block]:
     """Accuracy lost without each component, by method, set and gamma: mean over seeds, control, accuracy before."""
     yield Heading("What each component contributes", id="ablations")
-    try:
-        found = evidence.table("ablations_summary", stage="final")
-    except MissingEvidenceError as missing:
-        yield Paragraph(str(missing))
+    place = ("component", "method", "set", "gamma", "quantity")
+    means = {tuple(row[name] for name in place): row for row in evidence.records("ablations_summary", stage="final")}
+    if not means:
+        yield Paragraph("This run has no table “ablations_summary”; “rb-interp probe RUN” makes it.")
         return
     yield Paragraph(
         "Accuracy lost at the end of training without a component, of the accuracy before: mean over seeds with its "
         "95 % interval. The control gives the component its own output on the same input with other noise."
     )
-    place = ["component", "method", "set", "gamma", "quantity"]
-    means = {tuple(row[name] for name in place): row for row in found.to_dict("records")}
     components = sorted({str(key[0]) for key in means}, key=forward)
     columns = ("component", *(f"γ = {gamma:g}" for gamma in evidence.gammas))
     options = {}
@@ -157,12 +148,11 @@ def ablations(evidence: Evidence) -> Iterator[Block]:
 
 
 def _ablation(means: Mapping[tuple, Mapping], component: str, method: str, set: str, gamma: float) -> Cell:
-    def text(quantity: str, method: str = method) -> str:
-        row = means.get((component, method, set, gamma, quantity))
-        return mean_text(None, None, None) if row is None else mean_text(row["mean"], row["low"], row["high"])
-
-    lost = means.get((component, method, set, gamma, "accuracy_drop"))
-    if lost is None or not lost["n"]:
+    lost, control, before = (
+        means.get((component, of, set, gamma, quantity), {"mean": None, "low": None, "high": None, "n": 0})
+        for of, quantity in ((method, "accuracy_drop"), (method, "control_accuracy_drop"), (MAIN, "before"))
+    )
+    if not lost["n"]:
         return Cell("n/a", number=False)
-    before = text("before", MAIN).split(" ")[0]
-    return Cell(f"{text('accuracy_drop')} of {before}", (f"control {text('control_accuracy_drop')}",))
+    texts = [mean_text(row["mean"], row["low"], row["high"]) for row in (lost, control, before)]
+    return Cell(f"{texts[0]} of {texts[2].split(' ')[0]}", (f"control {texts[1]}",))

@@ -41,9 +41,9 @@ def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[
 def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
     """How many seeds learned each circuit at each gamma, with the share's Clopper-Pearson interval."""
     names, rows = [*CIRCUITS, *sorted({*circuits["circuit"]} - {*CIRCUITS})], []
-    for gamma, members in circuits.groupby("gamma", sort=True):
+    for gamma, learned in circuits.groupby("gamma", sort=True)["circuit"]:
         for name in names:
-            n, total = int((members["circuit"] == name).sum()), len(members)
+            n, total = int((learned == name).sum()), len(learned)
             rows.append((gamma, name, n, total, *proportion_interval(n, total)))
     return pd.DataFrame(rows, columns=["gamma", "circuit", "n", "total", "share", "low", "high"])
 
@@ -73,15 +73,22 @@ def events_summary(events: pd.DataFrame) -> pd.DataFrame:
     """When each event happened, over the seeds of a gamma: how often, and the mean on the scale of log(step + 25)."""
     rows = []
     for _, members in events.groupby(["gamma", "event", "kind"], sort=False):
-        place = tuple(members[name].iloc[0] for name in ("gamma", "event", "kind"))
+        place = members.iloc[0][["gamma", "event", "kind"]].to_dict()
         steps = members["step"].to_numpy(dtype=float)
-        during = steps[np.isfinite(steps) & (steps > 0)]
-        found = np.exp(_interval(np.log(during + OFFSET))) - OFFSET
-        counts = (len(steps), int((steps == 0).sum()), int(np.isnan(steps).sum()), len(during))
-        reached = np.exp(_interval(np.log(steps[np.isfinite(steps)] + OFFSET))[0]) - OFFSET
-        rows.append((*place, *counts, *found, reached))
-    columns = ["gamma", "event", "kind", "n", "n_start", "n_never", "n_during", "mean", "low", "high", "mean_reached"]
-    return pd.DataFrame(rows, columns=columns)
+        reached = steps[np.isfinite(steps)]
+        during = reached[reached > 0]
+        counts = {"n_start": int((steps == 0).sum()), "n_never": int(np.isnan(steps).sum()), "n_during": len(during)}
+        mean, low, high = _mean_step(during)
+        means = {"mean": mean, "low": low, "high": high, "mean_reached": _mean_step(reached)[0]}
+        rows.append({**place, "n": len(steps), **counts, **means})
+    return pd.DataFrame(rows)
+
+
+def _mean_step(steps: np.ndarray) -> np.ndarray:
+    """Mean, low and high on the scale of log(step + 25), as steps; the ends are NaN below two."""
+    found = t_interval(np.log(steps + OFFSET))
+    ends = found if np.isfinite(found.low) else (found.estimate, np.nan, np.nan)
+    return np.exp(np.array(ends)) - OFFSET
 
 
 def array_means(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -93,9 +100,3 @@ def array_means(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             new, derive = AVERAGED[probe, name]
             drawn[f"{place}/{probe}/{new}"] = derive(array)
     return arrays_over_seeds(drawn)
-
-
-def _interval(values: np.ndarray) -> np.ndarray:
-    """Mean, low and high; the ends are NaN below two values."""
-    found = t_interval(values)
-    return np.array(found if np.isfinite(found.low) else (found.estimate, np.nan, np.nan))

@@ -225,6 +225,19 @@ def test_values_agree_with_probes_called_by_hand(two_heads, found, stage):
 
 
 @pytest.mark.lens
+def test_a_tied_embedding_is_unembedded_as_in_every_other_model(tmp_path):
+    tied = {"gammas": (0.8,), "seeds": (0,), "model": replace(ModelConfig.preset("smoke"), tied=True)}
+    train = replace(TINY["train"], steps=10, n_checkpoints=1)
+    run = Run.start(tmp_path / "run", ANCHOR, ANCHOR.preset("smoke", **TINY | tied | {"train": train}))
+    run.train(progress=False)
+    values, data = dynamics(run, progress=False).values, run.sweep().dataset(0)
+    inputs = data.inputs(data.sample("rsn_train", 60))
+    by_hand = attention_by_role(run.sweep().model(gamma=0.8, seed=0), inputs, layer=1, n_null=0).values["key"]
+    last = values[(values.step == 10) & (values.quantity == "attention_by_role/key")]
+    assert last["value"].item() == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.mark.lens
 def test_weights_that_are_not_finite_read_nan_and_nothing_else_does(two_heads, tmp_path):
     shutil.copytree(two_heads.folder, tmp_path / "run")
     broken = Run.open(tmp_path / "run", study=ANCHOR)

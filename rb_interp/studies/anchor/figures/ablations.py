@@ -71,18 +71,15 @@ def draw_ablations(evidence: Evidence) -> Figure:
     for axes in panels[-1]:
         gamma_axis(axes, evidence)
         axes.set_xlabel("rate γ")
-    legend.above(figure, _entries(), columns=4, columnspacing=1.2)
-    return figure
-
-
-def _entries() -> list[legend.Entry]:
-    return [
+    entries = [
         *legend.sets(1.5, marker="o", ms=4),
         legend.seed_dot(colour=DARK, ms=2.5, mfc="none"),
         legend.line("accuracy before, the most to lose", DARK, DOTTED, 0.9),
         legend.untrained("control: own output with other noise", width=2),
         legend.area("its 95 % interval", BAND),
     ]
+    legend.above(figure, entries, columns=4, columnspacing=1.2)
+    return figure
 
 
 def _panel(axes: Axes, evidence: Evidence, component: str, method: str) -> None:
@@ -92,31 +89,31 @@ def _panel(axes: Axes, evidence: Evidence, component: str, method: str) -> None:
     for name, shift in PLACES.items():
         means = []
         for place, gamma in enumerate(evidence.gammas):
-            here = over.loc[(over["set"] == name) & np.isclose(over["gamma"], gamma)].set_index("quantity")
+            here = over.loc[(over["set"] == name) & np.isclose(over["gamma"], gamma)].to_dict("records")
             values = seeds.loc[(seeds["set"] == name) & np.isclose(seeds["gamma"], gamma)].sort_values("seed")
-            means.append(_lost(axes, place + shift, values["accuracy_drop"], here, SET_COLOURS[name], method == MAIN))
+            intervals = {row["quantity"]: interval_of(row) for row in here}
+            _lost(axes, place + shift, values["accuracy_drop"], intervals, SET_COLOURS[name], method == MAIN)
+            means.append(intervals.get("accuracy_drop", NOTHING).estimate)
         look = {"color": SET_COLOURS[name], "lw": 1.5 if method == MAIN else 1.0, "ls": SET_LINES[name]}
         axes.plot(np.arange(len(means)) + shift, means, zorder=3, **look)
 
 
-def _lost(axes: Axes, x: float, values: pd.Series, over: pd.DataFrame, colour: str, large: bool) -> float:
-    """Seeds (in ``large`` panels), mean and interval, control, and the most that can be lost; returns the mean."""
-    lost, control, before = (_interval(over, name) for name in ("accuracy_drop", "control_accuracy_drop", "before"))
-    if large:
+def _lost(
+    axes: Axes, x: float, values: pd.Series, intervals: dict[str, Interval], colour: str, with_seeds: bool
+) -> None:
+    """Seeds (in the large panels), mean and interval, control, and the most that can be lost."""
+    names = ("accuracy_drop", "control_accuracy_drop", "before")
+    lost, control, before = (intervals.get(name, NOTHING) for name in names)
+    if with_seeds:
         axes.plot(x + offsets(len(values), 0.07), values, "o", ms=2.0, mfc="none", mec=colour, mew=0.5, zorder=2)
     if np.isfinite(lost.low):
         axes.plot([x, x], [lost.low, lost.high], color=colour, lw=1.0, zorder=3)
-    axes.plot([x], [lost.estimate], "o", ms=4 if large else 2.6, mfc=colour, mec="white", mew=0.4, zorder=4)
+    axes.plot([x], [lost.estimate], "o", ms=4 if with_seeds else 2.6, mfc=colour, mec="white", mew=0.4, zorder=4)
     if np.isfinite(control.low):
         box = Rectangle((x - 0.1, control.low), 0.2, control.high - control.low, fc=BAND, ec="none", zorder=0.5)
         axes.add_patch(box)
     level(axes, x, control.estimate, GREY, half=0.1, width=2.0, zorder=1)
     axes.plot([x - 0.1, x + 0.1], [before.estimate] * 2, color=colour, lw=0.9, ls=DOTTED, zorder=2)
-    return lost.estimate
-
-
-def _interval(over: pd.DataFrame, quantity: str) -> Interval:
-    return interval_of(over.loc[quantity].to_dict()) if quantity in over.index else NOTHING
 
 
 def caption_ablations(evidence: Evidence) -> Caption:

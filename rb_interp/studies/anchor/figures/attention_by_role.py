@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import share_text, two_digits
-from rb_interp.figures.panels import over_seeds, try_panel
+from rb_interp.figures.panels import by_gamma, over_seeds, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import DASHED, INK, KEY, NOISE, REASONING, WIDTH, new_figure
 
@@ -40,16 +40,11 @@ def draw_attention_by_role(evidence: Evidence) -> Figure:
 
 def _bars(axes: Axes, evidence: Evidence, set: str) -> None:
     start, ticks, names = 0.0, [], []
-    for gamma in evidence.gammas:
-        try:
-            seeds = _bars_at(axes, evidence, set, gamma, start)
-        except MissingEvidenceError:  # the other rates are shown
-            continue
+    for gamma in by_gamma(evidence, PROBE, "key", set=set):
+        seeds = _bars_at(axes, evidence, set, gamma, start)
         ticks += [start + place for place in range(len(seeds))]
         names += [str(seed) for seed in seeds]
         start += len(seeds) + 1.2
-    if not ticks:
-        raise MissingEvidenceError(f"This run has no reading of {PROBE} on {INPUTS[set]} at the end of training.")
     axes.set_xticks(ticks, names)
     axes.tick_params(axis="x", length=0, labelbottom=True)
     axes.set_yticks([0, 0.5, 1])
@@ -65,7 +60,9 @@ def _bars_at(axes: Axes, evidence: Evidence, set: str, gamma: float, start: floa
         heights = part.loc[seeds].to_numpy()
         axes.bar(x, heights, 0.86, bottom=bottom, color=colour, zorder=2)
         bottom = bottom + heights
-    _untrained(axes, evidence, gamma, set, dict(zip(seeds, x, strict=True)))
+    untrained = evidence.values(PROBE, "key", gamma, set=set, column="untrained", deepest=True).reindex(seeds)
+    for left, level in zip(x - 0.43, untrained, strict=True):
+        axes.plot([left, left + 0.86], [level, level], color=INK, lw=1.6, zorder=3)
     if gamma == SMALL:
         least = evidence.threshold("M7" if set == "rsn_train" else "M7b")
         axes.plot([x[0] - 0.43, x[-1] + 0.43], [least] * 2, color=INK, lw=0.9, ls=DASHED, zorder=4)
@@ -75,24 +72,14 @@ def _bars_at(axes: Axes, evidence: Evidence, set: str, gamma: float, start: floa
     return seeds
 
 
-def _untrained(axes: Axes, evidence: Evidence, gamma: float, set: str, places: dict[int, float]) -> None:
-    try:
-        untrained = evidence.values(PROBE, "key", gamma, set=set, column="untrained", deepest=True)
-    except MissingEvidenceError:  # the bars are shown without ticks
-        return
-    for seed, x in places.items():
-        if seed in untrained.index:
-            axes.plot([x - 0.43, x + 0.43], [untrained[seed]] * 2, color=INK, lw=1.6, zorder=3)
-
-
 def caption_attention_by_role(evidence: Evidence) -> Caption:
     """Caption of where the last position looks."""
-    told = [f"{over_seeds(evidence, PROBE, 'key', SMALL, set=s, deepest=True)} on {INPUTS[s]}" for s in INPUTS]
+    keys = [f"{over_seeds(evidence, PROBE, 'key', SMALL, set=s, deepest=True)} on {INPUTS[s]}" for s in INPUTS]
     return Caption(
         "L1's attention of the last position at the end of training, one bar per seed: to the key, to the "
         "anchors together, to itself and to other noise (the four add up to 1; positions that are key or anchor "
         f"count as such). Black ticks: the key's share in the untrained model. At γ = {SMALL:g} the key receives "
-        f"{' and '.join(told)}. Seeds may fall into two groups, so the bars say more than the mean.",
+        f"{' and '.join(keys)}. Seeds may fall into two groups, so the bars say more than the mean.",
         f"orange bars below {two_digits(evidence.threshold('M7'))} at γ = {SMALL:g} (M7 on reasoning, M7b on memory "
         "inputs; M7b says nothing where memory is not learned), or bars no higher than the black ticks.",
     )

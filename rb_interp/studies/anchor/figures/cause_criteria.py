@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-import pandas as pd
-
-from rb_interp.claims.criterion import Condition, Term
+from rb_interp.claims.criterion import Condition
 from rb_interp.claims.learning_order import SMALL
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import NOTHING, Evidence
 from rb_interp.figures.numbers import SIGNS, two_digits
 from rb_interp.figures.panels import interval_of
 from rb_interp.statistics.intervals import Interval
@@ -57,8 +54,7 @@ SHORT = {"without_memory": "effect without memory"}
 
 def quantity_of(evidence: Evidence, panel: Panel) -> str:
     """The quantity that an intervention is read in, one of UNITS; nats lost where it was not made."""
-    table = evidence.table("effects")
-    found = set(table.loc[table["intervention"] == panel.intervention, "quantity"])
+    found = {row["quantity"] for row in evidence.records("effects", intervention=panel.intervention)}
     return next((quantity for quantity in UNITS if quantity in found), NATS)
 
 
@@ -90,67 +86,48 @@ def stage_of(intervention: str, gamma: float, gammas: Sequence[float]) -> str:
     return "half" if gamma == SMALL or SMALL not in gammas else "matched"
 
 
-def by_seed(evidence: Evidence, panel: Panel, gamma: float) -> pd.DataFrame:
-    """Effect, control and difference of a panel at a rate by seed; MissingEvidenceError where there is none."""
-    found = evidence.table("effects", **_where(evidence, panel, gamma)).set_index("seed").sort_index()
-    found = found.loc[:, ["effect", "control", "difference"]].astype(float)
-    found = found.loc[found["effect"].notna()]
-    if found.empty:
-        raise MissingEvidenceError(f"No effect of {panel.intervention} at γ = {gamma:g}.")
-    return found
+def by_seed(evidence: Evidence, panel: Panel, gamma: float) -> list[dict[str, Any]]:
+    """Rows of ``effects`` of a panel at a rate, seeds ascending, without NaN effects; none where there is none."""
+    rows = evidence.records("effects", **_place(evidence, panel, gamma))
+    return sorted((row for row in rows if row["effect"] == row["effect"]), key=lambda row: row["seed"])
 
 
 def over_seeds(evidence: Evidence, panel: Panel, gamma: float, quantity: str) -> Interval:
-    """Mean of ``effect``, ``control`` or ``difference`` of a panel at a rate, with its interval.
-
-    Raises MissingEvidenceError where there is none.
-    """
-    table = evidence.table("effects_summary", **_where(evidence, panel, gamma), quantity=quantity)
-    found = interval_of(table.to_dict("records")[0])
-    if not np.isfinite(found.estimate):
-        raise MissingEvidenceError(f"No {quantity} of {panel.intervention} at γ = {gamma:g}.")
-    return found
+    """Mean of ``effect``, ``control`` or ``difference`` of a panel at a rate, with its interval; NaN where absent."""
+    rows = evidence.records("effects_summary", quantity=quantity, **_place(evidence, panel, gamma))
+    return interval_of(rows[0]) if rows else NOTHING
 
 
-def _where(evidence: Evidence, panel: Panel, gamma: float) -> dict[str, object]:
+def _place(evidence: Evidence, panel: Panel, gamma: float) -> dict[str, Any]:
     stage = stage_of(panel.intervention, gamma, evidence.gammas)
     return {"intervention": panel.intervention, "set": panel.set, "gamma": gamma, "stage": stage}
 
 
-def slot(condition: Condition) -> tuple[float, str]:
-    """Rate and marks that a condition is about."""
-    return condition.of.gamma, "control" if condition.of.quantity == "control" else "effect"
+def marks_of(condition: Condition) -> str:
+    """Whether a condition is about the marks of the ``effect`` or of the ``control``."""
+    return "control" if condition.of.quantity == "control" else "effect"
 
 
 def level(evidence: Evidence, condition: Condition) -> float:
-    """Where a threshold lies for the mean over seeds: as it is, or on top of the control or of what it is less.
+    """Where a threshold lies for the mean over seeds: as it is, or above the control or above what is subtracted.
 
-    Raises MissingEvidenceError where the run lacks what the threshold is measured from.
+    Returns NaN where the run lacks what the threshold is measured from.
     """
-    evidence.require(condition.of.gamma)
-    if condition.minus is not None:
-        return condition.threshold + _mean(evidence, condition.minus, condition.minus.quantity)
-    if condition.of.quantity == "difference":
-        return condition.threshold + _mean(evidence, condition.of, "control")
-    return condition.threshold
+    base, quantity = condition.minus or condition.of, condition.minus.quantity if condition.minus else "control"
+    if condition.minus is None and condition.of.quantity != "difference":
+        return condition.threshold
+    return condition.threshold + over_seeds(evidence, Panel(base.probe, base.set, ""), base.gamma, quantity).estimate
 
 
-def _mean(evidence: Evidence, term: Term, quantity: str) -> float:
-    return over_seeds(evidence, Panel(term.probe, term.set, ""), term.gamma, quantity).estimate
-
-
-def told(condition: Condition, ids: str) -> str:
+def condition_text(condition: Condition, ids: str) -> str:
     """A condition in words, measured from what is drawn.
 
-    >>> [told(condition, ids) for condition, ids in conditions(PANELS[0]).items()]
+    >>> [condition_text(condition, ids) for condition, ids in conditions(PANELS[0]).items()]
     ['M1, M10: ≤ .10', 'M1, M10: control ≥ .20 + effect', 'M2: ≥ .10 + effect at γ = 0.8']
     """
-    subject = "control " if condition.of.quantity == "control" else ""
-    base = ""
-    if condition.of.quantity == "difference":
-        base = " + control"
-    elif condition.minus is not None and condition.minus.gamma != condition.of.gamma:
-        base = f" + effect at γ = {condition.minus.gamma:g}"
-    elif condition.minus is not None:
-        base = f" + {SHORT.get(condition.minus.probe, 'effect')}"
+    subject = "control " if marks_of(condition) == "control" else ""
+    base = " + control" if condition.of.quantity == "difference" else ""
+    if condition.minus is not None:
+        same = condition.minus.gamma == condition.of.gamma
+        base = f" + {SHORT.get(condition.minus.probe, 'effect')}{'' if same else f' at γ = {condition.minus.gamma:g}'}"
     return f"{ids}: {subject}{SIGNS[condition.operator]} {two_digits(condition.threshold)}{base}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
-from rb_interp.figures.evidence import NOTHING, Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import interval_text, share_text, two_digits
 from rb_interp.figures.panels import gamma_axis, mean_at, no_reading, note, offsets, try_panel
 from rb_interp.figures.spec import Caption
@@ -23,12 +21,12 @@ from rb_interp.studies.anchor.figures.cause_criteria import (
     UNITS,
     Panel,
     by_seed,
+    condition_text,
     conditions,
     level,
+    marks_of,
     over_seeds,
     quantity_of,
-    slot,
-    told,
 )
 
 COLUMNS = 4
@@ -71,23 +69,18 @@ def _units(row: np.ndarray, drawn: dict[Axes, str]) -> None:
 
 
 def _panel(axes: Axes, evidence: Evidence, panel: Panel) -> None:
-    found = 0
-    for place, gamma in enumerate(evidence.gammas):
-        try:
-            table = by_seed(evidence, panel, gamma)
-        except MissingEvidenceError:  # the other rates are shown
+    found = {gamma: by_seed(evidence, panel, gamma) for gamma in evidence.gammas}
+    if not any(found.values()):
+        raise MissingEvidenceError(f"This run has no effect of {panel.intervention}.")
+    for place, (gamma, rows) in enumerate(found.items()):
+        if not rows:
             no_reading(axes, place, 0.5, va="center", fontsize=6.5)
             continue
-        found += 1
-        look = gamma_colour(gamma, evidence.gammas), gamma_marker(gamma, evidence.gammas)
-        for name, filled in (("effect", True), ("control", False)):
-            interval = NOTHING
-            with suppress(MissingEvidenceError):  # an intervention without a control
-                interval = over_seeds(evidence, panel, gamma, name)
-            colour = look[0] if filled else GREY
-            _seeds(axes, place + SLOTS[name], table[name].to_numpy(), interval, colour, look[1], filled)
-    if not found:
-        raise MissingEvidenceError(f"This run has no effect of {panel.intervention}.")
+        colour, marker = gamma_colour(gamma, evidence.gammas), gamma_marker(gamma, evidence.gammas)
+        for name, ink in (("effect", colour), ("control", GREY)):
+            interval = over_seeds(evidence, panel, gamma, name)
+            values = np.array([row[name] for row in rows], dtype=float)
+            _seeds(axes, place + SLOTS[name], values, interval, ink, marker, filled=name == "effect")
     axes.axhline(0, color="#bdbdbd", lw=0.6, zorder=0)
     _thresholds(axes, evidence, panel)
     gamma_axis(axes, evidence)
@@ -110,11 +103,10 @@ def _thresholds(axes: Axes, evidence: Evidence, panel: Panel) -> None:
     """Thresholds as dashed lines across the marks that they are about; the lowest of several there is named below."""
     found: dict[tuple[float, str], list[tuple[float, str]]] = {}
     for condition, ids in conditions(panel).items():
-        with suppress(MissingEvidenceError):  # the run lacks what this one is measured from
-            found.setdefault(slot(condition), []).append((level(evidence, condition), ids.split(",")[0]))
+        y = level(evidence, condition)
+        if np.isfinite(y) and condition.of.gamma in evidence.gammas:
+            found.setdefault((condition.of.gamma, marks_of(condition)), []).append((y, ids.split(",")[0]))
     for (gamma, marks), lines in found.items():
-        if gamma not in evidence.gammas:
-            continue
         middle = evidence.gammas.index(gamma) + SLOTS[marks]
         end, side = (middle + 0.25, "right") if marks == "control" else (middle - 0.13, "left")
         for number, (y, name) in enumerate(sorted(lines, reverse=True)):
@@ -125,7 +117,7 @@ def _thresholds(axes: Axes, evidence: Evidence, panel: Panel) -> None:
 
 def _heading(axes: Axes, panel: Panel, lines: int) -> None:
     """Title, and right below it in small type the conditions; ``lines`` keeps the titles of a row level."""
-    texts = [told(condition, ids) for condition, ids in conditions(panel).items()]
+    texts = [condition_text(condition, ids) for condition, ids in conditions(panel).items()]
     height = 4 + 8.4 * lines
     axes.annotate("\n".join(texts), (0, 1), xycoords="axes fraction", xytext=(0, height - 1), fontsize=5.8,
                   textcoords="offset points", va="top", color="#444444", annotation_clip=False)  # fmt: skip
@@ -179,22 +171,16 @@ def caption_causes(evidence: Evidence) -> Caption:
     evidence.table("effects")
     claims = {"M1": "M1, M10", "M8": "M8, M9"}
     refuted = "; ".join(f"{check.refuted_if} ({claims.get(check.of, check.of)})" for check in CHECKS)
-    return Caption(_shown(evidence), f"marks on the wrong side of a dashed line: {refuted}.")
-
-
-def _shown(evidence: Evidence) -> str:
-    texts = []
+    numbers = []
     for name, panel, unit, write in (
         ("an attention of exactly 1/i costs", PANELS[0], "nats", interval_text),
         ("swapping L1's output moves the answer by the key in", PANELS[8], "of pairs", share_text),
         ("swapping L0's by the sum in", PANELS[9], "of pairs", share_text),
     ):
-        with suppress(MissingEvidenceError):  # the other numbers are told
-            effect, control = (write(*over_seeds(evidence, panel, SMALL, of)) for of in ("effect", "control"))
-            texts.append(f"{name} {effect} {unit} (control {control})")
+        effect, control = (write(*over_seeds(evidence, panel, SMALL, of)) for of in ("effect", "control"))
+        numbers.append(f"{name} {effect} {unit} (control {control})")
     gate = next(two_digits(check.check.gate.threshold) for check in CHECKS if check.check.gate is not None)
-    numbers = f" At γ = {SMALL:g}, {'; '.join(texts)}." if texts else ""
-    return (
+    return Caption(
         "What happens when a mechanism is taken away or exchanged (filled), beside a control of the same form and "
         "size that leaves alone what the mechanism is said to need (hollow, grey): an effect no larger than its "
         f"control shows nothing. Nats lost are on a scale that is linear within {LINEAR:g} and logarithmic beyond, "
@@ -206,5 +192,6 @@ def _shown(evidence: Evidence) -> str:
         f"(γ = {SMALL:g}) or at the same step (other rates), the rest at the end of training. A dashed line is a "
         "threshold, at the rate that it is about, for the mean over seeds (“.20 + control”: that far above the "
         f"control's mean). M7b is judged on seeds with an accuracy of at least {gate} on memory; all are "
-        f"shown.{numbers}"
+        f"shown. At γ = {SMALL:g}, {'; '.join(numbers)}.",
+        f"marks on the wrong side of a dashed line: {refuted}.",
     )

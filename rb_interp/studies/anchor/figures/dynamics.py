@@ -48,37 +48,25 @@ OTHER = "P"
 OWN_SIGN = {"average-then-key": "the last layer looks at the key", "key-to-anchors": "L0 carries the key"}
 """The event that the caption's refutation is about, by circuit."""
 
-Circuits = dict[tuple[float, int], str]
-"""(gamma, seed) -> the circuit's name, for the members that have one."""
-
 
 def draw_dynamics(evidence: Evidence) -> Figure:
     """Step of every event in every seed, one column per rate: losses above, mechanisms below."""
-    kept, events, over = (evidence.table(name) for name in ("dynamics", "events", "events_summary"))
-    circuits, gammas = circuit_names(evidence), sorted(events["gamma"].unique().tolist())
+    kept, over = evidence.table("dynamics"), evidence.table("events_summary")
+    circuits = evidence.table("circuits")[["gamma", "seed", "circuit"]]
+    events = evidence.table("events").merge(circuits, on=["gamma", "seed"], how="left").fillna({"circuit": ""})
+    gammas, last = sorted(events["gamma"].unique().tolist()), float(kept["step"].to_numpy().max())
     figure = new_figure(0.95 + 0.33 * len(CRITERIA), max(WIDTH, 2.1 + 1.7 * len(gammas)))
-    last = float(kept["step"].to_numpy().max())
     for axes, gamma in zip(figure.subplots(1, len(gammas), sharey=True, squeeze=False)[0], gammas, strict=True):
         here = events.loc[events["gamma"] == gamma]
-        _panel(axes, here, over.loc[over["gamma"] == gamma].set_index("event").to_dict("index"), circuits, last)
+        _panel(axes, here, over.loc[over["gamma"] == gamma].set_index("event").to_dict("index"), last)
         for step in _kept_by_all(kept.loc[kept["gamma"] == gamma]):
             axes.axvline(step + OFFSET, color="#e6e6e6", lw=0.6, zorder=0)
         axes.set_title(f"γ = {gamma:g}   ({seeds_text(here['seed'].nunique())})", pad=19)
     _names(figure.axes[0])
     figure.supxlabel(f"training step, 0 to {last:,.0f} (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
-    entries = _entries({_circuit(circuits, row) for row in events.to_dict("records")})
+    entries = _entries({*events["circuit"]})
     legend.above(figure, entries, columns=5 - len(entries) // 6, columnspacing=1.4, handletextpad=0.4)
     return figure
-
-
-def circuit_names(evidence: Evidence) -> Circuits:
-    """The name of every member's circuit."""
-    rows = evidence.table("circuits").to_dict("records")
-    return {(float(row["gamma"]), int(row["seed"])): str(row["circuit"]) for row in rows}
-
-
-def _circuit(circuits: Circuits, row: dict) -> str:
-    return circuits.get((float(row["gamma"]), int(row["seed"])), "")
 
 
 def _names(axes: Axes) -> None:
@@ -89,17 +77,21 @@ def _names(axes: Axes) -> None:
         text.set(color=SET_COLOURS.get(event, INK), fontsize=6.5, linespacing=1.05)
 
 
-def _panel(axes: Axes, events: pd.DataFrame, over: dict[Any, dict], circuits: Circuits, last: float) -> None:
+def _panel(axes: Axes, events: pd.DataFrame, over: dict[Any, dict], last: float) -> None:
     _axis(axes, last)
     learned = over.get("rsn_train", {}).get("mean_reached", np.nan) + OFFSET
     if np.isfinite(learned):
         look = {"color": SET_COLOURS["rsn_train"], "lw": 0.8, "alpha": 0.7, "zorder": 1}
         axes.plot([learned, learned], [1.5, len(CRITERIA)], **look)
     for row, event in enumerate(CRITERIA):
-        members = events.loc[events["event"] == event].sort_values("seed").to_dict("records")
-        _marks(axes, row, event, [(row["step"], MARKS.get(_circuit(circuits, row), OTHER)) for row in members])
+        members = events.loc[events["event"] == event].sort_values("seed")
+        colour, heights = SET_COLOURS.get(event, INK), row - 0.1 + offsets(len(members), 0.2)
+        for step, circuit, y in zip(members["step"], members["circuit"], heights, strict=True):
+            if np.isfinite(step) and step > 0:
+                look = {"ms": 3.2, "mfc": "white", "mec": colour, "mew": 0.8, "zorder": 3}
+                axes.plot(step + OFFSET, y, MARKS.get(circuit, OTHER), **look)
         if event in over:
-            _over_seeds(axes, row, over[event], SET_COLOURS.get(event, INK), last)
+            _over_seeds(axes, row, over[event], colour, last)
     for row in BREAKS:
         axes.axhline(row + 0.5, color="#b5b5b5", lw=0.6, zorder=1)
 
@@ -115,7 +107,8 @@ def _axis(axes: Axes, last: float) -> None:
     axes.set(xlim=(_across(-STRIP, last), _across(1 + STRIP, last)), ylim=(len(CRITERIA) - 0.4, -0.6))
     ticks = [0, *(10**power for power in range(2, 1 + int(np.log10(max(last, 100)))))]
     ticks = ticks[:: 1 + len(ticks) // 5]
-    axes.set_xticks([step + OFFSET for step in ticks], [_tick(step) for step in ticks])
+    texts = [f"{step:,}" if step < 100_000 else f"10{str(len(str(step)) - 1).translate(SUPERSCRIPT)}" for step in ticks]
+    axes.set_xticks([step + OFFSET for step in ticks], texts)
     axes.set_xticks([], minor=True)
     axes.tick_params(axis="y", length=0)
     above = blended_transform_factory(axes.transData, axes.transAxes)
@@ -125,24 +118,10 @@ def _axis(axes: Axes, last: float) -> None:
         axes.text(middle, 1.0, words, transform=above, ha="center", va="bottom", fontsize=6, color="#555555")
 
 
-def _tick(step: int) -> str:
-    if step < 100_000:
-        return f"{step:,}"
-    return f"10{str(len(str(step)) - 1).translate(SUPERSCRIPT)}"
-
-
 def _kept_by_all(values: pd.DataFrame) -> list[int]:
     """Steps at which every seed was kept: the common spacing of checkpoints."""
     seeds = values.groupby("step")["seed"].nunique().to_dict()
     return [int(step) for step, n in seeds.items() if n == values["seed"].nunique()]
-
-
-def _marks(axes: Axes, row: int, event: str, members: list[tuple[float, str]]) -> None:
-    """One event in every seed in which it happened during training."""
-    for (step, mark), shift in zip(members, offsets(len(members), 0.2), strict=True):
-        if np.isfinite(step) and step > 0:
-            look = {"ms": 3.2, "mfc": "white", "mec": SET_COLOURS.get(event, INK), "mew": 0.8, "zorder": 3}
-            axes.plot(step + OFFSET, row + shift - 0.1, mark, **look)
 
 
 def _over_seeds(axes: Axes, row: int, over: dict, colour: str, last: float) -> None:
@@ -179,7 +158,7 @@ def caption_dynamics(evidence: Evidence) -> Caption:
         "(the mark's shape), and signs of one circuit need not appear in a member of another. A mechanism's step is "
         "interpolated between checkpoints (grey lines; each seed has one more where its loss on reasoning, trained on, "
         "is halved): they are about a factor 2 apart and the same for all seeds, so smaller differences are not "
-        f"resolved, however narrow the interval. {_told(evidence.table('event_order'))}",
+        f"resolved, however narrow the interval. {_order_text(evidence.table('event_order'))}",
         "that a mechanism brings the rule: its sign appearing only after the loss on reasoning (trained on) is halved, "
         "in most members of its circuit (attention of the last layer to the key, or L0 carrying the key). The "
         "converse proves nothing: what comes first need not be a cause, and what meets a threshold late may have begun "
@@ -187,31 +166,26 @@ def caption_dynamics(evidence: Evidence) -> Caption:
     )
 
 
-def _told(order: pd.DataFrame) -> str:
-    """What came before and after the reasoning loss halved, in all members of each circuit; and how often its sign."""
+def _order_text(order: pd.DataFrame) -> str:
+    """What came before and after the reasoning loss halved, in all members of each circuit; how often its own sign."""
     order = order.loc[order["loss"] == "rsn_train"]
     sentences = []
     for circuit in (name for name in MARKS if name != "none"):
         here = order.loc[(order["gamma"] == SMALL) & (order["circuit"] == circuit) & (order["n_loss_never"] == 0)]
-        if here.empty:
-            continue
-        in_all = here.loc[here["n_both"] == here["n"]]
-        before = in_all.loc[in_all["n_first"] == in_all["n"], "mechanism"]
-        after = in_all.loc[in_all["n_after"] == in_all["n"], "mechanism"]
+        if len(here):
+            in_all = here.loc[here["n_both"] == here["n"]]
+            before, after = (in_all.loc[in_all[n] == in_all["n"], "mechanism"] for n in ("n_first", "n_after"))
+            sentences.append(
+                f"At γ = {SMALL:g}, in each member of {circuit} ({seeds_text(int(here['n'].iloc[0]))}), before its "
+                f"loss on reasoning (trained on) is halved: {'; '.join(before) or 'nothing'}; after it: "
+                f"{'; '.join(after) or 'nothing'}."
+            )
+    own = order.loc[order["circuit"].replace(OWN_SIGN) == order["mechanism"]]
+    counts = own.groupby("gamma")[["n_first", "n"]].sum()
+    if len(counts):
+        texts = [f"{row['n_first']} of {row['n']} at γ = {gamma:g}" for gamma, row in counts.iterrows()]
         sentences.append(
-            f"At γ = {SMALL:g}, in each member of {circuit} ({seeds_text(int(here['n'].iloc[0]))}), before its loss on "
-            f"reasoning (trained on) is halved: {'; '.join(before) or 'nothing'}; after it: "
-            f"{'; '.join(after) or 'nothing'}."
+            f"The sign of its circuit (the last layer looks at the key, or L0 carries it) came first in "
+            f"{', '.join(texts)}."
         )
-    return " ".join([*sentences, *_signs_first(order)])
-
-
-def _signs_first(order: pd.DataFrame) -> list[str]:
-    """In how many members of the two circuits the circuit's own sign came first, by rate; nothing where none is."""
-    rows = [row for row in order.to_dict("records") if OWN_SIGN.get(row["circuit"]) == row["mechanism"]]
-    counts = []
-    for gamma in sorted({row["gamma"] for row in rows}):
-        first, n = (sum(row[name] for row in rows if row["gamma"] == gamma) for name in ("n_first", "n"))
-        counts.append(f"{first} of {n} at γ = {gamma:g}")
-    told = "The sign of its circuit (the last layer looks at the key, or L0 carries it) came first in "
-    return [f"{told}{', '.join(counts)}."] if counts else []
+    return " ".join(sentences)

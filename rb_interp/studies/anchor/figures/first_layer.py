@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, share_text, two_digits
 from rb_interp.figures.panels import heat_map, over_seeds, threshold, try_panel, written
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import (
-    ATTENTION,
-    BLUE,
-    DASHED,
-    GREY,
-    INK,
-    RED,
-    gamma_colour,
-    gamma_marker,
-    new_figure,
-)
+from rb_interp.figures.style import ATTENTION, BLUE, DASHED, GREY, INK, RED, gamma_colour, gamma_marker, new_figure
 
 WRITE_UP_TO = 12
 """Cells carry their value in patterns of at most this many positions."""
@@ -73,17 +62,17 @@ def _average(axes: Axes, evidence: Evidence) -> None:
 
 def _distance(axes: Axes, evidence: Evidence) -> None:
     """TV per row: gamma .8 at half, the paper's other rates at matched."""
-    found = 0
+    untrained = evidence.mean_array(*TV, SMALL, stage="init", set="rsn_train")
+    places = np.arange(2, len(untrained) + 2)
     for gamma in (g for g in evidence.gammas if g in (LARGE, MIDDLE, SMALL)):
-        with suppress(MissingEvidenceError):  # the other rates are shown
-            _distance_at(axes, evidence, gamma)
-            found += 1
-    if not found:
-        raise MissingEvidenceError("This run has no reading of uniformity at the stages half or matched.")
-    with suppress(MissingEvidenceError):
-        untrained = evidence.mean_array(*TV, SMALL, stage="init", set="rsn_train")
-        places = np.arange(2, len(untrained) + 2)
-        axes.plot(places, untrained, color=GREY, ls="--", lw=1.1, label=f"γ = {SMALL:g}, untrained")
+        stage = "half" if gamma == SMALL else "matched"
+        seeds = np.stack(list(evidence.array(*TV, gamma, stage=stage, set="rsn_train").values()))
+        mean = evidence.mean_array(*TV, gamma, stage=stage, set="rsn_train")
+        colour, marker = gamma_colour(gamma, evidence.gammas), gamma_marker(gamma, evidence.gammas)
+        axes.plot(places, seeds.T, color=colour, lw=0.5, alpha=0.5)
+        axes.plot(places, mean, color=colour, marker=marker, ms=3.5, lw=1.5, label=f"γ = {gamma:g}, {stage}")
+    axes.set_xticks(places if len(places) <= WRITE_UP_TO else places[::4])
+    axes.plot(places, untrained, color=GREY, ls="--", lw=1.1, label=f"γ = {SMALL:g}, untrained")
     label = f"{written(evidence, 'M1', word='mean')} at γ = {SMALL:g}"
     axes.axhline(evidence.threshold("M1"), color=INK, lw=0.9, ls=DASHED, label=label)
     axes.set_ylim(0, max(0.3, axes.get_ylim()[1]) * 1.65)
@@ -92,32 +81,19 @@ def _distance(axes: Axes, evidence: Evidence) -> None:
     axes.legend(loc="upper left", handlelength=1.6)
 
 
-def _distance_at(axes: Axes, evidence: Evidence, gamma: float) -> None:
-    stage = "half" if gamma == SMALL else "matched"
-    mean = evidence.mean_array(*TV, gamma, stage=stage, set="rsn_train")
-    seeds = np.stack(list(evidence.array(*TV, gamma, stage=stage, set="rsn_train").values()))
-    colour, marker = gamma_colour(gamma, evidence.gammas), gamma_marker(gamma, evidence.gammas)
-    places = np.arange(2, len(mean) + 2)
-    axes.plot(places, seeds.T, color=colour, lw=0.5, alpha=0.5)
-    axes.plot(places, mean, color=colour, marker=marker, ms=3.5, lw=1.5, label=f"γ = {gamma:g}, {stage}")
-    axes.set_xticks(places if len(places) <= WRITE_UP_TO else places[::4])
-
-
 def _spectrum(axes: Axes, evidence: Evidence) -> None:
-    evidence.require(SMALL)
+    seeds = evidence.array(VALUES, "singular_values", SMALL, stage="half").values()
     colour = gamma_colour(SMALL, evidence.gammas)
-    for values in evidence.array(VALUES, "singular_values", SMALL, stage="half").values():
+    for values in seeds:
         _ranked(axes, values / values[0], color=colour, lw=0.5, alpha=0.5)
     mean = evidence.mean_array(VALUES, "relative_singular_values", SMALL, stage="half")
     _ranked(axes, mean, color=colour, marker="D", ms=3, lw=1.4, label=f"γ = {SMALL:g}, half")
-    with suppress(MissingEvidenceError):
-        untrained = evidence.mean_array(VALUES, "relative_singular_values", SMALL, stage="init")
-        _ranked(axes, untrained, color=GREY, ls="--", marker="o", ms=2.5, lw=1.1, label="untrained model")
+    untrained = evidence.mean_array(VALUES, "relative_singular_values", SMALL, stage="init")
+    _ranked(axes, untrained, color=GREY, ls="--", marker="o", ms=2.5, lw=1.1, label="untrained model")
     axes.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.set_title(
-        f"spectrum of W$_V$\ns$_1$/s$_2$ = {over_seeds(evidence, VALUES, 'spectrum_ratio', SMALL, stage='half')}"
-    )
+    ratio = over_seeds(evidence, VALUES, "spectrum_ratio", SMALL, stage="half")
+    axes.set_title(f"spectrum of W$_V$\ns$_1$/s$_2$ = {ratio}")
     axes.legend(loc="upper right")
 
 
@@ -128,16 +104,17 @@ def _ranked(axes: Axes, values: np.ndarray, **look: Any) -> None:
 def _alignment(axes: Axes, evidence: Evidence) -> None:
     tokens, group = (evidence.first(VALUES, name, SMALL, stage="half")[1] for name in ("tokens", "group"))
     seeds = evidence.array(VALUES, "cosines", SMALL, stage="half").values()
-    leading, mean = np.abs([cosines[0] for cosines in seeds]), _leading(evidence, "half")
+    leading = np.abs([cosines[0] for cosines in seeds])
+    mean, untrained = (
+        evidence.mean_array(VALUES, "abs_leading_cosines", SMALL, stage=stage) for stage in ("half", "init")
+    )
     for which, colour, marker, name in ((1, BLUE, "s", "memory"), (2, RED, "D", "reasoning")):
         of = np.flatnonzero(group.astype(int) == which)
         look = {"ms": 2.6, "mfc": "none", "mec": colour, "mew": 0.5, "alpha": 0.7, "clip_on": False}
         axes.plot(tokens[of], leading[:, of].T, marker, **look)
         axes.plot(tokens[of], mean[of], "_", ms=8, mew=2, color=colour, label=f"{name} anchors")
-    with suppress(MissingEvidenceError):
-        of = np.flatnonzero(group.astype(int) > 0)
-        untrained = _leading(evidence, "init")[of]
-        axes.plot(tokens[of], untrained, "x", ms=3.5, mew=1, color=GREY, label="untrained (mean)")
+    of = np.flatnonzero(group.astype(int) > 0)
+    axes.plot(tokens[of], untrained[of], "x", ms=3.5, mew=1, color=GREY, label="untrained (mean)")
     threshold(axes, evidence.threshold("M4"), written(evidence, "M4"), RED, x=0.62)
     threshold(axes, evidence.threshold("M5"), written(evidence, "M5"), BLUE, x=0.99)
     axes.set(ylim=(0, 1.42), yticks=[0, 0.25, 0.5, 0.75, 1])
@@ -147,29 +124,21 @@ def _alignment(axes: Axes, evidence: Evidence) -> None:
     axes.legend(loc="upper left", handletextpad=0.3)
 
 
-def _leading(evidence: Evidence, stage: str) -> np.ndarray:
-    return evidence.mean_array(VALUES, "abs_leading_cosines", SMALL, stage=stage)
-
-
 def caption_first_layer(evidence: Evidence) -> Caption:
     """Caption of L0's attention."""
-
-    def told(quantity: str, probe: str = VALUES, set: str = "") -> str:
-        return over_seeds(evidence, probe, quantity, SMALL, stage="half", set=set)
-
+    distance = over_seeds(evidence, "uniformity", "tv", SMALL, stage="half", set="rsn_train")
+    reasoning, memory = (
+        over_seeds(evidence, VALUES, f"cos_{anchors}", SMALL, stage="half") for anchors in ("reasoning", "memory")
+    )
     least = {claim: two_digits(evidence.threshold(claim)) for claim in ("M1", "M4", "M5")}
     return Caption(
         f"Top: mean attention of L0 on reasoning inputs at γ = {LARGE:g} (matched) and γ = {SMALL:g} (half, "
         f"the same step), seed {min(evidence.seeds, default=0)} (the lowest), beside the exact average. Bottom left: "
-        "total variation distance "
-        f"of each row from 1/i; over {seeds_text(len(evidence.seeds))} its mean at γ = {SMALL:g} is "
-        f"{told('tv', 'uniformity', 'rsn_train')}. Bottom middle: singular values of L0's W_V "
-        "relative to the largest. Bottom right: absolute cosine of its leading left singular vector u1 with "
-        f"centred anchor embeddings (dots are seeds, bars means): {told('cos_reasoning')} for "
-        f"reasoning, {told('cos_memory')} for memory anchors.",
+        f"total variation distance of each row from 1/i; over {seeds_text(len(evidence.seeds))} its mean at γ = "
+        f"{SMALL:g} is {distance}. Bottom middle: singular values of L0's W_V relative to the largest. Bottom right: "
+        "absolute cosine of its leading left singular vector u1 with centred anchor embeddings (dots are seeds, bars "
+        f"means): {reasoning} for reasoning, {memory} for memory anchors.",
         f"a distance above {least['M1']} at γ = {SMALL:g} (M1) or as small at γ = {LARGE:g} (M2); s1/s2 below "
         f"{evidence.threshold('M3'):g} (M3) or no larger than in the untrained model; red bars below {least['M4']} "
-        f"(M4), blue bars above {least['M5']} (M5), "
-        "or red and blue "
-        "alike (M6).",
+        f"(M4), blue bars above {least['M5']} (M5), or red and blue alike (M6).",
     )

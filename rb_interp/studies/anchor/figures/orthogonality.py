@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures import legend
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import by_gamma, heat_map, note, over_seeds, seeds_by_gamma, threshold_at, try_panel
 from rb_interp.figures.spec import Caption
@@ -50,23 +48,17 @@ def _all_cosines(axes: Axes, evidence: Evidence, gamma: float) -> None:
 
 def _absolute_cosine(axes: Axes, evidence: Evidence) -> None:
     seeds_by_gamma(axes, evidence, "geometry", "abs_cos")
-    with suppress(MissingEvidenceError):  # the seeds are shown without the line
-        expected = _random_expectation(evidence)
-        axes.axhline(expected, color=GREY, lw=0.7, ls=(0, (1, 2)), zorder=0)
-        look = {"xytext": (0, -2), "ha": "right", "va": "top", "color": "#555555"}
-        note(axes, "random vectors", (0.99, expected), axes.get_yaxis_transform(), **look)
-        times = evidence.threshold("E4")
-        threshold_at(axes, evidence, LARGE, times * expected, f"E4: ≤ {times:g} ×")
+    ratios = by_gamma(evidence, "geometry", "abs_cos_ratio")
+    gamma, ratio = next(iter(ratios.items()))
+    expected = float((evidence.values("geometry", "abs_cos", gamma) / ratio).iloc[0])  # of random vectors
+    axes.axhline(expected, color=GREY, lw=0.7, ls=(0, (1, 2)), zorder=0)
+    look = {"xytext": (0, -2), "ha": "right", "va": "top", "color": "#555555"}
+    note(axes, "random vectors", (0.99, expected), axes.get_yaxis_transform(), **look)
+    times = evidence.threshold("E4")
+    threshold_at(axes, evidence, LARGE, times * expected, f"E4: ≤ {times:g} ×")
     axes.legend(handles=[legend.untrained()], loc="upper left", handlelength=1)
     axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
     axes.set_ylabel("mean |cos| of two tokens")
-
-
-def _random_expectation(evidence: Evidence) -> float:
-    """Mean absolute cosine of random vectors, as the probe has it: abs_cos over abs_cos_ratio."""
-    ratios = by_gamma(evidence, "geometry", "abs_cos_ratio")
-    gamma = next(iter(ratios))
-    return float((evidence.values("geometry", "abs_cos", gamma) / ratios[gamma]).iloc[0])
 
 
 def caption_orthogonality(evidence: Evidence) -> Caption:
@@ -79,6 +71,5 @@ def caption_orthogonality(evidence: Evidence) -> Caption:
         f"{over_seeds(evidence, 'geometry', 'abs_cos_ratio', LARGE)} times the expectation.",
         f"a mean at γ = {LARGE:g} above the dashed line (E4): the embedding would not be near-orthogonal; at γ = "
         f"{SMALL:g} a mean of {two_digits(evidence.threshold('E5', 1))} or more, where all tokens share one direction "
-        "(condensed rather than of low rank, "
-        "E5).",
+        "(condensed rather than of low rank, E5).",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,8 +23,6 @@ ROLES = {
     "key": "key", "first_anchor": "first\nanchor", "last_anchor": "last\nanchor", "anchor": "all\nanchors",
     "last": "last\nposition", "noise": "noise", "all": "every\nposition",
 }  # fmt: skip
-
-
 MARGIN = 0.05
 """How far outside [0, 1] a cell must lie to be marked; what is written in it is never clipped."""
 
@@ -45,24 +44,19 @@ class Column(NamedTuple):
 def columns(evidence: Evidence) -> list[Column]:
     """One column a rate, ascending; the small initialisation one a circuit where its members learned several."""
     table = evidence.table("patching_summary", stage="final", quantity="recovered")
-    counts: dict[tuple[float, str], int] = {}
-    for gamma, circuit, n in zip(table["gamma"], table["circuit"], table["n"], strict=True):
-        counts[gamma, circuit] = max(n, counts.get((gamma, circuit), 0))
-    found = []
-    for gamma in sorted({gamma for gamma, _ in counts}):
-        split = sorted(circuit for at, circuit in counts if at == gamma and circuit)
-        names = split if gamma == SMALL and len(split) > 1 else [""]
-        found += [Column(gamma, name, counts[gamma, name]) for name in names]
-    return found
+    counts = pd.DataFrame(table.groupby(["gamma", "circuit"], as_index=False)["n"].max())
+    every = [Column(float(row["gamma"]), row["circuit"], int(row["n"])) for row in counts.to_dict("records")]
+    split = [column for column in every if column.gamma == SMALL and column.circuit]
+    split = split if len(split) > 1 else []
+    return sorted([*split, *(c for c in every if not c.circuit and not (split and c.gamma == SMALL))])
 
 
 def cells(evidence: Evidence) -> tuple[list[tuple[str, int]], list[str]]:
     """Rows (component, layer) in forward order, and columns (roles) of the matrices."""
     table, known = evidence.table("patching_summary", stage="final"), list(ROLES)
     pairs = {(str(c), int(layer)) for c, layer in zip(table["component"], table["layer"], strict=True)}
-    roles = table["role"].astype(str).unique()
-    in_order = sorted(roles, key=lambda role: (known.index(role) if role in known else len(known), role))
-    return sorted(pairs, key=lambda pair: forward(f"{pair[0]}.{pair[1]}")), in_order
+    roles = sorted({*table["role"]}, key=lambda role: (known.index(role) if role in known else len(known), role))
+    return sorted(pairs, key=lambda pair: forward(f"{pair[0]}.{pair[1]}")), roles
 
 
 def matrix(evidence: Evidence, change: str, column: Column) -> Float[np.ndarray, "row role"]:
@@ -97,40 +91,19 @@ def draw_patching_matrix(evidence: Evidence) -> Figure:
 def _panel(axes: Axes, values: Float[np.ndarray, "row role"], rows: list[tuple[str, int]]) -> None:
     heat_map(axes, values, low=0.0, high=1.0, colours=ATTENTION, write=two_digits, text=95.0)
     axes.set_aspect("auto")
-    for at in range(1, len(rows)):
-        if rows[at][1] != rows[at - 1][1]:
-            axes.axhline(at - 0.5, color="#333333", lw=0.8)
-    for row, role in np.argwhere(outside(values)).tolist():
-        high = values[row, role] > 1
-        axes.plot([role + 0.36], [row - 0.3 if high else row + 0.3], marker="^" if high else "v", ms=2.6, color=RED,
-                  mec="none", zorder=5)  # fmt: skip
-
-
-def outside(values: np.ndarray) -> np.ndarray:
-    """Where a value lies outside [0, 1] by more than MARGIN.
-
-    >>> outside(np.array([-0.04, -0.06, 1.04, 1.06, np.nan])).tolist()
-    [False, True, False, True, False]
-    """
-    return (values < -MARGIN) | (values > 1 + MARGIN)
-
-
-def _told(evidence: Evidence) -> str:
-    """The caption's sentences about this run."""
-    split = any(column.circuit for column in columns(evidence))
-    sentences = [f"At γ = {SMALL:g} the members are split by circuit."] if split else []
-    controls = evidence.table("patching_controls", stage="final").dropna(subset="largest").sort_values("gamma")
-    largest = [f"{row['largest']:.2f} at γ = {row['gamma']:g}" for row in controls.to_dict("records")]
-    if largest:
-        sentences.append(
-            "Control (the source differs in noise alone): in no cell of any member does it recover more than "
-            f"{', '.join(largest)} (absolute)."
-        )
-    return " ".join(sentences)
+    for edge in np.flatnonzero(np.diff([layer for _, layer in rows])) + 0.5:
+        axes.axhline(edge, color="#333333", lw=0.8)
+    for row, role in np.argwhere((values < -MARGIN) | (values > 1 + MARGIN)).tolist():
+        shift, marker = (-0.3, "^") if values[row, role] > 1 else (0.3, "v")
+        axes.plot([role + 0.36], [row + shift], marker=marker, ms=2.6, color=RED, mec="none", zorder=5)
 
 
 def caption_patching_matrix(evidence: Evidence) -> Caption:
     """Caption of the patching matrices."""
+    split = any(column.circuit for column in columns(evidence))
+    by_circuit = f"At γ = {SMALL:g} the members are split by circuit. " if split else ""
+    controls = evidence.table("patching_controls", stage="final").dropna(subset="largest").sort_values("gamma")
+    largest = [f"{row['largest']:.2f} at γ = {row['gamma']:g}" for row in controls.to_dict("records")]
     return Caption(
         "Activation patching at the end of training: inputs that differ from a clean one in the key (top) or the "
         "anchors (bottom) alone run with one component, at the positions of one role, taken from the clean input. "
@@ -138,7 +111,8 @@ def caption_patching_matrix(evidence: Evidence) -> Caption:
         "Triangles mark cells outside 0 to 1, where other components exceed or undo what the cell "
         "carries; hatched cells have no value. Cells do not add up: what passes through several of them is recovered "
         "by each, and roles overlap (the last position is noise, or the last anchor where the anchors end the "
-        f"sequence). {_told(evidence)}",
+        f"sequence). {by_circuit}Control (the source differs in noise alone): in no cell of any member does it "
+        f"recover more than {', '.join(largest) or 'n/a'} (absolute).",
         "of average-then-key: little recovered by L1's attention at the last position where the key differs, or "
         "by L0's attention at the last position where the anchors differ. Of key-to-anchors: little recovered by "
         "L0's attention at the anchors where the key differs.",

@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import KEY, NOISE, REASONING, SET_COLOURS, new_figure
+from rb_interp.figures.style import INK, KEY, NOISE, REASONING, SET_COLOURS, new_figure
 from rb_interp.tasks import AnchorDataset
 
 TITLES = {"mem": "Memory: the label is looked up", "rsn": "Reasoning: the label is computed"}
@@ -18,13 +18,13 @@ TITLES = {"mem": "Memory: the label is looked up", "rsn": "Reasoning: the label 
 
 def rows_to_show(data: AnchorDataset) -> list[tuple[str, int]]:
     """Two rows with one key and the same anchors, for memory and for reasoning, and a held-out row: (set, row)."""
-    shown = [(kind, row) for kind in ("mem", "rsn_train") for row in _pair(data, kind)]
+    shown = [(set, row) for set in ("mem", "rsn_train") for row in _pair(data, set)]
     return shown + [("rsn_test", int(row)) for row in data.rows("rsn_test")[:1]]
 
 
-def _pair(data: AnchorDataset, kind: str) -> list[int]:
+def _pair(data: AnchorDataset, set: str) -> list[int]:
     """The first row of a set, and one that places the same key and anchors elsewhere."""
-    rows = data.rows(kind)
+    rows = data.rows(set)
     if len(rows) == 0:
         return []
     block = np.concatenate([data.key_position[:, None], data.anchor_positions], axis=1)[rows]
@@ -35,11 +35,11 @@ def _pair(data: AnchorDataset, kind: str) -> list[int]:
     return [int(rows[first]), *(int(rows[other]) for other in others[:1])]
 
 
-def rule(data: AnchorDataset, kind: str, row: int) -> str:
+def rule(data: AnchorDataset, set: str, row: int) -> str:
     """How a row's label comes about, in one short line."""
     key = data.tokens[row, data.key_position[row]]
     anchors = data.tokens[row, data.anchor_positions[row]]
-    if kind == "mem":
+    if set == "mem":
         return f"table[{key}; {', '.join(map(str, anchors))}], drawn once"
     return " + ".join(map(str, [key, *anchors]))
 
@@ -53,43 +53,36 @@ def draw_tasks(evidence: Evidence) -> Figure:
     figure = new_figure(0.5 + 0.42 * (len(shown) + 2))
     axes = figure.subplots()
     axes.set_axis_off()
-    _rows(axes, data, shown)
-    entries = [legend.area(name, colour) for name, colour in (("key", KEY), ("anchor", REASONING), ("noise", NOISE))]
-    legend.above(
-        figure, [*entries, legend.area("label, predicted at the last position", "white", "", "#333333", 1.0)], 4
-    )
-    return figure
-
-
-def _rows(axes: Axes, data: AnchorDataset, shown: list[tuple[str, int]]) -> None:
     y, last = 0.0, ""
-    for kind, row in shown:
-        group = kind[:3]
+    for set, row in shown:
+        group = set[:3]
         if group != last:
             y -= 0.15 if last else 0.0
             axes.text(-0.4, y - 0.1, TITLES[group], weight="bold", va="center", fontsize=8.5)
             y, last = y - 0.85, group
-        _sequence(axes, data, kind, row, y)
+        _sequence(axes, data, set, row, y)
         y -= 1.0
     axes.set_xlim(-0.5, data.task.length + 6.6)
     axes.set_ylim(y + 0.4, 0.2)
+    entries = [legend.area(name, colour) for name, colour in (("key", KEY), ("anchor", REASONING), ("noise", NOISE))]
+    label = legend.area("label, predicted at the last position", "white", "", "#333333", 1.0)
+    legend.above(figure, [*entries, label], 4)
+    return figure
 
 
-def _sequence(axes: Axes, data: AnchorDataset, kind: str, row: int, y: float) -> None:
-    colours = [NOISE] * data.task.length
-    colours[int(data.key_position[row])] = KEY
-    for position in data.anchor_positions[row]:
-        colours[int(position)] = REASONING
-    for position, (token, colour) in enumerate(zip(data.tokens[row], colours, strict=True)):
-        _box(axes, float(position), y, str(token), colour, "white" if colour == REASONING else "#1c1c1c")
+def _sequence(axes: Axes, data: AnchorDataset, set: str, row: int, y: float) -> None:
+    anchors = dict.fromkeys(data.anchor_positions[row].tolist(), REASONING)
+    colours = {int(data.key_position[row]): KEY, **anchors}
+    for position, token in enumerate(data.tokens[row]):
+        colour = colours.get(position, NOISE)
+        _box(axes, float(position), y, str(token), colour, "white" if colour == REASONING else INK)
     end = data.task.length
     axes.annotate("", (end + 0.55, y), (end - 0.35, y), arrowprops={"arrowstyle": "->", "color": "#555555", "lw": 0.9})
-    _box(axes, end + 1.05, y, str(data.labels[row]), "white", "#1c1c1c", edge=SET_COLOURS[kind])
-    axes.text(end + 1.75, y, f"= {rule(data, kind, row)}", va="center")
-    if kind == "rsn_test":
-        axes.text(
-            end + 4.15, y, "anchors never seen\ntogether in training", va="center", color=SET_COLOURS[kind], fontsize=7
-        )
+    _box(axes, end + 1.05, y, str(data.labels[row]), "white", INK, edge=SET_COLOURS[set])
+    axes.text(end + 1.75, y, f"= {rule(data, set, row)}", va="center")
+    if set == "rsn_test":
+        look = {"va": "center", "color": SET_COLOURS[set], "fontsize": 7}
+        axes.text(end + 4.15, y, "anchors never seen\ntogether in training", **look)
 
 
 def _box(axes: Axes, x: float, y: float, text: str, fill: str, ink: str, edge: str = "none") -> None:

@@ -13,6 +13,7 @@ from rb_interp.figures.numbers import seeds_text, share_text, two_digits
 from rb_interp.figures.panels import heat_map, over_seeds, seeds_by_gamma, threshold_at, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import ATTENTION, GREY, new_figure
+from rb_interp.studies.anchor.figures.ablations import forward
 
 PROBE, SET = "variance_explained", "rsn_train"
 GROUPINGS = {
@@ -20,12 +21,10 @@ GROUPINGS = {
     "key_and_sum": "key and\nsum", "interaction": "inter-\naction",
 }  # fmt: skip
 WORDS = {
-    "resid_pre": "embedding +\nposition",
-    "attn_out": "attention output",
-    "mlp_out": "MLP output",
+    "resid_pre": "embedding +\nposition", "attn_out": "attention output", "mlp_out": "MLP output",
     "resid_post": "residual stream,\nend",
-}
-ORDER = ("resid_pre", "attn_out", "mlp_out", "resid_post")
+}  # fmt: skip
+"""Components in forward order within a layer, in words."""
 
 
 def draw_variance_explained(evidence: Evidence) -> Figure:
@@ -42,21 +41,17 @@ def draw_variance_explained(evidence: Evidence) -> Figure:
 def components(evidence: Evidence) -> list[str]:
     """Component names of the readings, in forward order: ``resid_pre.0``, ``attn_out.0``, ..."""
     table = evidence.readings
-    names = {str(name).split(":")[0] for name in table.loc[table["probe"] == PROBE, "quantity"]}
-    return sorted(names, key=lambda name: (int(name.split(".")[1]), ORDER.index(name.split(".")[0])))
-
-
-def _columns(evidence: Evidence) -> dict[str, str]:
-    single = {f"anchor_{i}": f"anchor\n{i}" for i in range(1, evidence.task.q + 1)} if evidence.task.q > 1 else {}
-    head = {name: GROUPINGS[name] for name in ("key", "anchor_sum")}
-    return {**head, **single, **{name: text for name, text in GROUPINGS.items() if name not in head}}
+    return sorted({str(name).split(":")[0] for name in table.loc[table["probe"] == PROBE, "quantity"]}, key=forward)
 
 
 def _table(axes: Axes, evidence: Evidence) -> None:
     evidence.require(SMALL)
-    rows, columns = components(evidence), _columns(evidence)
+    rows = components(evidence)
     if not rows:
         raise MissingEvidenceError(f"This run has no reading of {PROBE}.")
+    (key, anchor_sum, *others), q = GROUPINGS.items(), evidence.task.q
+    single = [(f"anchor_{i}", f"anchor\n{i}") for i in range(1, q + 1)] if q > 1 else []
+    columns = dict([key, anchor_sum, *single, *others])
     found = np.array([[evidence.interval(PROBE, f"{r}:{c}", SMALL, set=SET) for c in columns] for r in rows])
     heat_map(axes, found[..., 0], low=0.0, high=1.0, colours=ATTENTION)
     axes.set_aspect("auto")
@@ -67,18 +62,12 @@ def _table(axes: Axes, evidence: Evidence) -> None:
         for text in ends:
             axes.text(j, i + 0.24, text, ha="center", va="center", color=ink, fontsize=5)
     axes.set_xticks(range(len(columns)), list(columns.values()))
-    axes.set_yticks(range(len(rows)), [_component_text(name) for name in rows])
+    parts = [name.split(".") for name in rows]
+    texts = [WORDS[part] if part.startswith("resid") else f"L{layer}:\n{WORDS[part]}" for part, layer in parts]
+    axes.set_yticks(range(len(rows)), texts)
     axes.xaxis.tick_top()
-    axes.set_xlabel(
-        f"share of variance explained (omega squared, at most 1),\nγ = {SMALL:g}, final: mean over seeds [95 % "
-        "interval]"
-    )
-
-
-def _component_text(name: str) -> str:
-    component, layer = name.split(".")
-    words = WORDS[component]
-    return words if component in ("resid_pre", "resid_post") else f"L{layer}:\n{words}"
+    where = f"γ = {SMALL:g}, final: mean over seeds [95 % interval]"
+    axes.set_xlabel(f"share of variance explained (omega squared, at most 1),\n{where}")
 
 
 def _by_gamma(axes: Axes, evidence: Evidence, quantity: str, title: str) -> None:
@@ -100,8 +89,7 @@ def caption_variance_explained(evidence: Evidence) -> Caption:
         f"key and sum, less key, less sum). At γ = {SMALL:g}, over {seeds_text(len(evidence.seeds))}, the key "
         f"explains {texts[0]} of L1's attention output and the sum of anchors {texts[1]} of L0's. "
         "Crossed cells: no reading.",
-        f"at γ = {SMALL:g}, a share of the key in L1's attention output or of the sum in L0's "
-        f"below {two_digits(evidence.threshold('M8'))} (M8); single anchors or the interaction explaining more than "
-        "the sum would point to another "
-        "circuit.",
+        f"at γ = {SMALL:g}, a share of the key in L1's attention output or of the sum in L0's below "
+        f"{two_digits(evidence.threshold('M8'))} (M8); single anchors or the interaction explaining more than the sum "
+        "would point to another circuit.",
     )
