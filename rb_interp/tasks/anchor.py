@@ -29,6 +29,8 @@ from rb_interp.tasks.stage import Stage
 
 Span = tuple[int, int]
 
+GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
+"""Group of tokens as readings name it -> its name in Roles."""
 HALF, LEAVING, MEMORY_ACCURACY = 0.5, 0.99, 0.20
 MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
 
