@@ -23,7 +23,7 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
     """Print a patching matrix: components in forward order down, roles across, recovered shares in the cells."""
     console = console_of(console)
     member = table.iloc[0]
-    differ = {"both": "key and anchors"}.get(member["change"], member["change"])
+    differ = {"both": "key and anchors"}.get(member["counterfactual"], member["counterfactual"])
     console.print(Text(f"recovered {UNITS[metric]}; clean and corrupted inputs differ in {differ}"))
     console.print(Text("1: the cell carries all of the difference, 0: none of it"))
     console.print(Text(f"gamma {member['gamma']:g}, seed {member['seed']}, stage {member['stage']}, n {member['n']}"))

@@ -50,7 +50,7 @@ class Causes:
 
     Attributes:
         effects: one row per member, stage and intervention. ablations: one per member, set, component and method.
-        patching: one per member, change, component, layer and role.
+        patching: one per member, counterfactual, component, layer and role.
     """
 
     effects: pd.DataFrame
@@ -153,11 +153,11 @@ def matrices(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:
     """Recovered logit difference by component, layer and role, where clean and corrupted differ in key or anchors."""
     chosen = data.sample(REASONING, PAIRS)
     clean, other = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
-    for change in ("key", "anchors"):
-        corrupted = data.task.counterfactual(data, chosen, change)
+    for changed in ("key", "anchors"):
+        corrupted = data.task.counterfactual(data, chosen, changed)
         control = with_noise_of(corrupted, other)
         found = patching_matrix(model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control)
-        yield found.table().assign(change=change)
+        yield found.table().assign(counterfactual=changed)
 
 
 def _inputs(data: AnchorDataset, set: str) -> Inputs:

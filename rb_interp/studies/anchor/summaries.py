@@ -59,7 +59,7 @@ def patching_summary(patching: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataF
     """Mean over all seeds (circuit "") of each cell, and over the seeds of each circuit."""
     named = patching.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
     every = pd.concat([named.assign(circuit=""), named.fillna({"circuit": "not named"})], ignore_index=True)
-    by = ["gamma", "stage", "circuit", "change", "component", "layer", "role"]
+    by = ["gamma", "stage", "circuit", "counterfactual", "component", "layer", "role"]
     return over_seeds(every, by, ["recovered", "control"])
 
 

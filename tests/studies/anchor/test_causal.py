@@ -83,7 +83,7 @@ def test_ablations_and_matrices_are_those_of_single_calls(run):
         roles=("last",),
     )
     table = run.table("patching")
-    cells = table[(table.gamma == 0.5) & (table.seed == 0) & (table.change == "key")]
+    cells = table[(table.gamma == 0.5) & (table.seed == 0) & (table.counterfactual == "key")]
     cells = cells[(cells.component == "attn_out") & (cells.role == "last")]
     np.testing.assert_allclose(cells.recovered, np.ravel(matrix.values), rtol=1e-3, atol=1e-4)
 
@@ -95,7 +95,7 @@ def test_one_member_patched_and_all_ablated_agree_with_single_calls(run):
     given, corrupted = data.inputs(chosen), data.task.counterfactual(data, chosen, "anchors")
     matrix = patching_matrix(model, given, corrupted, components=("attn_out",), roles=("key",))
     np.testing.assert_allclose(table[table.role == "key"].recovered, np.ravel(matrix.values), rtol=1e-4)
-    assert set(table.change) == {"anchors"}
+    assert set(table.counterfactual) == {"anchors"}
     table = ablate_members(run, ["z.1.0@last"], n=30, progress=False)
     assert len(table) == 6 * 3 * 3  # members, sets, methods
     given = data.inputs(data.sample("mem", 30))
