@@ -97,7 +97,7 @@ def alignment(
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Values and arrays of the reading, from one head's W_V and the embeddings of the groups.
 
-    Singular vectors have no sign of their own. Here each has a mean cosine of 0 or more with the contrast's first group.
+    Singular vectors have no sign of their own. Here each has a mean cosine of 0 or more with the first of the contrast.
 
     >>> anchor, other = np.eye(4)[[0]], np.eye(4)[[1]]
     >>> vectors = {"key": np.zeros((1, 4)), "memory": other, "reasoning": anchor}

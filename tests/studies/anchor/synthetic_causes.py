@@ -85,7 +85,7 @@ def _ablations(place, rng):
                 numbers = {"accuracy": whole - lost, "accuracy_drop": lost, "loss_increase": 5 * lost}
                 beside = {"control_accuracy_drop": control, "control_loss_increase": 5 * control, "n": 400}
                 where = {"stage": "final", "set": inputs, "component": component, "method": method}
-                rows.append({**place, "stage": "final", **where, **numbers, **beside})
+                rows.append({**place, **where, **numbers, **beside})
     return rows
 
 

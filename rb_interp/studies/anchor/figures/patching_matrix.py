@@ -69,7 +69,7 @@ def matrix(evidence: Evidence, changed: str, column: Column) -> Float[np.ndarray
 
 
 def draw_patching_matrix(evidence: Evidence) -> Figure:
-    """Recovered logit difference by component, layer and role: a row of matrices per counterfactual, a column per rate."""
+    """Recovered logit difference by component, layer and role: a row per counterfactual, a column per rate."""
     shown, (rows, roles) = columns(evidence), cells(evidence)
     figure = new_figure(1.6 + 2 * 0.19 * len(rows), max(WIDTH, 1.0 + len(shown) * (0.25 + 0.2 * len(roles))))
     panels = figure.subplots(len(CHANGES), len(shown), sharex=True, sharey=True, squeeze=False)
