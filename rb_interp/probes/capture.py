@@ -42,10 +42,9 @@ def capture(
     where tokens lie outside its vocabulary or context.
     """
     names = list(dict.fromkeys(names))
-    known = model.hook_dict if hasattr(model, "hook_dict") else dict(model.named_modules())
     for name in names:
-        if name not in known:
-            raise ModelError(f"this model has no hook '{name}'; {nearest(name, known)}")
+        if name not in model.hook_dict:
+            raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
     rows = as_rows(tokens)
     check_range(model, rows)
     wanted = set(names)

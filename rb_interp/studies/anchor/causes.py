@@ -26,6 +26,7 @@ from rb_interp.interventions.subspace import leading, subspace_effect, token_bas
 from rb_interp.machine.intervene import with_noise_of
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
+from rb_interp.models.protocol import HookedModel
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs
@@ -85,7 +86,7 @@ def measure_causes(run: Run, progress: bool = True) -> Causes:
     return Causes(pd.DataFrame(effects), *tables)
 
 
-def _effects(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
+def _effects(stage: str, model: HookedModel, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
     """The effects of a stage; on the untrained model, those that a claim compares with it."""
     if stage != "final" and entropies is not None:
         given = _inputs(data, REASONING)
@@ -98,7 +99,7 @@ def _effects(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray 
         yield from finished_circuit(model, data)
 
 
-def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
+def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """Nats lost on rsn_train as L0's W_V reads less; nothing where L0 has several heads."""
     if model.cfg.n_heads > 1:
         return
@@ -113,7 +114,7 @@ def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
         yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
 
 
-def swaps(model: Any, data: AnchorDataset) -> Iterator[Found]:
+def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """Shares of pairs whose answer follows key and sum taken from another input, at either circuit's sites."""
     swaps_by_name: dict[str, dict[str, Any]] = {
         "": {"circuit": "average-then-key"},
@@ -126,7 +127,7 @@ def swaps(model: Any, data: AnchorDataset) -> Iterator[Found]:
         yield f"swap_sum{suffix}", REASONING, swapped.sum
 
 
-def finished_circuit(model: Any, data: AnchorDataset) -> Iterator[Found]:
+def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """What the last layer's look at the key is worth on reasoning and on memory inputs, and the number line."""
     last = model.cfg.n_layers - 1
     for set in (REASONING, MEMORY):
@@ -139,7 +140,7 @@ def finished_circuit(model: Any, data: AnchorDataset) -> Iterator[Found]:
             yield name, REASONING, effect
 
 
-def contributions(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:
+def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
     """What each sublayer's output is worth on each set: loss and accuracy when it is ablated, by three methods."""
     sites = [f"{component}.{layer}" for layer in range(model.cfg.n_layers) for component in ("attn_out", "mlp_out")]
     for name in SETS:
@@ -149,7 +150,7 @@ def contributions(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:
             yield table.assign(set=name)
 
 
-def matrices(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:
+def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
     """Recovered logit difference by component, layer and role, where clean and corrupted differ in key or anchors."""
     chosen = data.sample(REASONING, PAIRS)
     clean, other = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")

@@ -13,6 +13,7 @@ from rb_interp.claims.learning_order import SMALL
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
 from rb_interp.machine.sweep import Sweep
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes import (
     Reading,
     attention_by_role,
@@ -79,7 +80,7 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
     inputs = {set: data.inputs(data.sample(set, config.probe_rows)) for set in (REASONING, MEMORY)}
     inputs[WEIGHTS] = inputs[REASONING]
 
-    def read(model: Any, step: Step, **options: Any) -> Reading:
+    def read(model: HookedModel, step: Step, **options: Any) -> Reading:
         probe, set, where = step
         return probe(model, inputs[set], n_null=config.n_null, **where, **options)
 
