@@ -47,7 +47,7 @@ def _hook(edit: Edit, rows: Int[Tensor, " batch"] | None) -> Any:
 
 @few_threads
 def last_logits(
-    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = (), batch: int | None = None
+    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = (), *, batch: int | None = None
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits at the last position under edits, on CPU, in evaluation mode, with no gradient.
 

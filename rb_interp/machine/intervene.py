@@ -159,5 +159,5 @@ def _each_set(
         if len(chosen) > 1:
             has = hasattr(models.sweep.config.task, "counterfactual")
             control = _counterfactual(models.sweep, data, chosen, "noise") if has else None
-            table = ablations(models.model, data.inputs(chosen), control, sites, methods=tuple(methods))
+            table = ablations(models.model, data.inputs(chosen), sites, control=control, methods=tuple(methods))
             yield table.assign(set=name)

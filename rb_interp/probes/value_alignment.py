@@ -93,7 +93,7 @@ def subspace_values(
 
 
 def alignment(
-    W_V: Float[np.ndarray, "d_model d_head"], vectors: Vectors, k: int = 3, contrast: Sequence[str] | None = None
+    W_V: Float[np.ndarray, "d_model d_head"], vectors: Vectors, *, k: int = 3, contrast: Sequence[str] | None = None
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Values and arrays of the reading, from one head's W_V and the embeddings of the groups.
 
@@ -143,8 +143,12 @@ def _group_vectors(model: HookedModel, groups: Groups, length: int, layer: int, 
     return dict(zip(groups, np.split(vectors, ends[:-1]), strict=True))
 
 
-def _value_matrix(model: HookedModel, layer: int, head: int) -> Float[np.ndarray, "d_model d_head"]:
-    """W_V of one head; with grouped queries, the value matrix that its group shares."""
+def value_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
+    """W_V of one head in float64; with grouped queries, the matrix that its group shares.
+
+    Raises ModelError for a layer or head that is not there.
+    """
+    check_layer_head(model, layer, head, "value_matrix")
     stacked = model.W_V[layer]
     return stacked[head * len(stacked) // model.cfg.n_heads].detach().double().cpu().numpy()
 
@@ -181,7 +185,7 @@ def value_alignment(
     """
     check_layer_head(model, layer, head, "value_alignment", untrained)
     length = check_rows(inputs, "value_alignment").shape[1]
-    W_V = _value_matrix(model, layer, head)
+    W_V = value_matrix(model, layer=layer, head=head)
     if not 1 <= k <= min(W_V.shape):
         raise ModelError(
             f"value_alignment got k={k}; W_V of this model is {W_V.shape[0]} x {W_V.shape[1]}. "
@@ -192,12 +196,12 @@ def value_alignment(
         if not len(ids):
             raise RolesError(f"value_alignment got no tokens in the group '{name}'; name at least one.")
     vectors = _group_vectors(model, found, length, layer, head)
-    values, arrays = alignment(W_V, vectors, k, contrast)
+    values, arrays = alignment(W_V, vectors, k=k, contrast=contrast)
     arrays["tokens"], arrays["group"] = numbered(found)
     before = {}
     if untrained is not None:
         other = _group_vectors(untrained, found, length, layer, head)
-        before, _ = alignment(_value_matrix(untrained, layer, head), other, k, contrast)
+        before, _ = alignment(value_matrix(untrained, layer=layer, head=head), other, k=k, contrast=contrast)
     rng = np.random.default_rng(seed)
     nulls = alignment_nulls(W_V.shape, vectors, k, n_null, rng, contrast) if n_null else {}
     return Reading("value_alignment", values, layer, head, before, nulls, arrays)

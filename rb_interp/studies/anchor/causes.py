@@ -22,11 +22,12 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchange import key_and_sum
 from rb_interp.interventions.number_line import permuted_number_line
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.subspace import leading, subspace_effect, token_basis, value_matrix
+from rb_interp.interventions.subspace import leading, subspace_effect, token_basis
 from rb_interp.machine.intervene import with_noise_of
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.value_alignment import value_matrix
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs
@@ -133,7 +134,7 @@ def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]
     for set in (REASONING, MEMORY):
         given = _inputs(data, set)
         for name, quantity in (("key_blocked", "loss_increase"), ("key_blocked_answers", "accuracy_drop")):
-            yield name, set, blocked_attention(model, given, last, quantity=quantity, seed=data.seed)
+            yield name, set, blocked_attention(model, given, layer=last, quantity=quantity, seed=data.seed)
     if model.cfg.n_heads == 1:
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
             effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)
@@ -146,7 +147,9 @@ def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFr
     for name in SETS:
         chosen = data.sample(name, ROWS)
         if len(chosen):
-            table = ablations(model, data.inputs(chosen), data.task.counterfactual(data, chosen, "noise"), sites)
+            table = ablations(
+                model, data.inputs(chosen), sites, control=data.task.counterfactual(data, chosen, "noise")
+            )
             yield table.assign(set=name)
 
 
@@ -171,7 +174,7 @@ def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
     if not {LARGE, SMALL} <= {*sweep.config.gammas}:
         return None
     models.load(Member(LARGE, seed), "matched")
-    return row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens, 0)
+    return row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens)
 
 
 def _as_readings(rows: pd.DataFrame) -> Iterator[dict]:

@@ -119,7 +119,8 @@ def _read(
     for corpus in CORPORA:
         held_out = text.rows(f"{corpus}_test")
         tokens, _, targets = held_out.batch(np.arange(min(config.probe_rows, len(held_out))))
-        for reading in uniformity_of_heads(model, Inputs(tokens), range(min(LAYERS, model.cfg.n_layers)), targets):
+        layers = range(min(LAYERS, model.cfg.n_layers))
+        for reading in uniformity_of_heads(model, Inputs(tokens), layers=layers, counted=targets):
             yield corpus, reading
 
 
