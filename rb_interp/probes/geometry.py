@@ -49,10 +49,12 @@ from rb_interp.probes.vectors import (
     participation,
     pearson,
     principal_components,
+    ranked_pairs,
     ranks,
     row_correlations,
     spearman,
 )
+from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
@@ -170,9 +172,9 @@ def geometry_nulls(W_E: Embedding, layout: Layout, n_null: int, rng: np.random.G
     groups, permuted = layout.groups, "token values permuted"
     used, line = numbered(groups)[0], groups[layout.line]
     real = pairs(cosines(W_E[line]))
-    orders = rng.permuted(np.tile(np.arange(len(line)), (n_null, 1)), axis=1)
-    rank_distance = _square(ranks(pairs(_distance(line))), len(line))
-    order_rho = row_correlations(_permuted_pairs(rank_distance, orders), ranks(real.round(TIES)))
+    orders = permutations(n_null, len(line), rng)
+    distance = ranked_pairs(_distance(line))
+    order_rho = row_correlations(_permuted_pairs(distance, orders), ranks(real.round(TIES)))
     theory = row_correlations(_permuted_pairs(_theory_cosines(line, len(W_E)), orders), real)
     nulls = {"order_rho": Null(permuted, order_rho, "less"), "theory": Null(permuted, theory)}
     component = principal_components(W_E[used])[0][:, 0]
@@ -241,12 +243,6 @@ def _columns(scores: Float[np.ndarray, "token component"], n: int) -> Float[np.n
     padded = np.zeros((len(scores), n))
     padded[:, : min(n, scores.shape[1])] = scores[:, :n]
     return padded
-
-
-def _square(upper: Float[np.ndarray, " pair"], n: int) -> Float[np.ndarray, "n n"]:
-    matrix = np.zeros((n, n))
-    matrix[np.triu_indices(n, 1)] = upper
-    return matrix + matrix.T
 
 
 def _permuted_pairs(
