@@ -160,7 +160,7 @@ def _patch(command: Any, line: str) -> None:
 
 
 def _ablate(command: Any, line: str) -> None:
-    from rb_interp.machine.intervene import ablate_members
+    from rb_interp.machine.intervene import ablate_members, ablation_means
     from rb_interp.report.interventions import print_ablations
 
     check_table(command.out)
@@ -168,7 +168,7 @@ def _ablate(command: Any, line: str) -> None:
         _open(command.run), command.sites, gammas=command.gammas, stage=_stage(command.stage), sweep=command.sweep,
         methods=command.methods, n=command.n,
     )  # fmt: skip
-    print_ablations(table)
+    print_ablations(ablation_means(table))
     _save(table, command.out)
 
 

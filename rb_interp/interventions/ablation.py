@@ -26,7 +26,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.effect import Effect, answer_cost, answered_rightly
 from rb_interp.interventions.hooking import with_edits, write_at
-from rb_interp.interventions.interchange import answer_logits, interchange_edits, values_at
+from rb_interp.interventions.interchange import answer_logits, cost_of_edits, interchange_edits, values_at
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_labels
@@ -46,18 +46,18 @@ Values = Tensor
 
 
 @contextmanager
-def ablate(model: HookedModel, inputs: Inputs, site: Site | str, method: str = "mean", seed: int = 0) -> Iterator:
+def ablate(model: HookedModel, inputs: Inputs, site: Site | str, *, method: str = "mean", seed: int = 0) -> Iterator:
     """A context in which the model runs without a component, on the rows of ``inputs`` or the first ones of them.
 
     Raises ModelError for a method or a site that there is not.
     """
-    with with_edits(model, ablation_edits(model, inputs, site, method, seed)):
+    with with_edits(model, ablation_edits(model, inputs, site, method=method, seed=seed)):
         yield model
 
 
 @few_threads
 def ablation_edits(
-    model: HookedModel, inputs: Inputs, site: Site | str, method: str = "mean", seed: int = 0
+    model: HookedModel, inputs: Inputs, site: Site | str, *, method: str = "mean", seed: int = 0
 ) -> list[Edit]:
     """The edits of an ablation, for runs on the rows of ``inputs``; the same seed gives the same resampling."""
     site = Site.parse(site)
@@ -101,8 +101,8 @@ def ablation(
     model: HookedModel,
     inputs: Inputs,
     site: Site | str,
-    method: str = "mean",
     *,
+    method: str = "mean",
     control: Inputs | None = None,
     quantity: str = "accuracy_drop",
     seed: int = 0,
@@ -116,14 +116,11 @@ def ablation(
 
     Raises ModelError for a method, site or quantity that there is not.
     """
-    site, labels = Site.parse(site), check_labels(inputs, "ablation")
-    before = answer_logits(model, inputs)
-    after = answer_logits(model, inputs, ablation_edits(model, inputs, site, method, seed))
-    values = answer_cost(before, after, labels, quantity)
+    site, cost = Site.parse(site), cost_of_edits(model, inputs, quantity, "ablation")
+    values = cost(ablation_edits(model, inputs, site, method=method, seed=seed))
     other = np.zeros((0, len(values)))
     if control is not None:
-        after = answer_logits(model, inputs, interchange_edits(model, inputs, control, site))
-        other = answer_cost(before, after, labels, quantity)[None]
+        other = cost(interchange_edits(model, inputs, control, site))[None]
     return Effect(f"{method} ablation", str(site), quantity, values, other, CONTROL)  # pyright: ignore
 
 
@@ -131,16 +128,17 @@ def ablation(
 def ablations(
     model: HookedModel,
     inputs: Inputs,
-    control: Inputs | None,
     sites: Sequence[Site | str],
+    *,
+    control: Inputs | None = None,
     methods: Sequence[str] = METHODS,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Every ablation of every site, from one capture: the same numbers as ``ablation`` one by one, means over inputs.
 
     Args:
-        control: the same rows with their noise redrawn, or None for no control.
         sites: any components. methods: what stands in their place.
+        control: the same rows with their noise redrawn, or None for no control.
 
     Returns a table with the columns component, method, accuracy (without the component), accuracy_drop, loss_increase,
     control_accuracy_drop, control_loss_increase (the same for all methods; NaN without a control), n.

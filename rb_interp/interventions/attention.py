@@ -25,12 +25,11 @@ from scipy.special import entr, softmax
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Effect, answer_cost
-from rb_interp.interventions.interchange import answer_logits
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.interchange import cost_of_edits
 from rb_interp.interventions.sites import Edit, Site, positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, capture
-from rb_interp.probes.check import check_labels
 from rb_interp.probes.uniformity import average_operator
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -43,7 +42,9 @@ TOLERANCE = 1e-6
 """Entropies this far outside what a row can have count as rounding."""
 
 
-def forced_pattern(model: HookedModel, layer: int, pattern: np.ndarray | Tensor, head: int | None = None) -> list[Edit]:
+def forced_pattern(
+    model: HookedModel, pattern: np.ndarray | Tensor, *, layer: int = 0, head: int | None = None
+) -> list[Edit]:
     """Edits that set a layer's attention pattern, for the context ``with_edits(model, edits)`` and for ``last_logits``.
 
     Args:
@@ -79,7 +80,7 @@ def forced_pattern(model: HookedModel, layer: int, pattern: np.ndarray | Tensor,
 
 @few_threads
 def row_entropies(
-    model: HookedModel, tokens: Tokens, layer: int = 0, head: int | None = None
+    model: HookedModel, tokens: Tokens, *, layer: int = 0, head: int | None = None
 ) -> Float[np.ndarray, "*head query"]:
     """Entropy of each query's attention in nats, mean over inputs, from 0 (one position) to ln i at query i.
 
@@ -177,7 +178,7 @@ def forced_pattern_of(
             f"this model has {model.cfg.n_heads} heads, the other {other.cfg.n_heads}; compare models with as many."
         )
     pattern = capture(other, inputs.tokens, [site.hook])[site.hook]
-    entropies = row_entropies(other, inputs.tokens, layer, head)
+    entropies = row_entropies(other, inputs.tokens, layer=layer, head=head)
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
     return _forced("attention of another model", model, inputs, layer, head, pattern, control)
 
@@ -205,25 +206,20 @@ def _forced(
     pattern: np.ndarray | Tensor,
     control: Float[np.ndarray, "draw head query key"],
 ) -> Effect:
-    before, n = answer_logits(model, inputs), len(inputs)
-
-    def cost(pattern: np.ndarray | Tensor) -> np.ndarray:
-        after = answer_logits(model, inputs, forced_pattern(model, layer, pattern, head))
-        return answer_cost(before, after, check_labels(inputs, "forced attention"), "loss_increase")
-
-    other = [cost(draw) for draw in control]
+    cost = cost_of_edits(model, inputs, "loss_increase", "forced attention")
+    effect, *other = (cost(forced_pattern(model, drawn, layer=layer, head=head)) for drawn in (pattern, *control))
     site = str(Site("pattern", layer, head=head))
-    return Effect(name, site, "loss_increase", cost(pattern), np.reshape(other, (len(other), n)), CONTROL)
+    return Effect(name, site, "loss_increase", effect, np.reshape(other, (len(other), len(effect))), CONTROL)
 
 
 @few_threads
 def blocked_attention(
     model: HookedModel,
     inputs: Inputs,
+    *,
     layer: int,
     query: str = "last",
     key: str = "key",
-    *,
     head: int | None = None,
     quantity: str = "loss_increase",
     n_draws: int = 5,
@@ -240,24 +236,20 @@ def blocked_attention(
     """
     length = inputs.tokens.shape[1]
     queries, keys = (positions(inputs.roles, role, length, "blocked_attention") for role in (query, key))
-    before, n = answer_logits(model, inputs), len(inputs)
-
-    def cost(at: Int[np.ndarray, "row n"]) -> np.ndarray:
-        after = answer_logits(model, inputs, blocked_edits(model, layer, queries, at, head))
-        return answer_cost(before, after, check_labels(inputs, "blocked_attention"), quantity)
-
-    rng = np.random.default_rng([seed, 11])
-    other = [cost(_noise(inputs, queries, keys.shape[1], rng)) for _ in range(n_draws)]
-    name = f"attention from {query} to {key} blocked"
-    site = str(Site("pattern", layer, query, head))
-    return Effect(name, site, quantity, cost(keys), np.reshape(other, (len(other), n)), BLOCKED)  # pyright: ignore
+    cost, rng = cost_of_edits(model, inputs, quantity, "blocked_attention"), np.random.default_rng([seed, 11])
+    blocked = [keys, *(_noise(inputs, queries, keys.shape[1], rng) for _ in range(n_draws))]
+    effect, *other = (cost(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked)
+    name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
+    control = np.reshape(other, (len(other), len(effect)))
+    return Effect(name, site, quantity, effect, control, BLOCKED)  # pyright: ignore
 
 
 def blocked_edits(
     model: HookedModel,
-    layer: int,
     queries: Int[np.ndarray, "row n"],
     keys: Int[np.ndarray, "row m"],
+    *,
+    layer: int,
     head: int | None = None,
 ) -> list[Edit]:
     """Edits that set each row's attention from some positions to others to 0 and scale the rest to sum to 1.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.sites import Edit, Site, scatter_at, site_positions
-from rb_interp.models.generations import live_tensors, resid_mid_is_a_copy
+from rb_interp.models.generations import resid_mid_is_a_copy, writable_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, check_range, evaluation, passes
 from rb_interp.tasks.roles import Roles
@@ -47,7 +47,7 @@ def _hook(edit: Edit, rows: Int[Tensor, " batch"] | None) -> Any:
 
 @few_threads
 def last_logits(
-    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = (), batch: int | None = None
+    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = (), *, batch: int | None = None
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits at the last position under edits, on CPU, in evaluation mode, with no gradient.
 
@@ -100,16 +100,8 @@ def with_weights(model: HookedModel, weights: Mapping[str, Tensor]) -> Iterator[
 
     Raises ModelError for an unknown name, another shape, or a weight that this model derives from others.
     """
-    held = live_tensors(model)
-    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
-    for name, value in weights.items():
-        if name not in held:
-            raise ModelError(f"this model has no weight '{name}'; {nearest(name, held)}")
-        if held[name].shape != value.shape:
-            raise ModelError(f"'{name}' was given shape {tuple(value.shape)}; it has {tuple(held[name].shape)}.")
-        if held[name].untyped_storage().data_ptr() not in own:
-            raise ModelError(f"'{name}' of this {type(model).__name__} is derived from other weights; edit those.")
-    before = {name: held[name].detach().clone() for name in weights}
+    held = writable_tensors(model, weights)
+    before = {name: tensor.detach().clone() for name, tensor in held.items()}
     try:
         _write(held, weights)
         yield model

@@ -25,7 +25,7 @@ Pairs are of inputs answered rightly, so read the accuracy beside them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,11 +34,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, TaskError, nearest
-from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.effect import Effect, answer_cost
 from rb_interp.interventions.hooking import last_logits, write_at
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
+from rb_interp.probes.check import check_labels
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs
@@ -149,6 +150,21 @@ def answer_logits(model: HookedModel, inputs: Inputs, edits: Sequence[Edit] = ()
     return last_logits(model, inputs.tokens, edits).double().numpy()
 
 
+def cost_of_edits(
+    model: HookedModel, inputs: Inputs, quantity: str, asker: str
+) -> Callable[[Sequence[Edit]], Float[np.ndarray, " row"]]:
+    """What edits cost each input, as ``answer_cost`` says: a function of the edits. ModelError without labels."""
+    labels, before = check_labels(inputs, asker), answer_logits(model, inputs)
+    return lambda edits: answer_cost(before, answer_logits(model, inputs, edits), labels, quantity)
+
+
+def check_reasoning(set: str, asker: str) -> None:
+    """Raise TaskError for a set of the anchor task whose answer is not key + sum."""
+    reasoning = [name for name in SETS if name != "mem"]
+    if set not in reasoning:
+        raise TaskError(f"set='{set}': {asker} needs rows whose answer is key + sum; {nearest(set, reasoning)}")
+
+
 def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:
     """The most likely answer at the last position of each row, under edits."""
     return last_logits(model, as_rows(tokens), edits).argmax(1).numpy()
@@ -211,9 +227,7 @@ def key_and_sum(
     """
     if circuit not in CARRIERS:
         raise ModelError(f"no circuit '{circuit}' has carriers; {nearest(circuit, CARRIERS)}")
-    if set == "mem" or set not in SETS:
-        reasoning = [name for name in SETS if name != "mem"]
-        raise TaskError(f"set='{set}': key_and_sum needs rows whose answer is key + sum; {nearest(set, reasoning)}")
+    check_reasoning(set, "key_and_sum")
     carrier = CARRIERS[circuit]
     key_at, sum_at, *hold = (
         Site.parse(text.format(last=model.cfg.n_layers - 1)) for text in (carrier.key, carrier.sum, *carrier.hold)

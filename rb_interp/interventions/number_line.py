@@ -27,15 +27,17 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from rb_interp.errors import ModelError, TaskError, nearest
+from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_weights
-from rb_interp.interventions.interchange import most_likely
-from rb_interp.interventions.subspace import leading, value_matrix
+from rb_interp.interventions.interchange import check_reasoning, most_likely
+from rb_interp.interventions.subspace import leading
 from rb_interp.models.generations import live_tensors
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.token_typing import token_vectors
+from rb_interp.probes.value_alignment import value_matrix
 from rb_interp.statistics.nulls import random_directions
-from rb_interp.tasks.dataset import SETS, AnchorDataset
+from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.torch_threads import few_threads
 
 DIRECTIONS = ("value", "component")
@@ -58,7 +60,7 @@ def permuted_coordinates(
     ``permutation[i]`` is the place in ``tokens`` of the one whose coordinate ``tokens[i]`` gets. The rest of each
     embedding stays as it was. Raises ModelError for a direction of another width, or of length 0.
     """
-    vectors = _embeddings(model, tokens)
+    vectors = token_vectors(model, tokens)
     with _moved(model, tokens, moves(vectors, permutation, direction)):
         yield model
 
@@ -103,13 +105,11 @@ def permuted_number_line(
     No such input: an effect of nan with n = 0. Raises ModelError for an unknown direction or no permutation, TaskError
     for rows without reasoning anchors.
     """
-    if set == "mem" or set not in SETS:
-        reasoning = [name for name in SETS if name != "mem"]
-        raise TaskError(f"set='{set}': the number line needs reasoning anchors; {nearest(set, reasoning)}")
+    check_reasoning(set, "the number line")
     anchors = data.task.tokens("reasoning_anchor")
     order = _checked(permutation, len(anchors))
     chosen, predicted = _chosen(model, data, data.sample(set, n), order - np.arange(len(anchors)))
-    vectors, tokens = _embeddings(model, anchors), data.tokens[chosen]
+    vectors, tokens = token_vectors(model, anchors), data.tokens[chosen]
     change = moves(vectors, order, _direction(model, vectors, direction))
 
     def answers(change: Embeddings) -> np.ndarray:
@@ -159,10 +159,6 @@ def _direction(model: HookedModel, vectors: Embeddings, direction: str | Directi
     if direction == "value":
         return leading(value_matrix(model))[:, 0]
     return np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0]
-
-
-def _embeddings(model: HookedModel, tokens: Int[np.ndarray, " token"]) -> Embeddings:
-    return model.W_E.detach()[torch.as_tensor(tokens)].double().cpu().numpy()
 
 
 @contextmanager

@@ -80,14 +80,9 @@ class PatchingMatrix:
         return nothing if self.control_patched is None else self._share(self.control_patched)
 
     @property
-    def low(self) -> Float[np.ndarray, "component layer role"]:
-        """Lower end of the 95 % interval over inputs, see ``ratio_interval``."""
-        return ratio_interval(self.patched - self.corrupted, self.clean - self.corrupted)[0]
-
-    @property
-    def high(self) -> Float[np.ndarray, "component layer role"]:
-        """Upper end of the 95 % interval over inputs."""
-        return ratio_interval(self.patched - self.corrupted, self.clean - self.corrupted)[1]
+    def ends(self) -> tuple[Float[np.ndarray, "component layer role"], Float[np.ndarray, "component layer role"]]:
+        """Lower and upper end of the 95 % interval over inputs, see ``ratio_interval``."""
+        return ratio_interval(self.patched - self.corrupted, self.clean - self.corrupted)
 
     def _share(
         self, patched: Float[np.ndarray, "component layer role row"]
@@ -98,7 +93,8 @@ class PatchingMatrix:
         """One row a cell: component, layer, role, recovered, low, high, control, n."""
         names = pd.Index(["component", "layer", "role"])
         cells = pd.DataFrame(product(self.components, self.layers, self.roles), columns=names)
-        columns = {"recovered": self.values, "low": self.low, "high": self.high, "control": self.control}
+        low, high = self.ends
+        columns = {"recovered": self.values, "low": low, "high": high, "control": self.control}
         return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
 
     def _repr_html_(self) -> str:

@@ -51,6 +51,7 @@ def patch(
     model: HookedModel,
     site: Site | str,
     source: Tokens,
+    *,
     roles: Roles | None = None,
     source_roles: Roles | None = None,
 ) -> Iterator[HookedModel]:
@@ -69,7 +70,7 @@ def patch(
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
     >>> rows = data.sample("rsn_test", 8)
     >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> with patch(model, "resid_pre.0@key", other.tokens, clean.roles):
+    >>> with patch(model, "resid_pre.0@key", other.tokens, roles=clean.roles):
     ...     patched = model(torch.from_numpy(clean.tokens).long())
     >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
     True
@@ -112,7 +113,7 @@ def patched_logits(
         for site, found in zip(parsed, values, strict=True)
         for edit in write_at(site, found, roles, rows.shape[1], model)
     ]
-    return last_logits(model, rows, edits, batch)
+    return last_logits(model, rows, edits, batch=batch)
 
 
 def _read(
@@ -276,6 +277,7 @@ def path_patch(
     source: Inputs,
     sender: Site | str,
     receiver: Site | str,
+    *,
     control: Inputs | None = None,
 ) -> PathPatch:
     """Direct effect of a sender on a receiver: the base rows with that one path from the source rows.

@@ -29,14 +29,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.effect import Effect, answer_cost
+from rb_interp.errors import ModelError
+from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_weights
-from rb_interp.interventions.interchange import answer_logits
+from rb_interp.interventions.interchange import cost_of_edits
 from rb_interp.models.generations import live_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_labels, check_layer_head
+from rb_interp.probes.check import check_layer_head
 from rb_interp.probes.groups import token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
@@ -62,7 +62,7 @@ def span(vectors: Float[np.ndarray, "n d_model"]) -> Basis:
     return directions[size > RANK * size[0]].T
 
 
-def leading(W_V: Float[np.ndarray, "d_model d_head"], k: int = 1) -> Basis:
+def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
     """The first k left singular vectors of one head's value matrix: the directions that it reads most.
 
     Raises ModelError for a k that there is not.
@@ -71,12 +71,6 @@ def leading(W_V: Float[np.ndarray, "d_model d_head"], k: int = 1) -> Basis:
     if not 1 <= k <= U.shape[1]:
         raise ModelError(f"leading got k={k}; W_V is {len(U)} x {np.shape(W_V)[1]}. Use k=1 to k={U.shape[1]}.")
     return U[:, :k]
-
-
-def value_matrix(model: HookedModel, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
-    """W_V of one head in float64."""
-    check_layer_head(model, layer, head, "value_matrix")
-    return _values(model, layer)[head].detach().double().cpu().numpy()
 
 
 @few_threads
@@ -113,7 +107,7 @@ def token_basis(
 
 @contextmanager
 def without_subspace(
-    model: HookedModel, basis: Basis, layer: int = 0, head: int | None = None
+    model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
 ) -> Iterator[HookedModel]:
     """A context in which a layer's values do not read a subspace: W_V - U U^T W_V, in one head or in all.
 
@@ -124,7 +118,9 @@ def without_subspace(
 
 
 @contextmanager
-def only_subspace(model: HookedModel, basis: Basis, layer: int = 0, head: int | None = None) -> Iterator[HookedModel]:
+def only_subspace(
+    model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
+) -> Iterator[HookedModel]:
     """A context in which a layer's values read nothing but a subspace: U U^T W_V, in one head or in all.
 
     Raises ModelError as ``without_subspace`` does.
@@ -151,13 +147,13 @@ def subspace_effect(
     In nats, or as 0, 1 or -1 for accuracy. Control: random subspaces of the same dimension whose change of W_V (for
     ``keep``: whose W_V) has the same Frobenius norm. Raises ModelError as ``without_subspace`` does.
     """
-    before, n = answer_logits(model, inputs), len(inputs)
+    cost_of = cost_of_edits(model, inputs, quantity, "subspace_effect")
     W_V = _values(model, layer).detach().clone()
     part = _inside(model, basis, W_V)
 
     def cost(part: Tensor) -> np.ndarray:
         with _with_values(model, layer, head, lambda W_V: part if keep else W_V - part):
-            return answer_cost(before, answer_logits(model, inputs), check_labels(inputs, "subspace_effect"), quantity)
+            return cost_of(())
 
     effect = cost(part)
     d_model, k = basis.shape
@@ -166,16 +162,13 @@ def subspace_effect(
     name = f"values {'read only' if keep else 'without'} {k} dimensions"
     control = "random subspace, change of the same norm"
     site = f"W_V.{layer}" + ("" if head is None else f".{head}")
-    return Effect(name, site, quantity, effect, np.reshape(other, (len(other), n)), control)  # pyright: ignore
+    return Effect(name, site, quantity, effect, np.reshape(other, (n_draws, -1)), control)  # pyright: ignore
 
 
 def _values(model: HookedModel, layer: int) -> Float[Tensor, "head d_model d_head"]:
     """The model's own W_V of a layer."""
     check_layer_head(model, layer, None, "the value subspace")
-    held, name = live_tensors(model), f"blocks.{layer}.attn.W_V"
-    if name not in held:
-        raise ModelError(f"this model has no weight '{name}'; {nearest(name, held)}")
-    return held[name]
+    return live_tensors(model)[f"blocks.{layer}.attn.W_V"]
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from rb_interp.errors import ModelError, RunError, TaskError, nearest
 from rb_interp.interventions.ablation import METHODS, ablations
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site, site_positions
+from rb_interp.machine.measured import over_seeds
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
 from rb_interp.machine.sweep import Sweep
@@ -57,7 +58,7 @@ def patch_member(
         model, data.inputs(chosen), corrupted, components=tuple(dict.fromkeys(components)),
         roles=tuple(dict.fromkeys(roles or _roles(data))), metric=metric, control=control,
     )  # fmt: skip
-    return found.table().assign(gamma=gamma, seed=seed, stage=str(stage), change=corrupt)
+    return found.table().assign(gamma=gamma, seed=seed, stage=str(stage), counterfactual=corrupt)
 
 
 def ablate_members(
@@ -97,6 +98,17 @@ def ablate_members(
         place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage)}
         tables += [table.assign(**place) for table in _each_set(models, member.seed, parsed, methods, n)]
     return pd.concat(tables, ignore_index=True)
+
+
+def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds of a table of ablations, with 95 % intervals (Student t).
+
+    Columns: gamma, stage, set, component, method, quantity (``accuracy``, ``accuracy_drop``, ``control_accuracy_drop``
+    and ``before``, the accuracy with the component), mean, low, high, n.
+    """
+    named = table.assign(before=table["accuracy"] + table["accuracy_drop"])
+    by = ["gamma", "stage", "set", "component", "method"]
+    return over_seeds(named, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"])
 
 
 def with_noise_of(given: Inputs, other: Inputs) -> Inputs:
@@ -147,5 +159,5 @@ def _each_set(
         if len(chosen) > 1:
             has = hasattr(models.sweep.config.task, "counterfactual")
             control = _counterfactual(models.sweep, data, chosen, "noise") if has else None
-            table = ablations(models.model, data.inputs(chosen), control, sites, methods=tuple(methods))
+            table = ablations(models.model, data.inputs(chosen), sites, control=control, methods=tuple(methods))
             yield table.assign(set=name)

@@ -108,14 +108,7 @@ class ModelConfig:
         return PRESETS[name]
 
 
-SIMPLIFIED = {
-    "n_layers": 1,
-    "n_heads": 1,
-    "norm": "none",
-    "scheme": "fan_in",
-    "train_biases": False,
-    "tied": False,
-}
+SIMPLIFIED = {"n_layers": 1, "n_heads": 1, "norm": "none", "scheme": "fan_in", "train_biases": False, "tied": False}
 """Settings that Definitions 1 and 2 leave no choice in."""
 
 

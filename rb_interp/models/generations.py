@@ -130,36 +130,33 @@ def write_weights(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]
     Raises ModelError naming what is missing, unknown or of another shape.
     """
     with torch.no_grad():
-        held = live_tensors(model)
-        _check(held, weights)
-        _check_live(model, held)
+        held = writable_tensors(model, weights)
+        missing = [name for name in live_tensors(model) if name not in held]
+        if missing:
+            total = len(missing) + len(held)
+            raise ModelError(f"{len(missing)} of {total} weights are missing: {', '.join(missing)}; write all of them.")
         for name, tensor in held.items():
-            tensor.copy_(_tensor(weights[name]))
+            value = weights[name]
+            tensor.copy_(value if isinstance(value, Tensor) else torch.tensor(np.ascontiguousarray(value)))
 
 
-def _check(held: Mapping[str, Tensor], weights: Mapping[str, Tensor | np.ndarray]) -> None:
-    for name in weights:
+def writable_tensors(model: HookedModel, weights: Mapping[str, Tensor | np.ndarray]) -> dict[str, Tensor]:
+    """The model's own tensors of the given names.
+
+    Raises ModelError for an unknown name, another shape, or a weight that this model derives from others.
+    """
+    held = live_tensors(model)
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    for name, value in weights.items():
         if name not in held:
             raise ModelError(f"this model has no weight '{name}'; {nearest(name, held)}")
-    missing = [name for name in held if name not in weights]
-    if missing:
-        raise ModelError(f"{len(missing)} of {len(held)} weights are missing: {', '.join(missing)}; write all of them.")
-    for name, tensor in held.items():
-        if tuple(weights[name].shape) != tuple(tensor.shape):
+        if tuple(value.shape) != tuple(held[name].shape):
             raise ModelError(
-                f"'{name}' has shape {tuple(weights[name].shape)}; this model holds {tuple(tensor.shape)}. "
+                f"'{name}' has shape {tuple(value.shape)}; this model holds {tuple(held[name].shape)}. "
                 f"Use the ModelConfig, d_vocab and n_ctx that the weights were made with."
             )
-
-
-def _check_live(model: HookedModel, held: Mapping[str, Tensor]) -> None:
-    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
-    for name, tensor in held.items():
-        if tensor.untyped_storage().data_ptr() not in own:
+        if held[name].untyped_storage().data_ptr() not in own:
             raise ModelError(
                 f"'{name}' of this {type(model).__name__} is derived from other weights; write those instead."
             )
-
-
-def _tensor(value: Tensor | np.ndarray) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.tensor(np.ascontiguousarray(value))
+    return {name: held[name] for name in weights}

@@ -12,8 +12,6 @@ as they do in pre-norm models, and TransformerLens's decomposition helpers do no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -23,18 +21,13 @@ from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 
 from rb_interp.errors import ModelError
+from rb_interp.models.activations import ACTIVATIONS
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import lens_config
 from rb_interp.models.hooked import HookedBlocks
 
 # ruff: noqa: N802 (weights carry the field's names)
 
-ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "gelu": nn.functional.gelu,
-    "gelu_new": partial(nn.functional.gelu, approximate="tanh"),
-    "tanh": torch.tanh,
-}
 Resid = Float[Tensor, "batch pos d_model"]
 
 
@@ -115,7 +108,7 @@ class MLP(nn.Module):
         super().__init__()
         self.W_in, self.b_in = _empty(cfg, cfg.d_model, cfg.d_mlp), _empty(cfg, cfg.d_mlp)
         self.W_out, self.b_out = _empty(cfg, cfg.d_mlp, cfg.d_model), _empty(cfg, cfg.d_model)
-        self.act_fn = ACTIVATION[cfg.act_fn]
+        self.act_fn = ACTIVATIONS[cfg.act_fn]
         self.hook_pre, self.hook_post = HookPoint(), HookPoint()  # [batch, pos, d_mlp]
 
     def forward(self, x: Resid) -> Resid:

@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 
 from rb_interp.errors import ModelError
+from rb_interp.models.activations import ACTIVATIONS
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import lens_config
 from rb_interp.models.hooked import HookedBase, HookedBlocks
-from rb_interp.models.post_norm import ACTIVATION, Block, Embed
+from rb_interp.models.post_norm import Block, Embed
 from rb_interp.models.schemes import parameters
 
 # ruff: noqa: N802 (weights carry the field's names)
@@ -54,7 +55,7 @@ class SumMLP(nn.Module):
         super().__init__()
         self.W_in = nn.Parameter(torch.zeros(cfg.d_model, cfg.d_mlp, dtype=cfg.dtype))
         self.W_out = nn.Parameter(torch.zeros(cfg.d_mlp, cfg.d_vocab, dtype=cfg.dtype))
-        self.act_fn = ACTIVATION[cfg.act_fn]
+        self.act_fn = ACTIVATIONS[cfg.act_fn]
         self.hook_pre, self.hook_post = HookPoint(), HookPoint()  # [batch, 1, d_mlp]
 
     def forward(self, x: Float[Tensor, "batch 1 d_model"]) -> Float[Tensor, "batch 1 d_vocab"]:

@@ -21,8 +21,7 @@ from jaxtyping import Float, Int
 
 from rb_interp.errors import RolesError
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import head_pattern
-from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.pattern import Found, pattern_reading
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -58,7 +57,7 @@ def permuted_roles(
     return Null("roles permuted over rows", found.sum(2).mean(1))
 
 
-def _role_positions(roles: Roles) -> tuple[KeyPositions, AnchorPositions]:
+def _key_and_anchors(roles: Roles) -> tuple[KeyPositions, AnchorPositions]:
     """Positions of key and anchors; RolesError where one position has two roles."""
     key, anchors = roles.position("key", "attention_by_role"), roles.position("anchor", "attention_by_role")
     both = np.sort(np.concatenate([key, anchors], 1), 1)
@@ -92,18 +91,15 @@ def attention_by_role(
 
     Raises ModelError for a layer or head that is not there, RolesError for missing or clashing roles.
     """
-    check_layer_head(model, layer, head, "attention_by_role", untrained)
-    rows = check_rows(inputs, "attention_by_role")
-    key, anchors = _role_positions(inputs.roles)
-    attention = head_pattern(model, rows, layer, head, keep=lambda pattern: pattern[:, -1])
-    before = {}
-    if untrained is not None:
-        before = mean_by_role(
-            head_pattern(untrained, rows, layer, head, keep=lambda pattern: pattern[:, -1]), key, anchors
-        )
-    rng = np.random.default_rng(seed)
-    named = (("key", key), ("anchors", anchors)) if n_null else ()
-    nulls = {name: permuted_roles(attention, at, n_null, rng) for name, at in named}
-    arrays = {"mean_attention": attention.mean(0)}
-    values = mean_by_role(attention, key, anchors)
-    return Reading("attention_by_role", values, layer, head, before, nulls, arrays, len(rows))
+
+    def measure(attention: LastQuery) -> Found:
+        return mean_by_role(attention, *_key_and_anchors(inputs.roles)), {"mean_attention": attention.mean(0)}
+
+    def nulls(attention: LastQuery) -> dict[str, Null]:
+        rng, places = np.random.default_rng(seed), zip(("key", "anchors"), _key_and_anchors(inputs.roles), strict=True)
+        return {name: permuted_roles(attention, at, n_null, rng) for name, at in places if n_null}
+
+    return pattern_reading(
+        "attention_by_role", model, inputs, layer=layer, head=head, untrained=untrained, measure=measure, nulls=nulls,
+        queries=-1,
+    )  # fmt: skip

@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import head_pattern
-from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.pattern import Found, pattern_reading
+from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -45,23 +45,23 @@ def attention_to_key(
 
     Raises ModelError for a layer or head that is not there, RolesError for missing roles or roles of other rows.
     """
-    check_layer_head(model, layer, head, "attention_to_key", untrained)
-    rows = check_rows(inputs, "attention_to_key")
-    key, anchors = (inputs.roles.position(role, "attention_to_key") for role in ("key", "anchor"))
-    key = key[:, 0]
-    pattern = head_pattern(model, rows, layer, head)
-    attention = key_pattern(pattern, anchors, key)
-    values, nulls = _named(attention.mean(0)), {}
-    if n_null:
-        orders = np.random.default_rng(seed).permuted(np.tile(np.arange(len(key)), (n_null, 1)), axis=1)
-        draws = key_pattern(pattern, anchors[orders], key[orders]).mean(1).T
-        nulls = {name: Null("roles permuted over rows", draw) for name, draw in _named(draws).items()}
-    untrained_values = {}
-    if untrained is not None:
-        untrained_values = _named(key_pattern(head_pattern(untrained, rows, layer, head), anchors, key).mean(0))
-    arrays = {"attention": attention}
-    return Reading(
-        "attention_to_key", values, layer, head, untrained=untrained_values, nulls=nulls, arrays=arrays, n=len(key)
+
+    def positions() -> list[np.ndarray]:
+        return [inputs.roles.position(role, "attention_to_key") for role in ("anchor", "key")]
+
+    def measure(pattern: np.ndarray) -> Found:
+        anchors, key = positions()
+        attention = key_pattern(pattern, anchors, key[:, 0])
+        return _named(attention.mean(0)), {"attention": attention}
+
+    def nulls(pattern: np.ndarray) -> dict[str, Null]:
+        anchors, key = positions()
+        orders = permutations(n_null, len(key), np.random.default_rng(seed))
+        draws = key_pattern(pattern, anchors[orders], key[orders, 0]).mean(1).T
+        return {name: Null("roles permuted over rows", draw) for name, draw in _named(draws).items() if n_null}
+
+    return pattern_reading(
+        "attention_to_key", model, inputs, layer=layer, head=head, untrained=untrained, measure=measure, nulls=nulls
     )
 
 

@@ -26,6 +26,7 @@ def capture(
     model: HookedModel,
     tokens: Tokens,
     names: Sequence[str],
+    *,
     batch: int | None = None,
     keep: Callable[[Tensor], Tensor] | None = None,
 ) -> dict[str, Tensor]:
@@ -42,10 +43,9 @@ def capture(
     where tokens lie outside its vocabulary or context.
     """
     names = list(dict.fromkeys(names))
-    known = model.hook_dict if hasattr(model, "hook_dict") else dict(model.named_modules())
     for name in names:
-        if name not in known:
-            raise ModelError(f"this model has no hook '{name}'; {nearest(name, known)}")
+        if name not in model.hook_dict:
+            raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
     rows = as_rows(tokens)
     check_range(model, rows)
     wanted = set(names)
@@ -111,12 +111,8 @@ def evaluation(model: HookedModel) -> Iterator[None]:
 
 
 def head_pattern(
-    model: HookedModel,
-    tokens: Tokens,
-    layer: int,
-    head: int,
-    keep: Callable[[Tensor], Tensor] = lambda pattern: pattern,
+    model: HookedModel, tokens: Tokens, *, layer: int, head: int, queries: slice | int = slice(None)
 ) -> np.ndarray:
-    """Attention pattern of one head in float64, ``[row, query, key]``, or what ``keep`` leaves of it."""
+    """Attention pattern of one head in float64, ``[row, query, key]``, or ``[row, key]`` of one query."""
     name = f"blocks.{layer}.attn.hook_pattern"
-    return capture(model, tokens, [name], keep=lambda pattern: keep(pattern[:, head]))[name].double().numpy()
+    return capture(model, tokens, [name], keep=lambda pattern: pattern[:, head, queries])[name].double().numpy()

@@ -15,8 +15,8 @@ attention reads, the normalised embedding. A model without attention will do (Fi
     participation_ratio   participation / the untrained model's; nan without an untrained model    > 0
     theory           Pearson(cos, Eq. 14's cos) over pairs of the group ``line``                   [-1, 1]
 
-On the anchor task the groups are key, memory and reasoning (anchors): cos_g of both kinds of anchors, pc1_g of keys and
-reasoning anchors, ``line`` the reasoning anchors. A value that nothing defines (one anchor only, zero vectors) is nan.
+The anchor study reads cos_g of both kinds of anchors, pc1_g of keys and reasoning anchors, and takes the reasoning
+anchors as ``line``. A value that nothing defines (one token only, zero vectors) is nan.
 
 How it can mislead. At the task's quick sizes, final checkpoints: a network that learned the rule (gamma .8) reads
 order_rho -.91 to -.95, theory .95 to .99, participation 4; one that did not (gamma .3) stays near random vectors, as an
@@ -40,7 +40,7 @@ from rb_interp.errors import RolesError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_inputs, check_layer_head, has_attention
-from rb_interp.probes.groups import ANCHOR_TASK, Groups, numbered, token_groups
+from rb_interp.probes.groups import Groups, numbered, token_groups
 from rb_interp.probes.vectors import (
     cosines,
     expected_abs_cos,
@@ -49,10 +49,12 @@ from rb_interp.probes.vectors import (
     participation,
     pearson,
     principal_components,
+    ranked_pairs,
     ranks,
     row_correlations,
     spearman,
 )
+from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
@@ -81,19 +83,10 @@ class Layout:
     ordered: tuple[str, ...]
     line: str
 
-    @staticmethod
-    def of(groups: Groups, ordered: Sequence[str] | None = None, line: str | None = None) -> Layout:
-        """The anchor task's layout for groups of its names; for others all groups, as far as nothing else is named.
-
-        Raises RolesError where ``ordered`` or ``line`` names no group.
-        """
-        anchors = set(groups) == set(ANCHOR_TASK)
-        ordered = tuple(ordered or (("key", "reasoning") if anchors else groups))
-        line = line or ordered[-1]
-        for name in (*ordered, line):
-            if name not in groups:
-                raise RolesError(f"geometry has no group '{name}'; {nearest(name, groups)}")
-        return Layout(groups, ("memory", "reasoning") if anchors else tuple(groups), ordered, line)
+    def __post_init__(self) -> None:
+        for name in (*self.alike, *self.ordered, self.line):
+            if name not in self.groups:
+                raise RolesError(f"geometry has no group '{name}'; {nearest(name, self.groups)}")
 
 
 @few_threads
@@ -107,8 +100,9 @@ def geometry(
     n_null: int = 200,
     seed: int = 0,
     groups: Mapping | None = None,
-    ordered: Sequence[str] | None = None,
-    line: str | None = None,
+    alike: Sequence[str] = (),
+    ordered: Sequence[str] = (),
+    line: str = "",
 ) -> Reading:
     """Read the embedding's geometry.
 
@@ -118,8 +112,8 @@ def geometry(
     Args:
         inputs: their roles name the groups, and their rows give a pre-norm model its length. None needs ``groups``.
         layer, head: matter in pre-norm models alone, whose embedding is seen through this head's LayerNorm.
-        groups: name -> token ids, see ``probes.groups.token_groups``.
-        ordered: groups whose token ids are numbers; by default keys and reasoning anchors, or all groups.
+        groups: name -> token ids, see ``probes.groups.token_groups``; by default those of the roles.
+        alike: groups whose mean cosine is read. ordered: groups whose token ids are numbers. By default all.
         line: the group that order_rho and theory read; by default the last of ``ordered``.
 
     Raises RolesError where a token group is missing, ModelError for a layer or head that is not there.
@@ -129,7 +123,9 @@ def geometry(
     if has_attention(model):
         check_layer_head(model, layer, head, "geometry", untrained)
     roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])
-    layout = Layout.of(token_groups(groups, roles, "geometry"), ordered, line)
+    found = token_groups(groups, roles, "geometry")
+    numbers = tuple(ordered or found)
+    layout = Layout(found, tuple(alike or found), numbers, line or numbers[-1])
     embedding = _embedding(model, layout, length, layer, head)
     values, rng = geometry_values(embedding, layout), np.random.default_rng(seed)
     nulls, before = geometry_nulls(embedding, layout, n_null, rng) if n_null else {}, {}
@@ -149,7 +145,7 @@ def geometry_values(W_E: Embedding, layout: Layout) -> dict[str, float]:
 
     >>> line = np.outer(np.arange(8.0) - 6, [1, 0]) + [0, 1]   # tokens on a straight line, in order
     >>> groups = {"key": np.arange(3), "memory": np.array([3, 4]), "reasoning": np.array([5, 6, 7])}
-    >>> values = geometry_values(line, Layout.of(groups))
+    >>> values = geometry_values(line, Layout(groups, ("memory",), ("key", "reasoning"), "reasoning"))
     >>> round(values["pc1_key"], 6), round(values["participation"], 6)
     (1.0, 1.0)
     """
@@ -176,9 +172,9 @@ def geometry_nulls(W_E: Embedding, layout: Layout, n_null: int, rng: np.random.G
     groups, permuted = layout.groups, "token values permuted"
     used, line = numbered(groups)[0], groups[layout.line]
     real = pairs(cosines(W_E[line]))
-    orders = rng.permuted(np.tile(np.arange(len(line)), (n_null, 1)), axis=1)
-    rank_distance = _square(ranks(pairs(_distance(line))), len(line))
-    order_rho = row_correlations(_permuted_pairs(rank_distance, orders), ranks(real.round(TIES)))
+    orders = permutations(n_null, len(line), rng)
+    distance = ranked_pairs(_distance(line))
+    order_rho = row_correlations(_permuted_pairs(distance, orders), ranks(real.round(TIES)))
     theory = row_correlations(_permuted_pairs(_theory_cosines(line, len(W_E)), orders), real)
     nulls = {"order_rho": Null(permuted, order_rho, "less"), "theory": Null(permuted, theory)}
     component = principal_components(W_E[used])[0][:, 0]
@@ -247,12 +243,6 @@ def _columns(scores: Float[np.ndarray, "token component"], n: int) -> Float[np.n
     padded = np.zeros((len(scores), n))
     padded[:, : min(n, scores.shape[1])] = scores[:, :n]
     return padded
-
-
-def _square(upper: Float[np.ndarray, " pair"], n: int) -> Float[np.ndarray, "n n"]:
-    matrix = np.zeros((n, n))
-    matrix[np.triu_indices(n, 1)] = upper
-    return matrix + matrix.T
 
 
 def _permuted_pairs(

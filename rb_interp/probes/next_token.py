@@ -35,7 +35,7 @@ from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_inputs
 from rb_interp.probes.token_typing import Counts, check_counts, token_vectors, typical_tokens
-from rb_interp.probes.vectors import cosines, pairs, pearson, ranks, spearman
+from rb_interp.probes.vectors import cosines, pairs, pearson, ranked_pairs, spearman
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.config import CORPORA
@@ -211,14 +211,7 @@ def _nulls(
         for kind, correlation, ending in KINDS:
             draws = np.full(len(orders), np.nan)
             if ending in sides:
-                x, y = (_ranked(side) if correlation is spearman else side for side in sides[ending])
+                x, y = (ranked_pairs(side) if correlation is spearman else side for side in sides[ending])
                 draws = permuted_correlations(x, y, within)
             nulls[f"{kind}{ending}_{name}"] = Null(NULL, draws)
     return nulls
-
-
-def _ranked(matrix: Gram) -> Gram:
-    ranked = np.zeros_like(matrix)
-    first, second = np.triu_indices(len(matrix), 1)
-    ranked[first, second] = ranked[second, first] = ranks(matrix[first, second])
-    return ranked

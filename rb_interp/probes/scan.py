@@ -19,6 +19,7 @@ def scan(
     probe: Callable[..., Reading],
     model: HookedModel,
     inputs: Inputs,
+    *,
     layers: Iterable[int] | None = None,
     heads: Iterable[int] | None = None,
     **options: Any,

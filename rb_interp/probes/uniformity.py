@@ -22,8 +22,9 @@ from scipy.special import entr
 
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import capture, head_pattern
+from rb_interp.probes.capture import capture
 from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.pattern import pattern_reading
 from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -46,9 +47,13 @@ def average_operator(length: int) -> Float[np.ndarray, "query key"]:
 def distance_from_uniform(pattern: Pattern) -> Float[np.ndarray, "row query"]:
     """Total variation distance of every query's attention from 1/i, in [0, 1]; the first query's is 0.
 
+    Raises ModelError for a single position.
+
     >>> distance_from_uniform(np.array([[[1.0, 0.0], [0.8, 0.2]]])).round(3).tolist()
     [[0.0, 0.3]]
     """
+    if pattern.shape[-1] < 2:
+        raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
     return np.abs(pattern - average_operator(pattern.shape[-1])).sum(-1) / 2
 
 
@@ -101,20 +106,18 @@ def uniformity(
 
     Raises ModelError for a layer or head that is not there, and for rows of a single position.
     """
-    check_layer_head(model, layer, head, "uniformity", untrained)
-    rows = check_rows(inputs, "uniformity")
-    length = rows.shape[1]
-    if length < 2:
-        raise ModelError(f"uniformity got rows of {length} position; give at least 2, since the first has no choice.")
-    values, arrays = summarise(head_pattern(model, rows, layer, head))
-    before = {} if untrained is None else summarise(head_pattern(untrained, rows, layer, head))[0]
-    nulls = {"tv": simplex_null(length, n_null, np.random.default_rng(seed))} if n_null else {}
-    return Reading("uniformity", values, layer, head, before, nulls, arrays, len(rows))
+
+    def nulls(pattern: Pattern) -> dict[str, Null]:
+        return {"tv": simplex_null(pattern.shape[-1], n_null, np.random.default_rng(seed))} if n_null else {}
+
+    return pattern_reading(
+        "uniformity", model, inputs, layer=layer, head=head, untrained=untrained, measure=summarise, nulls=nulls
+    )
 
 
 @few_threads
 def uniformity_of_heads(
-    model: HookedModel, inputs: Inputs, layers: Iterable[int], counted: Bool[np.ndarray, "row pos"] | None = None
+    model: HookedModel, inputs: Inputs, *, layers: Iterable[int], counted: Bool[np.ndarray, "row pos"] | None = None
 ) -> list[Reading]:
     """`uniformity` of every head of some layers in one pass, without nulls, and of its arrays ``tv_per_row`` alone.
 
@@ -127,8 +130,6 @@ def uniformity_of_heads(
     rows, places, n_heads = check_rows(inputs, "uniformity"), list(layers), model.cfg.n_heads
     for layer in places:
         check_layer_head(model, layer, None, "uniformity")
-    if rows.shape[1] < 2:
-        raise ModelError("uniformity got rows of 1 position; give at least 2, since the first has no choice.")
     kept = np.ones(rows.shape, dtype=bool) if counted is None else counted
     hooks = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in places}
     found = capture(model, rows, list(hooks.values()), batch=max(1, MAX_PATTERN // rows.shape[1] ** 2))

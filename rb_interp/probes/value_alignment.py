@@ -6,8 +6,8 @@ first. With u_1 the first, and e_t the embedding of token t less the mean over a
     spectrum_ratio = s_1 / s_2        cos_<group> = mean over tokens t of the group of abs cos(u_1, e_t)
     subspace_<group> = sum_t |U_k^T e_t|^2 / sum_t |e_t|^2        U_k: the first k columns of U
 
-Groups are the anchor task's (key, memory, reasoning), or any that the caller names. Two of them are contrasted:
-cos_gap is the first less the second, and ``_within`` is centred over these two alone.
+The caller names the groups, and two of them to contrast (the anchor study: reasoning and memory anchors). cos_gap is
+the first less the second, and ``_within`` is centred over these two alone.
 
 "Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
 LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,
@@ -44,13 +44,11 @@ Vectors = Mapping[str, Float[np.ndarray, "token d_model"]]
 
 
 def contrasted(vectors: Mapping, contrast: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The two groups that cos_gap compares: those named, else reasoning and memory, else the first two (or one)."""
-    anchors = ("reasoning", "memory")
-    default = anchors if set(anchors) <= set(vectors) else tuple(vectors)[:2]
+    """The two groups that cos_gap compares: those named, else the first two (or one)."""
     for name in contrast or ():
         if name not in vectors:
             raise RolesError(f"value_alignment has no group '{name}' to contrast; {nearest(name, vectors)}")
-    return tuple(contrast or default)
+    return tuple(contrast or tuple(vectors)[:2])
 
 
 def centre(vectors: Vectors, over: Sequence[str] = ()) -> Vectors:
@@ -95,12 +93,11 @@ def subspace_values(
 
 
 def alignment(
-    W_V: Float[np.ndarray, "d_model d_head"], vectors: Vectors, k: int = 3, contrast: Sequence[str] | None = None
+    W_V: Float[np.ndarray, "d_model d_head"], vectors: Vectors, *, k: int = 3, contrast: Sequence[str] | None = None
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Values and arrays of the reading, from one head's W_V and the embeddings of the groups.
 
-    Singular vectors have no sign of their own. Here each has a non-negative mean cosine with the first group of the
-    contrast, on the anchor task the reasoning anchors.
+    Singular vectors have no sign of their own. Here each has a mean cosine of 0 or more with the first of the contrast.
 
     >>> anchor, other = np.eye(4)[[0]], np.eye(4)[[1]]
     >>> vectors = {"key": np.zeros((1, 4)), "memory": other, "reasoning": anchor}
@@ -146,8 +143,12 @@ def _group_vectors(model: HookedModel, groups: Groups, length: int, layer: int, 
     return dict(zip(groups, np.split(vectors, ends[:-1]), strict=True))
 
 
-def _value_matrix(model: HookedModel, layer: int, head: int) -> Float[np.ndarray, "d_model d_head"]:
-    """W_V of one head; with grouped queries, the value matrix that its group shares."""
+def value_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
+    """W_V of one head in float64; with grouped queries, the matrix that its group shares.
+
+    Raises ModelError for a layer or head that is not there.
+    """
+    check_layer_head(model, layer, head, "value_matrix")
     stacked = model.W_V[layer]
     return stacked[head * len(stacked) // model.cfg.n_heads].detach().double().cpu().numpy()
 
@@ -171,20 +172,20 @@ def value_alignment(
     Values: ``spectrum_ratio`` s1/s2, at least 1; ``cos_<group>`` in [0, 1], mean absolute cosine of u1 with centred
     embeddings; ``cos_gap``, the contrast's first group less its second; ``cos_<group>_within`` (centred over the
     contrast's groups alone); ``cos_<group>_raw`` (not centred); ``subspace_<group>`` in [0, 1]. Arrays:
-    ``singular_values``; ``tokens``, ``group`` (0 key, 1 memory, 2 reasoning, or in the order of ``groups``) and
-    ``cosines`` ``[k, token]``, signed and centred. Source: paper 1, Fig. 6.
+    ``singular_values``; ``tokens``, ``group`` (numbers in the order of ``groups``) and ``cosines`` ``[k, token]``,
+    signed and centred. Source: paper 1, Fig. 6.
 
     Args:
         inputs: rows of which only the length is used, and roles that name the groups.
         k: how many singular directions the subspaces and ``cosines`` have.
         groups: name -> token ids, see ``probes.groups.token_groups``; by default those of the roles.
-        contrast: two groups to compare; by default reasoning and memory, or the first two groups.
+        contrast: two groups to compare; by default the first two.
 
     Raises ModelError for a layer, head or k that is not there, RolesError for missing or empty token groups.
     """
     check_layer_head(model, layer, head, "value_alignment", untrained)
     length = check_rows(inputs, "value_alignment").shape[1]
-    W_V = _value_matrix(model, layer, head)
+    W_V = value_matrix(model, layer=layer, head=head)
     if not 1 <= k <= min(W_V.shape):
         raise ModelError(
             f"value_alignment got k={k}; W_V of this model is {W_V.shape[0]} x {W_V.shape[1]}. "
@@ -195,12 +196,12 @@ def value_alignment(
         if not len(ids):
             raise RolesError(f"value_alignment got no tokens in the group '{name}'; name at least one.")
     vectors = _group_vectors(model, found, length, layer, head)
-    values, arrays = alignment(W_V, vectors, k, contrast)
+    values, arrays = alignment(W_V, vectors, k=k, contrast=contrast)
     arrays["tokens"], arrays["group"] = numbered(found)
     before = {}
     if untrained is not None:
         other = _group_vectors(untrained, found, length, layer, head)
-        before, _ = alignment(_value_matrix(untrained, layer, head), other, k, contrast)
+        before, _ = alignment(value_matrix(untrained, layer=layer, head=head), other, k=k, contrast=contrast)
     rng = np.random.default_rng(seed)
     nulls = alignment_nulls(W_V.shape, vectors, k, n_null, rng, contrast) if n_null else {}
     return Reading("value_alignment", values, layer, head, before, nulls, arrays)

@@ -68,6 +68,14 @@ def pairs(matrix: Num[np.ndarray, "*draw token token"]) -> Num[np.ndarray, "*dra
     return matrix[..., first, second]
 
 
+def ranked_pairs(matrix: Num[np.ndarray, "token token"]) -> Float[np.ndarray, "token token"]:
+    """Ranks of a symmetric matrix's entries above the diagonal, at their places and mirrored; 0 on the diagonal."""
+    ranked = np.zeros(matrix.shape)
+    first, second = np.triu_indices(len(matrix), 1)
+    ranked[first, second] = ranked[second, first] = ranks(matrix[first, second])
+    return ranked
+
+
 def ranks(values: np.ndarray) -> Float[np.ndarray, " n"]:
     """Ranks from 1, ties sharing their mean (scipy.stats.rankdata)."""
     from scipy.stats import rankdata

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from rb_interp.figures.numbers import share_text
 from rb_interp.report.terminal import console_of, shown
-from rb_interp.statistics.intervals import t_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +22,7 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
     """Print a patching matrix: components in forward order down, roles across, recovered shares in the cells."""
     console = console_of(console)
     member = table.iloc[0]
-    differ = {"both": "key and anchors"}.get(member["change"], member["change"])
+    differ = {"both": "key and anchors"}.get(member["counterfactual"], member["counterfactual"])
     console.print(Text(f"recovered {UNITS[metric]}; clean and corrupted inputs differ in {differ}"))
     console.print(Text("1: the cell carries all of the difference, 0: none of it"))
     console.print(Text(f"gamma {member['gamma']:g}, seed {member['seed']}, stage {member['stage']}, n {member['n']}"))
@@ -44,23 +43,20 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
         console.print(Text("noise includes the last position where a noise token stands there"))
 
 
-def print_ablations(table: pd.DataFrame, console: Console | None = None) -> None:
-    """Print the accuracy lost without each component, mean over seeds with its interval, by gamma, method and set."""
+def print_ablations(means: pd.DataFrame, console: Console | None = None) -> None:
+    """Print the accuracy lost without each component, by gamma, method and set, from `intervene.ablation_means`."""
     console = console_of(console)
-    sets = list(dict.fromkeys(table["set"]))
-    console.print(Text(f"accuracy lost without a component, stage {table['stage'].iloc[0]}; mean over seeds [95 %]"))
+    sets, methods = (list(dict.fromkeys(means[name])) for name in ("set", "method"))
+    console.print(Text(f"accuracy lost without a component, stage {means['stage'].iloc[0]}; mean over seeds [95 %]"))
     found = _columns(["gamma", "component", "method", *sets])
-    for which, rows in table.groupby(["gamma", "component"], sort=False):
-        gamma, component = cast(tuple[float, str], which)
-        rows = rows.assign(before=rows["accuracy"] + rows["accuracy_drop"])
-        methods = list(dict.fromkeys(rows["method"]))
-        place = f"{gamma:g}", str(component)
-        for method in methods:
-            here = rows.loc[rows["method"] == method]
-            found.add_row(*place, method, *(_share(here, name, "accuracy_drop", console) for name in sets))
-        control = rows.loc[rows["method"] == methods[0]]
-        found.add_row(*place, "(had)", *(_share(control, name, "before", console) for name in sets))
-        found.add_row(*place, "(control)", *(_share(control, name, "control_accuracy_drop", console) for name in sets))
+    lines = [(method, method, "accuracy_drop") for method in methods]
+    lines += [("(had)", methods[0], "before"), ("(control)", methods[0], "control_accuracy_drop")]
+    for place, rows in means.groupby(["gamma", "component"], sort=False):
+        gamma, component = cast(tuple[float, str], place)
+        by_set = rows.set_index(["method", "quantity", "set"])[["mean", "low", "high"]]
+        for name, method, quantity in lines:
+            cells = by_set.loc[method, quantity].reindex(sets).to_numpy()
+            found.add_row(f"{gamma:g}", component, name, *(shown(share_text(*cell), console) for cell in cells))
     console.print(found)
     console.print(Text("had: accuracy with the component, the most there is to lose"))
     console.print(Text("control: the same component as it is on the same input with other noise"))
@@ -77,8 +73,3 @@ def _cell(value: float | None) -> Text:
     if value is None or not np.isfinite(value):
         return Text("-")
     return Text(f"{value:5.2f}", "bold" if abs(value) >= 0.5 else "")
-
-
-def _share(rows: pd.DataFrame, name: str, column: str, console: Console) -> str:
-    values = rows.loc[rows["set"] == name, column].dropna().to_numpy(dtype=float)
-    return shown(share_text(*t_interval(values)), console)

@@ -27,9 +27,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from rb_interp.errors import RunError
+from rb_interp.statistics.curves import Curve, by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ EARLY = 0.8
 """The stage ``early`` is where the pooled training loss first reaches this share of its start."""
 TRAIN = ("prontoqa_train", "stories_train")
 TEST = ("prontoqa_test", "stories_test")
-COLUMNS = ("gamma", "seed", "step", "set", "loss", "accuracy")
-
-Curve = Float[np.ndarray, " evaluation"]
 
 
 def delta_loss(stories: Curve, prontoqa: Curve) -> Curve:
@@ -81,41 +79,23 @@ def corpus_loss(
 
 
 def corpus_loss_table(curves: pd.DataFrame, entropies: Mapping[int, tuple[float, float]]) -> pd.DataFrame:
-    """Readings table (stage ``final``, set ``""``) of every member in a curves table; entropies by seed.
+    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by seed.
 
-    Raises RunError where the table is empty or lacks a column, a member has an evaluation twice, or its sets were not
-    evaluated at the same steps.
+    Raises RunError also where a member's sets were not evaluated at the same steps.
     """
-    import pandas as pd
 
-    missing = set(COLUMNS) - set(curves.columns)
-    if missing or curves.empty:
-        raise RunError(
-            f"the curves table has {len(curves)} rows and the columns {list(curves.columns)}; expected "
-            f"{', '.join(COLUMNS[:-1])} and {COLUMNS[-1]}, one row per evaluation."
-        )
-    blocks = []
-    for _, member in curves.groupby(["gamma", "seed"], sort=True):
-        gamma, seed = member["gamma"].iloc[0], int(member["seed"].iloc[0])
-        losses, steps = _curves(member, f"gamma={gamma}, seed={seed}")
-        block = corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan))).table()
-        place = {"gamma": gamma, "seed": seed, "stage": "final", "step": int(steps[-1]), "set": ""}
-        blocks.append(block.assign(**place)[[*place, *block.columns]])
-    return pd.concat(blocks, ignore_index=True)
+    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
+        sets, steps = by_set(member), np.unique(member["step"].to_numpy())
+        for key, rows in sets.items():
+            if not np.array_equal(rows["step"].to_numpy(), steps):
+                raise RunError(
+                    f"{name} has {len(rows)} evaluations of '{key}' and {len(steps)} steps; evaluate every set at the "
+                    f"same steps."
+                )
+        losses = {key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in sets.items()}
+        return corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan)))
 
-
-def _curves(member: pd.DataFrame, name: str) -> tuple[dict[str, Curve], Int[np.ndarray, " evaluation"]]:
-    if member.duplicated(["step", "set"]).any():
-        raise RunError(f"member {name} has an evaluation twice; drop duplicated (step, set) rows.")
-    by_set = {str(key): rows.sort_values("step") for key, rows in member.groupby("set")}
-    steps = np.unique(member["step"].to_numpy())
-    for key, rows in by_set.items():
-        if not np.array_equal(rows["step"].to_numpy(), steps):
-            raise RunError(
-                f"member {name} has {len(rows)} evaluations of '{key}' and {len(steps)} steps; evaluate every set at "
-                f"the same steps."
-            )
-    return {key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in by_set.items()}, steps
+    return readings_of_curves(curves, read)
 
 
 def _values(losses: Mapping[str, Curve], steps: np.ndarray, entropies: tuple[float, float]) -> dict[str, float]:

@@ -25,9 +25,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from rb_interp.errors import RunError
+from rb_interp.statistics.curves import Curve, by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, Dataset
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 HALF = 0.5
 """The stage ``half`` is where f_rsn_train first reaches this value."""
-
-Curve = Float[np.ndarray, " evaluation"]
 
 
 def learning_order(
@@ -75,7 +73,7 @@ def _values(
         "bias": bias,
         "bias_test": bias_index(area["mem"], area["rsn_test"]),
         "abs_bias": abs(bias),
-        **_accuracies(accuracies, -1),
+        **_accuracies(accuracies),
         "margin_mem": _margin("mem", losses, label_entropies),
         "margin_rsn_train": _margin("rsn_train", losses, label_entropies),
         "half_step": math.nan if reasoning is None else float(steps[half_index(reasoning, d_vocab)]),
@@ -133,48 +131,23 @@ def learning_order_of(curves: pd.DataFrame, d_vocab: int, data: Mapping[int, Dat
 def learning_order_table(
     curves: pd.DataFrame, d_vocab: int, label_entropy: Mapping[tuple[int, str], float]
 ) -> pd.DataFrame:
-    """Readings table (stage ``final``, set ``""``) of every member in a curves table; entropies by (seed, set).
+    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by (seed, set)."""
 
-    Raises RunError where the table is empty or lacks a column, or a member has an evaluation twice.
-    """
-    import pandas as pd
-
-    missing = {"gamma", "seed", "step", "set", "loss", "accuracy"} - set(curves.columns)
-    if missing or curves.empty:
-        raise RunError(
-            f"the curves table has {len(curves)} rows and the columns {list(curves.columns)}; expected gamma, seed, "
-            f"step, set, loss and accuracy, one row per evaluation."
+    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
+        sets = by_set(member)
+        losses, accuracies = (
+            {name: rows[column].to_numpy(dtype=np.float64) for name, rows in sets.items()}
+            for column in ("loss", "accuracy")
         )
-    blocks = []
-    for _, member in curves.groupby(["gamma", "seed"], sort=True):
-        gamma, seed = member["gamma"].iloc[0], member["seed"].iloc[0]
-        if member.duplicated(["step", "set"]).any():
-            raise RunError(
-                f"member gamma={gamma}, seed={seed} has an evaluation twice; drop duplicated (step, set) rows."
-            )
-        reading = _member_reading(member, d_vocab, {name: label_entropy.get((seed, name), math.nan) for name in SETS})
-        block = reading.table()
-        place = {
-            "gamma": gamma,
-            "seed": seed,
-            "stage": "final",
-            "step": int(member["step"].to_numpy().max()),
-            "set": "",
-        }
-        blocks.append(block.assign(**place)[[*place, *block.columns]])
-    return pd.concat(blocks, ignore_index=True)
+        steps = sets.get("rsn_train", member.drop_duplicates("step").sort_values("step"))["step"].to_numpy()
+        entropies = {name: label_entropy.get((seed, name), math.nan) for name in SETS}
+        return learning_order(losses, accuracies, steps, d_vocab, entropies)
+
+    return readings_of_curves(curves, read)
 
 
-def _member_reading(member: pd.DataFrame, d_vocab: int, label_entropies: Mapping[str, float]) -> Reading:
-    by_set = {str(name): rows.sort_values("step") for name, rows in member.groupby("set")}
-    losses = {name: rows["loss"].to_numpy(dtype=np.float64) for name, rows in by_set.items()}
-    accuracies = {name: rows["accuracy"].to_numpy(dtype=np.float64) for name, rows in by_set.items()}
-    steps = by_set.get("rsn_train", member.drop_duplicates("step").sort_values("step"))["step"].to_numpy()
-    return learning_order(losses, accuracies, steps, d_vocab, label_entropies)
-
-
-def _accuracies(accuracies: Mapping[str, Curve], at: int) -> dict[str, float]:
-    found = {f"acc_{name}": float(accuracies[name][at]) if name in accuracies else math.nan for name in SETS}
+def _accuracies(accuracies: Mapping[str, Curve]) -> dict[str, float]:
+    found = {f"acc_{name}": float(accuracies[name][-1]) if name in accuracies else math.nan for name in SETS}
     return {**found, "acc_gap": found["acc_rsn_train"] - found["acc_rsn_test"]}
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 from jaxtyping import Int
@@ -24,11 +24,13 @@ from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.labels import LABEL_KINDS, label_bounds, place
+from rb_interp.tasks.labels import LABEL_KINDS, bounds_of, place
 from rb_interp.tasks.stage import Stage
 
 Span = tuple[int, int]
 
+GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
+"""Group of tokens as readings name it -> its name in Roles."""
 HALF, LEAVING, MEMORY_ACCURACY = 0.5, 0.99, 0.20
 MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
 
@@ -157,11 +159,7 @@ class AnchorTask:
 
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
         """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending."""
-        spans = {
-            "key": self.keys,
-            "memory_anchor": self.memory_anchors,
-            "reasoning_anchor": self.reasoning_anchors,
-        }
+        spans = dict(zip(GROUPS.values(), (self.keys, self.memory_anchors, self.reasoning_anchors), strict=True))
         if group not in spans:
             raise TaskError(f"the anchor task has no token group '{group}'; {nearest(group, spans)}")
         low, high = spans[group]
@@ -199,12 +197,7 @@ def check(task: AnchorTask) -> None:
             raise TaskError(
                 f"{name}=({low}, {high}) reaches outside d_vocab={task.d_vocab}; raise d_vocab above {high}."
             )
-    for first, second in (
-        ("keys", "memory_anchors"),
-        ("keys", "reasoning_anchors"),
-        ("memory_anchors", "reasoning_anchors"),
-    ):
-        (a, b), (c, d) = spans[first], spans[second]
+    for (first, (a, b)), (second, (c, d)) in combinations(spans.items(), 2):
         if a <= d and c <= b:
             raise TaskError(f"{first}=({a}, {b}) and {second}=({c}, {d}) overlap; choose disjoint ranges.")
     if not 1 <= task.q <= 4:
@@ -247,9 +240,7 @@ def _check_labels(task: AnchorTask) -> None:
         raise TaskError(
             f"the reasoning label {highest} lies outside d_vocab={task.d_vocab}; raise d_vocab above {highest}."
         )
-    combinations = task.combinations("mem")
-    groups = np.repeat(np.arange(len(task.memory_groups())), len(combinations) // len(task.memory_groups()))
-    low, high = label_bounds(task.memory_labels, combinations, task.tokens("key"), groups, task.label_ranges)
+    low, high = bounds_of(task)
     if low.min() < 0 or high.max() >= task.d_vocab or (low > high).any():
         raise TaskError(
             f"memory labels run from {low.min()} to {high.max()}, outside 0..{task.d_vocab - 1}; "

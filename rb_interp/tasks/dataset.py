@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.labels import draw_label_table, first_of_its_anchors, label_bounds
+from rb_interp.tasks.labels import bounds_of, draw_label_table, first_of_its_anchors
 from rb_interp.tasks.roles import Roles
 
 if TYPE_CHECKING:
@@ -126,9 +126,7 @@ class AnchorDataset(Dataset):
 def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
     """Draw the label table (stream 1 of the seed) and the rows (stream 2); the labels are left at 0."""
     keys, memory = task.tokens("key"), task.combinations("mem")
-    groups = np.repeat(np.arange(len(task.memory_groups())), len(memory) // len(task.memory_groups()))
-    low, high = label_bounds(task.memory_labels, memory, keys, groups, task.label_ranges)
-    table = draw_label_table(low, high, np.random.default_rng([seed, 1]))
+    table = draw_label_table(*bounds_of(task), np.random.default_rng([seed, 1]))
     if task.unordered:
         table = table[first_of_its_anchors(memory)]
     per_set = [np.repeat(task.combinations(set), task.rows_per_combination(set), axis=0) for set in SETS]

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Int
 
 if TYPE_CHECKING:
+    from rb_interp.tasks.anchor import AnchorTask
     from rb_interp.tasks.dataset import AnchorDataset
 
 LABEL_KINDS = ("keys", "near_sum", "ranges")
@@ -45,6 +46,15 @@ def label_bounds(
     return np.full(shape, keys.min()), np.full(shape, keys.max())
 
 
+def bounds_of(
+    task: AnchorTask,
+) -> tuple[Int[np.ndarray, "combination key"], Int[np.ndarray, "combination key"]]:
+    """`label_bounds` of a task's memory combinations and keys."""
+    combinations, n_groups = task.combinations("mem"), len(task.memory_groups())
+    groups = np.repeat(np.arange(n_groups), len(combinations) // n_groups)
+    return label_bounds(task.memory_labels, combinations, task.tokens("key"), groups, task.label_ranges)
+
+
 def draw_label_table(
     low: Int[np.ndarray, "combination key"], high: Int[np.ndarray, "combination key"], rng: np.random.Generator
 ) -> Int[np.ndarray, "combination key"]:
@@ -62,11 +72,10 @@ def range_entropy(data: AnchorDataset) -> float:
     True
     """
     task, rows = data.task, data.rows("mem")
-    combinations, keys = task.combinations("mem"), task.tokens("key")
-    groups = np.repeat(np.arange(len(task.memory_groups())), len(combinations) // len(task.memory_groups()))
-    low, high = label_bounds(task.memory_labels, combinations, keys, groups, task.label_ranges)
-    which = place(np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1), combinations)
-    key = data.tokens[rows, data.key_position[rows]] - keys[0]
+    low, high = bounds_of(task)
+    anchors = np.take_along_axis(data.tokens[rows], data.anchor_positions[rows], 1)
+    which = place(anchors, task.combinations("mem"))
+    key = data.tokens[rows, data.key_position[rows]] - task.keys[0]
     return float(np.log((high - low + 1)[which, key]).mean()) if len(rows) else math.nan
 
 

@@ -74,18 +74,8 @@ class TrainConfig:
         for name in ("steps", "batch_size", "eval_every", "eval_rows"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)}; expected at least 1.")
-        for name in (
-            "lr",
-            "lr_final",
-            "warmup",
-            "weight_decay",
-            "clip",
-            "workers",
-            "n_checkpoints",
-            "eps",
-            "save_every",
-            "micro_batch",
-        ):
+        no_less_than_0 = ("lr", "lr_final", "warmup", "weight_decay", "clip", "workers", "n_checkpoints", "eps")
+        for name in (*no_less_than_0, "save_every", "micro_batch"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name}={getattr(self, name)}; expected 0 or more.")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):

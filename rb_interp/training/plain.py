@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 from rb_interp.errors import ModelError
+from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def train_model(
-    model: Any, task: Task, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
+    model: HookedModel, task: Task, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
 ) -> pd.DataFrame:
     """Train any TransformerLens model on a task, in place, and return its learning curves.
 
@@ -59,7 +60,7 @@ def train_model(
 
 
 @torch.no_grad()
-def evaluate_model(model: Any, data: Dataset, n_rows: int = 1000) -> list[dict]:
+def evaluate_model(model: HookedModel, data: Dataset, n_rows: int = 1000) -> list[dict]:
     """Loss (nats) and accuracy of a model on up to ``n_rows`` fixed rows of each set that has any."""
     device, found = next(model.parameters()).device, []
     for name in data.sets:
@@ -73,7 +74,7 @@ def evaluate_model(model: Any, data: Dataset, n_rows: int = 1000) -> list[dict]:
     return found
 
 
-def _check(model: Any, task: Task) -> None:
+def _check(model: HookedModel, task: Task) -> None:
     if task.predicts != "last":
         raise ModelError(
             f"train_model reads the answer at the last position, the task predicts '{task.predicts}'; "

@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.models.activations import ACTIVATIONS
 from rb_interp.models.config import ModelConfig
 from rb_interp.training.matmul import member_matmul
 
 Weights = Mapping[str, Tensor]
-
-ACTIVATIONS = {
-    "relu": torch.relu,
-    "gelu": F.gelu,
-    "tanh": torch.tanh,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-}
 
 
 def token_embeddings(

@@ -22,9 +22,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.models.activations import ACTIVATIONS
 from rb_interp.models.config import ModelConfig
 from rb_interp.training.matmul import member_matmul
-from rb_interp.training.simplified import ACTIVATIONS, emb_mlp_logits, one_layer_logits, token_embeddings
+from rb_interp.training.simplified import emb_mlp_logits, one_layer_logits, token_embeddings
 
 Weights = Mapping[str, Tensor]
 """TransformerLens name -> tensor ``[member, ...]``."""

@@ -57,7 +57,7 @@ def test_the_model_computes_with_what_stands_in_the_place(kind, site):
     before = seen["value"][rows, at]
     wanted = {"zero": 0 * before, "mean": before.mean(0).expand_as(before), "resample": before[derangement(30, 7)]}
     for method in METHODS:
-        with ablate(model, INPUTS, site, method, seed=7), model.hooks(fwd_hooks=[(name, see)]), torch.no_grad():
+        with ablate(model, INPUTS, site, method=method, seed=7), model.hooks(fwd_hooks=[(name, see)]), torch.no_grad():
             model(torch.from_numpy(INPUTS.tokens))
         found, expected = seen["value"][rows, at], before.clone()
         if place.head is None:
@@ -71,21 +71,21 @@ def test_the_model_computes_with_what_stands_in_the_place(kind, site):
 @pytest.mark.lens
 def test_many_at_once_are_the_single_ones():
     model = lens_model("gpt2", d_vocab=40)
-    table = ablations(model, INPUTS, NOISE, SITES, seed=3).set_index(["component", "method"])
+    table = ablations(model, INPUTS, SITES, control=NOISE, seed=3).set_index(["component", "method"])
     assert len(table) == len(SITES) * 3
     for (site, method), row in table.iterrows():
         for quantity in ("accuracy_drop", "loss_increase"):
-            single = ablation(model, INPUTS, site, method, control=NOISE, quantity=quantity, seed=3)
+            single = ablation(model, INPUTS, site, method=method, control=NOISE, quantity=quantity, seed=3)
             assert row[quantity] == pytest.approx(single.values.mean(), abs=1e-9)
             assert row[f"control_{quantity}"] == pytest.approx(single.control.mean(), abs=1e-9)
     clean = (last_logits(model, INPUTS.tokens).argmax(1).numpy() == INPUTS.labels).mean()
     np.testing.assert_allclose(table["accuracy"] + table["accuracy_drop"], clean)
-    alone = ablations(model, INPUTS, None, ["z.1@key"], ["zero"])
+    alone = ablations(model, INPUTS, ["z.1@key"], methods=["zero"])
     assert alone[["control_loss_increase", "control_accuracy_drop"]].isna().all(axis=None)
-    single = ablation(model, INPUTS, "z.1@key", "zero", quantity="loss_increase").summary()
+    single = ablation(model, INPUTS, "z.1@key", method="zero", quantity="loss_increase").summary()
     assert single["effect"] == pytest.approx(alone["loss_increase"].item())
     assert np.isnan(single["control"])
-    pd.testing.assert_frame_equal(alone, ablations(model, INPUTS, None, ["z.1@key"], ["zero"]))
+    pd.testing.assert_frame_equal(alone, ablations(model, INPUTS, ["z.1@key"], methods=["zero"]))
 
 
 @pytest.mark.lens
@@ -96,20 +96,20 @@ def test_a_model_written_by_hand_loses_what_its_circuit_needs():
     rows = data.sample("rsn_train", 200)
     sites = ["attn_out.0@last", "attn_out.1@last", "attn_out.1@noise"]
     data_in, noise = data.inputs(rows), data.task.counterfactual(data, rows, "noise")
-    table = ablations(model, data_in, noise, sites).set_index(["component", "method"])["accuracy_drop"]
+    table = ablations(model, data_in, sites, control=noise).set_index(["component", "method"])["accuracy_drop"]
     assert (table.loc[["attn_out.0@last", "attn_out.1@last"]] > 0.75).all()
-    assert not ablations(model, data_in, noise, sites)["control_accuracy_drop"].any()
+    assert not ablations(model, data_in, sites, control=noise)["control_accuracy_drop"].any()
 
 
 @pytest.mark.lens
 def test_what_does_not_fit_is_refused_and_leaves_no_hook():
     model = lens_model("plain", d_vocab=40)
     with pytest.raises(ModelError, match=r"there is no ablation 'means'; did you mean 'mean'\?"):
-        ablation(model, INPUTS, "attn_out.0", "means")
+        ablation(model, INPUTS, "attn_out.0", method="means")
     with pytest.raises(ModelError, match=r"there is no loss called 'nats'; known: accuracy_drop, loss_increase"):
         ablation(model, INPUTS, "attn_out.0", quantity="nats")
     with pytest.raises(RolesError, match=r"needs the role 'anchors'; .*did you mean 'anchor'\?"):
-        ablations(model, INPUTS, NOISE, ["attn_out.0@anchors"])
+        ablations(model, INPUTS, ["attn_out.0@anchors"], control=NOISE)
     with pytest.raises(ModelError, match=r"tokens of shape \[29, 9\]"):
         ablation(model, INPUTS, "attn_out.0", control=NOISE.take(np.arange(29)))
     with pytest.raises(KeyError), ablate(model, INPUTS, "attn_out.0"):

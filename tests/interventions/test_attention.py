@@ -92,16 +92,16 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind):
     own = torch.as_tensor(random_patterns(np.broadcast_to(0.5 * np.log(np.arange(1, 10)), (30, heads, 9)), RNG))
     for pattern in (average_operator(9), own[0], own[:, :1], own):
         wanted = torch.as_tensor(pattern).to(clean).expand_as(clean)
-        torch.testing.assert_close(pattern_in(model, forced_pattern(model, 1, pattern), 1), wanted)
-        found = pattern_in(model, forced_pattern(model, 1, pattern, head=2), 1)
+        torch.testing.assert_close(pattern_in(model, forced_pattern(model, pattern, layer=1), 1), wanted)
+        found = pattern_in(model, forced_pattern(model, pattern, layer=1, head=2), 1)
         torch.testing.assert_close(found[:, 2], wanted[:, 2])
         for other in (0, 1, 3):
             torch.testing.assert_close(found[:, other], clean[:, other])
-    same = last_logits(model, INPUTS.tokens, forced_pattern(model, 1, clean))
+    same = last_logits(model, INPUTS.tokens, forced_pattern(model, clean, layer=1))
     torch.testing.assert_close(same, last_logits(model, INPUTS.tokens), atol=1e-4, rtol=1e-4)
-    small = last_logits(model, INPUTS.tokens, forced_pattern(model, 1, own), batch=7)
+    small = last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1), batch=7)
     torch.testing.assert_close(
-        small, last_logits(model, INPUTS.tokens, forced_pattern(model, 1, own)), atol=1e-4, rtol=1e-4
+        small, last_logits(model, INPUTS.tokens, forced_pattern(model, own, layer=1)), atol=1e-4, rtol=1e-4
     )
     assert hooks_on(model) == []
 
@@ -109,13 +109,15 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind):
 @pytest.mark.lens
 def test_entropies_by_row_and_head():
     model = model_of("gpt2")
-    average = forced_pattern(model, 2, average_operator(9), head=3)
+    average = forced_pattern(model, average_operator(9), layer=2, head=3)
     with with_edits(model, average):
         entropies = row_entropies(model, INPUTS.tokens, layer=2)
     assert entropies.shape == (4, 9)
     np.testing.assert_allclose(entropies[3], np.log(np.arange(1, 10)), atol=1e-6)
     assert (entropies[:3, 1:] < np.log(np.arange(2, 10)) - 1e-4).any(1).all()
-    np.testing.assert_array_equal(row_entropies(model, INPUTS.tokens, 2, 1), row_entropies(model, INPUTS.tokens, 2)[1])
+    np.testing.assert_array_equal(
+        row_entropies(model, INPUTS.tokens, layer=2, head=1), row_entropies(model, INPUTS.tokens, layer=2)[1]
+    )
 
 
 @pytest.mark.lens
@@ -145,7 +147,7 @@ def test_another_model_s_attention():
     effect = forced_pattern_of(model, other, INPUTS, layer=2, head=1, n_draws=2)
     assert effect.site == "pattern.2.1"
     wanted = pattern_in(other, [], 2)
-    found = last_logits(model, INPUTS.tokens, forced_pattern(model, 2, wanted, head=1)).double().numpy()
+    found = last_logits(model, INPUTS.tokens, forced_pattern(model, wanted, layer=2, head=1)).double().numpy()
     before = last_logits(model, INPUTS.tokens).double().numpy()
     logp = [
         x - np.log(np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)) - x.max(1, keepdims=True)
@@ -162,7 +164,7 @@ def test_blocked_attention_is_0_and_the_rest_sums_to_1(kind):
     clean = pattern_in(model, [], 1)
     anchors, key, rows = INPUTS.roles.position("anchor"), INPUTS.roles.position("key"), np.arange(30)
     for head in (None, 1):
-        found = pattern_in(model, blocked_edits(model, 1, anchors, key, head), 1)
+        found = pattern_in(model, blocked_edits(model, anchors, key, layer=1, head=head), 1)
         expected = clean.clone()
         for row in rows:
             for query in anchors[row]:
@@ -179,10 +181,10 @@ def test_a_query_that_saw_only_what_is_blocked_attends_evenly_to_the_rest():
     one = torch.zeros(9, 9)
     one[:, 0] = 1
     first, last = np.zeros((30, 1), int), np.full((30, 1), 8)
-    found = pattern_in(model, [*forced_pattern(model, 1, one), *blocked_edits(model, 1, last, first)], 1)
+    found = pattern_in(model, [*forced_pattern(model, one, layer=1), *blocked_edits(model, last, first, layer=1)], 1)
     assert found[:, :, 8].tolist() == torch.tensor([0.0, *[1 / 8] * 8]).expand(30, 4, 9).tolist()
     with pytest.raises(ModelError, match="in L1 a query sees nothing but what is blocked; choose a later query"):
-        last_logits(model, INPUTS.tokens, blocked_edits(model, 1, first, first))
+        last_logits(model, INPUTS.tokens, blocked_edits(model, first, first, layer=1))
     assert hooks_on(model) == []
 
 
@@ -197,7 +199,7 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
         model = reference(name)
         data = model.task.dataset(0)
         sample = data.inputs(data.sample("rsn_train", 100))
-        effect = blocked_attention(model.model(), sample, layer, query, key, quantity="accuracy_drop")
+        effect = blocked_attention(model.model(), sample, layer=layer, query=query, key=key, quantity="accuracy_drop")
         assert effect.values.mean() > 0.75 if needed else not effect.values.any()
         assert effect.control.shape == (5, 100)
         assert not effect.control.any()
@@ -225,23 +227,23 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(
             ModelError, match=r"got a pattern of shape .*; expected \[query, key\], \[head, query, key\]"
         ):
-            forced_pattern(model, 0, np.zeros(shape))
+            forced_pattern(model, np.zeros(shape), layer=0)
     with pytest.raises(ModelError, match="the pattern attends to later positions"):
-        forced_pattern(model, 0, average_operator(9).T)
+        forced_pattern(model, average_operator(9).T, layer=0)
     with pytest.raises(ModelError, match="the pattern has 8 positions, the rows have 9"):
-        last_logits(model, INPUTS.tokens, forced_pattern(model, 0, average_operator(8)))
+        last_logits(model, INPUTS.tokens, forced_pattern(model, average_operator(8), layer=0))
     with pytest.raises(ModelError, match="is in layer 4; this model has 4 layers"):
         forced_average(model, INPUTS, np.zeros(9), layer=4)
     with pytest.raises(ModelError, match=r"entropies of shape \[8\]; expected \[9\].* or \[4, 9\]"):
         forced_average(model, INPUTS, np.zeros(8))
     with pytest.raises(RolesError, match=r"blocked_attention needs the role 'keys'.*did you mean 'key'\?"):
-        blocked_attention(model, INPUTS, 0, key="keys")
+        blocked_attention(model, INPUTS, layer=0, key="keys")
     with pytest.raises(ModelError, match=r"did you mean 'accuracy_drop'\?"):
-        blocked_attention(model, INPUTS, 0, quantity="accuracy")
+        blocked_attention(model, INPUTS, layer=0, quantity="accuracy")
     short = AnchorTask(length=4, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40)
     few = short.dataset(0).inputs(short.dataset(0).sample("rsn_train", 5))
     with pytest.raises(RolesError, match="blocks 2 positions and its control as many of noise, but rows have 1"):
-        blocked_attention(model, few, 0, "last", "anchor")
+        blocked_attention(model, few, layer=0, query="last", key="anchor")
     with pytest.raises(ModelError, match="this model has 4 heads, the other 1"):
         forced_pattern_of(model, build_model(TASK, gamma=0.5), INPUTS)
     assert hooks_on(model) == []

@@ -110,5 +110,5 @@ def test_what_does_not_fit_is_refused():
         permuted_number_line(model, DATA, direction=np.eye(3)[0])
     with pytest.raises(ModelError, match="length 0; expected d_model 16 numbers, not all of them 0"):
         permuted_number_line(model, DATA, direction=np.zeros(16))
-    with pytest.raises(TaskError, match="set='mem': the number line needs reasoning anchors"):
+    with pytest.raises(TaskError, match="set='mem': the number line needs rows whose answer is key . sum"):
         permuted_number_line(model, DATA, set="mem")

@@ -234,12 +234,12 @@ def test_a_patch_ends_with_its_context_and_knows_its_rows():
     expected = patched_logits(model, tokens, BOTH.roles, clean, CLEAN.roles, "resid_mid.1@last")
     values = read_at(model, clean, "resid_mid.1@last", CLEAN.roles)
     for source in (CLEAN.tokens, values):
-        with patch(model, "resid_mid.1@last", source, BOTH.roles, CLEAN.roles):
+        with patch(model, "resid_mid.1@last", source, roles=BOTH.roles, source_roles=CLEAN.roles):
             torch.testing.assert_close(model(tokens)[:, -1], expected, atol=1e-5, rtol=1e-5)
             with pytest.raises(ModelError, match=r"holds 24 rows and this pass has 5; run the rows that it was made"):
                 model(tokens[:5])
         assert hooks_on(model) == []
-    with pytest.raises(RuntimeError, match="oops"), patch(model, "q.0.1@key", clean, BOTH.roles):
+    with pytest.raises(RuntimeError, match="oops"), patch(model, "q.0.1@key", clean, roles=BOTH.roles):
         raise RuntimeError("oops")
     assert hooks_on(model) == []
     with patch(model, "resid_pre.0", clean):

@@ -107,8 +107,10 @@ def test_in_a_linear_model_the_effects_of_all_paths_add_up():
 
 def test_rows_keep_their_own_values_over_many_passes():
     model, rows = model_of(), np.tile(np.arange(24), 50)
-    many = path_patch(model, BASE.take(rows), SOURCE.take(rows), "resid_pre.0@key", "k.1@anchor", NOISE.take(rows))
-    once = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", NOISE)
+    many = path_patch(
+        model, BASE.take(rows), SOURCE.take(rows), "resid_pre.0@key", "k.1@anchor", control=NOISE.take(rows)
+    )
+    once = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", control=NOISE)
     torch.testing.assert_close(many.patched, once.patched[rows], atol=1e-9, rtol=1e-9)
     torch.testing.assert_close(many.control_patched, once.control_patched[rows], atol=1e-9, rtol=1e-9)
 
@@ -121,7 +123,7 @@ def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
     source, noise = (data.task.counterfactual(data, rows, change) for change in ("key", "noise"))
     found = {}
     for receiver in ("v.1@anchor", "k.1@anchor", "v.1@key", "q.1@last", "resid_post.1@last"):
-        path = path_patch(model, base, source, "attn_out.0@anchor", receiver, noise)
+        path = path_patch(model, base, source, "attn_out.0@anchor", receiver, control=noise)
         found[receiver] = path.moved().summary()
         assert path.recovered().values.mean() == pytest.approx(float(receiver == "v.1@anchor"), abs=0.02)
         assert found[receiver]["control"] == 0

@@ -14,12 +14,12 @@ from rb_interp.interventions.subspace import (
     span,
     subspace_effect,
     token_basis,
-    value_matrix,
     without_subspace,
 )
 from rb_interp.models import build_model
 from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
+from rb_interp.probes.value_alignment import value_matrix
 from rb_interp.statistics import random_subspaces
 from rb_interp.tasks import AnchorTask
 
@@ -45,9 +45,9 @@ def test_spans_by_hand():
     with pytest.raises(ModelError, match="these vectors span nothing"):
         span(np.zeros((2, 3)))
     W_V = np.diag([1.0, 5.0, 2.0])[:, [2, 0, 1]]
-    np.testing.assert_allclose(np.abs(leading(W_V, 2)), [[0, 0], [1, 0], [0, 1]], atol=1e-12)
+    np.testing.assert_allclose(np.abs(leading(W_V, k=2)), [[0, 0], [1, 0], [0, 1]], atol=1e-12)
     with pytest.raises(ModelError, match="leading got k=4; W_V is 3 x 3. Use k=1 to k=3"):
-        leading(W_V, 4)
+        leading(W_V, k=4)
 
 
 @pytest.mark.lens
@@ -112,7 +112,7 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
     averager = reference("averager")
     model, data = averager.model(), averager.task.dataset(0)
     sample = data.inputs(data.sample("rsn_train", 200))
-    first, both = (leading(value_matrix(model), k) for k in (1, 2))
+    first, both = (leading(value_matrix(model), k=k) for k in (1, 2))
     anchors = token_basis(model, sample, "reasoning_anchor", centred=False)
     for basis in (first, both, anchors):
         gone = subspace_effect(model, sample, basis, quantity="accuracy_drop", n_draws=20 if basis is first else 1)

@@ -19,7 +19,15 @@ from rb_interp.theory.embeddings import theorem_1_embeddings
 
 TOKENS = {"key": np.arange(20, 32), "memory": np.arange(1, 5), "reasoning": np.arange(10, 18)}
 ROW = np.zeros((1, 16), dtype=int)
-LAYOUT, USED = Layout.of(TOKENS), np.concatenate(list(TOKENS.values()))
+OPTIONS = {"alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
+USED = np.concatenate(list(TOKENS.values()))
+
+
+def laid_out(groups):
+    return Layout(groups, **OPTIONS, line="reasoning")
+
+
+LAYOUT = laid_out(TOKENS)
 
 
 def test_theorem_1_in_closed_form() -> None:
@@ -44,11 +52,11 @@ def test_theorem_1_reads_itself_as_perfect() -> None:
     W_E[40:48] = theorem_1_embeddings(groups["reasoning"], 200, "reasoning")
     W_E[60:80] = theorem_1_embeddings(groups["key"], 200, "key")
     W_E[:4] = theorem_1_embeddings(np.full(4, 100), 200, "key")
-    values = geometry_values(W_E, Layout.of(groups))
+    values = geometry_values(W_E, laid_out(groups))
     assert values["order_rho"] == pytest.approx(-1, abs=1e-12)
     assert values["theory"] == pytest.approx(1, abs=1e-12)
     assert values["cos_memory"] == pytest.approx(1, abs=1e-12)
-    nulls = geometry_nulls(W_E, Layout.of(groups), 99, np.random.default_rng(2))
+    nulls = geometry_nulls(W_E, laid_out(groups), 99, np.random.default_rng(2))
     for name in ("order_rho", "theory", "abs_cos", "cos_memory"):
         assert nulls[name].p_value(values[name]) == pytest.approx(0.01), name  # every null knows its side
 
@@ -56,7 +64,7 @@ def test_theorem_1_reads_itself_as_perfect() -> None:
 def test_number_line_by_hand() -> None:
     # token s at (s, 1) up to scale: one dimension once centred; cos of 3 reasoning anchors from their angles
     tokens = {"key": np.array([5, 6, 7]), "memory": np.array([3, 4]), "reasoning": np.array([0, 1, 2])}
-    values = geometry_values(np.stack([np.arange(8.0), np.ones(8)], 1), Layout.of(tokens))
+    values = geometry_values(np.stack([np.arange(8.0), np.ones(8)], 1), laid_out(tokens))
     assert values["participation"] == pytest.approx(1)
     assert values["pc1_key"] == values["pc1_reasoning"] == values["own_pc1_key"] == pytest.approx(1)
     pairs = [1 / math.sqrt(2), 1 / math.sqrt(5), 3 / math.sqrt(10)]  # cos of (0, 1), (0, 2), (1, 2)
@@ -80,7 +88,7 @@ def test_random_vectors_have_the_expected_cosine() -> None:
     assert expected_abs_cos(2) == pytest.approx(2 / math.pi)
     assert expected_abs_cos(3) == pytest.approx(1 / 2)
     groups = {"key": np.arange(100), "memory": np.arange(100, 110), "reasoning": np.arange(110, 120)}
-    values = geometry_values(np.random.default_rng(0).standard_normal((120, 64)), Layout.of(groups))
+    values = geometry_values(np.random.default_rng(0).standard_normal((120, 64)), laid_out(groups))
     # cosines of distinct pairs are independent two by two; the sd of |cos| is .756 of its mean
     assert values["abs_cos_ratio"] == pytest.approx(1, abs=4 * 0.756 / math.sqrt(120 * 119 / 2))
 
@@ -113,21 +121,21 @@ def test_what_nothing_defines_is_nan() -> None:
     alone = {**TOKENS, "memory": np.array([3]), "reasoning": np.array([], dtype=int)}
     for W_E in (np.ones((40, 4)), np.full((40, 4), np.nan)):
         for groups in (TOKENS, alone):
-            values = geometry_values(W_E, Layout.of(groups))
+            values = geometry_values(W_E, laid_out(groups))
             assert math.isnan(values["order_rho"])
             assert math.isnan(values["pc1_key"])
             assert math.isnan(values["participation"])
-            assert set(geometry_nulls(W_E, Layout.of(groups), 3, np.random.default_rng(0))) >= {
+            assert set(geometry_nulls(W_E, laid_out(groups), 3, np.random.default_rng(0))) >= {
                 "order_rho",
                 "cos_memory",
             }
-            assert geometry_arrays(W_E, Layout.of(groups))["pca"].shape == (sum(map(len, groups.values())), 3)
+            assert geometry_arrays(W_E, laid_out(groups))["pca"].shape == (sum(map(len, groups.values())), 3)
 
 
 @pytest.mark.lens
 def test_probe_reads_the_embedding_of_a_model() -> None:
     model, untrained = (lens_model("plain", seed=seed, d_vocab=40) for seed in (0, 1))
-    reading = geometry(model, groups=TOKENS, untrained=untrained, n_null=20)
+    reading = geometry(model, groups=TOKENS, untrained=untrained, n_null=20, **OPTIONS)
     W_E, W_0 = (m.W_E.detach().double().numpy() for m in (model, untrained))
     expected, before = geometry_values(W_E, LAYOUT), geometry_values(W_0, LAYOUT)
     ratio = expected["participation"] / before["participation"]
@@ -138,7 +146,7 @@ def test_probe_reads_the_embedding_of_a_model() -> None:
     np.testing.assert_allclose(np.triu(reading.arrays["cos_all_matrix"], 1), np.triu(cosines(W_E[USED]), 1))
     assert math.isnan(geometry(model, groups=TOKENS, n_null=0).values["participation_ratio"])
     with pytest.raises(RolesError, match="geometry needs the token group 'memory_anchor'"):
-        geometry(model, Inputs(ROW, roles=Roles(tokens={name: np.arange(3) for name in ("key", "reasoning_anchor")})))
+        geometry(model, Inputs(ROW, roles=Roles(tokens={"key": np.arange(3)})), groups={"memory": "memory_anchor"})
     with pytest.raises(RolesError, match="geometry needs groups of tokens and got none; pass groups="):
         geometry(model)
 
@@ -147,7 +155,7 @@ def test_probe_reads_the_embedding_of_a_model() -> None:
 def test_groups_of_any_name_are_read_as_the_anchor_task_s_are() -> None:
     model = lens_model("plain", d_vocab=40)
     renamed = dict(zip(("hour", "place", "shift"), TOKENS.values(), strict=True))
-    own = geometry(model, groups=TOKENS, n_null=20)
+    own = geometry(model, groups=TOKENS, ordered=("key", "reasoning"), n_null=20)
     for inputs in (None, Inputs(ROW, roles=Roles(tokens=renamed))):
         groups = renamed if inputs is None else None
         found = geometry(model, inputs, groups=groups, ordered=("hour", "shift"), n_null=20)
@@ -163,8 +171,9 @@ def test_groups_of_any_name_are_read_as_the_anchor_task_s_are() -> None:
         np.testing.assert_array_equal(found.arrays["pca_theory_group"], own.arrays["pca_theory_group"])
     assert "cos_hour" in found.values
     assert "pc1_place" not in found.values
-    with pytest.raises(RolesError, match="geometry has no group 'hours'; did you mean 'hour'?"):
-        geometry(model, groups=renamed, line="hours")
+    for option in ({"line": "hours"}, {"alike": ("hours",)}, {"ordered": ("place", "hours")}):
+        with pytest.raises(RolesError, match="geometry has no group 'hours'; did you mean 'hour'?"):
+            geometry(model, groups=renamed, **option)
 
 
 @pytest.mark.lens
@@ -176,7 +185,8 @@ def test_a_pre_norm_model_is_read_behind_its_layer_norm():
     scale, shift = rng.normal(1, 0.5, 8), rng.normal(0, 0.5, 8)
     write_weights(model, {**weights, "blocks.0.ln1.w": scale, "blocks.0.ln1.b": shift})
     rows = task.dataset(0).tokens[:2]
-    reading = geometry(model, Inputs(rows, roles=task.dataset(0).roles(np.arange(2))), n_null=0)
+    inputs = Inputs(rows, roles=task.dataset(0).roles(np.arange(2)))
+    reading = geometry(model, inputs, n_null=0, groups={"reasoning": "reasoning_anchor"})
     anchors = task.tokens("reasoning_anchor")
     x = weights["embed.W_E"].double().numpy()[anchors, None] + weights["pos_embed.W_pos"].double().numpy()[None]
     x = x - x.mean(-1, keepdims=True)

@@ -83,7 +83,7 @@ def test_layers_and_heads_that_are_not_there_are_named():
 def test_all_heads_at_once_read_what_each_reads_alone():
     model = build_model(AnchorTask(), gamma=0.4, n_layers=3, n_heads=2, d_head=8, seed=1)
     tokens = AnchorTask().dataset(0).tokens[:20]
-    found = uniformity_of_heads(model, Inputs(tokens), (0, 2))
+    found = uniformity_of_heads(model, Inputs(tokens), layers=(0, 2))
     assert [(reading.layer, reading.head) for reading in found] == [(0, 0), (0, 1), (2, 0), (2, 1)]
     for reading in found:
         alone = uniformity(model, Inputs(tokens), layer=reading.layer, head=reading.head, n_null=0)
@@ -92,12 +92,12 @@ def test_all_heads_at_once_read_what_each_reads_alone():
     short = tokens[:, :5]  # what stands behind the end of a row is no query, and a causal query does not see it
     counted = np.arange(tokens.shape[1])[None] < np.full((len(tokens), 1), 5)
     for filled, cut in zip(
-        uniformity_of_heads(model, Inputs(tokens), (1,), counted),
-        uniformity_of_heads(model, Inputs(short), (1,)),
+        uniformity_of_heads(model, Inputs(tokens), layers=(1,), counted=counted),
+        uniformity_of_heads(model, Inputs(short), layers=(1,)),
         strict=True,
     ):
         assert filled.values == pytest.approx(cut.values, abs=1e-6)
     with pytest.raises(ModelError, match="uniformity got layer=3; this model has 3 layers"):
-        uniformity_of_heads(model, Inputs(tokens), (3,))
+        uniformity_of_heads(model, Inputs(tokens), layers=(3,))
     with pytest.raises(ModelError, match="give at least 2, since the first has no choice"):
-        uniformity_of_heads(model, Inputs(tokens[:, :1]), (0,))
+        uniformity_of_heads(model, Inputs(tokens[:, :1]), layers=(0,))

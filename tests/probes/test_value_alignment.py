@@ -20,6 +20,7 @@ def roles(**groups: list[int]) -> Roles:
 
 ROLES = roles(key=[20, 21, 22, 23], memory_anchor=[1, 2, 3], reasoning_anchor=[11, 12, 13])
 TOKENS = np.zeros((2, 6), int)
+CONTRAST = ("reasoning", "memory")
 
 
 def test_planted_rank_one_value_matrix():
@@ -30,7 +31,7 @@ def test_planted_rank_one_value_matrix():
         "memory": np.array([e[2], -2 * e[2]]) + e[2] / 2,
         "reasoning": np.array([3 * e[0], -3 * e[0]]),
     }
-    values, arrays = alignment(np.outer(e[0], [0.6, 0.0, 0.8]), vectors, k=1)
+    values, arrays = alignment(np.outer(e[0], [0.6, 0.0, 0.8]), vectors, k=1, contrast=CONTRAST)
     ones = ("cos_reasoning", "cos_gap", "cos_reasoning_within", "cos_reasoning_raw", "subspace_reasoning")
     zeros = ("cos_memory", "cos_key", "cos_memory_within", "cos_memory_raw", "cos_key_raw", "subspace_memory")
     assert {name: values[name] for name in ones} == pytest.approx(dict.fromkeys(ones, 1.0))
@@ -44,7 +45,9 @@ def test_signs_and_order_of_singular_vectors_do_not_matter():
     rng = np.random.default_rng(0)
     vectors = {name: rng.standard_normal((m, 12)) for name, m in (("key", 8), ("memory", 4), ("reasoning", 4))}
     W_V = rng.standard_normal((12, 6))
-    (values, arrays), (other, flipped) = alignment(W_V, vectors), alignment(-W_V[:, ::-1], vectors)
+    (values, arrays), (other, flipped) = (
+        alignment(matrix, vectors, contrast=CONTRAST) for matrix in (W_V, -W_V[:, ::-1])
+    )
     assert values == pytest.approx(other)
     np.testing.assert_allclose(arrays["cosines"], flipped["cosines"], atol=1e-12)
     assert arrays["cosines"].shape == (3, 16)
@@ -55,7 +58,7 @@ def test_centring_by_hand():
     """What all tokens share counts in the raw cosine and not in the centred one; anchors have a mean of their own."""
     shared, x, y = 10 * np.eye(4)[3], np.eye(4)[0], np.eye(4)[1]
     vectors = {"key": np.array([shared - 2 * x]), "memory": np.array([shared]), "reasoning": np.array([shared + 2 * x])}
-    values, _ = alignment(np.outer(x, [1.0, 0]) + np.outer(y, [0, 0.5]), vectors, k=2)
+    values, _ = alignment(np.outer(x, [1.0, 0]) + np.outer(y, [0, 0.5]), vectors, k=2, contrast=CONTRAST)
     assert values["spectrum_ratio"] == pytest.approx(2)
     assert values["cos_reasoning_raw"] == pytest.approx(2 / np.sqrt(104))
     assert (values["cos_reasoning"], values["cos_memory"], values["cos_key"]) == pytest.approx((1, 0, 1))
@@ -68,8 +71,8 @@ def test_p_values_are_uniform_for_a_random_value_matrix():
     names = ("spectrum_ratio", "cos_reasoning", "cos_gap", "cos_memory_raw", "subspace_key")
     p_values = {name: [] for name in names}
     for _ in range(n):
-        values, _ = alignment(rng.standard_normal((12, 6)), vectors, k=2)
-        nulls = alignment_nulls((12, 6), vectors, 2, 200, rng)
+        values, _ = alignment(rng.standard_normal((12, 6)), vectors, k=2, contrast=CONTRAST)
+        nulls = alignment_nulls((12, 6), vectors, 2, 200, rng, CONTRAST)
         for name in names:
             p_values[name].append(nulls[name].p_value(values[name]))
     for name in names:
@@ -119,7 +122,9 @@ def test_reading_of_a_planted_head():
     anchor = torch.from_numpy(centre(vectors)["reasoning"][1])
     with torch.no_grad():
         write_value_matrix(model, 1, 2, torch.outer(anchor, torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)))
-    reading = value_alignment(model, Inputs(TOKENS, roles=ROLES), layer=1, head=2, k=1, untrained=untrained)
+    contrast = ("reasoning_anchor", "memory_anchor")
+    inputs = Inputs(TOKENS, roles=ROLES)
+    reading = value_alignment(model, inputs, layer=1, head=2, k=1, untrained=untrained, contrast=contrast)
     assert reading.arrays["cosines"][0, -2] == pytest.approx(1, abs=1e-5)
     assert reading.arrays["tokens"].tolist() == [20, 21, 22, 23, 1, 2, 3, 11, 12, 13]
     assert reading.arrays["group"].tolist() == [0] * 4 + [1] * 3 + [2] * 3
@@ -131,7 +136,8 @@ def test_reading_of_a_planted_head():
 @pytest.mark.lens
 def test_groups_of_any_name_are_read_as_the_anchor_task_s_are():
     model, names = lens_model("plain"), {"key": "hour", "memory": "place", "reasoning": "shift"}
-    own = value_alignment(model, Inputs(TOKENS, roles=ROLES), n_null=20)
+    by_role = dict(zip(names, ROLES.tokens, strict=True))
+    own = value_alignment(model, Inputs(TOKENS, roles=ROLES), groups=by_role, contrast=CONTRAST, n_null=20)
     groups = dict(zip(names.values(), ROLES.tokens.values(), strict=True))
     found = value_alignment(model, Inputs(TOKENS), groups=groups, contrast=("shift", "place"), n_null=20)
     for name, value in own.values.items():
@@ -163,6 +169,6 @@ def test_k_and_groups_that_do_not_fit_are_refused():
         with pytest.raises(ModelError, match=f"got k={k}; W_V of this model is 16 x 4. Use k=1 to k=4"):
             value_alignment(model, Inputs(TOKENS, roles=ROLES), k=k)
     with pytest.raises(RolesError, match="value_alignment needs the token group 'memory_anchor'; this task provides"):
-        value_alignment(model, Inputs(TOKENS, roles=roles(key=[1], reasoning_anchor=[2])))
-    with pytest.raises(RolesError, match="no tokens in the group 'memory'"):
+        value_alignment(model, Inputs(TOKENS, roles=roles(key=[1])), groups={"memory": "memory_anchor"})
+    with pytest.raises(RolesError, match="no tokens in the group 'memory_anchor'"):
         value_alignment(model, Inputs(TOKENS, roles=roles(key=[1], memory_anchor=[], reasoning_anchor=[2])))

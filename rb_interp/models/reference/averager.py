@@ -98,10 +98,10 @@ def _embed_anchors(blueprint: Blueprint, rng: np.random.Generator) -> tuple[floa
     return middle, presence
 
 
-def embed_presence(blueprint: Blueprint, presence: float) -> None:
+def embed_presence(blueprint: Blueprint, presence: float, direction: str = "presence") -> None:
     """Mark anchors of both kinds as anchors."""
     for group in ("memory_anchor", "reasoning_anchor"):
-        blueprint.embed(blueprint.task.tokens(group), "presence", presence)
+        blueprint.embed(blueprint.task.tokens(group), direction, presence)
 
 
 def embed_keys(blueprint: Blueprint) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rb_interp.models.reference.averager import embed_presence
 from rb_interp.models.reference.blueprint import SECOND, Blueprint, drawn
 from rb_interp.models.reference.record import Reference
 from rb_interp.tasks.anchor import AnchorTask
@@ -21,8 +22,7 @@ def carrier(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     keys, anchors = task.tokens("key"), task.tokens("reasoning_anchor")
     blueprint.embed(keys, "key", KEY_UNIT * (keys - keys.mean()))
     blueprint.embed(anchors, "number", ANCHOR_UNIT * (anchors - anchors.mean()))
-    for group in ("memory_anchor", "reasoning_anchor"):
-        blueprint.embed(task.tokens(group), "anchor", 2.0)
+    embed_presence(blueprint, 2.0, "anchor")
     blueprint.add_nuisances(rng, {})
     blueprint.attend(0, {"constant": 1.0}, {"position": STEP, "anchor": -STEP * (task.q + 1) / 2})
     blueprint.move(0, {"key": 1.0}, {"carried": 1.0})

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import ModelError
+from rb_interp.models.reference.averager import embed_presence
 from rb_interp.models.reference.blueprint import KAPPA, Blueprint
 from rb_interp.models.reference.record import Reference
 from rb_interp.tasks.anchor import AnchorTask
@@ -80,8 +81,7 @@ def _embed(blueprint: Blueprint, identity: Float[np.ndarray, "d_vocab n"], rng: 
     task = blueprint.task
     blueprint.add_nuisances(rng, {}, size=0.5)
     blueprint.weights["embed.W_E"][:, _block(blueprint, "token", identity.shape[1])] = identity
-    for group in ("memory_anchor", "reasoning_anchor"):
-        blueprint.embed(task.tokens(group), "anchor", 1.0)
+    embed_presence(blueprint, 1.0, "anchor")
     for i, one_hot in enumerate(np.eye(task.length)):
         blueprint.place(f"place_{i}", one_hot)
 

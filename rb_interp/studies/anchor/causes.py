@@ -22,10 +22,12 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchange import key_and_sum
 from rb_interp.interventions.number_line import permuted_number_line
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.subspace import leading, subspace_effect, token_basis, value_matrix
+from rb_interp.interventions.subspace import leading, subspace_effect, token_basis
 from rb_interp.machine.intervene import with_noise_of
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.value_alignment import value_matrix
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs
@@ -50,7 +52,7 @@ class Causes:
 
     Attributes:
         effects: one row per member, stage and intervention. ablations: one per member, set, component and method.
-        patching: one per member, change, component, layer and role.
+        patching: one per member, counterfactual, component, layer and role.
     """
 
     effects: pd.DataFrame
@@ -85,7 +87,7 @@ def measure_causes(run: Run, progress: bool = True) -> Causes:
     return Causes(pd.DataFrame(effects), *tables)
 
 
-def _effects(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
+def _effects(stage: str, model: HookedModel, data: AnchorDataset, entropies: np.ndarray | None) -> Iterator[Found]:
     """The effects of a stage; on the untrained model, those that a claim compares with it."""
     if stage != "final" and entropies is not None:
         given = _inputs(data, REASONING)
@@ -98,7 +100,7 @@ def _effects(stage: str, model: Any, data: AnchorDataset, entropies: np.ndarray 
         yield from finished_circuit(model, data)
 
 
-def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
+def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """Nats lost on rsn_train as L0's W_V reads less; nothing where L0 has several heads."""
     if model.cfg.n_heads > 1:
         return
@@ -113,7 +115,7 @@ def value_subspaces(model: Any, data: AnchorDataset) -> Iterator[Found]:
         yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
 
 
-def swaps(model: Any, data: AnchorDataset) -> Iterator[Found]:
+def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """Shares of pairs whose answer follows key and sum taken from another input, at either circuit's sites."""
     swaps_by_name: dict[str, dict[str, Any]] = {
         "": {"circuit": "average-then-key"},
@@ -126,38 +128,40 @@ def swaps(model: Any, data: AnchorDataset) -> Iterator[Found]:
         yield f"swap_sum{suffix}", REASONING, swapped.sum
 
 
-def finished_circuit(model: Any, data: AnchorDataset) -> Iterator[Found]:
+def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """What the last layer's look at the key is worth on reasoning and on memory inputs, and the number line."""
     last = model.cfg.n_layers - 1
     for set in (REASONING, MEMORY):
         given = _inputs(data, set)
         for name, quantity in (("key_blocked", "loss_increase"), ("key_blocked_answers", "accuracy_drop")):
-            yield name, set, blocked_attention(model, given, last, quantity=quantity, seed=data.seed)
+            yield name, set, blocked_attention(model, given, layer=last, quantity=quantity, seed=data.seed)
     if model.cfg.n_heads == 1:
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
             effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)
             yield name, REASONING, effect
 
 
-def contributions(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:
+def contributions(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
     """What each sublayer's output is worth on each set: loss and accuracy when it is ablated, by three methods."""
     sites = [f"{component}.{layer}" for layer in range(model.cfg.n_layers) for component in ("attn_out", "mlp_out")]
     for name in SETS:
         chosen = data.sample(name, ROWS)
         if len(chosen):
-            table = ablations(model, data.inputs(chosen), data.task.counterfactual(data, chosen, "noise"), sites)
+            table = ablations(
+                model, data.inputs(chosen), sites, control=data.task.counterfactual(data, chosen, "noise")
+            )
             yield table.assign(set=name)
 
 
-def matrices(model: Any, data: AnchorDataset) -> Iterator[pd.DataFrame]:
+def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
     """Recovered logit difference by component, layer and role, where clean and corrupted differ in key or anchors."""
     chosen = data.sample(REASONING, PAIRS)
     clean, other = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
-    for change in ("key", "anchors"):
-        corrupted = data.task.counterfactual(data, chosen, change)
+    for changed in ("key", "anchors"):
+        corrupted = data.task.counterfactual(data, chosen, changed)
         control = with_noise_of(corrupted, other)
         found = patching_matrix(model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control)
-        yield found.table().assign(change=change)
+        yield found.table().assign(counterfactual=changed)
 
 
 def _inputs(data: AnchorDataset, set: str) -> Inputs:
@@ -170,7 +174,7 @@ def _entropies(models: MemberModels, seed: int) -> np.ndarray | None:
     if not {LARGE, SMALL} <= {*sweep.config.gammas}:
         return None
     models.load(Member(LARGE, seed), "matched")
-    return row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens, 0)
+    return row_entropies(models.model, _inputs(sweep.dataset(seed), REASONING).tokens)
 
 
 def _as_readings(rows: pd.DataFrame) -> Iterator[dict]:

@@ -47,6 +47,7 @@ from rb_interp.probes import (
     variance_explained,
 )
 from rb_interp.studies.anchor.events import QUANTITIES, event_table
+from rb_interp.studies.anchor.readings import OPTIONS
 from rb_interp.tasks import Inputs
 from rb_interp.training.loop import stage_name, step_name
 from rb_interp.training.member_group import Member
@@ -114,7 +115,7 @@ def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:
     last, heads = model.cfg.n_layers - 1, range(model.cfg.n_heads)
 
     def read(probe: Any, **where: int) -> dict[str, float]:
-        return dict(probe(model, inputs, n_null=0, **where).values)
+        return dict(probe(model, inputs, n_null=0, **where, **OPTIONS.get(probe, {})).values)
 
     def over_heads(probe: Any, layer: int, *names: str) -> dict[str, float]:
         found = [read(probe, layer=layer, head=head) for head in heads]

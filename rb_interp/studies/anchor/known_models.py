@@ -25,6 +25,7 @@ from rb_interp.interventions.interchange import key_and_sum
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import write_weights
+from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import perturbed, reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import geometry
@@ -105,7 +106,7 @@ def label_shuffled(n_each: int = N_SHUFFLED, progress: bool = True, steps: int =
             yield Subject("label_shuffled", f"{gamma:g}", seed, config, task.dataset(seed), final.member(gamma, seed))
 
 
-def examine(model: Any, data: AnchorDataset, rows: int = ROWS) -> dict[Place, float]:
+def examine(model: HookedModel, data: AnchorDataset, rows: int = ROWS) -> dict[Place, float]:
     """The readings of one model that detectors look at, by probe, quantity, set and layer.
 
     Raises ModelError for a model with several heads: no claim says which of them it means.
@@ -123,7 +124,7 @@ def examine(model: Any, data: AnchorDataset, rows: int = ROWS) -> dict[Place, fl
     return {**found, ("learning_order", "acc_rsn_train", "", None): float(right.mean()), **_swaps(model, data)}
 
 
-def _swaps(model: Any, data: AnchorDataset) -> dict[Place, float]:
+def _swaps(model: HookedModel, data: AnchorDataset) -> dict[Place, float]:
     """Readings of claim M9: what swapping each attention's output does to the answer; nan where nothing is answered."""
     swapped, found = key_and_sum(model, data, n=PAIRS, set=REASONING), {}
     for probe, effect in (("swap_key", swapped.key), ("swap_sum", swapped.sum)):
@@ -145,7 +146,7 @@ def rows_of(subject: Subject, readings: Mapping[Place, float]) -> list[dict]:
     return rows
 
 
-def load(subject: Subject, model: Any = None) -> Any:
+def load(subject: Subject, model: HookedModel | None = None) -> HookedModel:
     """The subject's weights in a model, or in a new one where none is given."""
     if model is None:
         task = subject.data.task

@@ -13,9 +13,9 @@ the table ``summary``, which every study has. The other tables, with their colum
                         control_accuracy_drop, control_loss_increase, n
     ablations_summary   gamma, stage, set, component, method, quantity (accuracy, accuracy_drop, control_accuracy_drop,
                         before: accuracy of the whole model), mean, low, high, n
-    patching            gamma, seed, stage, change, component, layer, role, recovered, low, high, control, n
-    patching_summary    gamma, stage, circuit, change, component, layer, role, quantity (recovered, control), mean, low,
-                        high, n; circuit "" is of all members, further rows are of the members of one circuit
+    patching            gamma, seed, stage, counterfactual, component, layer, role, recovered, low, high, control, n
+    patching_summary    gamma, stage, circuit, counterfactual, component, layer, role, quantity (recovered, control),
+                        mean, low, high, n; circuit "" is of all members, further rows are of the members of one circuit
     patching_controls   gamma, stage, largest: largest |control| of any cell of any member
     dynamics            gamma, seed, step, quantity, value: each mechanism's sign at each checkpoint
     events              gamma, seed, event, kind (loss, mechanism), step (nan: never), censored

@@ -13,6 +13,7 @@ from rb_interp.claims.learning_order import SMALL
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
 from rb_interp.machine.sweep import Sweep
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes import (
     Reading,
     attention_by_role,
@@ -22,14 +23,20 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
+from rb_interp.tasks.anchor import GROUPS
 from rb_interp.theory.lemma_1 import lemma_1
 from rb_interp.training.member_group import Member
 
 REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
 """Sets of inputs that are read; WEIGHTS is for probes that need no input."""
 
-Step = tuple[Callable[..., Reading], str, dict[str, int]]
-"""Probe, the set that it sees (WEIGHTS for none), and where it looks."""
+Step = tuple[Callable[..., Reading], str, dict[str, Any]]
+"""Probe, the set that it sees (WEIGHTS for none), and its options."""
+OPTIONS: dict[Callable[..., Reading], dict[str, Any]] = {
+    value_alignment: {"groups": GROUPS, "contrast": ("reasoning", "memory")},
+    geometry: {"groups": GROUPS, "alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")},
+}
+"""Which tokens a probe compares."""
 
 
 def plan(n_layers: int, n_heads: int) -> list[Step]:
@@ -40,8 +47,9 @@ def plan(n_layers: int, n_heads: int) -> list[Step]:
     """
     places = [(uniformity, REASONING, 0), (attention_to_key, REASONING, 0), (value_alignment, WEIGHTS, 0)]
     places += [(attention_by_role, set, layer) for layer in sorted({1, n_layers - 1}) for set in (REASONING, MEMORY)]
-    steps = [(probe, set, {"layer": layer, "head": h}) for probe, set, layer in places for h in range(n_heads)]
-    return [*steps, (variance_explained, REASONING, {}), (geometry, WEIGHTS, {})]
+    steps: list[Step] = [(probe, set, {"layer": at, "head": h}) for probe, set, at in places for h in range(n_heads)]
+    steps += [(variance_explained, REASONING, {}), (geometry, WEIGHTS, {})]
+    return [(probe, set, {**where, **OPTIONS.get(probe, {})}) for probe, set, where in steps]
 
 
 def own_stage(sweep: Sweep, member: Member) -> str:
@@ -72,7 +80,7 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
     inputs = {set: data.inputs(data.sample(set, config.probe_rows)) for set in (REASONING, MEMORY)}
     inputs[WEIGHTS] = inputs[REASONING]
 
-    def read(model: Any, step: Step, **options: Any) -> Reading:
+    def read(model: HookedModel, step: Step, **options: Any) -> Reading:
         probe, set, where = step
         return probe(model, inputs[set], n_null=config.n_null, **where, **options)
 

@@ -16,8 +16,10 @@ TABLES = {
         "accuracy accuracy_drop loss_increase control_accuracy_drop control_loss_increase n",
     ),
     "ablations_summary": over_seeds("gamma stage set component method:str"),
-    "patching": Table("gamma seed stage change:str component layer:int role:str", "recovered low high control n"),
-    "patching_summary": over_seeds("gamma stage circuit:str change:str component layer:int role:str"),
+    "patching": Table(
+        "gamma seed stage counterfactual:str component layer:int role:str", "recovered low high control n"
+    ),
+    "patching_summary": over_seeds("gamma stage circuit:str counterfactual:str component layer:int role:str"),
     "patching_controls": Table("gamma stage", "largest"),
     "dynamics": Table("gamma seed step quantity", "value"),
     "events": Table("gamma seed event:str", "kind:str step:float censored:bool"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
+from rb_interp.machine.intervene import ablation_means
 from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
 from rb_interp.statistics.circuits import CIRCUITS
 from rb_interp.statistics.intervals import proportion_interval, t_interval
@@ -29,7 +30,7 @@ def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[
         "effects_summary": over_seeds(
             tables["effects"], ["gamma", "stage", "set", "intervention"], ["effect", "control", "difference"]
         ),
-        "ablations_summary": ablations_summary(tables["ablations"]),
+        "ablations_summary": ablation_means(tables["ablations"]),
         "patching_summary": patching_summary(tables["patching"], circuits),
         "patching_controls": patching_controls(tables["patching"]),
         "events_summary": events_summary(events),
@@ -48,18 +49,11 @@ def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["gamma", "circuit", "n", "total", "share", "low", "high"])
 
 
-def ablations_summary(ablations: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy left, accuracy lost, what the control loses, and accuracy before; means over seeds."""
-    before = ablations.assign(before=ablations["accuracy"] + ablations["accuracy_drop"])
-    by = ["gamma", "stage", "set", "component", "method"]
-    return over_seeds(before, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"])
-
-
 def patching_summary(patching: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:
     """Mean over all seeds (circuit "") of each cell, and over the seeds of each circuit."""
     named = patching.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
     every = pd.concat([named.assign(circuit=""), named.fillna({"circuit": "not named"})], ignore_index=True)
-    by = ["gamma", "stage", "circuit", "change", "component", "layer", "role"]
+    by = ["gamma", "stage", "circuit", "counterfactual", "component", "layer", "role"]
     return over_seeds(every, by, ["recovered", "control"])
 
 

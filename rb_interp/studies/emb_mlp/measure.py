@@ -14,9 +14,11 @@ from rb_interp.studies.emb_mlp.agreement import agreement_curves, agreement_summ
 from rb_interp.studies.emb_mlp.config import EARLY, LATE
 from rb_interp.studies.emb_mlp.drift import compare
 from rb_interp.studies.emb_mlp.scaling import label_tables, scaling_tables
+from rb_interp.tasks.anchor import GROUPS
 from rb_interp.training.schedule import step_at
 
 FLOW = ["cos", "cos_direction", "share_leading"]
+GEOMETRY = {"groups": GROUPS, "alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
@@ -57,7 +59,7 @@ def _geometry(sweep: Sweep, n_null: int, progress: bool) -> tuple[list[dict], di
         inputs = data.inputs(data.sample("rsn_train", 1))
         for stage, place in stages.items():
             step = models.load(member, place).step
-            reading = geometry(models.model, inputs, untrained=models.untrained, n_null=n_null)
+            reading = geometry(models.model, inputs, untrained=models.untrained, n_null=n_null, **GEOMETRY)
             at = {"sweep": sweep.name, "gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step}
             rows += [{**at, "set": "", **row} for row in reading.rows()]
             prefix = f"{sweep.name}/{member.gamma}/{member.seed}/{stage}//geometry"

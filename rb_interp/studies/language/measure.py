@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from rb_interp.machine.measured import Measured, readings_table
 from rb_interp.machine.members import MemberModels
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
 from rb_interp.probes.embedding_rank import embedding_rank, weight_rank
 from rb_interp.probes.next_token import next_token
@@ -104,7 +105,9 @@ def _readings(
             yield stage, step, where, reading if reading.untrained else replace(reading, untrained=before.values)
 
 
-def _read(model: Any, text: TextData, config: LanguageConfig, untrained: Any = None) -> Iterator[tuple[str, Reading]]:
+def _read(
+    model: HookedModel, text: TextData, config: LanguageConfig, untrained: HookedModel | None = None
+) -> Iterator[tuple[str, Reading]]:
     """Every reading of a model, and the set that it saw ("" for weights alone)."""
     yield "", token_similarity(model, counts=text.counts, n_null=config.n_null)
     # its ratios need the untrained model itself
@@ -116,7 +119,8 @@ def _read(model: Any, text: TextData, config: LanguageConfig, untrained: Any = N
     for corpus in CORPORA:
         held_out = text.rows(f"{corpus}_test")
         tokens, _, targets = held_out.batch(np.arange(min(config.probe_rows, len(held_out))))
-        for reading in uniformity_of_heads(model, Inputs(tokens), range(min(LAYERS, model.cfg.n_layers)), targets):
+        layers = range(min(LAYERS, model.cfg.n_layers))
+        for reading in uniformity_of_heads(model, Inputs(tokens), layers=layers, counted=targets):
             yield corpus, reading
 
 

@@ -99,10 +99,10 @@ def _patching(place, rng):
             for component in PATCHED:
                 for role in ("key", "first_anchor", "last_anchor", "noise", "last"):
                     value = _carried(change, component, layer, role, paper) + rng.normal(0, 0.02)
-                    where = {"stage": "final", "change": change, "component": component, "layer": layer, "role": role}
+                    where = {"counterfactual": change, "component": component, "layer": layer, "role": role}
                     ends = {"low": value - 0.05, "high": value + 0.05}
                     beside = {"control": rng.normal(0, 0.01), "n": 64}
-                    rows.append({**place, **where, "recovered": value, **ends, **beside})
+                    rows.append({**place, "stage": "final", **where, "recovered": value, **ends, **beside})
     return rows
 
 

@@ -37,7 +37,7 @@ def test_every_intervention_is_there_for_every_member_at_its_stages(run):
 def test_an_effect_is_that_of_the_call_made_by_hand(run):
     data = run.sweep().dataset(1)
     given = data.inputs(data.sample("rsn_train", FEW["ROWS"]))
-    entropies = row_entropies(run.model(gamma=0.3, seed=1, stage="matched"), given.tokens, 0)
+    entropies = row_entropies(run.model(gamma=0.3, seed=1, stage="matched"), given.tokens)
     by_hand = forced_average(
         run.model(gamma=0.8, seed=1, stage="half"), given, entropies, n_draws=FEW["DRAWS"], seed=1
     ).summary()
@@ -67,7 +67,7 @@ def test_ablations_and_matrices_are_those_of_single_calls(run):
     data, model = run.sweep().dataset(0), run.model(gamma=0.5, seed=0)
     chosen = data.sample("rsn_test", FEW["ROWS"])
     given, quiet = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
-    by_hand = ablation(model, given, "mlp_out.0", "mean", control=quiet, quantity="loss_increase").summary()
+    by_hand = ablation(model, given, "mlp_out.0", method="mean", control=quiet, quantity="loss_increase").summary()
     table = run.table("ablations")
     row = table[(table.gamma == 0.5) & (table.seed == 0) & (table["set"] == "rsn_test")]
     row = row[(row.component == "mlp_out.0") & (row.method == "mean")].iloc[0]
@@ -83,7 +83,7 @@ def test_ablations_and_matrices_are_those_of_single_calls(run):
         roles=("last",),
     )
     table = run.table("patching")
-    cells = table[(table.gamma == 0.5) & (table.seed == 0) & (table.change == "key")]
+    cells = table[(table.gamma == 0.5) & (table.seed == 0) & (table.counterfactual == "key")]
     cells = cells[(cells.component == "attn_out") & (cells.role == "last")]
     np.testing.assert_allclose(cells.recovered, np.ravel(matrix.values), rtol=1e-3, atol=1e-4)
 
@@ -95,11 +95,11 @@ def test_one_member_patched_and_all_ablated_agree_with_single_calls(run):
     given, corrupted = data.inputs(chosen), data.task.counterfactual(data, chosen, "anchors")
     matrix = patching_matrix(model, given, corrupted, components=("attn_out",), roles=("key",))
     np.testing.assert_allclose(table[table.role == "key"].recovered, np.ravel(matrix.values), rtol=1e-4)
-    assert set(table.change) == {"anchors"}
+    assert set(table.counterfactual) == {"anchors"}
     table = ablate_members(run, ["z.1.0@last"], n=30, progress=False)
     assert len(table) == 6 * 3 * 3  # members, sets, methods
     given = data.inputs(data.sample("mem", 30))
-    by_hand = ablation(model, given, "z.1.0@last", "zero", quantity="loss_increase").summary()
+    by_hand = ablation(model, given, "z.1.0@last", method="zero", quantity="loss_increase").summary()
     row = table[(table.gamma == 0.5) & (table.seed == 1) & (table["set"] == "mem") & (table.method == "zero")]
     assert row.loss_increase.item() == pytest.approx(by_hand["effect"], rel=1e-4)
 

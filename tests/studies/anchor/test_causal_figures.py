@@ -137,7 +137,7 @@ def test_patching_matrices_are_means_over_seeds_and_split_by_circuit(evidence):
     roles = [label.get_text() for label in panels[1, 0].get_xticklabels()]
     for line, change in zip(panels, ("key", "anchors"), strict=True):
         for axes, column in zip(line, found, strict=True):
-            here = pick(evidence.tables["patching"], gamma=column.gamma, change=change, layer=0, role="last")
+            here = pick(evidence.tables["patching"], gamma=column.gamma, counterfactual=change, layer=0, role="last")
             here = pick(here[here["seed"].isin(circuits[column.circuit])], component="attn_out")
             shown = axes.images[0].get_array()[rows.index("L0: attention"), roles.index("last\nposition")]
             np.testing.assert_allclose(shown, here["recovered"].mean())
@@ -147,8 +147,8 @@ def test_patching_matrices_are_means_over_seeds_and_split_by_circuit(evidence):
 def test_cells_outside_the_unit_are_marked_and_written_as_they_are(evidence):
     table = evidence.tables["patching"].assign(recovered=0.5)
     at = (table["component"] == "mlp_out") & (table["layer"] == 1) & (table["role"] == "key")
-    table.loc[at & (table["change"] == "key"), "recovered"] = -0.3
-    table.loc[at & (table["change"] == "anchors"), "recovered"] = 1.4
+    table.loc[at & (table["counterfactual"] == "key"), "recovered"] = -0.3
+    table.loc[at & (table["counterfactual"] == "anchors"), "recovered"] = 1.4
     panels = draw_patching_matrix(replace(evidence, tables=with_tables(evidence, patching=table))).axes[:8]
     for axes, marker, text in ((panels[0], "v", "−.30"), (panels[4], "^", "1.40")):
         triangles = [line for line in axes.lines if line.get_marker() in ("v", "^")]

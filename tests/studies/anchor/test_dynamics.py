@@ -24,6 +24,7 @@ from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.dynamics import Dynamics, dynamics
 from rb_interp.studies.anchor.events import MECHANISMS, QUANTITIES, event_step, event_table, loss_step, order_table
+from rb_interp.studies.anchor.readings import OPTIONS
 from rb_interp.tasks import SETS
 
 STEPS = np.array([0, 75, 375, 1575, 6375])  # step + 25: 25, 100, 400, 1600, 6400
@@ -196,13 +197,16 @@ def test_values_agree_with_probes_called_by_hand(two_heads, found, stage):
     heads = [
         {
             "uniformity": uniformity(*inputs, layer=0, head=head, n_null=0).values,
-            "value_alignment": value_alignment(*inputs, layer=0, head=head, n_null=0).values,
+            "value_alignment": value_alignment(
+                *inputs, layer=0, head=head, n_null=0, **OPTIONS[value_alignment]
+            ).values,
             "attention_to_key": attention_to_key(*inputs, layer=0, head=head, n_null=0).values,
             "attention_by_role": attention_by_role(*inputs, layer=1, head=head, n_null=0).values,
         }
         for head in (0, 1)
     ]
-    written, embedding = variance_explained(*inputs, n_null=0).values, geometry(*inputs, n_null=0).values
+    written = variance_explained(*inputs, n_null=0).values
+    embedding = geometry(*inputs, n_null=0, **OPTIONS[geometry]).values
     expected = {
         "uniformity/tv": min(head["uniformity"]["tv"] for head in heads),
         "variance_explained/attn_out.0:anchor_sum": written["attn_out.0:anchor_sum"],

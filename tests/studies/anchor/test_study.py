@@ -119,7 +119,7 @@ def test_statistics_over_seeds_are_those_of_the_members(run):
     row = counts.iloc[0]
     assert (row["share"], row["low"], row["high"]) == proportion_interval(int(row["n"]), 2)
     patching, means = run.table("patching"), run.table("patching_summary")
-    place = "gamma == 0.5 and change == 'key' and component == 'attn_out' and layer == 1 and role == 'last'"
+    place = "gamma == 0.5 and counterfactual == 'key' and component == 'attn_out' and layer == 1 and role == 'last'"
     mean = means.query(place + " and circuit == '' and quantity == 'recovered'").iloc[0]
     expected = t_interval(patching.query(place)["recovered"].to_numpy())
     assert (mean["mean"], mean["low"], mean["high"], mean["n"]) == (*expected, 2)

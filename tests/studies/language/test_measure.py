@@ -98,7 +98,7 @@ def test_readings_agree_with_probes_called_by_hand(run):
     for corpus in ("prontoqa", "stories"):
         tokens, _, counted = text.rows(f"{corpus}_test").batch(np.arange(2))
         final = run.model(gamma=0.8, seed=1, stage="final")
-        by_hand = uniformity_of_heads(final, Inputs(tokens), (1,), counted)[1].values["tv"]
+        by_hand = uniformity_of_heads(final, Inputs(tokens), layers=(1,), counted=counted)[1].values["tv"]
         here = readings.query(f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'")
         assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand)
     attention = readings.query("probe == 'uniformity' and quantity == 'tv'")

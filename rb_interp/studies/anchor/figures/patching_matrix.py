@@ -59,24 +59,24 @@ def cells(evidence: Evidence) -> tuple[list[tuple[str, int]], list[str]]:
     return sorted(pairs, key=lambda pair: forward(f"{pair[0]}.{pair[1]}")), roles
 
 
-def matrix(evidence: Evidence, change: str, column: Column) -> Float[np.ndarray, "row role"]:
+def matrix(evidence: Evidence, changed: str, column: Column) -> Float[np.ndarray, "row role"]:
     """Recovered logit difference, mean over the column's seeds; NaN where no seed has a value."""
     rows, roles = cells(evidence)
-    where = {"stage": "final", "gamma": column.gamma, "circuit": column.circuit, "change": change}
+    where = {"stage": "final", "gamma": column.gamma, "circuit": column.circuit, "counterfactual": changed}
     table = evidence.table("patching_summary", quantity="recovered", **where)
     means = table.set_index(["component", "layer", "role"])["mean"].to_dict()
     return np.array([[means.get((c, layer, role), np.nan) for role in roles] for c, layer in rows], dtype=float)
 
 
 def draw_patching_matrix(evidence: Evidence) -> Figure:
-    """Recovered logit difference by component, layer and role: a row of matrices per change, a column per rate."""
+    """Recovered logit difference by component, layer and role: a row per counterfactual, a column per rate."""
     shown, (rows, roles) = columns(evidence), cells(evidence)
     figure = new_figure(1.6 + 2 * 0.19 * len(rows), max(WIDTH, 1.0 + len(shown) * (0.25 + 0.2 * len(roles))))
     panels = figure.subplots(len(CHANGES), len(shown), sharex=True, sharey=True, squeeze=False)
-    for line, change in zip(panels, CHANGES, strict=True):
+    for line, changed in zip(panels, CHANGES, strict=True):
         for axes, column in zip(line, shown, strict=True):
-            _panel(axes, matrix(evidence, change, column), rows)
-        line[0].set_ylabel(CHANGES[change], fontsize=8)
+            _panel(axes, matrix(evidence, changed, column), rows)
+        line[0].set_ylabel(CHANGES[changed], fontsize=8)
     for axes, column in zip(panels[0], shown, strict=True):
         axes.set_title(column.title, fontsize=7)
     for axes in panels[-1]:
