@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -48,27 +47,41 @@ def capture(
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
     rows = as_rows(tokens)
     check_range(model, rows)
-    wanted = set(names)
     device = next(model.parameters()).device
+    fired: dict[str, Tensor] = {}
     parts: dict[str, list[Tensor]] = {name: [] for name in names}
-    with torch.no_grad(), evaluation(model), warnings.catch_warnings():
-        # 4.x warns of hooks that are switched off; _fired says so as an error.
-        warnings.filterwarnings("ignore", message="run_with_cache: skipped")
+    hooks = [(name, lambda value, hook, name=name: fired.update({name: value})) for name in names]
+    with torch.no_grad(), evaluation(model), attached(model, hooks):
         for chunk in rows.split(batch or passes(model, rows)):
-            _, cache = model.run_with_cache(chunk.to(device), names_filter=lambda name: name in wanted)
+            fired.clear()
+            model(chunk.to(device))
             for name in names:
-                found = _fired(cache, name)
-                parts[name].append((found if keep is None else keep(found)).detach().cpu())
+                if name not in fired:
+                    raise ModelError(
+                        f"the hook '{name}' did not fire; the model's configuration switches it off "
+                        f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for 'hook_attn_in')."
+                    )
+                parts[name].append((fired[name] if keep is None else keep(fired[name])).detach().cpu())
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
 
 
-def _fired(cache: Any, name: str) -> Tensor:
-    if name not in cache:
-        raise ModelError(
-            f"the hook '{name}' did not fire; the model's configuration switches it off "
-            f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for 'hook_attn_in')."
-        )
-    return cache[name]
+@contextmanager
+def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, Any], Any]]]) -> Iterator[None]:
+    """A context in which functions ``(activation, hook)`` see the named activations, after the hooks already there.
+
+    What a function returns takes the activation's place; None leaves it. Each is taken off on its own at the end:
+    ``model.hooks`` clears every hook point of the model, which takes longer than the pass of a small one.
+    """
+    points, added = model.hook_dict, []
+    try:
+        for name, function in hooks:
+            points[name].add_hook(function)
+            added.append((points[name], points[name].fwd_hooks[-1]))
+        yield
+    finally:
+        for point, handle in reversed(added):
+            handle.hook.remove()
+            point.fwd_hooks.remove(handle)
 
 
 def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
