@@ -53,7 +53,7 @@ def print_ablations(means: pd.DataFrame, console: Console | None = None) -> None
     lines += [("(had)", methods[0], "before"), ("(control)", methods[0], "control_accuracy_drop")]
     for place, rows in means.groupby(["gamma", "component"], sort=False):
         gamma, component = cast(tuple[float, str], place)
-        by_set = rows.set_index(["method", "quantity", "set"])[["mean", "low", "high"]]
+        by_set = rows.set_index(["method", "quantity", "set"]).sort_index()[["mean", "low", "high"]]
         for name, method, quantity in lines:
             cells = by_set.loc[method, quantity].reindex(sets).to_numpy()
             found.add_row(f"{gamma:g}", component, name, *(shown(share_text(*cell), console) for cell in cells))
