@@ -12,6 +12,9 @@ from made_up import MadeUp
 from synthetic_causes import STAGES, add_causes, final_accuracy, paper_like
 
 from rb_interp.figures.evidence import Evidence
+from rb_interp.probes.geometry import Layout, geometry_arrays, geometry_values
+from rb_interp.probes.groups import ANCHOR_TASK, numbered
+from rb_interp.probes.uniformity import average_operator, summarise
 from rb_interp.statistics.learning_order import half_index
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes
@@ -22,7 +25,6 @@ from rb_interp.tasks import SETS, AnchorTask
 COMPONENTS = ("resid_pre.0", "attn_out.0", "mlp_out.0", "attn_out.1", "mlp_out.1", "resid_post.1")
 STRONG = {("attn_out.1", "key"), ("attn_out.0", "anchor_sum"), ("resid_post.1", "key_and_sum")}
 D_MODEL, D_HEAD, EVALUATIONS = 64, 32, 60
-GROUPS = ("key", "memory_anchor", "reasoning_anchor")
 META = {"versions": {"python": "3.11.2"}, "command": "rb-interp reproduce anchor", "toml": 'study = "anchor"'}
 
 
@@ -56,7 +58,7 @@ def _add_member(made: MadeUp, gamma: float, seed: int, steps: int) -> None:
         read, trained = partial(made.reading, gamma=gamma, seed=seed, stage=stage, step=step), stage != "init"
         noisy = (0.02 if paper else 0.5 if gamma < 0.4 else 0.22) if trained else 0.01
         _attention(partial(read, set="rsn_train", layer=0, head=0), rng, task.length, noisy)
-        _geometry(partial(read, untrained=0.1), np.random.default_rng([seed, 7]), task, gamma, trained)
+        read("geometry", *_geometry(task, gamma, seed, trained), untrained=0.1)
         _alignment(partial(read, layer=0, head=0), rng, task, gamma > 0.4 and trained)
     _roles_and_shares(read, rng, task, gamma, paper)
     bias = {0.3: 0.02, 0.5: 0.2}.get(gamma, 0.33) + rng.normal(0, 0.02)
@@ -102,83 +104,41 @@ def _roles_and_shares(read, rng, task, gamma, paper):
         read("variance_explained", {":".join(place): value}, set="rsn_train", untrained=0.02)
 
 
-def _tokens(task):
-    """All used tokens, and of each the number of its group."""
-    tokens = [task.tokens(name) for name in GROUPS]
-    return {"tokens": np.concatenate(tokens), "group": np.repeat(range(3), [len(each) for each in tokens])}
-
-
-def _embedding(group, rng, gamma, trained):
-    """Embedding of all used tokens: noise, and for a trained small initialisation a curve ordered by value."""
-    noise = rng.normal(0, D_MODEL**-gamma, (len(group), D_MODEL))
-    if not trained or gamma < 0.4:
-        return noise
-    basis = np.linalg.qr(rng.normal(size=(D_MODEL, 4)))[0].T
-    place = np.zeros(len(group))
-    for which in (0, 2):
-        place[group == which] = np.linspace(-1, 1, (group == which).sum())
-    angle = 1.0 * place + 0.1 * rng.normal(size=len(place))
-    curve = np.outer(np.sin(angle), basis[0]) + np.outer(0.5 * np.cos(2 * angle), basis[1])
-    curve[group == 1] = 0
-    shared = np.array([0.1, 1.2, 0.8])[group], np.array([1, 0, 0.2])[group]
-    return curve + np.outer(shared[0], basis[2]) + np.outer(shared[1], basis[3]) + 2.2 * noise
-
-
-def _cosines(matrix):
-    unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
-    return unit @ unit.T
-
-
-def _between(matrix):
-    """The cosines of different rows."""
-    return _cosines(matrix)[~np.eye(len(matrix), dtype=bool)]
-
-
-def _components(matrix):
-    """Principal components of the rows, and the share of the variance that each explains."""
-    left, values, _ = np.linalg.svd(matrix - matrix.mean(0), full_matrices=False)
-    return left * values, values**2 / (values**2).sum()
+def _groups(task):
+    return {name: task.tokens(tokens) for name, tokens in ANCHOR_TASK.items()}
 
 
 def _attention(read, rng, length, noisy):
-    average = np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
-    mean = average.copy()
+    pattern = average_operator(length)
     for i in range(1, length):
-        mean[i, : i + 1] = (1 - noisy) * mean[i, : i + 1] + noisy * rng.dirichlet(np.full(i + 1, 0.6))
-    distance = 0.5 * np.abs(mean - average).sum(1)[1:]
-    read("uniformity", {"tv": distance.mean()}, {"tv_per_row": distance, "mean_pattern": mean})
+        pattern[i, : i + 1] = (1 - noisy) * pattern[i, : i + 1] + noisy * rng.dirichlet(np.full(i + 1, 0.6))
+    read("uniformity", *summarise(pattern[None]))
 
 
-def _geometry(read, rng, task, gamma, trained):
-    used = _tokens(task)
-    matrix = _embedding(used["group"], rng, gamma, trained)
-    memory, reasoning = matrix[used["group"] == 1], matrix[used["group"] == 2]
-    expected = math.gamma(D_MODEL / 2) / (math.sqrt(math.pi) * math.gamma((D_MODEL + 1) / 2))
-    s, keys = task.tokens("reasoning_anchor"), task.tokens("key")
-    spread = np.exp(-((np.arange(task.d_vocab) - np.concatenate([s, keys])[:, None]) ** 2) / 12)
-    size, (coordinates, explained) = np.abs(_between(matrix)).mean(), _components(matrix)
-    values = {"cos_memory": _between(memory).mean(), "order_rho": -0.9 if trained else 0.1}
-    values |= {
-        "abs_cos": size,
-        "abs_cos_ratio": size / expected,
-        "pc1_key": 0.97,
-        "pc1_reasoning": 0.98,
-        "theory": 0.93,
-    }
-    rows = {"cos_memory": memory, "cos_reasoning": reasoning, "cos_all": matrix}
-    rows["theory_cos"] = spread[: len(s)] - 1 / task.d_vocab
-    cosines = {f"{name}_matrix": _cosines(each) for name, each in rows.items()}
-    theory = {"pca_theory": _components(spread)[0][:, :2], "pca_theory_tokens": np.concatenate([s, keys])}
-    theory["pca_theory_group"] = np.repeat([2, 0], [len(s), len(keys)])
-    read("geometry", values, {**cosines, **theory, **used, "pca": coordinates[:, :3], "explained": explained})
+@cache
+def _geometry(task, gamma, seed, trained):
+    """What the probe reads of noise, and for a trained small initialisation of a curve ordered by value."""
+    rng, (tokens, group) = np.random.default_rng([seed, 7]), numbered(_groups(task))
+    rows, on_curve = rng.normal(0, D_MODEL**-gamma, (len(tokens), D_MODEL)), np.array([1, 0, 1])[group]
+    if trained and gamma >= 0.4:
+        basis, place = np.linalg.qr(rng.normal(size=(D_MODEL, 4)))[0], np.zeros(len(tokens))
+        for which in (0, 2):
+            place[group == which] = np.linspace(-1, 1, (group == which).sum())
+        angle = place + 0.1 * rng.normal(size=len(place))
+        shared = [np.array([0.1, 1.2, 0.8])[group], np.array([1, 0, 0.2])[group]]
+        curve = [on_curve * np.sin(angle), on_curve * 0.5 * np.cos(2 * angle)]
+        rows = np.stack([*curve, *shared], 1) @ basis.T + 2.2 * rows
+    embedding, layout = np.zeros((task.d_vocab, D_MODEL)), Layout.of(_groups(task))
+    embedding[tokens] = rows
+    return geometry_values(embedding, layout), geometry_arrays(embedding, layout)
 
 
 def _alignment(read, rng, task, strong):
-    used = _tokens(task)
+    tokens, group = numbered(_groups(task))
     singular = np.sort(np.abs(rng.normal(1, 0.3, D_HEAD)))[::-1]
     singular[0] *= 2.2 if strong else 1
-    strength = np.array([0.1, 0.12, 0.85 if strong else 0.1])[used["group"]]
-    cosines = np.clip(strength + rng.normal(0, 0.07, (3, len(strength))), -1, 1)
-    memory, reasoning = (np.abs(cosines[0, used["group"] == at]).mean() for at in (1, 2))
-    values = {"spectrum_ratio": singular[0] / singular[1], "cos_memory": memory, "cos_reasoning": reasoning}
-    read("value_alignment", {**values, "cos_gap": 0.6}, {"singular_values": singular, "cosines": cosines, **used})
+    strength = np.array([0.1, 0.12, 0.85 if strong else 0.1])[group]
+    cosines = np.clip(strength + rng.normal(0, 0.07, (3, len(tokens))), -1, 1)
+    values = {f"cos_{name}": np.abs(cosines[0, group == at]).mean() for at, name in ((1, "memory"), (2, "reasoning"))}
+    values |= {"spectrum_ratio": singular[0] / singular[1], "cos_gap": 0.6}
+    read("value_alignment", values, {"singular_values": singular, "cosines": cosines, "tokens": tokens, "group": group})
