@@ -72,6 +72,11 @@ class MadeUp:
             if found is not None:
                 self.add(name, **place, **found)
 
+    def extend(self, name: str, rows: pd.DataFrame | Iterable[Mapping]) -> None:
+        """Rows of a table as another function makes them."""
+        for row in rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows:
+            self.add(name, **row)
+
     def reading(
         self, probe: str, values: Mapping[str, float], arrays: Mapping[str, Any] | None = None, **columns: Any
     ) -> None:

@@ -14,7 +14,7 @@ from rb_interp.studies.anchor.figures.cause_criteria import stage_of
 from rb_interp.studies.anchor.figures.dynamics import CRITERIA
 from rb_interp.tasks import SETS
 
-STAGES = ("init", "half", "matched", "final")
+STAGES, STEPS = ("init", "half", "matched", "final"), range(0, 6001, 100)
 # Effect and control at large, middle and small initialisation; the member of another circuit has the last pair.
 NATS = {
     "forced_average": ((14.0, 17.0), (1.2, 1.4), (0.02, 1.1), (0.9, 1.6)),
@@ -46,24 +46,18 @@ def paper_like(gamma: float, seed: int) -> bool:
     return gamma >= 0.7 and seed % 5 not in (1, 3)
 
 
-def final_accuracy(gamma: float, set: str) -> float:
-    """The accuracy of a made-up member at the end."""
-    return {"mem": 0.7, "rsn_train": 0.99, "rsn_test": 0.05 if gamma < 0.4 else 0.93}[set]
-
-
-def add_causes(made: MadeUp, gamma: float, seed: int, last_step: int) -> None:
-    """A member's circuit, interventions and events, and its interventions as readings."""
+def add_causes(made: MadeUp, gamma: float, seed: int) -> None:
+    """A member's circuit, interventions and events."""
     rng, member = np.random.default_rng([seed, int(100 * gamma), 5]), {"gamma": [gamma], "seed": [seed]}
     made.fill("circuits", _circuit, **member)
     effect = partial(_effect, rng, made.config.gammas)
     made.fill("effects", effect, **member, intervention=NATS | SHARES, set=("rsn_train", "mem"), stage=STAGES)
-    made.fill(
-        "ablations", partial(_ablation, rng), **member, stage=["final"], set=SETS, component=ABLATED, method=METHODS
-    )
-    made.fill("patching", partial(_patched, rng), **member, stage=["final"], change=("key", "anchors"), **SITES)
     made.fill("events", partial(_event, rng), **member, event=CRITERIA)
-    watched = {"step": (0, last_step), "quantity": ["attention_by_role/key"]}
-    made.fill("dynamics", lambda step, **place: {"value": 0.9 * step / last_step}, **member, **watched)
+    watched = {"step": (0, STEPS[-1]), "quantity": ["attention_by_role/key"]}
+    made.fill("dynamics", lambda step, **place: {"value": 0.9 * step / STEPS[-1]}, **member, **watched)
+    member["stage"] = ["final"]
+    made.fill("ablations", partial(_ablation, rng), **member, set=SETS, component=ABLATED, method=METHODS)
+    made.fill("patching", partial(_patched, rng), **member, change=("key", "anchors"), **SITES)
 
 
 def _circuit(gamma, seed):
@@ -85,7 +79,7 @@ def _effect(rng, gammas, gamma, seed, intervention, set, stage):
 
 
 def _ablation(rng, gamma, seed, stage, set, component, method):
-    whole = final_accuracy(gamma, set)
+    whole = {"mem": 0.7, "rsn_train": 0.99, "rsn_test": 0.05 if gamma < 0.4 else 0.93}[set]
     need = ABLATED[component] * (0.5 if component == "mlp_out.0" and set != "mem" else 1)
     lost = whole * min(need * METHODS[method] * rng.uniform(0.85, 1.05), 1)
     control = whole * abs(rng.normal(0, 0.2 if gamma < 0.4 else 0.02))

@@ -9,37 +9,34 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from made_up import MadeUp
-from synthetic_causes import STAGES, add_causes, final_accuracy, paper_like
+from synthetic_causes import STAGES, STEPS, add_causes, paper_like
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.probes.geometry import Layout, geometry_arrays, geometry_values
 from rb_interp.probes.groups import ANCHOR_TASK, numbered
 from rb_interp.probes.uniformity import average_operator, summarise
-from rb_interp.statistics.learning_order import half_index
+from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.anchor.summaries import array_means, summaries
-from rb_interp.tasks import SETS, AnchorTask
+from rb_interp.tasks import SETS
 
 COMPONENTS = ("resid_pre.0", "attn_out.0", "mlp_out.0", "attn_out.1", "mlp_out.1", "resid_post.1")
 STRONG = {("attn_out.1", "key"), ("attn_out.0", "anchor_sum"), ("resid_post.1", "key_and_sum")}
-D_MODEL, D_HEAD, EVALUATIONS = 64, 32, 60
+D_MODEL, D_HEAD = 64, 32
 META = {"versions": {"python": "3.11.2"}, "command": "rb-interp reproduce anchor", "toml": 'study = "anchor"'}
 
 
 @cache
-def make_evidence(
-    gammas: tuple[float, ...] = (0.3, 0.5, 0.8), seeds: int = 5, steps: int = 6000, task: AnchorTask | None = None
-) -> Evidence:
+def make_evidence(gammas: tuple[float, ...] = (0.3, 0.5, 0.8), seeds: int = 5) -> Evidence:
     """Evidence of a run in which most, not all, of the paper's claims would hold."""
-    made = MadeUp(ANCHOR, AnchorConfig(gammas=gammas, seeds=tuple(range(seeds)), task=task or AnchorTask()))
+    made = MadeUp(ANCHOR, AnchorConfig(gammas=gammas, seeds=tuple(range(seeds))))
     for gamma, seed in product(gammas, range(seeds)):
-        _add_member(made, gamma, seed, steps)
-        add_causes(made, gamma, seed, steps)
+        _add_member(made, gamma, seed)
+        add_causes(made, gamma, seed)
     tables = made.tables()
-    for row in Causes(tables["effects"], tables["ablations"], tables["patching"]).readings():
-        made.add("readings", **row)
+    made.extend("readings", Causes(*(tables[name] for name in ("effects", "ablations", "patching"))).readings())
     made.arrays |= array_means(made.arrays)
     return made.evidence(lambda evidence: summaries(evidence.tables, evidence.curves), **META)
 
@@ -50,41 +47,27 @@ def with_tables(evidence: Evidence, **changed: pd.DataFrame) -> dict[str, pd.Dat
     return tables | summaries(tables, evidence.curves)
 
 
-def _add_member(made: MadeUp, gamma: float, seed: int, steps: int) -> None:
+def _add_member(made: MadeUp, gamma: float, seed: int) -> None:
     """One member's curves, readings and arrays."""
     rng, task, paper = np.random.default_rng([seed, int(100 * gamma)]), made.config.task, paper_like(gamma, seed)
-    half = _add_curves(made, rng, gamma, seed, steps)
-    for stage, step in zip(STAGES, (0, half, int(half * 0.9), steps), strict=True):
+    for name in SETS:
+        curve = partial(_curve, rng, math.log(task.d_vocab), rng.uniform(0.9, 1.12))
+        made.fill("curves", curve, gamma=[gamma], seed=[seed], set=[name], step=STEPS)
+    order = learning_order_table(pd.DataFrame(made.rows["curves"][-len(SETS) * len(STEPS) :]), task.d_vocab, {})
+    made.extend("readings", order)
+    half = int(order.set_index("quantity").at["half_step", "value"])
+    for stage, step in zip(STAGES, (0, half, int(half * 0.9), STEPS[-1]), strict=True):
         read, trained = partial(made.reading, gamma=gamma, seed=seed, stage=stage, step=step), stage != "init"
         noisy = (0.02 if paper else 0.5 if gamma < 0.4 else 0.22) if trained else 0.01
         _attention(partial(read, set="rsn_train", layer=0, head=0), rng, task.length, noisy)
         read("geometry", *_geometry(task, gamma, seed, trained), untrained=0.1)
         _alignment(partial(read, layer=0, head=0), rng, task, gamma > 0.4 and trained)
     _roles_and_shares(read, rng, task, gamma, paper)
-    bias = {0.3: 0.02, 0.5: 0.2}.get(gamma, 0.33) + rng.normal(0, 0.02)
-    order = {"bias": bias, "bias_test": bias - (0.4 if gamma < 0.4 else 0.04), "abs_bias": abs(bias)}
-    read(
-        "learning_order", {**order, **{f"acc_{name}": final_accuracy(gamma, name) for name in SETS}, "half_step": half}
-    )
 
 
-def _add_curves(made: MadeUp, rng: np.random.Generator, gamma: float, seed: int, steps: int) -> int:
-    """Losses and accuracies of every set; returns the step at which the loss on rsn_train is halved."""
-    grid, d_vocab = np.linspace(0, steps, EVALUATIONS + 1).astype(int).tolist(), made.config.task.d_vocab
+def _curve(rng, top, pace, gamma, seed, set, step):
     slow = {"mem": 1800 + 900 * (gamma > 0.4), "rsn_train": 1700 - 1100 * (gamma > 0.4) - 150 * (gamma > 0.7)}
-    for name in SETS:
-        halved = slow.get(name, 1.25 * slow["rsn_train"]) * rng.uniform(0.9, 1.12) / (6000 / steps)
-        made.fill(
-            "curves", partial(_curve, rng, halved, math.log(d_vocab)), gamma=[gamma], seed=[seed], set=[name], step=grid
-        )
-    member = [
-        row for row in made.rows["curves"] if (row["gamma"], row["seed"], row["set"]) == (gamma, seed, "rsn_train")
-    ]
-    return grid[half_index(np.array([row["loss"] for row in member]), d_vocab)]
-
-
-def _curve(rng, halved, top, gamma, seed, set, step):
-    fall = 1 / (1 + (step / halved) ** 3)
+    fall = 1 / (1 + (step / (pace * slow.get(set, 1.25 * slow["rsn_train"]))) ** 3)
     low = 0.9 if (set == "mem" and gamma > 0.7) else 0.05
     fails = set == "rsn_test" and (gamma < 0.4 or (gamma < 0.7 and seed % 2))
     loss = low + (top - low) * fall if not fails else top + 1.6 * (1 - fall)

@@ -28,8 +28,7 @@ def make_labels(seeds: int = 3) -> Evidence:
     ranges, members = made.config.ranges.task.label_ranges, {"gamma": [0.8], "seed": range(seeds)}
     made.fill("curves", _curve, sweep=made.config.sweeps, **members, set=SETS, step=STEPS)
     for sweep, curves in made.tables()["curves"].groupby("sweep", sort=False):
-        for row in learning_order_table(curves.drop(columns="sweep"), 200, {}).to_dict("records"):
-            made.add("readings", **{**row, "sweep": sweep})
+        made.extend("readings", learning_order_table(curves, 200, {}).assign(sweep=sweep))
     rng, inside = np.random.default_rng(5), partial(_inside, ranges)
     for seed in range(seeds):
         one, two = 0.61 + 0.02 * rng.normal(), 0.44 + 0.02 * rng.normal()

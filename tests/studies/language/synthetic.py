@@ -40,14 +40,12 @@ def make_language(seeds: int = 3, gammas=GAMMAS) -> Evidence:
     members = {"gamma": gammas, "seed": range(seeds)}
     for gamma, seed in product(*members.values()):
         _add_member(made, gamma, seed)
-    curves = made.tables()["curves"].drop(columns="sweep")
-    for row in corpus_loss_table(curves, dict.fromkeys(range(seeds), ENTROPIES)).to_dict("records"):
-        made.add("readings", **row)
+    entropies = dict.fromkeys(range(seeds), ENTROPIES)
+    made.extend("readings", corpus_loss_table(made.tables()["curves"], entropies))
     made.fill("skills", _skill, **members, step=(0, 500, LAST), hops=range(1, 6), kind=LEVELS)
     made.fill("similarity", _similarity, **members, step=KEPT)
     made.fill("tokens", _token, seed=range(seeds), token=[*range(N_TYPICAL + 10), *range(100, N_TYPICAL + 110)])
-    for row in make_corpora().to_dict("records"):
-        made.add("corpora", **row)
+    made.extend("corpora", make_corpora())
     return made.evidence(_statistics, "quick", command="rb-interp reproduce language", expected_holds_by_chance=0.1)
 
 
