@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
-import pandas as pd
+from made_up import MadeUp
 
-from rb_interp.studies.anchor.causes import Causes
+from rb_interp.studies.anchor.causes import COMPONENTS, ROLES
 from rb_interp.studies.anchor.checks import INTERVENTIONS
 from rb_interp.studies.anchor.figures.cause_criteria import stage_of
 from rb_interp.studies.anchor.figures.dynamics import CRITERIA
+from rb_interp.tasks import SETS
 
+STAGES, STEPS = ("init", "half", "matched", "final"), range(0, 6001, 100)
 # Effect and control at large, middle and small initialisation; the member of another circuit has the last pair.
 NATS = {
     "forced_average": ((14.0, 17.0), (1.2, 1.4), (0.02, 1.1), (0.9, 1.6)),
@@ -32,105 +35,81 @@ SHARES = {
     "swap_sum_carried": ((0.02, 0.3), (0.6, 0.05), (0.04, 0.02), (0.9, 0.02)),
 }
 QUANTITIES = {"key_blocked_answers": "accuracy_drop"}
+UNTRAINED = ("forced_average", "swap_")  # interventions whose claims look at the untrained model too
+ABLATED = {"attn_out.0": 0.95, "mlp_out.0": 0.3, "attn_out.1": 0.9, "mlp_out.1": 0.6}  # share of accuracy that it holds
+METHODS = {"zero": 1.0, "mean": 0.7, "resample": 0.97}
+SITES = {"layer": range(2), "component": COMPONENTS, "role": ROLES}
 
 
-def make_tables(gammas, seeds, steps) -> tuple[dict[str, pd.DataFrame], list[dict]]:
-    """The tables of the members of a run, and the effects as rows of readings."""
-    tables: dict[str, list] = {
-        name: [] for name in ("circuits", "effects", "ablations", "patching", "dynamics", "events")
-    }
-    for gamma in gammas:
-        for seed in range(seeds):
-            place, rng = {"gamma": gamma, "seed": seed}, np.random.default_rng([seed, int(100 * gamma), 5])
-            circuit = "average-then-key" if paper_like(gamma, seed) else "none" if gamma < 0.4 else "key-to-anchors"
-            tables["circuits"].append({**place, "circuit": circuit})
-            tables["effects"] += _effects(place, rng, gammas)
-            tables["ablations"] += _ablations(place, rng)
-            tables["patching"] += _patching(place, rng)
-            tables["events"] += _events(place, rng)
-            tables["dynamics"] += [{**place, "step": s, "quantity": "attention_by_role/key"} for s in (0, steps)]
-    made = {name: pd.DataFrame(rows) for name, rows in tables.items()}
-    causes = Causes(made["effects"], made["ablations"], made["patching"])
-    return made, [{"sweep": "", **row} for row in causes.readings()]
+def paper_like(gamma: float, seed: int) -> bool:
+    """Whether the made-up member has the paper's circuit."""
+    return gamma >= 0.7 and seed % 5 not in (1, 3)
 
 
-def _which(gamma, seed):
-    return 0 if gamma < 0.4 else 1 if gamma < 0.7 else 2 if paper_like(gamma, seed) else 3
+def add_causes(made: MadeUp, gamma: float, seed: int) -> None:
+    """A member's circuit, interventions and events."""
+    rng, member = np.random.default_rng([seed, int(100 * gamma), 5]), {"gamma": [gamma], "seed": [seed]}
+    made.fill("circuits", _circuit, **member)
+    effect = partial(_effect, rng, made.config.gammas)
+    made.fill("effects", effect, **member, intervention=NATS | SHARES, set=("rsn_train", "mem"), stage=STAGES)
+    made.fill("events", partial(_event, rng), **member, event=CRITERIA)
+    watched = {"step": (0, STEPS[-1]), "quantity": ["attention_by_role/key"]}
+    made.fill("dynamics", lambda step, **place: {"value": 0.9 * step / STEPS[-1]}, **member, **watched)
+    member["stage"] = ["final"]
+    made.fill("ablations", partial(_ablation, rng), **member, set=SETS, component=ABLATED, method=METHODS)
+    made.fill("patching", partial(_patched, rng), **member, counterfactual=("key", "anchors"), **SITES)
 
 
-def _effects(place, rng, gammas):
-    gamma, rows = place["gamma"], []
-    for name, pairs in (NATS | SHARES).items():
-        for inputs in ("rsn_train", "mem") if name.startswith("key_blocked") else ("rsn_train",):
-            for stage in ("init", stage_of(name, gamma, gammas)):
-                pair = pairs[_which(gamma, place["seed"])] if stage != "init" else (0.001, 0.001)
-                effect, control = (float(x * rng.uniform(0.85, 1.02) + rng.normal(0, 0.003)) for x in pair)
-                if name in SHARES:
-                    effect, control = np.clip([effect, control], 0, 1)
-                where = {**place, "stage": stage, "step": 100, "set": inputs, "intervention": name}
-                unit = QUANTITIES.get(name, "loss_increase" if name in NATS else "moved_as_predicted")
-                numbers = {"quantity": unit, "effect": effect, "control": control, "difference": effect - control}
-                rows.append({**where, **numbers, "p_value": 0.05, "control_name": INTERVENTIONS[name][1], "n": 400})
-    return rows
+def _circuit(gamma, seed):
+    return {"circuit": "average-then-key" if paper_like(gamma, seed) else "none" if gamma < 0.4 else "key-to-anchors"}
 
 
-def _ablations(place, rng):
-    rows, gamma = [], place["gamma"]
-    for inputs, whole in (("mem", 0.7), ("rsn_train", 0.99), ("rsn_test", 0.05 if gamma < 0.4 else 0.93)):
-        for component, need in (("attn_out.0", 0.95), ("mlp_out.0", 0.3), ("attn_out.1", 0.9), ("mlp_out.1", 0.6)):
-            need = need * (0.5 if component == "mlp_out.0" and inputs != "mem" else 1)
-            control = abs(rng.normal(0, 0.2 if gamma < 0.4 else 0.02)) * whole
-            for method, factor in (("zero", 1.0), ("mean", 0.7), ("resample", 0.97)):
-                lost = whole * min(need * factor * rng.uniform(0.85, 1.05), 1)
-                numbers = {"accuracy": whole - lost, "accuracy_drop": lost, "loss_increase": 5 * lost}
-                beside = {"control_accuracy_drop": control, "control_loss_increase": 5 * control, "n": 400}
-                where = {"stage": "final", "set": inputs, "component": component, "method": method}
-                rows.append({**place, **where, **numbers, **beside})
-    return rows
+def _effect(rng, gammas, gamma, seed, intervention, set, stage):
+    read = {stage_of(intervention, gamma, gammas), *(["init"] if intervention.startswith(UNTRAINED) else [])}
+    if stage not in read or (set == "mem" and not intervention.startswith("key_blocked")):
+        return None
+    kind = 0 if gamma < 0.4 else 1 if gamma < 0.7 else 2 if paper_like(gamma, seed) else 3
+    pair = (0.001, 0.001) if stage == "init" else (NATS | SHARES)[intervention][kind]
+    effect, control = (float(x * rng.uniform(0.85, 1.02) + rng.normal(0, 0.003)) for x in pair)
+    if intervention in SHARES:
+        effect, control = np.clip([effect, control], 0, 1)
+    unit = QUANTITIES.get(intervention, "loss_increase" if intervention in NATS else "moved_as_predicted")
+    about = {"quantity": unit, "step": 100, "p_value": 0.05, "control_name": INTERVENTIONS[intervention][1], "n": 400}
+    return {**about, "effect": effect, "control": control, "difference": effect - control}
 
 
-PATCHED = ("resid_pre", "attn_out", "mlp_out", "resid_post")
+def _ablation(rng, gamma, seed, stage, set, component, method):
+    whole = {"mem": 0.7, "rsn_train": 0.99, "rsn_test": 0.05 if gamma < 0.4 else 0.93}[set]
+    need = ABLATED[component] * (0.5 if component == "mlp_out.0" and set != "mem" else 1)
+    lost = whole * min(need * METHODS[method] * rng.uniform(0.85, 1.05), 1)
+    control = whole * abs(rng.normal(0, 0.2 if gamma < 0.4 else 0.02))
+    beside = {"control_accuracy_drop": control, "control_loss_increase": 5 * control, "n": 400}
+    return {"accuracy": whole - lost, "accuracy_drop": lost, "loss_increase": 5 * lost, **beside}
 
 
-def _patching(place, rng):
-    rows, paper = [], paper_like(place["gamma"], place["seed"])
-    for change in ("key", "anchors"):
-        for layer in range(2):
-            for component in PATCHED:
-                for role in ("key", "first_anchor", "last_anchor", "noise", "last"):
-                    value = _carried(change, component, layer, role, paper) + rng.normal(0, 0.02)
-                    where = {"counterfactual": change, "component": component, "layer": layer, "role": role}
-                    ends = {"low": value - 0.05, "high": value + 0.05}
-                    beside = {"control": rng.normal(0, 0.01), "n": 64}
-                    rows.append({**place, "stage": "final", **where, "recovered": value, **ends, **beside})
-    return rows
+def _patched(rng, gamma, seed, stage, counterfactual, layer, component, role):
+    value = _carried(counterfactual, component, layer, role, paper_like(gamma, seed)) + rng.normal(0, 0.02)
+    return {"recovered": value, "low": value - 0.05, "high": value + 0.05, "control": rng.normal(0, 0.01), "n": 64}
 
 
-def _carried(change, component, layer, role, paper):
+def _carried(counterfactual, component, layer, role, paper):
     """Share of what differs that a cell carries, roughly as in the two circuits."""
     if (component, layer, role) == ("resid_post", 1, "last"):
         return 1.0
     if (component, role) == ("mlp_out", "last"):
         return -0.4 if layer else 0.1
     early = {("resid_pre", 0), *([("resid_post", 0), ("resid_pre", 1)] if paper else [])}
-    if (component, layer) in early and role == ("key" if change == "key" else "first_anchor"):
-        return 1.0 if change == "key" else 0.5
+    if (component, layer) in early and role == ("key" if counterfactual == "key" else "first_anchor"):
+        return 1.0 if counterfactual == "key" else 0.5
     if (component, layer, role) == ("attn_out", 1, "last"):
-        return 1.1 if change == "key" or not paper else 0.05
-    if (component, layer, role) == ("attn_out", 0, "last" if change == "anchors" else "last_anchor"):
-        return float(paper == (change == "anchors"))
+        return 1.1 if counterfactual == "key" or not paper else 0.05
+    if (component, layer, role) == ("attn_out", 0, "last" if counterfactual == "anchors" else "last_anchor"):
+        return float(paper == (counterfactual == "anchors"))
     return 0.0
 
 
-def _events(place, rng):
-    """One event a row of the figure of events, some of which never happen."""
-    rows = []
-    for number, event in enumerate(CRITERIA):
-        step = float(rng.integers(50, 200) * (1 + number)) if (number + place["seed"]) % 4 else math.nan
-        rows.append({**place, "event": event, "kind": "loss" if number < 3 else "mechanism", "step": step})
-    return rows
-
-
-def paper_like(gamma: float, seed: int) -> bool:
-    """Whether the made-up member has the paper's circuit."""
-    return gamma >= 0.7 and seed % 5 not in (1, 3)
+def _event(rng, gamma, seed, event):
+    """Some events never happen."""
+    number = list(CRITERIA).index(event)
+    step = float(rng.integers(50, 200) * (1 + number)) if (number + seed) % 4 else math.nan
+    return {"kind": "loss" if event in SETS else "mechanism", "step": step, "censored": math.isnan(step)}

@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import places
+from synthetic_evidence import make_evidence
 
 from rb_interp.errors import ConfigError
 from rb_interp.machine.config import from_mapping
@@ -74,6 +76,11 @@ def test_a_run_is_judged_and_opens_again_as_it_was(run):
     assert len(again.verdicts["A1"].conditions[0].values) == 2
     assert [check.of for check in again.evidence.checks] == [check.of for check in ANCHOR.load("checks")]
     pd.testing.assert_frame_equal(again.evidence.readings, run.evidence.readings)
+
+
+@pytest.mark.lens
+def test_made_up_readings_are_a_part_of_a_runs(run):
+    assert not places(make_evidence().readings) - places(run.readings)
 
 
 @pytest.mark.lens

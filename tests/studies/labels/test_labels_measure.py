@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from made_up import places
+from studies.labels.synthetic_labels import make_labels
 
 from rb_interp.claims import judge
 from rb_interp.machine.run import Run
@@ -155,6 +157,13 @@ def test_outputs_are_distributions_whose_mass_inside_is_the_reading(measured):
         assert set(rows["step"]) == {expected["step"]}
     array = measured.arrays["ranges/0.8/1/before_memory/mem/label_range/outputs"]
     np.testing.assert_array_equal(table[table["seed"] == 1]["probability"].to_numpy(), array.reshape(-1))
+
+
+def test_made_up_readings_are_a_part_of_a_runs(measured):
+    """But for groups 3 and 4: the task here has two ranges, ``quick``'s has four."""
+    more = places(make_labels().readings) - places(measured.readings)
+    place = ("ranges", "before_memory", "mem", "label_range")
+    assert more == {(*place, quantity, False, False) for quantity in ("inside_3", "inside_4")}
 
 
 def test_the_claims_find_their_readings(measured):

@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from made_up import places
+from synthetic import make_language
 from torch.nn.functional import cross_entropy
 
 from rb_interp.errors import RbInterpError, RunError, TextError
@@ -57,6 +59,11 @@ def test_the_report_holds_every_claim_figure_and_stand_in(run):
     assert rows["stand-in"] == STAND_IN
     assert rows["tokenizer"].startswith("train, ")
     assert rows["text"].endswith("; sentences of a small story grammar, standing in for TinyStories")
+
+
+@pytest.mark.lens
+def test_made_up_readings_are_a_part_of_a_runs(run):
+    assert not places(make_language().readings) - places(run.readings)
 
 
 def found_difference(readings):

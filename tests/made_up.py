@@ -1,0 +1,119 @@
+"""Made-up evidence of a study, without training: tables from its schema, and what a run makes of them.
+
+Tables come from the schema that real runs are checked against, and are checked in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rb_interp.claims import Verdicts, judge, judge_checks
+from rb_interp.figures.evidence import Evidence
+from rb_interp.machine.config import StudyConfig
+from rb_interp.machine.measured import summary_table
+from rb_interp.machine.protocol import Study
+from rb_interp.machine.schema import EVERY_STUDY, SUMMARY, check_tables
+
+NEUTRAL = {"str": "", "int": 0, "float": math.nan, "bool": False}
+"""What stands in a column that is not given, by its type."""
+PLACE = {"layer": math.nan, "head": math.nan, "stage": "final", "set": "", "null": None, "n": 400}
+"""What stands in a column of readings that is not given, where that is not the neutral value of its type."""
+Statistics = Callable[[Evidence], Mapping[str, pd.DataFrame]]
+"""The further tables that a study's ``measure`` makes of curves, readings and tables."""
+
+
+class MadeUp:
+    """Tables and arrays of a study, filled row by row; `evidence` makes a whole run of them.
+
+    >>> from rb_interp.studies.labels import LABELS
+    >>> made = MadeUp(LABELS, LABELS.preset("smoke"))
+    >>> made.fill("outputs", lambda group, label, **place: {"probability": group * label / 10},
+    ...           gamma=[0.8], seed=[0], step=[300], group=[1, 2], label=[0, 1])
+    >>> made.tables()["outputs"][["seed", "group", "label", "low", "probability"]]
+       seed  group  label  low  probability
+    0     0      1      0    0          0.0
+    1     0      1      1    0          0.1
+    2     0      2      0    0          0.0
+    3     0      2      1    0          0.2
+    """
+
+    def __init__(self, study: Study, config: StudyConfig) -> None:
+        self.study, self.config = study, config
+        self.declared = {**EVERY_STUDY, **study.load("tables")}
+        self.rows: dict[str, list[dict]] = defaultdict(list)
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def add(self, name: str, **row: Any) -> None:
+        """A row of a table; a column that is not given gets its NEUTRAL value.
+
+        Raises AssertionError for a column that is not declared, and for a key that is not given; ``sweep`` need not be.
+        """
+        table = self.declared[name]
+        wrong = {*row} - {*table.columns} | {*table.key_columns} - {*row, "sweep"}
+        assert not wrong, f"table '{name}': {sorted(wrong)} undeclared or, as keys, not given; got {sorted(row)}"
+        self.rows[name].append({**{column: NEUTRAL[kind] for column, kind in table.columns.items()}, **row})
+
+    def fill(self, name: str, values: Callable[..., Mapping[str, Any] | None], **levels: Iterable) -> None:
+        """A row for every combination of levels, the last one varying fastest.
+
+        ``values(**place)`` gives the other columns of that row; there is no row where it gives None.
+        """
+        for each in product(*levels.values()):
+            place = dict(zip(levels, each, strict=True))
+            found = values(**place)
+            if found is not None:
+                self.add(name, **place, **found)
+
+    def extend(self, name: str, rows: pd.DataFrame | Iterable[Mapping]) -> None:
+        """Rows of a table as another function makes them."""
+        for row in rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows:
+            self.add(name, **row)
+
+    def reading(
+        self, probe: str, values: Mapping[str, float], arrays: Mapping[str, Any] | None = None, **columns: Any
+    ) -> None:
+        """Readings of one probe at one place, with its arrays; columns that are not given are as in PLACE."""
+        columns = {**PLACE, **columns}
+        for quantity, value in values.items():
+            self.add("readings", probe=probe, quantity=quantity, value=float(value), **columns)
+        prefix = "/".join(str(columns[name]) for name in ("gamma", "seed", "stage", "set"))
+        self.arrays |= {f"{prefix}/{probe}/{name}": np.asarray(array) for name, array in (arrays or {}).items()}
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables so far, with the columns and types of the schema."""
+        return {name: self.declared[name].frame(rows) for name, rows in self.rows.items()}
+
+    def evidence(self, statistics: Statistics, scale: str = "custom", **meta: Any) -> Evidence:
+        """The evidence of a run that measured this; StudyError where a table does not fit the schema."""
+        tables = {"readings": self.declared["readings"].frame([]), **self.tables()}
+        curves, readings = tables.pop("curves"), tables.pop("readings")
+        own = {"arrays": self.arrays, "tables": tables, "claims": self.study.load("claims"), "meta": meta}
+        empty = {"summary": SUMMARY.frame([]), "verdicts": Verdicts([])}
+        return remade(self.study, Evidence(self.config, scale, curves, readings, **empty, **own), statistics)
+
+
+def remade(study: Study, evidence: Evidence, statistics: Statistics) -> Evidence:
+    """Evidence whose readings or tables were changed, with its summary, statistics, verdicts and checks made anew."""
+    readings, tables = evidence.readings, {**evidence.tables, **statistics(evidence)}
+    summary, checks = summary_table(readings), study.load("checks")
+    every = {**tables, "curves": evidence.curves, "readings": readings, "summary": summary}
+    check_tables(study.name, {**EVERY_STUDY, **study.load("tables")}, every)
+    found = {"verdicts": judge(readings, evidence.claims, scale=evidence.scale)}
+    if checks:
+        options = {"scale": evidence.scale, "sibling_stages": evidence.config.sibling_stages}
+        found["checks"] = judge_checks(readings, tables["effects"], checks, **options)
+    return replace(evidence, summary=summary, tables=tables, **found)
+
+
+def places(readings: pd.DataFrame) -> set[tuple]:
+    """What was read where: sweep, stage, set, probe, quantity, and whether a layer and a head are given."""
+    names = readings[["sweep", "stage", "set", "probe", "quantity"]]
+    return set(names.assign(layer=readings["layer"].notna(), head=readings["head"].notna()).itertuples(False, None))
