@@ -12,6 +12,7 @@ from made_up import MadeUp
 from synthetic_causes import STAGES, STEPS, add_causes, paper_like
 
 from rb_interp.figures.evidence import Evidence
+from rb_interp.machine.schema import CURVES_SUMMARY, check_tables
 from rb_interp.probes.geometry import Layout, geometry_arrays, geometry_values
 from rb_interp.probes.groups import ANCHOR_TASK, numbered
 from rb_interp.probes.uniformity import average_operator, summarise
@@ -44,7 +45,9 @@ def make_evidence(gammas: tuple[float, ...] = (0.3, 0.5, 0.8), seeds: int = 5) -
 def with_tables(evidence: Evidence, **changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tables of a run with some changed, and their statistics made anew."""
     tables = {**evidence.tables, **changed}
-    return tables | summaries(tables, evidence.curves)
+    made = tables | summaries(tables, evidence.curves)
+    check_tables("anchor", {"curves_summary": CURVES_SUMMARY, **ANCHOR.load("tables")}, made)
+    return made
 
 
 def _add_member(made: MadeUp, gamma: float, seed: int) -> None:

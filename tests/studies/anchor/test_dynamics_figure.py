@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
+from made_up import MadeUp
 from matplotlib.text import Text
 from synthetic_evidence import make_evidence, with_tables
 
 from rb_interp.figures.save import draw
 from rb_interp.figures.style import INK, SET_COLOURS, SETS
+from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.events import MECHANISMS
 from rb_interp.studies.anchor.figures import FIGURES
 from rb_interp.studies.anchor.figures.dynamics import (
@@ -38,20 +39,23 @@ CIRCUITS = ["average-then-key", "key-to-anchors", "average-then-key"]
 @pytest.fixture(scope="module")
 def evidence():
     """Three seeds at gamma .8; every event that is not planted never happens."""
-    rows = [
-        (0.8, seed, event, "loss" if event in SETS else "mechanism", PLANTED.get(event, [np.nan] * 3)[seed])
-        for seed in range(3)
-        for event in CRITERIA
-    ]
-    events = pd.DataFrame(rows, columns=["gamma", "seed", "event", "kind", "step"])
-    steps = [(seed, step) for seed in range(3) for step in [*KEPT, 100 + seed]]
-    values = pd.DataFrame([(0.8, *place, "attention_by_role/key", 0.0) for place in steps])
-    values.columns = ["gamma", "seed", "step", "quantity", "value"]
-    circuits = pd.DataFrame({"gamma": 0.8, "seed": [0, 1, 2], "circuit": CIRCUITS})
     base = make_evidence(gammas=(0.8,), seeds=1)
-    tables = {"dynamics": values, "events": events, "circuits": circuits}
-    made = with_tables(base, **tables)
-    return replace(base, tables=made | {"events": events.sample(frac=1, random_state=0)})
+    made, members = MadeUp(ANCHOR, base.config), {"gamma": [0.8], "seed": range(3)}
+    made.fill("events", _event, **members, event=CRITERIA)
+    made.fill("dynamics", _value, **members, step=[*KEPT, 100, 101, 102], quantity=["attention_by_role/key"])
+    made.fill("circuits", lambda gamma, seed: {"circuit": CIRCUITS[seed]}, **members)
+    tables = with_tables(base, **made.tables())
+    return replace(base, tables=tables | {"events": tables["events"].sample(frac=1, random_state=0)})
+
+
+def _event(gamma, seed, event):
+    step = PLANTED.get(event, [np.nan] * 3)[seed]
+    return {"kind": "loss" if event in SETS else "mechanism", "step": step, "censored": bool(np.isnan(step))}
+
+
+def _value(gamma, seed, step, quantity):
+    """At the steps that all seeds share, and at one more of each seed's own."""
+    return {"value": 0.0} if step in (*KEPT, 100 + seed) else None
 
 
 def lines_of(axes, row, colour):

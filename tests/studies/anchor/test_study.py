@@ -80,7 +80,7 @@ def test_a_run_is_judged_and_opens_again_as_it_was(run):
 
 @pytest.mark.lens
 def test_made_up_readings_are_a_part_of_a_runs(run):
-    assert not places(make_evidence().readings) - places(run.readings)
+    assert places(make_evidence().readings) - places(run.readings) == set()
 
 
 @pytest.mark.lens

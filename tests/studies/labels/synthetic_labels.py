@@ -44,9 +44,7 @@ def make_labels(seeds: int = 3) -> Evidence:
     kept = sorted({*STEPS, *map(_before, range(seeds))})
     made.fill("in_range", inside, sweep=["ranges"], **members, step=kept, group=GROUPS)
     made.fill("outputs", partial(_output, ranges), **members, group=GROUPS, label=range(200))
-    return made.evidence(
-        _statistics, "quick", command="rb-interp reproduce --study labels", toml="", versions={}, host={}
-    )
+    return made.evidence(_statistics, "quick", command="rb-interp reproduce labels", toml="", versions={}, host={})
 
 
 def with_readings(evidence: Evidence, readings: pd.DataFrame) -> Evidence:
