@@ -14,7 +14,7 @@ from synthetic_causes import STAGES, STEPS, add_causes, paper_like
 from rb_interp.figures.evidence import Evidence
 from rb_interp.machine.schema import CURVES_SUMMARY, check_tables
 from rb_interp.probes.geometry import Layout, geometry_arrays, geometry_values
-from rb_interp.probes.groups import ANCHOR_TASK, numbered
+from rb_interp.probes.groups import numbered
 from rb_interp.probes.uniformity import average_operator, summarise
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
@@ -22,6 +22,7 @@ from rb_interp.studies.anchor.causes import Causes
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.anchor.summaries import array_means, summaries
 from rb_interp.tasks import SETS
+from rb_interp.tasks.anchor import GROUPS
 
 COMPONENTS = ("resid_pre.0", "attn_out.0", "mlp_out.0", "attn_out.1", "mlp_out.1", "resid_post.1")
 STRONG = {("attn_out.1", "key"), ("attn_out.0", "anchor_sum"), ("resid_post.1", "key_and_sum")}
@@ -91,7 +92,7 @@ def _roles_and_shares(read, rng, task, gamma, paper):
 
 
 def _groups(task):
-    return {name: task.tokens(tokens) for name, tokens in ANCHOR_TASK.items()}
+    return {name: task.tokens(tokens) for name, tokens in GROUPS.items()}
 
 
 def _attention(read, rng, length, noisy):
@@ -114,7 +115,10 @@ def _geometry(task, gamma, seed, trained):
         shared = [np.array([0.1, 1.2, 0.8])[group], np.array([1, 0, 0.2])[group]]
         curve = [on_curve * np.sin(angle), on_curve * 0.5 * np.cos(2 * angle)]
         rows = np.stack([*curve, *shared], 1) @ basis.T + 2.2 * rows
-    embedding, layout = np.zeros((task.d_vocab, D_MODEL)), Layout.of(_groups(task))
+    embedding, layout = (
+        np.zeros((task.d_vocab, D_MODEL)),
+        Layout(_groups(task), ("memory", "reasoning"), ("key", "reasoning"), "reasoning"),
+    )
     embedding[tokens] = rows
     return geometry_values(embedding, layout), geometry_arrays(embedding, layout)
 
