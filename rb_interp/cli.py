@@ -136,10 +136,10 @@ def _info(command: Any, line: str) -> None:
 
 
 def _studies(command: Any, line: str) -> None:
-    from rb_interp.machine.registry import listed
+    from rb_interp.machine.registry import installed_studies
     from rb_interp.report.terminal import print_studies
 
-    print_studies(listed())
+    print_studies(installed_studies())
 
 
 def _patch(command: Any, line: str) -> None:

@@ -222,7 +222,7 @@ def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> 
             raise ConfigError(f"{source}: unknown key '{path}{key}'; {nearest(key, known)}")
         current = getattr(base, key)
         if not is_dataclass(current):
-            changes[key] = typed(value, hints[key], where)
+            changes[key] = converted(value, hints[key], where)
         elif isinstance(value, Mapping):
             changes[key] = overlay(current, value, source, f"{path}{key}.")
         else:
@@ -230,17 +230,17 @@ def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> 
     return replace(base, **changes)
 
 
-def typed(value: Any, hint: Any, where: str) -> Any:
+def converted(value: Any, hint: Any, where: str) -> Any:
     """A value checked against a field's type; lists become tuples, whole numbers pass as floats.
 
-    >>> typed([1, 2], tuple[float, ...], "'gammas'"), typed([[1, 2]], tuple[tuple[int, int], ...], "'masked'")
+    >>> converted([1, 2], tuple[float, ...], "'gammas'"), converted([[1, 2]], tuple[tuple[int, int], ...], "'masked'")
     ((1.0, 2.0), ((1, 2),))
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         if value is None and type(None) in inner:
             return None
-        return typed(value, next(kind for kind in inner if kind is not type(None)), where)
+        return converted(value, next(kind for kind in inner if kind is not type(None)), where)
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{where} is {value!r}; expected a list.")
@@ -248,7 +248,7 @@ def typed(value: Any, hint: Any, where: str) -> Any:
         if not many and len(value) != len(inner):
             raise ConfigError(f"{where} is {list(value)!r}; expected {len(inner)} values, such as [low, high].")
         kinds = [inner[0]] * len(value) if many else inner
-        return tuple(typed(item, kind, where) for item, kind in zip(value, kinds, strict=True))
+        return tuple(converted(item, kind, where) for item, kind in zip(value, kinds, strict=True))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(hint, type) and type(value) is not hint:

@@ -22,7 +22,7 @@ PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib
 
 def write_metadata(folder: Path, study: str, config: StudyConfig, command: str) -> dict[str, Any]:
     """Write ``run.json`` and the configuration as TOML into a new run folder; returns the content of ``run.json``."""
-    about = {
+    metadata = {
         "format": FORMAT,
         "study": study,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -34,22 +34,22 @@ def write_metadata(folder: Path, study: str, config: StudyConfig, command: str) 
         "tasks": {name: [type_of(s.task), s.task.fingerprint()] for name, s in config.sweeps.items()},
         "config": plain(config),
     }
-    write_whole(folder / FILE, lambda file: file.write_text(json.dumps(about, indent=1)))
+    write_whole(folder / FILE, lambda file: file.write_text(json.dumps(metadata, indent=1)))
     write_whole(folder / "config.toml", lambda file: file.write_text(to_toml(study, config)))
-    return about
+    return metadata
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
     """Read ``run.json``; RunError where the folder is no run, is damaged, or has another format."""
     path = folder / FILE
     try:
-        about = json.loads(path.read_text())
-        if about.get("format") != FORMAT:
+        metadata = json.loads(path.read_text())
+        if metadata.get("format") != FORMAT:
             raise RunError(
-                f"{path} has the format {about.get('format')!r}; this version reads {FORMAT!r}. Make the run again "
+                f"{path} has the format {metadata.get('format')!r}; this version reads {FORMAT!r}. Make the run again "
                 f"with 'rb-interp reproduce', or open it with the version of rb_interp that wrote it."
             )
-        return {key: about[key] for key in KEYS}
+        return {key: metadata[key] for key in KEYS}
     except (FileNotFoundError, NotADirectoryError):
         raise RunError(
             f"{folder} is not a run folder: it has no {FILE}. Make one with 'rb-interp reproduce' or 'rb-interp train'."

@@ -12,7 +12,7 @@ GROUP = "rb_interp.studies"
 
 
 @dataclass(frozen=True)
-class Listed:
+class InstalledStudy:
     """A study in a listing: its name, its distribution, and the study, or the reason why it does not load."""
 
     name: str
@@ -43,7 +43,7 @@ def study(name: str) -> Study:
     return found.study
 
 
-def listed() -> list[Listed]:
+def installed_studies() -> list[InstalledStudy]:
     """Every installed study. Where one does not load, its entry says why, and the others are listed all the same."""
     return [_load(name, *found) for name, found in sorted(_points().items())]
 
@@ -55,24 +55,24 @@ def _points() -> dict[str, list[EntryPoint]]:
     return found
 
 
-def _load(name: str, point: EntryPoint, *others: EntryPoint) -> Listed:
+def _load(name: str, point: EntryPoint, *others: EntryPoint) -> InstalledStudy:
     brought = _distribution(point)
     if others:
         every = ", ".join(sorted({brought, *map(_distribution, others)}))
         problem = f"several distributions bring a study '{name}' ({every}); uninstall all but one."
-        return Listed(name, every, None, problem)
+        return InstalledStudy(name, every, None, problem)
     try:
         found = point.load()
     except Exception as error:  # a plugin may fail in any way; the others go on
         problem = f"study '{name}' of the distribution '{brought}' does not load ({type(error).__name__}: {error}); "
-        return Listed(name, brought, None, problem + f"mend or uninstall '{brought}'.")
+        return InstalledStudy(name, brought, None, problem + f"mend or uninstall '{brought}'.")
     if not isinstance(found, Study):
         problem = f"study '{name}' of the distribution '{brought}' is a {type(found).__name__}; expected a Study. "
-        return Listed(name, brought, None, problem + f"Mend '{point.value}' there.")
+        return InstalledStudy(name, brought, None, problem + f"Mend '{point.value}' there.")
     if found.name != name:
         problem = f"study '{name}' of the distribution '{brought}' calls itself '{found.name}'; give it one name in "
-        return Listed(name, brought, None, problem + "its entry point and in its Study.")
-    return Listed(name, brought, found)
+        return InstalledStudy(name, brought, None, problem + "its entry point and in its Study.")
+    return InstalledStudy(name, brought, found)
 
 
 def _distribution(point: EntryPoint) -> str:

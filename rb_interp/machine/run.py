@@ -41,12 +41,12 @@ class Run:
     (True, [''])
 
     Attributes:
-        folder: its path. study, config: the study and its settings. about: content of ``run.json``.
+        folder: its path. study, config: the study and its settings. metadata: content of ``run.json``.
         sweeps: its sweeps by name.
     """
 
-    def __init__(self, folder: Path, study: Study, config: StudyConfig, about: dict[str, Any]) -> None:
-        self.folder, self.study, self.config, self.about = Path(folder), study, config, about
+    def __init__(self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]) -> None:
+        self.folder, self.study, self.config, self.metadata = Path(folder), study, config, metadata
         self.sweeps = {
             name: Sweep(self.folder / name, name, sweep, config.seeds, config.sibling_stages)
             for name, sweep in config.sweeps.items()
@@ -61,20 +61,20 @@ class Run:
         """
         folder = Path(folder)
         if holds_run(folder):
-            about = read_metadata(folder)
-            if about["study"] != study.name:
+            metadata = read_metadata(folder)
+            if metadata["study"] != study.name:
                 raise RunError(
-                    f"{folder} holds a run of study '{about['study']}', not of '{study.name}'; nothing was changed. "
+                    f"{folder} holds a run of study '{metadata['study']}', not of '{study.name}'; nothing was changed. "
                     f"Use another --out."
                 )
-            if about["fingerprint"] != fingerprint(study.name, config):
-                held = from_mapping(type(config), about["config"], str(folder / "run.json"))
-                told = differences(held, config) or "its task is of another class"
+            if metadata["fingerprint"] != fingerprint(study.name, config):
+                held = from_mapping(type(config), metadata["config"], str(folder / "run.json"))
+                differing = differences(held, config) or "its task is of another class"
                 raise RunError(
-                    f"{folder} holds a run with another configuration ({told}); nothing was changed. Use another "
+                    f"{folder} holds a run with another configuration ({differing}); nothing was changed. Use another "
                     f"--out, or repeat the command that made it to continue it."
                 )
-            return cls(folder, study, config, about)
+            return cls(folder, study, config, metadata)
         check_free(folder)
         for sweep in config.sweeps.values():
             prepare = getattr(sweep.task, "prepare", None)
@@ -94,24 +94,24 @@ class Run:
         Raises RunError, with what is wrong with the folder, and StudyError for a study that is not installed.
         """
         folder = Path(folder)
-        about = read_metadata(folder)
-        study = study or find_study(about["study"])
+        metadata = read_metadata(folder)
+        study = study or find_study(metadata["study"])
         if config is None:
-            config = from_mapping(study.load("config"), about["config"], str(folder / "run.json"))
+            config = from_mapping(study.load("config"), metadata["config"], str(folder / "run.json"))
         assert config is not None
-        for name, (kind, _) in about["tasks"].items():
+        for name, (kind, _) in metadata["tasks"].items():
             if name not in config.sweeps or type_of(config.sweeps[name].task) != kind:
                 raise RunError(
                     f"{folder} was trained on a task of class {kind}, which its study's configuration does not make; "
                     f"open it from Python with Run.open(folder, config=...), giving the configuration with that task."
                 )
-        if about["fingerprint"] != fingerprint(study.name, config):
+        if metadata["fingerprint"] != fingerprint(study.name, config):
             raise RunError(
-                f"{folder / 'run.json'} says fingerprint {about['fingerprint']}, its configuration gives "
+                f"{folder / 'run.json'} says fingerprint {metadata['fingerprint']}, its configuration gives "
                 f"{fingerprint(study.name, config)}; the task's class or the settings have changed since it was made. "
                 f"Open it with the code that made it, or move it away and run again."
             )
-        return cls(folder, study, config, about)
+        return cls(folder, study, config, metadata)
 
     @property
     def scale(self) -> str:
@@ -303,8 +303,8 @@ class Run:
             checks=judged,
             claims=self.study.load("claims"),
             meta={
-                **{name: self.about[name] for name in ("versions", "host", "created")},
-                "command": self.about["command"] or f"rb-interp reproduce --config {self.folder / 'config.toml'}",
+                **{name: self.metadata[name] for name in ("versions", "host", "created")},
+                "command": self.metadata["command"] or f"rb-interp reproduce --config {self.folder / 'config.toml'}",
                 "toml": to_toml(self.study.name, self.config),
                 "expected_holds_by_chance": expected_by_chance(verdicts),
                 "calibration": self.calibration,

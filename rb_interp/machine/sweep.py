@@ -74,26 +74,26 @@ class Sweep:
         """
         path = self.folder / PROVENANCE
         try:
-            return {int(seed): told for seed, told in json.loads(path.read_text()).items()} if path.exists() else {}
+            return {int(seed): found for seed, found in json.loads(path.read_text()).items()} if path.exists() else {}
         except (OSError, ValueError, AttributeError) as error:
             raise RunError(
                 f"{path} cannot be read ({error!r}); it is damaged. Move the folder away and run again."
             ) from None
 
-    def _told(self, seed: int) -> Any:
+    def _task_provenance(self, seed: int) -> Any:
         tell = getattr(self.config.task, "provenance", None)
         return None if tell is None else json.loads(json.dumps(tell(seed)))
 
     def _keep_provenance(self) -> None:
         if not (self.folder / PROVENANCE).exists():
-            told = {seed: found for seed in self.seeds if (found := self._told(seed)) is not None}
-            if told:
-                write_bytes(self.folder / PROVENANCE, json.dumps(told, indent=1).encode())
+            every = {seed: found for seed in self.seeds if (found := self._task_provenance(seed)) is not None}
+            if every:
+                write_bytes(self.folder / PROVENANCE, json.dumps(every, indent=1).encode())
 
     def _check_provenance(self, seed: int) -> None:
         if seed not in self.provenance:
             return
-        held, now = self.provenance[seed], self._told(seed) or {}
+        held, now = self.provenance[seed], self._task_provenance(seed) or {}
         changed = [key for key in {**held, **now} if held.get(key) != now.get(key)]
         if changed:
             raise RunError(

@@ -34,9 +34,9 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
         found.add_row(f"{component}.{int(layer)}", *(_cell(by_role.get(role)) for role in roles))
     console.print(found)
     wide, control = float(np.max(table["high"] - table["low"])), float(np.max(np.abs(table["control"])))
-    told = [f"95 % intervals are at most {wide:.2f} wide"] if np.isfinite(wide) else []
-    told += [f"the control's largest cell is {control:.2f}"] if np.isfinite(control) else []
-    console.print(Text(shown("; ".join(told), console)))
+    notes = [f"95 % intervals are at most {wide:.2f} wide"] if np.isfinite(wide) else []
+    notes += [f"the control's largest cell is {control:.2f}"] if np.isfinite(control) else []
+    console.print(Text(shown("; ".join(notes), console)))
     if not (np.isfinite(wide) and control < 0.5):
         console.print(Text("The control does as much as cells do: this member hardly tells these inputs apart."))
     if {"noise", "last"} <= set(roles):

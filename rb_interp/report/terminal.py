@@ -16,7 +16,7 @@ from rb_interp.report.content import OUTCOMES, calibration_mark
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts
-    from rb_interp.machine.registry import Listed
+    from rb_interp.machine.registry import InstalledStudy
     from rb_interp.machine.run import Run
     from rb_interp.machine.sweep import Sweep
 
@@ -68,8 +68,8 @@ def run_rows(run: Run) -> dict[str, str]:
         **sweeps,
         **({} if info is None else info(run)),
         "verdicts": _counts(run),
-        "made": f"{run.about['created']}  {run.about['command']}".strip(),
-        "versions": ", ".join(f"{name} {version}" for name, version in run.about["versions"].items()),
+        "made": f"{run.metadata['created']}  {run.metadata['command']}".strip(),
+        "versions": ", ".join(f"{name} {version}" for name, version in run.metadata["versions"].items()),
     }
 
 
@@ -89,7 +89,7 @@ def _counts(run: Run) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
 
 
-def print_studies(studies: Iterable[Listed], console: Console | None = None) -> None:
+def print_studies(studies: Iterable[InstalledStudy], console: Console | None = None) -> None:
     """Print every study that is installed: its name, where it comes from, its question and its cost."""
     console = console_of(console)
     for found in studies:

@@ -74,7 +74,11 @@ def test_a_plugin_that_does_not_load_is_one_sentence_and_stops_no_other(tmp_path
         "STUDY = Study('fine-study', 'Fine', 'Is it?', 'none', config='a:b', measure='a:b')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found = {one.name: one for one in registry.listed() if one.name in ("broken-study", "mistaken-study", "fine-study")}
+    found = {
+        one.name: one
+        for one in registry.installed_studies()
+        if one.name in ("broken-study", "mistaken-study", "fine-study")
+    }
     assert found["fine-study"].study is registry.study("fine-study")
     assert found["fine-study"].problem == ""
     told = "study 'broken-study' of the distribution 'broken' does not load (ModuleNotFoundError: No module named "

@@ -168,7 +168,7 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
 
 def test_the_same_command_opens_what_is_there(tmp_path):
     run = Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train")
-    assert Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train").about == run.about
+    assert Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train").metadata == run.metadata
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write into read-only folders")
