@@ -11,7 +11,7 @@ import pandas as pd
 
 from rb_interp.errors import StudyError
 from rb_interp.machine.schema import READINGS, SUMMARY
-from rb_interp.statistics.intervals import t_interval
+from rb_interp.statistics.intervals import interval_or_nan
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,9 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for place, here in readings.groupby(SUMMARY.key_columns, sort=False, dropna=False):
-        untrained = here["untrained"].mean()  # NaN where no untrained model has a value
-        rows.append((*cast(tuple, place), *_mean_and_ends(here["value"].to_numpy()), untrained))
+        values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
+        rows.append((*cast(tuple, place), *interval_or_nan(values), np.isfinite(values).sum(), untrained))
     return pd.DataFrame(rows, columns=list(SUMMARY.columns))
-
-
-def _mean_and_ends(values: np.ndarray) -> tuple[float, float, float, int]:
-    """Mean, ends of its 95 % interval (NaN below two values), and the number of finite values."""
-    values = values[np.isfinite(values)]
-    found = t_interval(values)
-    low, high = (found.low, found.high) if np.isfinite(found.low) else (np.nan, np.nan)
-    return found.estimate, low, high, len(values)
 
 
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
@@ -79,7 +71,8 @@ def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.Dat
     rows = []
     for place, here in table.groupby(by, sort=False, dropna=False):
         for column in columns:
-            rows.append((*cast(tuple, place), column, *_mean_and_ends(here[column].to_numpy(dtype=float))))
+            values = here[column].to_numpy(dtype=float)
+            rows.append((*cast(tuple, place), column, *interval_or_nan(values), np.isfinite(values).sum()))
     return pd.DataFrame(rows, columns=[*by, "quantity", "mean", "low", "high", "n"])
 
 
@@ -108,8 +101,7 @@ def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
     joined = {}
     for (before, after), each in found.items():
         stacked = np.stack(each).astype(float)
-        cells = [t_interval(cell[np.isfinite(cell)]) for cell in stacked.reshape(len(each), -1).T]
+        cells = [interval_or_nan(cell) for cell in stacked.reshape(len(each), -1).T]
         mean, low, high = (np.reshape(end, stacked.shape[1:]) for end in zip(*cells, strict=True))
-        low, high = (np.where(np.isfinite(end), end, np.nan) for end in (low, high))
         joined |= {f"{before}/{end}/{after}": a for end, a in (("mean", mean), ("low", low), ("high", high))}
     return joined

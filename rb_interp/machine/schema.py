@@ -59,13 +59,11 @@ class Table:
 
     def fault(self, table: pd.DataFrame) -> str:
         """What is wrong with a table, in words; empty where it fits."""
-        missing, more = (sorted(a - b) for a, b in _both_ways(set(self.columns), set(table.columns)))
-        if missing or more:
-            return " and ".join(
-                f"{word} the column{'s' * (len(names) > 1)} {', '.join(names)}"
-                for word, names in (("lacks", missing), ("has, undeclared,", more))
-                if names
-            )
+        missing, more = sorted(set(self.columns) - set(table)), sorted(set(table) - set(self.columns))
+        if missing:
+            return f"lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}"
+        if more:
+            return f"has, undeclared, the column{'s' * (len(more) > 1)} {', '.join(more)}"
         for name, kind in self.columns.items():
             column: Any = table[name]
             if not _fits(column, kind):
@@ -100,12 +98,11 @@ def check_tables(study: str, declared: Mapping[str, Table], tables: Mapping[str,
     Raises StudyError for a table that it does not declare, for one that is missing, and for one with other columns or
     types, or with a row twice.
     """
-    missing, more = (sorted(a - b) for a, b in _both_ways(set(declared), set(tables)))
-    if missing or more:
-        raise StudyError(
-            f"study '{study}' declares the tables {missing} and did not measure them; it measured {more} and does not "
-            "declare them. Make its field 'tables' and its measurement agree."
-        )
+    missing, more = sorted(set(declared) - set(tables)), sorted(set(tables) - set(declared))
+    if missing:
+        raise StudyError(f"study '{study}' declares the tables {missing} and did not measure them; make both agree.")
+    if more:
+        raise StudyError(f"study '{study}' measured the tables {more} and does not declare them; make both agree.")
     for name, table in tables.items():
         fault = declared[name].fault(table)
         if fault:
@@ -115,10 +112,6 @@ def check_tables(study: str, declared: Mapping[str, Table], tables: Mapping[str,
 def _parsed(text: str) -> dict[str, str]:
     pairs = (word.partition(":") for word in text.split())
     return {name: kind or KNOWN.get(name, "float") for name, _, kind in pairs}
-
-
-def _both_ways(first: set[str], second: set[str]) -> tuple[tuple[set[str], set[str]], tuple[set[str], set[str]]]:
-    return (first, second), (second, first)
 
 
 def _fits(column: pd.Series, kind: str) -> bool:

@@ -48,6 +48,17 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
     return Interval(mean, mean - half, mean + half)
 
 
+def interval_or_nan(values: Sequence[float] | np.ndarray) -> Interval:
+    """`t_interval` of the finite values for a table: its ends are NaN where there are fewer than two.
+
+    >>> interval_or_nan([2.0, np.nan])
+    Interval(estimate=2.0, low=nan, high=nan)
+    """
+    x = np.asarray(values, dtype=float)
+    found = t_interval(x[np.isfinite(x)])
+    return found if np.isfinite(found.low) else Interval(found.estimate, np.nan, np.nan)
+
+
 def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Clopper-Pearson interval of a proportion in [0, 1]; without trials it is [0, 1] around NaN.
 

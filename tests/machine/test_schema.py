@@ -55,7 +55,7 @@ def test_tables_are_the_declared_ones():
     check_tables("x", {"counts": COUNTS}, {"counts": counts()})
     with pytest.raises(StudyError, match=r"declares the tables \['counts'\] and did not measure them"):
         check_tables("x", {"counts": COUNTS}, {})
-    with pytest.raises(StudyError, match=r"it measured \['counts'\] and does not declare them"):
+    with pytest.raises(StudyError, match=r"measured the tables \['counts'\] and does not declare them"):
         check_tables("x", {}, {"counts": counts()})
     with pytest.raises(StudyError, match=r"study 'x': its table 'counts' lacks the column share; make"):
         check_tables("x", {"counts": COUNTS}, {"counts": counts().drop(columns="share")})

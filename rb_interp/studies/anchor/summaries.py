@@ -10,7 +10,7 @@ import pandas as pd
 from rb_interp.machine.intervene import ablation_means
 from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
 from rb_interp.statistics.circuits import CIRCUITS
-from rb_interp.statistics.intervals import proportion_interval, t_interval
+from rb_interp.statistics.intervals import interval_or_nan, proportion_interval
 from rb_interp.studies.anchor.events import OFFSET, order_table
 
 AVERAGED: dict[tuple[str, str], tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
@@ -80,9 +80,7 @@ def events_summary(events: pd.DataFrame) -> pd.DataFrame:
 
 def _mean_step(steps: np.ndarray) -> np.ndarray:
     """Mean, low and high on the scale of log(step + 25), as steps; the ends are NaN below two."""
-    found = t_interval(np.log(steps + OFFSET))
-    ends = found if np.isfinite(found.low) else (found.estimate, np.nan, np.nan)
-    return np.exp(np.array(ends)) - OFFSET
+    return np.exp(np.array(interval_or_nan(np.log(steps + OFFSET)))) - OFFSET
 
 
 def array_means(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
