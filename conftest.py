@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 from jaxtyping import install_import_hook
@@ -23,6 +24,17 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("RB_INTERP_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Processes that collect tests import the large packages first.
+
+    A package that a hooked module is the first to import would be compiled again in every process, as its bytecode
+    is looked for under the hook's name. That took 20 s a process.
+    """
+    if not session.config.getoption("numprocesses", None):
+        for name in ("transformer_lens", "pandas", "scipy.stats", "matplotlib.pyplot", "pyarrow.parquet"):
+            import_module(name)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tiny_anchor import FEW, TINY
 
 if TYPE_CHECKING:
     from rb_interp.machine.run import Run
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 @contextmanager
 def _few() -> Iterator[None]:
     from rb_interp.studies.anchor import causes
+    from tiny_anchor import FEW
 
     with pytest.MonkeyPatch.context() as patched:
         for name, few in FEW.items():
@@ -36,6 +36,7 @@ def anchor_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run, trained and measured, without figures. Whoever damages it works on a copy."""
     from rb_interp.machine.run import Run
     from rb_interp.studies.anchor import ANCHOR
+    from tiny_anchor import TINY
 
     study = replace(ANCHOR, figures=())
     run = Run.start(tmp_path_factory.mktemp("anchor") / "run", study, study.preset("smoke", **TINY))

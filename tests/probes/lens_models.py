@@ -20,8 +20,9 @@ def lens_model(kind: str, seed: int = 0, **sizes: int) -> Any:
     import transformer_lens
 
     settings: dict[str, Any] = {**SIZES, **KINDS[kind], **sizes}
-    with warnings.catch_warnings():  # 3.9 announces that 4.0 will replace this class
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed + 1)  # TransformerLens draws the first weights from torch's own generator
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.9 announces that 4.0 will replace this class
         try:
             model = transformer_lens.HookedTransformer(transformer_lens.HookedTransformerConfig(**settings))
         except ImportError:
