@@ -3,12 +3,19 @@
 import os
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from jaxtyping import install_import_hook
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other cost more than a second one gains
-install_import_hook("rb_interp", "beartype.beartype")
+ROOT = Path(__file__).parent
+WITH_SHAPES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((ROOT / "rb_interp").rglob("*.py"))
+    if "from jaxtyping import" in path.read_text("utf-8")
+]  # pyright checks the other types, and words are joined and drawn by the hundred thousand
+install_import_hook(WITH_SHAPES, "beartype.beartype")
 
 collect_ignore = ["docs/conf.py"]
 
@@ -24,6 +31,15 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("RB_INTERP_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _one_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tutorial of a study draws the one figure that it shows; other tests look at the pictures."""
+    if request.node.path.name == "tutorial_study.md":
+        from rb_interp.studies.anchor import figures
+
+        monkeypatch.setattr(figures, "FIGURES", [spec for spec in figures.FIGURES if spec.id == "first_layer"])
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from rb_interp.errors import StudyError
 from rb_interp.machine.schema import READINGS, SUMMARY
-from rb_interp.statistics.intervals import interval_or_nan
+from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
     joined = {}
     for (before, after), each in found.items():
         stacked = np.stack(each).astype(float)
-        cells = [interval_or_nan(cell) for cell in stacked.reshape(len(each), -1).T]
-        mean, low, high = (np.reshape(end, stacked.shape[1:]) for end in zip(*cells, strict=True))
+        cells = intervals_or_nan(stacked.reshape(len(each), -1).T)
+        mean, low, high = (end.reshape(stacked.shape[1:]) for end in cells.T)
         joined |= {f"{before}/{end}/{after}": a for end, a in (("mean", mean), ("low", low), ("high", high))}
     return joined

@@ -149,6 +149,7 @@ class Run:
 
         Raises RunError where training is not finished, or a checkpoint is missing or broken.
         """
+        import numpy as np
         from safetensors.numpy import save_file
 
         from rb_interp.claims import judge, judge_checks
@@ -168,7 +169,8 @@ class Run:
         check_tables(self.study.name, {**EVERY_STUDY, **self.study.load("tables")}, tables)
         for name, table in tables.items():
             self.write_table(name, table)
-        write_whole(self.folder / ARRAYS, lambda path: save_file(dict(measured.arrays), path))
+        whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save_file assumes
+        write_whole(self.folder / ARRAYS, lambda path: save_file(whole, path))
         calibration, checks = self.calibration, self.study.load("checks")
         standings = {} if calibration is None else calibration.standings
         verdicts = judge(measured.readings, self.study.load("claims"), scale=self.scale, standings=standings)

@@ -59,6 +59,29 @@ def interval_or_nan(values: Sequence[float] | np.ndarray) -> Interval:
     return found if np.isfinite(found.low) else Interval(found.estimate, np.nan, np.nan)
 
 
+def intervals_or_nan(values: np.ndarray) -> np.ndarray:
+    """`interval_or_nan` of every row at once.
+
+    Args:
+        values: one row a cell, one column a seed.
+
+    Returns estimate, low and high as three columns, one row a cell, with the digits of the single call.
+
+    >>> intervals_or_nan(np.array([[1.0, 2.0, 3.0], [4.0, np.nan, np.nan]])).round(3).tolist()
+    [[2.0, -0.484, 4.484], [4.0, nan, nan]]
+    """
+    x = np.ascontiguousarray(values, dtype=float)
+    n = x.shape[1]
+    whole = np.isfinite(x).all(axis=1) & (x != x[:, :1]).any(axis=1)  # so of two seeds or more
+    found = np.full((len(x), 3), np.nan)
+    found[~whole] = [interval_or_nan(row) for row in x[~whole]] or np.empty((0, 3))
+    if whole.any():
+        mean = x[whole].mean(axis=1)
+        half = special.stdtrit(n - 1, 0.975) * x[whole].std(axis=1, ddof=1) / np.sqrt(n)
+        found[whole] = np.stack([mean, mean - half, mean + half], axis=1)
+    return found
+
+
 def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Clopper-Pearson interval of a proportion in [0, 1]; without trials it is [0, 1] around NaN.
 

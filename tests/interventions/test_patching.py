@@ -43,8 +43,8 @@ MODELS = {
     "none": lambda: build_model(TASK, gamma=0.4, norm="none", **SMALL),
     "pre": lambda: build_model(TASK, gamma=0.4, norm="pre", n_layers=3, train_biases=True, **SMALL),
     "post": lambda: build_model(TASK, gamma=0.4, norm="post", **SMALL),
-    "gpt2": lambda: lens_model("gpt2", d_vocab=40),
-    "rotary": lambda: lens_model("rotary", d_vocab=40),
+    "gpt2": lambda: lens_model("gpt2", d_vocab=40, n_layers=2, n_heads=2),
+    "rotary": lambda: lens_model("rotary", d_vocab=40, n_layers=2, n_heads=2),
 }
 
 
@@ -97,7 +97,7 @@ def test_every_cell_has_the_number_of_generic_activation_patch(kind, monkeypatch
 @pytest.mark.parametrize("kind", [*MODELS, "grouped"])
 def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
     """Whole runs, which a caller's hook forces, and passes of few rows give the same rows; each head by itself."""
-    model = MODELS[kind]() if kind in MODELS else lens_model(kind, d_vocab=40)
+    model = MODELS[kind]() if kind in MODELS else lens_model(kind, d_vocab=40, n_layers=2)
     other = Inputs(NOISE.tokens[::-1].copy(), NOISE.labels[::-1].copy(), NOISE.roles.take(np.arange(len(ROWS))[::-1]))
     for head in (None, 1):
         components = [name for name in COMPONENTS if name != "pattern"] if head is None else ["q", "k", "v", "z"]

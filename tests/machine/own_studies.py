@@ -71,9 +71,9 @@ def measure(run, progress):
             empty = dict.fromkeys(("layer", "head", "null_mean", "null_sd", "p_value"), np.nan)
             rows.append({**place, "step": checkpoint.step, **row, **empty, "n": 0})
             prefix = f"{name}/" if name else ""
-            arrays[f"{prefix}{member.gamma}/{member.seed}/final//size/norms"] = (
-                models.model.W_E.detach().norm(dim=1).numpy()
-            )
+            where = f"{prefix}{member.gamma}/{member.seed}/final//size"
+            arrays[f"{where}/norms"] = models.model.W_E.detach().norm(dim=1).numpy()
+            arrays[f"{where}/turned"] = models.model.W_E.detach().numpy().copy().T  # not in the order of memory
     return Measured(readings_table(rows), {"doubled": readings_table(rows).assign(value=lambda t: 2 * t.value)}, arrays)
 
 

@@ -40,6 +40,7 @@ def test_a_run_tells_what_it_found(one):
     assert not any(module.training for module in model.modules())
     for name, value in read_weights(model).items():
         torch.testing.assert_close(value, one.sweep().weights(0.8, 3)[name])
+    assert (one.evidence.arrays["0.8/3/final//size/turned"] == model.W_E.detach().numpy().T).all()
     assert "<table" in one._repr_html_()
     assert "<table" in one.verdicts._repr_html_()
 

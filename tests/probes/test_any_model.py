@@ -28,11 +28,11 @@ BY_HEAD = (uniformity, value_alignment, attention_by_role)
 @pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "folded", "rotary", "grouped"])
 def test_every_probe_runs_on_every_layer_and_head(kind):
-    model, untrained = lens_model(kind, d_vocab=40), lens_model(kind, seed=1, d_vocab=40)
+    model, untrained = (lens_model(kind, seed, d_vocab=40, n_layers=2) for seed in (0, 1))
     weights = {name: p.clone() for name, p in model.named_parameters()}
     for probe in BY_HEAD:
         table = scan(probe, model, DATA.inputs(ROWS), untrained=untrained, n_null=20)
-        assert table.groupby(["layer", "head"]).ngroups == 16
+        assert table.groupby(["layer", "head"]).ngroups == 8
         assert np.isfinite(table[["value", "untrained"]]).all(axis=None)
         averages = table[table["quantity"] != "max_deviation"]  # which saturates where heads look at one position
         assert averages.groupby(["layer", "quantity"])["value"].nunique().min() > 1  # heads differ
