@@ -113,9 +113,8 @@ class Evidence:
         found = self.tables.get(name)
         if found is None or found.empty:
             raise MissingEvidenceError(f"This run has no table “{name}”; “rb-interp probe RUN” makes it.")
-        for column, value in where.items():
-            same = np.isclose(found[column].astype(float), value) if column == "gamma" else found[column] == value
-            found = found.loc[same]
+        if where:
+            found = found.loc[np.logical_and.reduce([_same(found, *one) for one in where.items()])]
         if found.empty:
             place = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
@@ -124,10 +123,11 @@ class Evidence:
     def records(self, name: str, **where: Any) -> list[dict[str, Any]]:
         """Those rows of a further table as dictionaries; none where the run lacks them."""
         try:
-            rows = self.table(name, **where).to_dict("records")
+            found = self.table(name, **where)
         except MissingEvidenceError:
             return []
-        return [{str(column): value for column, value in row.items()} for row in rows]
+        columns = {str(column): found[column].tolist() for column in found}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def require(self, gamma: float) -> None:
         """Raise MissingEvidenceError where no member of this run has the given gamma."""
@@ -229,3 +229,9 @@ class Evidence:
         rows = self.readings.query("gamma == @gamma and seed == @seed and stage == @stage")
         steps = rows["step"].dropna()
         return int(steps.iloc[0]) if len(steps) else None
+
+
+def _same(table: pd.DataFrame, column: str, value: Any) -> np.ndarray:
+    """Which rows have a value in a column; rates are compared as floats."""
+    found = table[column]
+    return np.isclose(found.to_numpy(dtype=float), value) if column == "gamma" else (found == value).to_numpy()
