@@ -36,7 +36,7 @@ def assert_as_shipped(found: pd.DataFrame) -> None:
     np.testing.assert_allclose(both["margin"], both["margin_shipped"], atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", ["averager", "carrier", "memoriser"])
 def test_copies_are_as_shipped(name):
     found = recomputed(known_models.reference_copies(name, 1))
     assert set(found["detector"]) == {*MECHANISM_CLAIMS, *NAMES}
@@ -55,7 +55,7 @@ def test_untrained_models_are_as_shipped():
 def test_more_copies_are_as_shipped(name):
     assert_as_shipped(
         recomputed(
-            subject for seed in range(3, 120, 9) for subject in known_models.reference_copies(name, 1, first=seed)
+            subject for seed in (0, *range(3, 120, 9)) for subject in known_models.reference_copies(name, 1, first=seed)
         )
     )
 
