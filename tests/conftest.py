@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _few() -> Iterator[None]:
-    from rb_interp.studies.anchor import causes
     from tiny_anchor import FEW
+
+    from rb_interp.studies.anchor import causes
 
     with pytest.MonkeyPatch.context() as patched:
         for name, few in FEW.items():
@@ -34,9 +35,10 @@ def few_interventions() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def anchor_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run, trained and measured, without figures. Whoever damages it works on a copy."""
+    from tiny_anchor import TINY
+
     from rb_interp.machine.run import Run
     from rb_interp.studies.anchor import ANCHOR
-    from tiny_anchor import TINY
 
     study = replace(ANCHOR, figures=())
     run = Run.start(tmp_path_factory.mktemp("anchor") / "run", study, study.preset("smoke", **TINY))
