@@ -15,6 +15,7 @@ from rb_interp.machine import Run
 from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.models.generations import read_weights
 from rb_interp.tasks import AnchorTask
+from rb_interp.training.loop import Interrupts
 from rb_interp.training.member_group import MemberGroup
 
 SMALL = One(seeds=(0,))
@@ -216,6 +217,25 @@ def test_ctrl_c_in_an_evaluation_loses_nothing(step, tmp_path, monkeypatch):
     whole.train(progress=False)
     assert run.sweep().store.names() == whole.sweep().store.names()
     assert run.curves.equals(whole.curves)
+
+
+def test_a_second_ctrl_c_ends_at_once_and_other_handlers_are_left_alone():
+    def own(*_):
+        pressed.append(True)
+
+    before, pressed = signal.signal(signal.SIGINT, signal.default_int_handler), []
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+            assert interrupts.asked
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, own)
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+        assert (pressed, interrupts.asked, signal.getsignal(signal.SIGINT)) == ([True], False, own)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_run_killed_before_it_began_can_begin(tmp_path):
