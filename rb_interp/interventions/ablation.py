@@ -151,16 +151,16 @@ def ablations(
     other = {} if control is None else values_at(model, control, parsed)
     before, rows = answer_logits(model, inputs), []
     for site in parsed:
-        beside = {f"control_{quantity}": np.nan for quantity in COLUMNS}
+        under_control = {f"control_{quantity}": np.nan for quantity in COLUMNS}
         if control is not None:
             after = answer_logits(model, inputs, write_at(site, other[site], inputs.roles, length, model))
-            beside = {f"control_{name}": value for name, value in _means(before, after, labels).items()}
+            under_control = {f"control_{name}": value for name, value in _means(before, after, labels).items()}
         for method in methods:
             values = replacement(found[site], method, seed)
             after = answer_logits(model, inputs, write_at(site, values, inputs.roles, length, model))
             accuracy = float(answered_rightly(after, labels).mean())
             named = {"component": str(site), "method": method, "accuracy": accuracy}
-            rows.append({**named, **_means(before, after, labels), **beside, "n": len(inputs)})
+            rows.append({**named, **_means(before, after, labels), **under_control, "n": len(inputs)})
     columns = ["component", "method", "accuracy", "accuracy_drop", "loss_increase"]
     return pd.DataFrame(rows, columns=[*columns, "control_accuracy_drop", "control_loss_increase", "n"])
 

@@ -142,8 +142,8 @@ def chain_accuracy(
     """How often a model answers PrOntoQA's questions and writes each sentence of the chain, and the same by hops.
 
     Values as in the module's table, and left_out, the examples longer than the context. Null of answer_two_way: answers
-    permuted over examples. ``n`` counts the examples that were read. The table ``skills`` has the columns hops, kind
-    (a value's name), accuracy and n, the examples or sentences of that number of hops; see `skill_rows`.
+    permuted over examples. ``n`` counts the examples that were read. The table ``skills`` has the columns hops,
+    accuracy_of (a value's name), accuracy and n, the examples or sentences of that number of hops; see `skill_rows`.
 
     Args:
         model: any TransformerLens model.
@@ -229,13 +229,13 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def skill_rows(outcomes: Sequence[Outcome]) -> list[dict]:
-    """Rows hops, kind, accuracy, n; ``n`` counts examples, for sentences (step, premise, ...) sentences."""
+    """Rows hops, accuracy_of, accuracy, n; ``n`` counts examples, for sentences (step, premise, ...) sentences."""
     rows = []
     for hops in sorted({one.hops for one in outcomes}):
         found = _by_kind([one for one in outcomes if one.hops == hops])
         rows += [
-            {"hops": hops, "kind": kind, "accuracy": float(np.mean(right)), "n": len(right)}
-            for kind, right in found.items()
+            {"hops": hops, "accuracy_of": accuracy_of, "accuracy": float(np.mean(right)), "n": len(right)}
+            for accuracy_of, right in found.items()
             if right
         ]
     return rows

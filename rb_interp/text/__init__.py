@@ -4,7 +4,7 @@ from rb_interp.lazy import lazy_names
 
 _NAMES = {
     "config": ("CORPORA", "TEXT_SETS", "TextConfig"),
-    "data": ("TextData", "text_about", "text_data", "tokenizer_of"),
+    "data": ("TextData", "text_provenance", "text_data", "tokenizer_of"),
     "example": ("Example",),
     "grammar": ("STAND_IN", "generate_stories"),
     "prontoqa": ("generate",),

@@ -39,7 +39,8 @@ class TextData:
         counts: ``[corpus, token]``, how often a token is a target of the training rows.
         entropies: entropy of those frequencies by corpus, in nats, 0 to log d_vocab: the loss of a model that knows
             them and nothing else.
-        about: where all this comes from, as plain data (see ``text_about``), with documents, tokens and sha256.
+        provenance: where all this comes from, as plain data (see ``text_provenance``), with documents, tokens and
+            sha256.
     """
 
     config: TextConfig
@@ -50,7 +51,7 @@ class TextData:
     examples: list[Example]
     counts: Int[np.ndarray, "2 d_vocab"]
     entropies: tuple[float, float]
-    about: dict[str, Any]
+    provenance: dict[str, Any]
 
     def rows(self, name: str) -> Rows:
         """The rows of one set of TEXT_SETS; TextError where there is no such set."""
@@ -72,32 +73,33 @@ def text_data(config: TextConfig, seed: int) -> TextData:
     ((80, 257), (16, 257), 20)
     """
     tokenizer = tokenizer_of(config)
-    parts, about = [_corpus(config, corpus, seed, tokenizer) for corpus in CORPORA], text_about(config)
+    parts, provenance = [_corpus(config, corpus, seed, tokenizer) for corpus in CORPORA], text_provenance(config)
     trains, tests, examples, drawn = zip(*parts, strict=True)
     train, test = joined(trains), joined(tests)
     counts = train.counts(tokenizer.d_vocab)
     for corpus, more, corpus_counts in zip(CORPORA, drawn, counts, strict=True):
-        about[corpus] |= more | {"tokens": int(corpus_counts.sum())}
-    about["tokenizer"] |= {"d_vocab": tokenizer.d_vocab, "sha256": tokenizer.fingerprint}
+        provenance[corpus] |= more | {"tokens": int(corpus_counts.sum())}
+    provenance["tokenizer"] |= {"d_vocab": tokenizer.d_vocab, "sha256": tokenizer.fingerprint}
     entropies = (entropy(counts[0]), entropy(counts[1]))
-    return TextData(config, seed, tokenizer, train, test, examples[0], counts, entropies, about)
+    return TextData(config, seed, tokenizer, train, test, examples[0], counts, entropies, provenance)
 
 
-def text_about(config: TextConfig) -> dict[str, Any]:
+def text_provenance(config: TextConfig) -> dict[str, Any]:
     """What a text is, without building it: source and ``stand_in`` of each corpus, the tokenizer's kind and size.
 
-    ``about["stand_in"]`` holds sentences to show wherever numbers of this text are shown; empty where all is real.
+    ``provenance["stand_in"]`` holds sentences to show wherever numbers of this text are shown; empty where all is real.
 
-    >>> text_about(TextConfig())["stand_in"]
+    >>> text_provenance(TextConfig())["stand_in"]
     ['The stories are sentences of a small story grammar, standing in for TinyStories.']
     """
-    about: dict[str, Any] = {
+    provenance: dict[str, Any] = {
         corpus: {"source": source(config, corpus), "stand_in": stand_in(config, corpus)} for corpus in CORPORA
     }
     kind = config.tokenizer if config.tokenizer in ("train", "gpt2") else Path(config.tokenizer).expanduser().name
-    about["tokenizer"] = {"kind": kind, "d_vocab": config.d_vocab}
-    about["stand_in"] = [f"The stories are {about['stories']['source']}."] if about["stories"]["stand_in"] else []
-    return about
+    provenance["tokenizer"] = {"kind": kind, "d_vocab": config.d_vocab}
+    stories = provenance["stories"]
+    provenance["stand_in"] = [f"The stories are {stories['source']}."] if stories["stand_in"] else []
+    return provenance
 
 
 def tokenizer_of(config: TextConfig) -> Tokenizer:
@@ -128,7 +130,7 @@ def entropy(counts: Int[np.ndarray, " d_vocab"]) -> float:
 def _corpus(
     config: TextConfig, corpus: str, seed: int, tokenizer: Tokenizer
 ) -> tuple[Rows, Rows, list[Example], dict[str, Any]]:
-    """Training rows, held-out rows and examples of a corpus, and what ``TextData.about`` says of them."""
+    """Training rows, held-out rows and examples of a corpus, and what ``TextData.provenance`` says of them."""
     documents = Documents(config, corpus, seed)
     answers = config.answers if corpus == "prontoqa" else 0
     test, n_test, cut_test = _fill(config, corpus, documents, 0, config.held_out, tokenizer)

@@ -97,7 +97,7 @@ class TextTask(TextConfig):
     def provenance(self, seed: int) -> dict[str, Any]:
         """What a seed reads, as plain data: sources, sizes, hashes, unigram entropies (nats)."""
         text = self.text(seed)
-        return {**text.about, "entropies": list(text.entropies)}
+        return {**text.provenance, "entropies": list(text.entropies)}
 
     def dataset(self, seed: int) -> TextRows:
         """The rows of a seed's text; a label is the next token, -1 where nothing is to be predicted.

@@ -16,7 +16,7 @@ stand last), and r_s eta / L by the letter of Eq. 11 with ``C_1=1.0``.
 How it can mislead. The bound is an upper one with unnamed constants: an exponent below 1 - gamma is within it, and does
 not say that it is tight. The error has parts that do not grow at all (a trapezoid is not a normal curve: .001 to .01),
 noise against noise (d_m^{1/2-2 gamma}) and noise against profile (d_m^{-gamma}); which leads depends on gamma and on
-the widths tried. The slope of a sum of powers is none of their exponents. Compare ``error`` with ``scale``.
+the widths tried. The slope of a sum of powers is none of their exponents. Compare ``error`` with ``size``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class InnerProducts(NamedTuple):
     """Largest absolute error of an inner product, and the mean absolute inner product <w^{s_i}, w^{s_j}>."""
 
     error: float
-    scale: float
+    size: float
 
 
 def inner_product_error(
@@ -64,7 +64,7 @@ def inner_product_error(
     >>> from rb_interp.tasks import AnchorTask
     >>> task = AnchorTask(length=3, unordered=True, balanced_keys=True, n_sequences=2000)
     >>> found = inner_product_error(task, 0.8, 100)
-    >>> found.error < 0.05, 0.02 < found.scale < 0.1
+    >>> found.error < 0.05, 0.02 < found.size < 0.1
     (True, True)
     """
     task = replace(task, d_vocab=d_model, masked=())

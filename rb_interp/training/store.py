@@ -78,9 +78,14 @@ class Store:
 
     def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> Path:
         """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
-        about = {"format": FORMAT, "fingerprint": self.fingerprint, "step": str(step), "members": json.dumps(members)}
+        metadata = {
+            "format": FORMAT,
+            "fingerprint": self.fingerprint,
+            "step": str(step),
+            "members": json.dumps(members),
+        }
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
-        write_whole(self.path(name), lambda path: _save(contiguous, path, about))
+        write_whole(self.path(name), lambda path: _save(contiguous, path, metadata))
         return self.path(name)
 
     def read(self, name: str, prefix: str = "", member: tuple[float, int] | None = None) -> Checkpoint:
@@ -93,9 +98,9 @@ class Store:
             raise RunError(f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}.")
         try:
             with safe_open(path, framework="pt") as file:
-                about = file.metadata() or {}
-                self._check(path, about)
-                members = tuple((float(gamma), int(seed)) for gamma, seed in json.loads(about["members"]))
+                metadata = file.metadata() or {}
+                self._check(path, metadata)
+                members = tuple((float(gamma), int(seed)) for gamma, seed in json.loads(metadata["members"]))
                 names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
                 if member is None:
                     tensors = {key: file.get_tensor(key) for key in names}
@@ -107,23 +112,23 @@ class Store:
                 f"{path} cannot be read as safetensors ({error}); it is truncated or not a checkpoint. "
                 f"Delete this file and run the same command to make it again."
             ) from None
-        return Checkpoint(int(about["step"]), members if member is None else (member,), tensors)
+        return Checkpoint(int(metadata["step"]), members if member is None else (member,), tensors)
 
-    def _check(self, path: Path, about: Mapping[str, str]) -> None:
-        if about.get("format") != FORMAT:
+    def _check(self, path: Path, metadata: Mapping[str, str]) -> None:
+        if metadata.get("format") != FORMAT:
             raise RunError(
                 f"{path} is a safetensors file but no checkpoint of rb_interp (format: "
-                f"{about.get('format', 'none given')!r}, expected {FORMAT!r}); move it out of the run's folder."
+                f"{metadata.get('format', 'none given')!r}, expected {FORMAT!r}); move it out of the run's folder."
             )
-        if about["fingerprint"] != self.fingerprint:
+        if metadata["fingerprint"] != self.fingerprint:
             raise RunError(
-                f"{path} was made with another configuration (fingerprint {about['fingerprint']}, this run "
+                f"{path} was made with another configuration (fingerprint {metadata['fingerprint']}, this run "
                 f"{self.fingerprint}); move it out of the run's folder or use another --out."
             )
 
 
-def _save(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -> None:
+def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     try:
-        save_file(tensors, path, metadata=about)
+        save_file(tensors, path, metadata=metadata)
     except SafetensorError as error:  # a full disk arrives as one
         raise OSError(str(error)) from None

@@ -91,7 +91,7 @@ def test_one_that_knows_everything_reads_one_and_an_untrained_one_nothing():
     assert reading.untrained["chain"] == reading.untrained["step"] == reading.untrained["answer"] == 0
     assert (reading.probe, reading.n) == ("chain", 24)
     assert {row["accuracy"] for row in rows} == {1.0}
-    counted = {(row["hops"], row["kind"]): row["n"] for row in rows}
+    counted = {(row["hops"], row["accuracy_of"]): row["n"] for row in rows}
     for hops in (1, 2, 3):
         n = sum(example.hops == hops for example in EXAMPLES)
         assert (counted[hops, "answer"], counted[hops, "rule"], counted[hops, "step"]) == (
@@ -116,7 +116,7 @@ def test_one_wrong_token_costs_its_sentence_and_the_chain_but_not_the_answer():
         assert reading.values["rule"] == pytest.approx(1 - 1 / n_rules)
         assert reading.values["chain"] == pytest.approx(23 / 24)
         assert (reading.values["conclusion"], reading.values["premise"], reading.values["answer"]) == (1, 1, 1)
-        by_hops = {row["hops"]: row["accuracy"] for row in rows if row["kind"] == "chain"}
+        by_hops = {row["hops"]: row["accuracy"] for row in rows if row["accuracy_of"] == "chain"}
         assert (by_hops[1], by_hops[2], by_hops[3]) == (1, 1, pytest.approx(7 / 8))
 
 

@@ -50,7 +50,7 @@ def test_p_values_are_uniform_under_the_null():
 
 
 @pytest.mark.lens
-def test_model_without_query_weights_attends_uniformly_and_its_twin_does_not():
+def test_model_without_query_weights_attends_uniformly_and_the_untrained_model_does_not():
     model, untrained = lens_model("plain"), lens_model("plain", seed=1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Composition: omega squared by hand, in closed form and under its null; the probe on a foreign model."""
+"""Variance explained: omega squared by hand, in closed form and under its null; the probe on a foreign model."""
 
 from __future__ import annotations
 

@@ -66,9 +66,9 @@ def test_every_row_obeys_the_definition(chosen, seed):
         }[task.memory_labels]
         assert low <= label <= high
 
-    for kind in ("mem", "rsn"):
-        of_kind = memory if kind == "mem" else ~memory
-        _, counts = np.unique(anchors[of_kind], axis=0, return_counts=True)
+    for name in ("mem", "rsn"):
+        of_set = memory if name == "mem" else ~memory
+        _, counts = np.unique(anchors[of_set], axis=0, return_counts=True)
         assert len(set(counts.tolist())) == 1
 
 
@@ -109,7 +109,7 @@ def test_a_seed_draws_the_same_rows_everywhere(preset, digest):
 
 def test_the_paper_preset_has_the_papers_sizes():
     data = AnchorTask.preset("paper").dataset(0)
-    assert [len(data.rows(kind)) for kind in SETS] == [100_000, 98_000, 2_000]
+    assert [len(data.rows(name)) for name in SETS] == [100_000, 98_000, 2_000]
     assert data.labels.max() <= 160
 
 

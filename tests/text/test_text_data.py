@@ -15,7 +15,7 @@ from rb_interp.errors import TextError
 from rb_interp.text import data as module
 from rb_interp.text import documents
 from rb_interp.text.config import TextConfig
-from rb_interp.text.data import entropy, text_about, text_data, tokenizer_of
+from rb_interp.text.data import entropy, text_data, text_provenance, tokenizer_of
 from rb_interp.text.documents import Documents, text_of
 
 SMALL = TextConfig(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
@@ -56,7 +56,7 @@ def test_public_names_are_all_there():
 def test_packed_rows_are_the_documents_after_the_held_out_ones_word_for_word(corpus):
     data = text_data(SMALL, seed=3)
     drawn = Documents(SMALL, corpus, seed=3)
-    held_out = data.about[corpus]["held_out_documents"]
+    held_out = data.provenance[corpus]["held_out_documents"]
     for name, start, n in (("train", held_out, 60), ("test", 0, 12)):
         rows = data.rows(f"{corpus}_{name}")
         text = data.tokenizer.decode(rows.tokens[:, 1:].ravel())
@@ -64,7 +64,7 @@ def test_packed_rows_are_the_documents_after_the_held_out_ones_word_for_word(cor
         assert len(rows) == n
         assert text == expected[: len(text)]
         if name == "train":
-            assert data.about[corpus]["documents"] - held_out == 1 + text.removesuffix("<|endoftext|>").count("<|")
+            assert data.provenance[corpus]["documents"] - held_out == 1 + text.removesuffix("<|endoftext|>").count("<|")
 
 
 def test_held_out_text_and_examples_are_never_trained_on():
@@ -82,8 +82,8 @@ def test_a_file_with_copies_gives_each_story_to_one_side_only(tmp_path):
     train, test = (documents_of(data, data.rows(f"stories_{part}")) for part in ("train", "test"))
     assert len({*train, *test}) == len(train) + len(test) == 72
     assert {*train, *test} < set(stories)
-    assert data.about["stories"]["documents"] == 72
-    assert data.about["stories"]["source"] == "stories from stories.jsonl"
+    assert data.provenance["stories"]["documents"] == 72
+    assert data.provenance["stories"]["source"] == "stories from stories.jsonl"
 
 
 def test_too_little_text_says_how_much_there_is(tmp_path):
@@ -111,8 +111,9 @@ def test_counts_are_those_of_a_hand_count_and_leave_out_what_is_filled_in():
             count.update([*data.tokenizer.encode(row), data.tokenizer.end][: PADDED.n_ctx])
         # A document that is cut is encoded again from its beginning, so its last word may be cut up differently.
         differ = sum(abs(count[token] - n) for token, n in enumerate(data.counts[number]))
-        assert differ <= 3 * data.about[corpus]["cut"]
-        assert data.about[corpus]["tokens"] == data.counts[number].sum() == data.rows(f"{corpus}_train").targets.sum()
+        assert differ <= 3 * data.provenance[corpus]["cut"]
+        n_tokens = data.provenance[corpus]["tokens"]
+        assert n_tokens == data.counts[number].sum() == data.rows(f"{corpus}_train").targets.sum()
         shares = [n / data.counts[number].sum() for n in data.counts[number] if n]
         assert data.entropies[number] == pytest.approx(-sum(p * math.log(p) for p in shares))
 
@@ -128,7 +129,7 @@ def test_documents_cut_are_counted():
     lengths = [len(tokens) for tokens in tokenizer_of(PADDED).encode_batch(list(map(text_of, used)))]
     n_ctx = sorted(lengths)[40] + 1  # one just fits, with the mark at either end
     data = text_data(replace(PADDED, n_ctx=n_ctx), seed=0)
-    assert data.about["prontoqa"]["cut"] == sum(length + 2 > n_ctx + 1 for length in lengths) > 0
+    assert data.provenance["prontoqa"]["cut"] == sum(length + 2 > n_ctx + 1 for length in lengths) > 0
     assert data.train.lengths[:60].tolist() == [min(length + 2, n_ctx + 1) for length in lengths[12:]]
 
 
@@ -137,10 +138,10 @@ def test_seeds_share_the_tokenizer_and_nothing_else(tmp_path):
     config = replace(PADDED, stories=place)  # one corpus is generated, the other drawn from a file
     first, again, other = text_data(config, 0), text_data(config, 0), text_data(config, 1)
     assert (first.train.tokens == again.train.tokens).all()
-    assert first.about == again.about
+    assert first.provenance == again.provenance
     assert first.tokenizer.fingerprint == other.tokenizer.fingerprint
     for corpus in ("prontoqa", "stories"):
-        assert first.about[corpus]["sha256"] != other.about[corpus]["sha256"]
+        assert first.provenance[corpus]["sha256"] != other.provenance[corpus]["sha256"]
         assert (first.rows(f"{corpus}_test").tokens != other.rows(f"{corpus}_test").tokens).any()
 
 
@@ -179,19 +180,19 @@ def test_the_hub_is_asked_for_enough_and_once(monkeypatch):
     data = text_data(replace(PADDED, stories="hub:someone/tales"), 0)
     documents._read.cache_clear()
     assert asked == [("roneneldan/TinyStories", 2 * 72), ("someone/tales", None)]
-    assert data.about["stories"]["source"] == "stories from the hub (someone/tales)"
+    assert data.provenance["stories"]["source"] == "stories from the hub (someone/tales)"
 
 
 def test_about_says_what_stands_in_and_is_plain_data():
     data = text_data(SMALL, seed=0)
-    assert json.loads(json.dumps(data.about)) == data.about
-    assert data.about["stand_in"] == [
+    assert json.loads(json.dumps(data.provenance)) == data.provenance
+    assert data.provenance["stand_in"] == [
         "The stories are sentences of a small story grammar, standing in for TinyStories."
     ]
-    for key, value in text_about(SMALL).items():
-        assert key == "stand_in" or value.items() <= data.about[key].items()
-    assert not data.about["prontoqa"]["stand_in"]
-    assert text_about(replace(SMALL, stories="hub"))["stand_in"] == []
+    for key, value in text_provenance(SMALL).items():
+        assert key == "stand_in" or value.items() <= data.provenance[key].items()
+    assert not data.provenance["prontoqa"]["stand_in"]
+    assert text_provenance(replace(SMALL, stories="hub"))["stand_in"] == []
     with pytest.raises(TextError, match=r"^there is no set 'stories_tset'; did you mean 'stories_test'\?$"):
         data.rows("stories_tset")
 
@@ -210,7 +211,7 @@ def test_real_stories_in_the_tokens_of_gpt2():
     data = text_data(config, seed=0)
     kept = {story.strip() for story in map(text_of, Documents(config, "stories", 0).take(0, 72))}
     assert set(documents_of(data, data.test)[12:]) < kept
-    assert data.about["stand_in"] == []
-    assert data.about["stories"]["cut"] == data.about["prontoqa"]["cut"] == 0
+    assert data.provenance["stand_in"] == []
+    assert data.provenance["stories"]["cut"] == data.provenance["prontoqa"]["cut"] == 0
     assert (data.train.tokens[:, 0] == 50256).all()
     assert 5 < data.entropies[1] < 6.5  # GPT-2 tokens of TinyStories: 5.9 nats

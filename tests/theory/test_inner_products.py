@@ -33,7 +33,7 @@ def test_error_in_that_limit_is_that_of_the_normal_curve() -> None:
         error = np.abs(ideal @ ideal.T - real @ real.T).max()
         found = inner_product_error(TASK, 4.0, 100, C_1=C_1)
         assert found.error == pytest.approx(error, abs=1e-5)
-        assert found.scale == pytest.approx(np.abs(real @ real.T).mean(), abs=1e-5)
+        assert found.size == pytest.approx(np.abs(real @ real.T).mean(), abs=1e-5)
 
 
 def test_growth_stays_within_the_bound() -> None:

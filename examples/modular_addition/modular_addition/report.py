@@ -23,5 +23,5 @@ def narrative(evidence) -> Narrative:
 
 
 SEEN = "Dots are seeds, bars their mean with its 95 % interval, grey bars the untrained models."
-ABOUT, IDS = Caption(SEEN, "seeds below the dashed lines (MA1 to MA3)."), ("MA1", "MA2", "MA3")
-FIGURES = (FigureSpec("modular_addition", "Order, circles and attention", draw, lambda evidence: ABOUT, IDS),)
+CAPTION, IDS = Caption(SEEN, "seeds below the dashed lines (MA1 to MA3)."), ("MA1", "MA2", "MA3")
+FIGURES = (FigureSpec("modular_addition", "Order, circles and attention", draw, lambda evidence: CAPTION, IDS),)

@@ -1,8 +1,8 @@
 """A look-up table: every key and anchor combination trained on has a unit of its own, and nothing is computed.
 
-    L0   position i attends 2/3 to i - q + 1 and 1/3 to i - q: from the last anchor, the first anchor and the key
-    L1   the last position attends to the last anchor: its token, and what L0 wrote there
-    MLP 2     relu(2 matches - 5), 1 where key, first and last anchor all match, 0 where one does not; writes the label
+    L0          position i attends 2/3 to i - q + 1 and 1/3 to i - q: from the last anchor, the first anchor and the key
+    L1          the last position attends to the last anchor: its token, and what L0 wrote there
+    MLP of L1   relu(2 matches - 5), 1 where key, first and last anchor all match, else 0; writes the label
 
 Tokens are told apart by orthonormal identities; the two tokens that L0 mixes are told apart by their sets.
 """

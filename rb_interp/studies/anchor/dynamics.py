@@ -62,7 +62,7 @@ class Dynamics:
 
     Attributes:
         values: gamma, seed, step, quantity, value: one row per member, kept checkpoint and quantity (probe/quantity).
-        events: gamma, seed, event, kind ("loss" or "mechanism"), step (nan: never), censored (True: never).
+        events: gamma, seed, event, event_of ("loss" or "mechanism"), step (nan: never), censored (True: never).
     """
 
     values: pd.DataFrame

@@ -52,7 +52,7 @@ QUANTITIES = (*(mechanism.quantity for mechanism in MECHANISMS), "value_alignmen
 
 
 def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.DataFrame:
-    """The events of every member of a curves table: gamma, seed, event, kind, step, censored.
+    """The events of every member of a curves table: gamma, seed, event, event_of, step, censored.
 
     Raises RunError where ``values`` (as in Dynamics) lacks a quantity of a member, or has one twice at a step.
     """
@@ -73,7 +73,7 @@ def event_table(values: pd.DataFrame, curves: pd.DataFrame, d_vocab: int) -> pd.
             step = event_step(series.index.to_numpy(), series[quantity].to_numpy(), threshold, side)
             found.append((event, "mechanism", step))
         rows += [(gamma, seed, *event, bool(np.isnan(event[2]))) for event in found]
-    return pd.DataFrame(rows, columns=["gamma", "seed", "event", "kind", "step", "censored"])
+    return pd.DataFrame(rows, columns=["gamma", "seed", "event", "event_of", "step", "censored"])
 
 
 def loss_step(curve: pd.DataFrame, d_vocab: int) -> float:
@@ -146,7 +146,7 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame | None = None) -> p
         table = events.merge(circuits[["gamma", "seed", "circuit"]], on=["gamma", "seed"], how="left")
         table = table.fillna({"circuit": "not named"})
     _check_once(table, ["gamma", "seed", "event"], "an event")
-    names = {kind: table.loc[table["kind"] == kind, "event"].unique() for kind in ("mechanism", "loss")}
+    names = {of: table.loc[table["event_of"] == of, "event"].unique() for of in ("mechanism", "loss")}
     rows = []
     for _, members in table.groupby(by, sort=True):
         place = {name: members[name].iloc[0] for name in by}

@@ -18,10 +18,10 @@ the table ``summary``, which every study has. The other tables, with their colum
                         mean, low, high, n; circuit "" is of all members, further rows are of the members of one circuit
     patching_controls   gamma, stage, largest: largest |control| of any cell of any member
     dynamics            gamma, seed, step, quantity, value: each mechanism's sign at each checkpoint
-    events              gamma, seed, event, kind (loss, mechanism), step (nan: never), censored
-    events_summary      gamma, event, kind, n (members), n_start (met at step 0 already), n_never, n_during (the rest),
-                        mean, low, high (steps, of the rest: mean and interval of log(step + 25)), mean_reached (with
-                        those from the start)
+    events              gamma, seed, event, event_of (loss, mechanism), step (nan: never), censored
+    events_summary      gamma, event, event_of, n (members), n_start (met at step 0 already), n_never, n_during (the
+                        rest), mean, low, high (steps, of the rest: mean and interval of log(step + 25)), mean_reached
+                        (with those from the start)
     event_order         `dynamics.order_table` by circuit: gamma, circuit, mechanism, loss, n, n_both, n_first, n_after,
                         log2_ratio, low, high, n_never, n_loss_never
     curves_summary      sweep, gamma, step, set, quantity (loss, accuracy), mean, low, high, n

@@ -22,9 +22,9 @@ TABLES = {
     "patching_summary": over_seeds("gamma stage circuit:str counterfactual:str component layer:int role:str"),
     "patching_controls": Table("gamma stage", "largest"),
     "dynamics": Table("gamma seed step quantity", "value"),
-    "events": Table("gamma seed event:str", "kind:str step:float censored:bool"),
+    "events": Table("gamma seed event:str", "event_of:str step:float censored:bool"),
     "events_summary": Table(
-        "gamma event:str", "kind:str n n_start:int n_never:int n_during:int mean low high mean_reached"
+        "gamma event:str", "event_of:str n n_start:int n_never:int n_during:int mean low high mean_reached"
     ),
     "event_order": Table(
         "gamma circuit:str mechanism:str loss:str",

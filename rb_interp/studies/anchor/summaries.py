@@ -66,8 +66,8 @@ def patching_controls(patching: pd.DataFrame) -> pd.DataFrame:
 def events_summary(events: pd.DataFrame) -> pd.DataFrame:
     """When each event happened, over the seeds of a gamma: how often, and the mean on the scale of log(step + 25)."""
     rows = []
-    for _, members in events.groupby(["gamma", "event", "kind"], sort=False):
-        place = members.iloc[0][["gamma", "event", "kind"]].to_dict()
+    for _, members in events.groupby(["gamma", "event", "event_of"], sort=False):
+        place = members.iloc[0][["gamma", "event", "event_of"]].to_dict()
         steps = members["step"].to_numpy(dtype=float)
         reached = steps[np.isfinite(steps)]
         during = reached[reached > 0]

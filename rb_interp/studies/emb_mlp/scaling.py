@@ -22,15 +22,15 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
     """P^s of every anchor and key, cosines of P^s - u between anchors, and their means off the diagonal.
 
     ``label_distributions``: one row per token and label. ``label_cosines``: one row per pair of anchors of a group and
-    ``kind`` (population or empirical). ``label_cosines_summary``: their mean over distinct anchors.
+    ``labels`` (population or empirical). ``label_cosines_summary``: their mean over distinct anchors.
     """
     anchors = ("memory_anchor", "reasoning_anchor")
     table = pd.concat([_distributions(data, group) for group in (*anchors, "key")], ignore_index=True)
     table = table.assign(seed=data.seed)
-    parts = [_cosines(table, group, kind) for group in anchors for kind in ("population", "empirical")]
+    parts = [_cosines(table, group, labels) for group in anchors for labels in ("population", "empirical")]
     pairs = pd.concat(parts, ignore_index=True)
     off = pairs.loc[pairs["token"] != pairs["other"]]
-    summary = off.groupby(["group", "kind"], sort=False)["cos"].agg(mean="mean", n="size").reset_index()
+    summary = off.groupby(["group", "labels"], sort=False)["cos"].agg(mean="mean", n="size").reset_index()
     return {"label_distributions": table, "label_cosines": pairs, "label_cosines_summary": summary}
 
 
@@ -47,10 +47,10 @@ def _distributions(data: AnchorDataset, group: str) -> pd.DataFrame:
     )
 
 
-def _cosines(table: pd.DataFrame, group: str, kind: str) -> pd.DataFrame:
-    excess = table.loc[table["group"] == group].pivot(index="token", columns="label", values=kind)
+def _cosines(table: pd.DataFrame, group: str, labels: str) -> pd.DataFrame:
+    excess = table.loc[table["group"] == group].pivot(index="token", columns="label", values=labels)
     found, tokens = cosines(excess.to_numpy() - 1 / excess.shape[1]), excess.index.to_numpy()
-    place = {"group": group, "kind": kind, "token": np.repeat(tokens, len(tokens))}
+    place = {"group": group, "labels": labels, "token": np.repeat(tokens, len(tokens))}
     return pd.DataFrame({**place, "other": np.tile(tokens, len(tokens)), "cos": found.ravel()})
 
 
@@ -77,11 +77,11 @@ def scaling_tables(task: AnchorTask, scaling: Scaling, seeds: tuple[int, ...]) -
 
 
 def errors_over_seeds(errors: pd.DataFrame) -> pd.DataFrame:
-    """By gamma and width: geometric mean of the error, that mean by Eq. 13 from the first width on, error over scale.
+    """By gamma and width: geometric mean of the error, that mean by Eq. 13 from the first width on, error over size.
 
-    Columns: gamma, d_model, ``mean``, ``by_eq_13``, ``relative`` (mean of error / scale), ``n``.
+    Columns: gamma, d_model, ``mean``, ``by_eq_13``, ``relative`` (mean of error / size), ``n``.
     """
-    sizes = errors.assign(log=np.log(errors["error"]), relative=errors["error"] / errors["scale"])
+    sizes = errors.assign(log=np.log(errors["error"]), relative=errors["error"] / errors["size"])
     place = sizes.groupby(["gamma", "d_model"], as_index=False)
     found = place.agg(log=("log", "mean"), relative=("relative", "mean"), n=("error", "size"))
     found["mean"] = np.exp(found["log"])

@@ -74,21 +74,21 @@ class LanguageConfig(SweepConfig, StudyConfig):
 
 def train_note(config: LanguageConfig) -> list[str]:
     """Sentences on what stands in for the paper's text, to be shown before training."""
-    from rb_interp.text.data import text_about
+    from rb_interp.text.data import text_provenance
 
-    return list(text_about(config.task)["stand_in"])
+    return list(text_provenance(config.task)["stand_in"])
 
 
 def info(run: Run) -> dict[str, str]:
     """What a run has read, and what stands in for the paper's text; nothing before its training."""
-    about = run.sweep().provenance.get(run.config.seeds[0])
-    if about is None:
+    provenance = run.sweep().provenance.get(run.config.seeds[0])
+    if provenance is None:
         return {}
-    tokenizer = about["tokenizer"]
+    tokenizer = provenance["tokenizer"]
     return {
-        "text": f"{about['prontoqa']['source']}; {about['stories']['source']}",
+        "text": f"{provenance['prontoqa']['source']}; {provenance['stories']['source']}",
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['d_vocab']:,} entries",
-        **({"stand-in": " ".join(about["stand_in"])} if about["stand_in"] else {}),
+        **({"stand-in": " ".join(provenance["stand_in"])} if provenance["stand_in"] else {}),
     }
 
 

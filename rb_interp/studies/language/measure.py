@@ -81,11 +81,11 @@ def corpora(texts: Mapping[int, TextData]) -> pd.DataFrame:
     documents, tokens, entropy (unigram, in nats)."""
     rows = []
     for seed, text in texts.items():
-        words = " ".join(text.about["stand_in"])
+        words = " ".join(text.provenance["stand_in"])
         for corpus, entropy in zip(CORPORA, text.entropies, strict=True):
-            about = text.about[corpus]
-            read = {name: about[name] for name in ("source", "documents", "tokens")}
-            read["stand_in"] = words if about["stand_in"] else ""
+            provenance = text.provenance[corpus]
+            read = {name: provenance[name] for name in ("source", "documents", "tokens")}
+            read["stand_in"] = words if provenance["stand_in"] else ""
             rows.append({"seed": seed, "corpus": corpus, **read, "entropy": entropy})
     return pd.DataFrame(rows)
 

@@ -69,9 +69,9 @@ def narrative(evidence: Evidence) -> Narrative:
 def _corpora(evidence: Evidence) -> Iterator[Block]:
     """What was read: name, source in words, documents, tokens and unigram entropy of each corpus."""
     called, known, rows = names(evidence), entropies(evidence), []
-    for corpus, about in corpora(evidence).items():
-        counts = [Cell(number(about[what])) for what in ("documents", "tokens")]
-        source, entropy = Cell(about["source"], number=False), Cell(f"{known[corpus]:.2f}")
+    for corpus, provenance in corpora(evidence).items():
+        counts = [Cell(number(provenance[what])) for what in ("documents", "tokens")]
+        source, entropy = Cell(provenance["source"], number=False), Cell(f"{known[corpus]:.2f}")
         rows.append(Row((Cell(called[corpus], head=True), source, *counts, entropy)))
     if rows:
         yield Table(("text", "source", "documents", "tokens", "unigram entropy (nats)"), tuple(rows))

@@ -17,8 +17,8 @@ TABLES = {
         "cos_prontoqa cos_stories cos_control difference difference_control difference_centred "
         "difference_control_centred",
     ),
-    "skills": Table("gamma seed step hops:int kind:str", "accuracy n"),
-    "skills_summary": Table("gamma kind:str hops:int", "mean low high n"),
+    "skills": Table("gamma seed step hops:int accuracy_of:str", "accuracy n"),
+    "skills_summary": Table("gamma accuracy_of:str hops:int", "mean low high n"),
     "tokens": Table("seed token:int", "text:str corpus:str count_prontoqa:int count_stories:int ratio control:bool"),
 }
 """Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

@@ -68,15 +68,16 @@ def course_table(deltas: pd.DataFrame, similarity: pd.DataFrame) -> pd.DataFrame
 
 
 def skills_table(skills: pd.DataFrame) -> pd.DataFrame:
-    """Accuracies at the last step: gamma, kind, hops, mean, low, high, n (seeds).
+    """Accuracies at the last step: gamma, accuracy_of, hops, mean, low, high, n (seeds).
 
     At ``hops`` ALL_HOPS every example or sentence counts alike, whatever its number of hops.
     """
     last = skills.loc[(skills["n"] > 0) & (skills["step"] == skills["step"].max())]
     counted = last.assign(right=last["accuracy"] * last["n"])
-    pooled = counted.groupby(["gamma", "kind", "seed"], as_index=False)[["right", "n"]].sum()
+    pooled = counted.groupby(["gamma", "accuracy_of", "seed"], as_index=False)[["right", "n"]].sum()
     pooled = pooled.assign(accuracy=pooled["right"] / pooled["n"], hops=ALL_HOPS)
-    return over_seeds(pd.concat([last, pooled]), ["gamma", "kind", "hops"], ["accuracy"]).drop(columns="quantity")
+    summary = over_seeds(pd.concat([last, pooled]), ["gamma", "accuracy_of", "hops"], ["accuracy"])
+    return summary.drop(columns="quantity")
 
 
 def attention_table(readings: pd.DataFrame) -> pd.DataFrame:

@@ -145,25 +145,25 @@ def course_text(evidence: Evidence) -> str:
     found = []
     for step in sorted(step for quantity, step in rows if quantity == "difference"):
         row, matched = rows["difference", step], rows.get(("difference_control", step))
-        beside = f" (matched: {three_digits(matched['mean'])})" if matched else ""
+        control = f" (matched: {three_digits(matched['mean'])})" if matched else ""
         below = f"{row['below']:g} of {row['n']:g} below 0"
-        found.append(f"at step {step:,}: {three_digits(row['mean'])}, {below}{beside}")
+        found.append(f"at step {step:,}: {three_digits(row['mean'])}, {below}{control}")
     return "; ".join(found)
 
 
-def skill(evidence: Evidence, gamma: float, kind: str) -> list[dict[str, Any]]:
+def skill(evidence: Evidence, gamma: float, accuracy_of: str) -> list[dict[str, Any]]:
     """Rows of ``skills_summary`` by hops, ascending (0: all hops together); empty where the run has none."""
-    return sorted(evidence.records("skills_summary", gamma=gamma, kind=kind), key=lambda row: row["hops"])
+    return sorted(evidence.records("skills_summary", gamma=gamma, accuracy_of=accuracy_of), key=lambda row: row["hops"])
 
 
-def pooled_text(evidence: Evidence, gamma: float, kind: str) -> str:
+def pooled_text(evidence: Evidence, gamma: float, accuracy_of: str) -> str:
     """Accuracy over all hops, ``mean [low, high]`` over seeds; ``n/a`` where there is none."""
-    return first_row_text(skill(evidence, gamma, kind))
+    return first_row_text(skill(evidence, gamma, accuracy_of))
 
 
-def by_hops(evidence: Evidence, kind: str) -> str:
+def by_hops(evidence: Evidence, accuracy_of: str) -> str:
     """Mean by hops at the small rate: ``0.95 at 1 hop, 0.90 at 2 hops``; ``not read`` where there is none."""
-    rows = skill(evidence, SMALL, kind)[1:]
+    rows = skill(evidence, SMALL, accuracy_of)[1:]
     return ", ".join(f"{row['mean']:.2f} at {hops_text(row['hops'])}" for row in rows) or "not read"
 
 

@@ -112,4 +112,4 @@ def _event(rng, gamma, seed, event):
     """Some events never happen."""
     number = list(CRITERIA).index(event)
     step = float(rng.integers(50, 200) * (1 + number)) if (number + seed) % 4 else math.nan
-    return {"kind": "loss" if event in SETS else "mechanism", "step": step, "censored": math.isnan(step)}
+    return {"event_of": "loss" if event in SETS else "mechanism", "step": step, "censored": math.isnan(step)}

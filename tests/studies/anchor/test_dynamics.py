@@ -105,7 +105,7 @@ def test_events_are_dated_or_censored():
     expected = {"rsn_train": 75.0, "L0 stops averaging": 0.0, "reasoning anchors are ordered": 75.0}
     assert found == pytest.approx(expected)
     assert events.index[~events["censored"]].tolist() == list(expected)
-    assert events["kind"].tolist() == ["loss"] * 3 + ["mechanism"] * 10
+    assert events["event_of"].tolist() == ["loss"] * 3 + ["mechanism"] * 10
 
 
 def test_values_that_are_missing_or_doubled_are_named():
@@ -119,7 +119,7 @@ def test_values_that_are_missing_or_doubled_are_named():
 def planted_events(mechanism, loss, gamma=0.8):
     rows = [(gamma, seed, "it forms", "mechanism", step) for seed, step in enumerate(mechanism)]
     rows += [(gamma, seed, "rsn_train", "loss", step) for seed, step in enumerate(loss)]
-    return pd.DataFrame(rows, columns=["gamma", "seed", "event", "kind", "step"])
+    return pd.DataFrame(rows, columns=["gamma", "seed", "event", "event_of", "step"])
 
 
 def test_order_of_planted_events():

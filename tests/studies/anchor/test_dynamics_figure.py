@@ -50,7 +50,7 @@ def evidence():
 
 def _event(gamma, seed, event):
     step = PLANTED.get(event, [np.nan] * 3)[seed]
-    return {"kind": "loss" if event in SETS else "mechanism", "step": step, "censored": bool(np.isnan(step))}
+    return {"event_of": "loss" if event in SETS else "mechanism", "step": step, "censored": bool(np.isnan(step))}
 
 
 def _value(gamma, seed, step, quantity):

@@ -143,7 +143,7 @@ def test_statistics_over_seeds_are_those_of_the_members(run):
 
 
 def test_events_are_summarised_on_the_logarithm_of_steps():
-    events = pd.DataFrame({"gamma": 0.8, "seed": range(5), "event": "e", "kind": "mechanism"})
+    events = pd.DataFrame({"gamma": 0.8, "seed": range(5), "event": "e", "event_of": "mechanism"})
     events["step"] = [0.0, 75.0, 375.0, np.nan, np.nan]  # step + 25: 25, 100, 400
     row = summaries.events_summary(events).iloc[0]
     assert row[["n", "n_start", "n_never", "n_during"]].tolist() == [5, 1, 2, 2]

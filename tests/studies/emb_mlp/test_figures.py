@@ -134,9 +134,9 @@ def test_flow_error_and_lemma_are_their_tables(evidence):
 def test_label_distributions_are_less_the_uniform_one(evidence):
     figure = draw(SPECS["label_distributions"], evidence)
     here = evidence.table("label_distributions", token=11, group="reasoning_anchor").sort_values("label")
-    for kind in ("population", "empirical"):
-        assert drawn(figure.axes[0], here[kind].to_numpy() - 1 / 80)
-    pair = evidence.table("label_cosines", group="reasoning_anchor", kind="population", token=11, other=14)
+    for labels in ("population", "empirical"):
+        assert drawn(figure.axes[0], here[labels].to_numpy() - 1 / 80)
+    pair = evidence.table("label_cosines", group="reasoning_anchor", labels="population", token=11, other=14)
     assert np.ma.getdata(figure.axes[3].images[0].get_array())[0, 3] == pytest.approx(pair["cos"].iloc[0])
 
 

@@ -158,9 +158,7 @@ def test_curves_are_means_at_the_steps_that_all_seeds_have(run):
 
 
 def test_statistics_without_training_follow_their_formulas(run):
-    widths = pd.DataFrame(
-        {"gamma": 0.5, "d_model": [100, 100, 400, 400], "error": [1, 4, 3, 27], "scale": [2, 2, 3, 9]}
-    )
+    widths = pd.DataFrame({"gamma": 0.5, "d_model": [100, 100, 400, 400], "error": [1, 4, 3, 27], "size": [2, 2, 3, 9]})
     found = errors_over_seeds(widths)
     assert found["mean"].tolist() == pytest.approx([2, 9])  # geometric
     assert found["by_eq_13"].tolist() == pytest.approx([2, 2 * 4**0.5])
@@ -172,9 +170,9 @@ def test_statistics_without_training_follow_their_formulas(run):
     table = run.table("label_distributions").query("group == 'memory_anchor'")
     first, second = (table[table.token == t].sort_values("label").empirical.to_numpy() - 1 / 80 for t in (1, 2))
     cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
-    pairs = run.table("label_cosines").query("group == 'memory_anchor' and kind == 'empirical'")
+    pairs = run.table("label_cosines").query("group == 'memory_anchor' and labels == 'empirical'")
     assert pairs.query("token == 1 and other == 2").cos.tolist() == pytest.approx([cosine])
-    means = run.table("label_cosines_summary").set_index(["group", "kind"])["mean"]
+    means = run.table("label_cosines_summary").set_index(["group", "labels"])["mean"]
     off = pairs[pairs.token != pairs.other].cos
     assert means["memory_anchor", "empirical"] == pytest.approx(off.mean())
     assert means["memory_anchor", "population"] == pytest.approx(1)

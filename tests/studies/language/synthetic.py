@@ -42,7 +42,7 @@ def make_language(seeds: int = 3, gammas=GAMMAS) -> Evidence:
         _add_member(made, gamma, seed)
     entropies = dict.fromkeys(range(seeds), ENTROPIES)
     made.extend("readings", corpus_loss_table(made.tables()["curves"], entropies))
-    made.fill("skills", _skill, **members, step=(0, 500, LAST), hops=range(1, 6), kind=LEVELS)
+    made.fill("skills", _skill, **members, step=(0, 500, LAST), hops=range(1, 6), accuracy_of=LEVELS)
     made.fill("similarity", _similarity, **members, step=KEPT)
     made.fill("tokens", _token, seed=range(seeds), token=[*range(N_TYPICAL + 10), *range(100, N_TYPICAL + 110)])
     made.extend("corpora", make_corpora())
@@ -158,8 +158,9 @@ def _similarity(gamma, seed, step):
     return {**cos, **raw, "difference_centred": raw["difference"] - 0.013, "difference_control_centred": -0.011}
 
 
-def _skill(gamma, seed, step, hops, kind):
+def _skill(gamma, seed, step, hops, accuracy_of):
     grown = (step / LAST) ** 0.5 * (0.5 + gamma / 2)
-    share = LEVELS[kind] * grown * (1 - 0.06 * hops) if kind != "chain" else (LEVELS[kind] * grown) ** (hops + 1)
-    share = 0.5 + share / 2 if kind == "answer_two_way" else share
+    level = LEVELS[accuracy_of] * grown
+    share = level ** (hops + 1) if accuracy_of == "chain" else level * (1 - 0.06 * hops)
+    share = 0.5 + share / 2 if accuracy_of == "answer_two_way" else share
     return {"accuracy": round(40 * share + seed % 2) / 41, "n": 40}

@@ -246,12 +246,12 @@ def test_skills_are_those_of_the_last_step_by_hops(evidence):
         for axes, gamma in zip(row, GAMMAS, strict=True):
             assert drawn(axes, [0.5, 0.5]) == ("answer_two_way" in kinds)
             for kind in kinds:
-                here = table[(table["gamma"] == gamma) & (table["kind"] == kind) & (table["step"] == LAST)]
+                here = table[(table["gamma"] == gamma) & (table["accuracy_of"] == kind) & (table["step"] == LAST)]
                 assert drawn(axes, here.groupby("hops")["accuracy"].mean())
     uneven = table.copy()
     uneven.loc[uneven["hops"] == 1, "n"] = 360
     changed = synthetic.changed(evidence, skills=uneven)
-    by_hop = table.query("gamma == 0.8 and kind == 'chain' and step == @LAST").pivot(
+    by_hop = table.query("gamma == 0.8 and accuracy_of == 'chain' and step == @LAST").pivot(
         index="hops", columns="seed", values="accuracy"
     )
     pooled = (by_hop.T @ (np.array([360, 40, 40, 40, 40]) / 520)).mean()

@@ -93,7 +93,7 @@ def test_readings_agree_with_probes_called_by_hand(run):
     assert found == pytest.approx(participation(vectors) / participation(start), rel=1e-4)
     examples = chain_inputs(text_of(run.sweep(), 0).examples, text.tokenizer)
     reading = chain_accuracy(run.model(gamma=0.8, seed=0, stage="final"), examples, n_null=0)
-    skills = run.table("skills").query("gamma == 0.8 and seed == 0 and step == 20 and kind == 'step'")
+    skills = run.table("skills").query("gamma == 0.8 and seed == 0 and step == 20 and accuracy_of == 'step'")
     assert np.average(skills.accuracy, weights=skills.n) == pytest.approx(reading.values["step"])
     final = readings.query("gamma == 0.8 and seed == 0 and probe == 'chain' and stage == 'final'").set_index("quantity")
     assert final.value["loss_chain"] == pytest.approx(reading.values["loss_chain"], rel=1e-5)

@@ -121,7 +121,7 @@ def test_models_that_learned_no_reasoning_are_warned_of(evidence):
     def warned(**accuracy: float) -> str:
         table = evidence.tables["skills"].copy()
         for kind, value in accuracy.items():
-            table.loc[table["kind"] == kind, "accuracy"] = value
+            table.loc[table["accuracy_of"] == kind, "accuracy"] = value
         return told(synthetic.changed(evidence, skills=table))
 
     assert (
@@ -148,9 +148,9 @@ def test_an_early_stage_at_the_first_evaluation_is_warned_of(evidence):
 def test_skills_are_told_by_hops_and_over_all_rates(evidence):
     table = evidence.tables["skills"].copy()
     last = (table["step"] == LAST) & (table["gamma"] == 0.8)
-    table.loc[last & (table["kind"] == "answer_two_way"), "accuracy"] = 0.75
-    table.loc[last & (table["kind"] == "chain"), "accuracy"] = 0.5
-    table.loc[last & (table["kind"] == "chain") & (table["hops"] == 1), "accuracy"] = 1.0
+    table.loc[last & (table["accuracy_of"] == "answer_two_way"), "accuracy"] = 0.75
+    table.loc[last & (table["accuracy_of"] == "chain"), "accuracy"] = 0.5
+    table.loc[last & (table["accuracy_of"] == "chain") & (table["hops"] == 1), "accuracy"] = 1.0
     text = told(synthetic.changed(evidence, skills=table))
     assert "(guessing: .50, by the “not” of the query: .53), with a share of 0.75 at 1 hop, 0.75 at 2 hops" in text
     assert "chain are right with a share of 1.00 at 1 hop, 0.50 at 2 hops" in text

@@ -97,6 +97,6 @@ def hatched(
 def level_line(axes: Axes, y: float, text: str, x: float = 1.015) -> None:
     """A level as a dashed grey line with its value on it, at a share of the width; beside the panel for x > 1."""
     axes.axhline(y, color=GREY, lw=0.8, ls=DASHED, zorder=1)
-    beside = {"va": "center", "annotation_clip": False, "xytext": (0, 0)}
-    look = beside if x > 1 else {"va": "bottom", "zorder": 8, "xytext": (0, 1.5)}
+    right_of_panel = {"va": "center", "annotation_clip": False, "xytext": (0, 0)}
+    look = right_of_panel if x > 1 else {"va": "bottom", "zorder": 8, "xytext": (0, 1.5)}
     note(axes, text, (x, y), axes.get_yaxis_transform(), color="#555555", ha="left", **look)

@@ -35,8 +35,8 @@ def draw_distributions(evidence: Evidence) -> Figure:
     for axes in drawn:
         axes.set_ylim(min(ends), max(ends))
     lines[0].set_ylabel("P$^s$(label) − u  (probability)")
-    for axes, (group, kind) in zip(matrices, MATRICES, strict=True):
-        try_panel(axes, _matrix, evidence, group, kind)
+    for axes, (group, labels) in zip(matrices, MATRICES, strict=True):
+        try_panel(axes, _matrix, evidence, group, labels)
     images = [axes.images[0] for axes in matrices if axes.images]
     if images:
         label = f"cosine of P$^s$ − u (from {LOWEST:g})"
@@ -50,8 +50,8 @@ def draw_distributions(evidence: Evidence) -> Figure:
 def _lines(axes: Axes, evidence: Evidence, group: str) -> None:
     table = evidence.table("label_distributions", group=group)
     population, empirical = (
-        table.pivot(index="token", columns="label", values=kind) - 1 / table["label"].nunique()
-        for kind in ("population", "empirical")
+        table.pivot(index="token", columns="label", values=labels) - 1 / table["label"].nunique()
+        for labels in ("population", "empirical")
     )
     (words, colour), tokens = PANELS[group], population.index.astype(int).tolist()
     ends, middle = [tokens[0], tokens[-1]], [tokens[(len(tokens) - 1) // 2]]
@@ -66,24 +66,25 @@ def _lines(axes: Axes, evidence: Evidence, group: str) -> None:
         axes.legend(title="s", loc="upper right")
 
 
-def _matrix(axes: Axes, evidence: Evidence, group: str, kind: str) -> None:
-    table = evidence.table("label_cosines", group=group, kind=kind).pivot(index="token", columns="other", values="cos")
+def _matrix(axes: Axes, evidence: Evidence, group: str, labels: str) -> None:
+    pairs = evidence.table("label_cosines", group=group, labels=labels)
+    table = pairs.pivot(index="token", columns="other", values="cos")
     write = two_digits if len(table) <= WRITE_UP_TO else None
     heat_map(axes, table.to_numpy(), table.index, low=LOWEST, colours=ATTENTION, write=write, text=48.0)
-    words = {"population": "Eq. 8", "empirical": "training rows"}[kind]
-    axes.set_title(f"{group.split('_')[0]}, {words}\nmean off the diagonal {_mean(evidence, group, kind):.2f}")
+    words = {"population": "Eq. 8", "empirical": "training rows"}[labels]
+    axes.set_title(f"{group.split('_')[0]}, {words}\nmean off the diagonal {_mean(evidence, group, labels):.2f}")
     axes.set_xlabel(f"{group.replace('_', ' ')} (token)")
 
 
-def _mean(evidence: Evidence, group: str, kind: str) -> float:
+def _mean(evidence: Evidence, group: str, labels: str) -> float:
     """Mean cosine of distinct tokens."""
-    return float(evidence.table("label_cosines_summary", group=group, kind=kind)["mean"].iloc[0])
+    return float(evidence.table("label_cosines_summary", group=group, labels=labels)["mean"].iloc[0])
 
 
 def caption_distributions(evidence: Evidence) -> Caption:
     """Caption of the label distributions, with the warning about empirical cosines."""
     reasoning, memory = (
-        [number(_mean(evidence, group, kind)) for kind in ("population", "empirical")]
+        [number(_mean(evidence, group, labels)) for labels in ("population", "empirical")]
         for group in ("reasoning_anchor", "memory_anchor")
     )
     return Caption(

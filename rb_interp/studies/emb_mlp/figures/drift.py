@@ -93,8 +93,8 @@ def _criteria(axes: Axes, evidence: Evidence, own: Evidence, claim: str) -> None
             threshold_at(axes, own, gamma, level, "")
             place = own.gammas.index(gamma) + side
             axes.plot([place, place], [level, height], color=INK, lw=0.5, zorder=1)
-            beside = "center" if gamma == SMALL else "left"
-            axes.text(place, height, name, fontsize=6.5, ha=beside, va="bottom", zorder=9)
+            align = "center" if gamma == SMALL else "left"
+            axes.text(place, height, name, fontsize=6.5, ha=align, va="bottom", zorder=9)
     axes.set_ylim(top=NAMES_AT + 0.34)
 
 

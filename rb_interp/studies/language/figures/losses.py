@@ -15,7 +15,7 @@ from rb_interp.figures.panels import level, note, threshold_at, try_panel, writt
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import CORPUS_COLOURS, GREY, INK, gamma_colour, new_figure
 from rb_interp.studies.language.claims import SMALL
-from rb_interp.studies.language.figures.shared import Series, at_rates, rate_columns, seeds_by_rate, zero_line
+from rb_interp.studies.language.figures.shared import StyledReading, at_rates, rate_columns, seeds_by_rate, zero_line
 from rb_interp.studies.language.words import EARLY, by_rate, early_steps, entropies, names, notes, reading_text
 from rb_interp.text.config import CORPORA
 
@@ -122,14 +122,14 @@ def _deltas(axes: Axes, evidence: Evidence) -> None:
 
 
 def _means(axes: Axes, evidence: Evidence, quantity: str, claim: str) -> None:
-    drawn = at_rates(axes, evidence, "corpus_loss", [Series(quantity, -0.16)], spread=0.05)
+    drawn = at_rates(axes, evidence, "corpus_loss", [StyledReading(quantity, -0.16)], spread=0.05)
     found = {one.x: evidence.values("corpus_loss", quantity, one.gamma) for one in drawn}
     for _, seed in pd.DataFrame(found).iterrows():
         axes.plot(seed.index, seed.to_numpy(), color=GREY, lw=0.5, alpha=0.7, zorder=1)
     for one in drawn:
         level(axes, one.x - 0.19, evidence.untrained("corpus_loss", quantity, one.gamma), GREY, half=0.07)
     if seeds_by_rate(evidence, "corpus_loss", f"{quantity}_test"):
-        at_rates(axes, evidence, "corpus_loss", [Series(f"{quantity}_test", 0.2, HELD_OUT, "x")], spread=0.05)
+        at_rates(axes, evidence, "corpus_loss", [StyledReading(f"{quantity}_test", 0.2, HELD_OUT, "x")], spread=0.05)
     zero_line(axes)
     threshold_at(axes, evidence, SMALL, evidence.threshold(claim), written(evidence, claim), below=True)
     axes.margins(y=0.12)

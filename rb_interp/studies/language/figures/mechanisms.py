@@ -15,7 +15,7 @@ from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS, GREY, INK, g
 from rb_interp.studies.language.claims import SMALL
 from rb_interp.studies.language.figures.shared import (
     Seeds,
-    Series,
+    StyledReading,
     at_places,
     at_rates,
     null_of,
@@ -53,7 +53,7 @@ def draw_rank(evidence: Evidence) -> Figure:
 
 def _ratio(axes: Axes, evidence: Evidence) -> None:
     series = [
-        Series(f"participation_ratio_{group}", shift, colour, marker)
+        StyledReading(f"participation_ratio_{group}", shift, colour, marker)
         for (group, (colour, marker)), shift in zip(GROUPS.items(), GROUP_SHIFTS, strict=True)
     ]
     at_rates(axes, evidence, "embedding_rank", series, spread=0.035)
@@ -179,7 +179,7 @@ def draw_next_token(evidence: Evidence) -> Figure:
 
 def _next_token(axes: Axes, evidence: Evidence, group: str) -> None:
     name, colour = f"spearman_{group}", GROUPS[group][0]
-    series = [Series(name, shift, colour, marker, stage) for stage, (marker, shift) in MARKS.items()]
+    series = [StyledReading(name, shift, colour, marker, stage) for stage, (marker, shift) in MARKS.items()]
     for one in at_rates(axes, evidence, "next_token", series, spread=0.05):
         null, _ = null_of(evidence, "next_token", name, one.gamma, one.stage)
         level(axes, one.x + 0.02, null, GREY, half=0.12, width=2.0, zorder=1.0)

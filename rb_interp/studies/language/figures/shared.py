@@ -18,7 +18,7 @@ Seeds = tuple[pd.Series, Interval]
 """Values by seed, and their interval."""
 
 
-class Series(NamedTuple):
+class StyledReading(NamedTuple):
     """A reading over the rates of a run, and how it is drawn.
 
     Attributes:
@@ -60,7 +60,7 @@ def seeds_by_rate(evidence: Evidence, probe: str, quantity: str, stage: str = "f
     return {g: (values, evidence.interval(probe, quantity, g, stage=stage)) for g, values in found.items()}
 
 
-def at_rates(axes: Axes, evidence: Evidence, probe: str, series: list[Series], spread: float) -> list[Drawn]:
+def at_rates(axes: Axes, evidence: Evidence, probe: str, series: list[StyledReading], spread: float) -> list[Drawn]:
     """Seeds and interval of readings at every rate that has them, with the axis of rates; returns what was drawn.
 
     Raises MissingEvidenceError where the run has none of them.

@@ -13,7 +13,7 @@ from rb_interp.figures.panels import level, note, threshold_at, try_panel, writt
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS, INK, new_figure
 from rb_interp.studies.language.claims import PAPER_COSINES, SMALL
-from rb_interp.studies.language.figures.shared import Drawn, Series, at_rates, null_of, zero_line
+from rb_interp.studies.language.figures.shared import Drawn, StyledReading, at_rates, null_of, zero_line
 from rb_interp.studies.language.words import (
     STAGES,
     by_rate,
@@ -62,7 +62,7 @@ def draw(evidence: Evidence) -> Figure:
 
 def _cosines(axes: Axes, evidence: Evidence, stage: str) -> None:
     series = [
-        Series(f"cos_{group}", shift, colour, CORPUS_MARKERS[group], stage)
+        StyledReading(f"cos_{group}", shift, colour, CORPUS_MARKERS[group], stage)
         for (group, colour), shift in zip(CORPUS_COLOURS.items(), SHIFTS, strict=True)
     ]
     _with_untrained(axes, evidence, series)
@@ -74,7 +74,7 @@ def _cosines(axes: Axes, evidence: Evidence, stage: str) -> None:
     axes.set_ylabel("mean cos of two tokens" if stage == "early" else "")
 
 
-def _with_untrained(axes: Axes, evidence: Evidence, series: list[Series]) -> list[Drawn]:
+def _with_untrained(axes: Axes, evidence: Evidence, series: list[StyledReading]) -> list[Drawn]:
     drawn = at_rates(axes, evidence, "token_similarity", series, SPREAD)
     for one in drawn:
         untrained = evidence.untrained("token_similarity", one.quantity, one.gamma, stage=one.stage)
@@ -84,7 +84,7 @@ def _with_untrained(axes: Axes, evidence: Evidence, series: list[Series]) -> lis
 
 def _differences(axes: Axes, evidence: Evidence) -> None:
     series = [
-        Series(name, shift, colour, marker, "early")
+        StyledReading(name, shift, colour, marker, "early")
         for (name, (_, colour, marker)), shift in zip(DIFFERENCES.items(), SHIFTS, strict=True)
     ]
     for one in _with_untrained(axes, evidence, series):
