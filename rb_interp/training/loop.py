@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,6 +29,9 @@ from rb_interp.training.member_group import Member, MemberGroup
 from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
 from rb_interp.training.store import Checkpoint, Store
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 @dataclass
 class Curves:
@@ -42,7 +46,7 @@ class Curves:
         """Steps that were evaluated, ascending."""
         return [step for step, _ in self.evaluations]
 
-    def table(self):
+    def table(self) -> pd.DataFrame:
         """Long table: gamma, seed, step, set, loss, accuracy."""
         import pandas as pd
 

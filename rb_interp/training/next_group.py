@@ -50,7 +50,7 @@ class NextGroup(MemberGroup):
         for rows, following in self._pieces(tokens, labels):
             loss = self.loss(rows, following, total)
             gradients = torch.autograd.grad(loss, list(self.trained.values()))
-            found = list(gradients) if found is None else list(torch._foreach_add(found, gradients))
+            found = list(gradients) if found is None else [a + b for a, b in zip(found, gradients, strict=True)]
         assert found is not None
         return tuple(found)
 
