@@ -200,7 +200,7 @@ COMMANDS: dict[str, Callable[[Any, str], None]] = {
 
 
 def check_table(out: Path | None) -> None:
-    """Raise ConfigError, before any work is done, where a table would go over what is no table."""
+    """Raise ConfigError where ``--out`` is a folder or no CSV file. Commands call it before any work is done."""
     if out is not None and (out.is_dir() or out.suffix != ".csv"):
         raise ConfigError(f"--out {out}: the table is written as CSV; name a file that ends in .csv.")
 

@@ -1,8 +1,7 @@
 """References with paper 1's circuit (Fig. 6): L0 gathers the anchors, L1 fetches the key.
 
-L0 writes two things at every position: the sum of the anchors so far, and how many there were. L1 looks at
-the latest position that has seen no anchor. That is the key, which cannot know of itself that it is one: the first
-anchor follows it directly.
+L0 writes two things at every position: the sum of the anchors so far, and how many there were. The first anchor follows
+the key directly, so the key is at the latest position that has seen no anchor. L1 looks at that position.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _speed(evidence: Evidence) -> str:
         f"is {fair}"
     )
     small = interval(evidence, "label_speed", "bias_per_entropy").high < evidence.threshold("R1")
-    return text + (": that there are fewer can account for what R1 found." if small else ".")
+    return text + (". So the smaller number of labels can explain what R1 found." if small else ".")
 
 
 def _slowed(evidence: Evidence) -> str:

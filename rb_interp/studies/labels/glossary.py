@@ -13,9 +13,13 @@ GLOSSARY: dict[str, str] = {
         "HOLDS, FAILS, UNDECIDED",
     ),
     "sweeps": (
-        "keys: memory labels drawn from all keys (mem1). near_sum: drawn from the integers within the sum of the "
-        "anchors around the key (mem2). ranges: groups of memory anchors, each with a label range of its own. All "
-        "have the same seeds, and keys and near_sum the same reasoning rows."
+        "keys: memory labels drawn from all keys. near_sum: drawn from the integers within the sum of the anchors "
+        "around the key. ranges: groups of memory anchors, each with a label range of its own. All have the same "
+        "seeds, and keys and near_sum the same reasoning rows."
+    ),
+    "mem1, mem2": (
+        "Names of the two memory mappings that R1 compares: mem1 is memory in the sweep keys, mem2 memory in the sweep "
+        "near_sum."
     ),
     "A": "Area under a loss curve: the mean over training of the loss divided by ln d_vocab (at most 1).",
     "before_memory": (
