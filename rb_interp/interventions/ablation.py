@@ -6,10 +6,11 @@ r"""What is lost without a component: its output set to zero, to its mean, or to
 
 All three stand beside each other because they answer differently: zero also takes away a constant that later layers
 count on, mean leaves the constant, resample also brings the wrong values of another input. The control gives the
-component the value that it has on the same row with its noise redrawn: what is lost there, the answer does not need.
+component the value that it has on the same row with its noise redrawn. It tells what the change costs although key,
+anchors and answer stay the same.
 
-How it can mislead. That much is lost shows that the component is needed, not what it computes, and little lost may
-mean that another component makes up for it. An untrained model loses nothing, since it has nothing.
+How it can mislead. A large loss shows that the component is needed. It does not show what the component computes. A
+small loss may mean that another component takes its place. An untrained model loses nothing, since it knows no answer.
 """
 
 from __future__ import annotations
@@ -110,11 +111,13 @@ def ablation(
     """What each input loses without a component, in nats or as 0, 1 or -1 (an answer gained), beside its control.
 
     Args:
+        inputs: rows with labels, and the roles that the site names.
         site: any component, with or without a role. method: ``zero``, ``mean`` or ``resample``.
         control: the rows with their noise redrawn, ``task.counterfactual(data, rows, "noise")``; None for no control.
-        quantity: ``accuracy_drop`` or ``loss_increase``.
+        quantity: ``accuracy_drop`` or ``loss_increase``. seed: of the resampling.
 
-    Raises ModelError for a method, site or quantity that there is not.
+    Raises:
+        ModelError: for a method, site or quantity that there is not.
     """
     site, cost = Site.parse(site), cost_of_edits(model, inputs, quantity, "ablation")
     values = cost(ablation_edits(model, inputs, site, method=method, seed=seed))
@@ -140,7 +143,8 @@ def ablations(
         sites: any components. methods: what stands in their place.
         control: the same rows with their noise redrawn, or None for no control.
 
-    Returns a table with the columns component, method, accuracy (without the component), accuracy_drop, loss_increase,
+    Returns:
+        A table with the columns component, method, accuracy (without the component), accuracy_drop, loss_increase,
     control_accuracy_drop, control_loss_increase (the same for all methods; NaN without a control), n.
     """
     import pandas as pd

@@ -1,19 +1,19 @@
-r"""What is lost when attention is not what it was: replaced by a fixed pattern, by another model's, or partly blocked.
+r"""What is lost when an attention pattern is changed: replaced by a fixed one, by another model's, or partly blocked.
 
     forced_average       L0's pattern is exactly 1/i in every head (claim M10)
     forced_pattern_of    ... or what another model attends to on the same inputs
     blocked_attention    a query's attention to some positions is 0, and what remains is scaled to sum to 1
 
 Controls. For forced patterns: random patterns, each one for all inputs, as attention by position is: row i is the
-softmax of Gaussian logits, scaled so that its entropy is exactly the one asked for. They are as sharp as the
-attention that they stand for, and look at the wrong things. For blocked attention: as many of the row's noise
-positions blocked, chosen at random.
+softmax of Gaussian logits, scaled so that its entropy is exactly the one asked for. They are as sharp as the pattern
+that they are compared with, and look at other positions. For blocked attention: as many of the row's noise positions
+blocked, chosen at random.
 
 How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20 more, so here the
 control is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
-forcing the average changes nothing whatever the model does with it: an untrained model loses 0 nats, and so would a
-model that does not use the layer, which the control shows by costing nothing either. A query that attended to nothing
-but the blocked positions attends evenly to the rest.
+forcing the average changes nothing, so an untrained model loses 0 nats. A model that does not use the layer loses
+nothing either; then the control costs nothing too. A query that attended to nothing but the blocked positions attends
+evenly to the rest.
 """
 
 from __future__ import annotations
@@ -143,12 +143,16 @@ def forced_average(
     """Nats that each input loses when a layer's attention is exactly 1/i; unbounded, 0 where it was so already.
 
     Args:
+        inputs: rows with labels.
         entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
             does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
-        head: the only head that is forced; by default all of them.
+        layer: the layer, counted from 0. head: the only head that is forced; by default all of them.
+        n_draws, seed: number of random patterns of the control, and their seed.
 
-    Source: paper 1, Fig. 6 ("average operator"). Raises ModelError for a layer or head that is not there, and for
-    entropies of other sizes.
+    Raises:
+        ModelError: for a layer or head that is not there, and for entropies of other sizes.
+
+    Source: paper 1, Fig. 6 ("average operator").
     """
     average = average_operator(inputs.tokens.shape[1])
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
@@ -228,11 +232,18 @@ def blocked_attention(
     """What each input loses when one role cannot attend to another in a layer, in nats or as 0, 1 or -1.
 
     Args:
-        query, key: roles, as in ``sites.positions``. head: the only head that is blocked; by default all of them.
+        inputs: rows with labels and roles, ``noise`` among them.
+        layer: the layer, counted from 0. head: the only head that is blocked; by default all of them.
+        query, key: roles, as in ``sites.positions``.
         quantity: ``loss_increase`` or ``accuracy_drop``.
+        n_draws, seed: draws of the control, and their seed.
 
     The control blocks as many noise positions, among those that the query sees and other than the query where there
-    are enough. Raises ModelError where nothing is left to attend to, RolesError for missing roles or too little noise.
+    are enough.
+
+    Raises:
+        ModelError: where nothing is left to attend to.
+        RolesError: for missing roles, and for too little noise.
     """
     length = inputs.tokens.shape[1]
     queries, keys = (positions(inputs.roles, role, length, "blocked_attention") for role in (query, key))

@@ -1,4 +1,4 @@
-"""Many cells of a patching matrix in one pass: which runs differ, where they begin, and how far they have to go."""
+"""Many cells of a patching matrix in one pass. Each cell is run from the block that it changes, not from the start."""
 
 from __future__ import annotations
 
@@ -49,11 +49,14 @@ class Write(NamedTuple):
 class PatchGrid:
     """Runs of the corrupted rows with one cell patched, many cells side by side in one pass.
 
-    A run begins at the block of its cell, with the residual stream that the corrupted rows have there, and ends with
-    the last position alone. But for resid_pre, k and v, a cell changes what its block leaves at its own positions
-    only, so all roles run through that block at once, and their runs begin at the next. What a patch leaves as it is,
-    or nothing reads, is not run, nor is the same run twice. A model that cannot be run so, or that carries hooks of
-    the caller's, runs whole, one cell a pass.
+    A run begins at the block of its cell, with the residual stream that the corrupted rows have there. It ends with the
+    last position alone. Cells of resid_pre, k and v can change every position after their block. All other cells change
+    the block's output at their own positions only, so all roles run through that block at once, and their runs begin at
+    the next block.
+
+    Some runs are left out: those whose patch changes no value, and those whose changed positions nothing later reads.
+    Equal runs are run once. A model that cannot be run block by block, or that carries hooks of the caller's, runs
+    whole, one cell a pass.
     """
 
     def __init__(

@@ -14,13 +14,13 @@ layers alone. An embedding holds its position too, so these pairs share it.
 The control takes the same sites from the same row with its noise redrawn: key, anchors, position and answer are the
 same, so a site that carries only key or sum changes nothing.
 
-How it can mislead. M9 asks for .90 each, control at most .10. An untrained model answers almost nothing rightly and
-has no pairs (nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. The shares
-say that the site suffices to carry key or sum, not that nothing else does: what another site carries as well stays as
-it was in the base, and the share falls. So does a constant that the two sites share out differently at different
-positions: at the quick sizes members of the paper's circuit often miss by 1 from another position, and seldom from
-the same one (``same_position``).
-Pairs are of inputs answered rightly, so read the accuracy beside them.
+How it can mislead. M9 asks for .90 each, control at most .10. An untrained model answers almost nothing rightly and has
+no pairs (nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. A high share
+says that the site suffices to carry key or sum. A low share may mean that another site carries it too, since that site
+keeps the base's value. The share also falls where the two sites add a constant that depends on the position: at the
+quick sizes members of the paper's circuit often miss by 1 when source and base have their key at different positions,
+and seldom when it is the same one (``same_position``). Pairs are of inputs answered rightly, so read the accuracy
+beside them.
 """
 
 from __future__ import annotations
@@ -92,8 +92,10 @@ def interchange(
         sites: what is taken, all together. hold: sites that keep their base value meanwhile.
         predicted: the answer that each base input should get.
 
-    The control is 1 where taking the sites from ``control`` changes the answer at all. Raises ModelError where rows do
-    not match, and for a site that there is not.
+    The control is 1 where taking the sites from ``control`` changes the answer at all.
+
+    Raises:
+        ModelError: where rows do not match, and for a site that there is not.
     """
     if len(predicted) != len(base):
         raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")

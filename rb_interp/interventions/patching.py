@@ -8,9 +8,10 @@ clean rows: 1 where the cell carries all that differs, 0 where it carries nothin
 The control fills the same cell from rows that differ from the corrupted ones in noise alone, and so have their answer.
 
 Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's ``generic_activation_patch``,
-whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255). What misleads: two cells that
-recover the same half look like two that recover one half each, and roles overlap: the last position is that of a noise
-token or an anchor too, and so in their cells.
+whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255).
+
+How it can mislead. Two cells may recover the same half or one half each, and the matrix looks alike. Roles overlap: the
+last position holds a noise token or an anchor, so it also counts in the cells of that role.
 """
 
 from __future__ import annotations
@@ -122,10 +123,12 @@ def patching_matrix(
         components: by default all of ``COMPONENTS``; with a head, those that have heads.
         layers: by default all. roles: by default those of ``ROLES`` that the rows have.
         head: one head, or all of them at once.
+        metric: ``logit_diff`` (nats) or ``probability`` of the clean answer.
         control: rows that differ from ``corrupted`` in noise alone.
 
-    Raises ModelError where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted;
-    RolesError for a role that the rows do not have.
+    Raises:
+        ModelError: where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
+        RolesError: for a role that the rows do not have.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)

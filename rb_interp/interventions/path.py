@@ -288,7 +288,8 @@ def path_patch(
             ``last`` is what the logits are read from.
         control: rows that differ from ``base`` in noise alone.
 
-    Raises ModelError where the sender does not act on the receiver, and where rows are no pairs.
+    Raises:
+        ModelError: where the sender does not act on the receiver, and where rows are no pairs.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)

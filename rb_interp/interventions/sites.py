@@ -71,7 +71,11 @@ class Site:
 
     @staticmethod
     def parse(text: str | Site) -> Site:
-        """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``."""
+        """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``.
+
+        Raises:
+            ModelError: for a text of another form, and for a component that there is not.
+        """
         if isinstance(text, Site):
             return text
         place, at, role = str(text).partition("@")
@@ -102,7 +106,11 @@ class Site:
         return replace(self, role=role)
 
     def check(self, model: HookedModel) -> None:
-        """Raise ModelError where a model has no such layer, head or hook."""
+        """Say what is wrong where a model has no such site.
+
+        Raises:
+            ModelError: where the model has no such layer, head or hook.
+        """
         if not has_attention(model):
             raise ModelError(
                 f"site '{self}' is in a transformer layer, and a {type(model).__name__} has none; edit its hooks by "

@@ -11,7 +11,7 @@ first left singular vectors), ``span`` of any vectors.
 
 The control is a random subspace Q of the same dimension with a change of the same Frobenius norm, head by head:
 without, W_V - c Q Q^T W_V with |c Q Q^T W_V| = |U U^T W_V|; only, c Q Q^T W_V of the same norm as U U^T W_V. A random
-subspace holds little of W_V, so c is often above 1: the control then turns what it finds there round.
+subspace holds little of W_V, so c is often above 1. Then the control reverses the sign of what W_V reads there.
 
 How it can mislead. A large W_V direction that nothing reads costs nothing to remove. Tokens that share a mean share
 their subspace too, and then removing one group's removes the other's: centred bases (the default) are less the mean
@@ -145,7 +145,19 @@ def subspace_effect(
     """What each input loses without a subspace of a layer's value input, or with nothing else (``keep``).
 
     In nats, or as 0, 1 or -1 for accuracy. Control: random subspaces of the same dimension whose change of W_V (for
-    ``keep``: whose W_V) has the same Frobenius norm. Raises ModelError as ``without_subspace`` does.
+    ``keep``: whose W_V) has the same Frobenius norm.
+
+    Args:
+        inputs: rows with labels.
+        basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis`` give.
+        keep: whether the values read nothing but the subspace, instead of all but it.
+        layer: the layer, counted from 0. head: the only head that is changed; by default all of them.
+        n_draws, seed: number of random subspaces of the control, and their seed.
+        quantity: ``loss_increase`` or ``accuracy_drop``.
+
+    Raises:
+        ModelError: for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head or
+            quantity that there is not.
     """
     cost_of = cost_of_edits(model, inputs, quantity, "subspace_effect")
     W_V = _values(model, layer).detach().clone()

@@ -32,7 +32,8 @@ def study(name: str) -> Study:
     >>> study("anchor").name
     'anchor'
 
-    Raises StudyError for an unknown name, and where a study does not load (naming its distribution).
+    Raises:
+        StudyError: for an unknown name, and where a study does not load (naming its distribution).
     """
     points = _points()
     if name not in points:

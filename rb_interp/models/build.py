@@ -44,11 +44,13 @@ def build_model(
         gamma: initialisation rate, std = d_in^-gamma (paper 1, section "Initialization"); 0.5 is near the usual
             default, larger is a smaller initialisation. ``scheme="torch_default"`` has no use for it.
         norm, scheme: override those of ``config``, which are ``none`` and ``fan_in`` by default.
+        seed: of the normal draws. dtype: of the weights.
         config: sizes and all else; by default those of the preset ``quick``.
         sizes: single fields of ModelConfig, over ``config``.
 
-    Raises ModelError for an unknown size, sizes that the architecture does not allow, a scheme without the gamma it
-    needs, or a task without the two sizes.
+    Raises:
+        ModelError: for an unknown size, sizes that the architecture does not allow, a scheme without the gamma it
+            needs, and a task without the two sizes.
 
     >>> from rb_interp.tasks.anchor import AnchorTask
     >>> model = build_model(AnchorTask(), gamma=0.8, n_heads=2)

@@ -102,7 +102,11 @@ class ModelConfig:
 
     @staticmethod
     def preset(name: str) -> ModelConfig:
-        """The model of a preset: ``smoke``, ``quick`` or ``paper`` (the paper's sizes, post-norm)."""
+        """The model of a preset: ``smoke``, ``quick`` or ``paper`` (the paper's sizes, post-norm).
+
+        Raises:
+            ModelError: for another name.
+        """
         if name not in PRESETS:
             raise ModelError(f"there is no model preset '{name}'; {nearest(name, PRESETS)}")
         return PRESETS[name]

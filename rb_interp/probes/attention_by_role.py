@@ -8,10 +8,10 @@ The attention of the last query splits into the roles of the positions it looks 
 
 How it can mislead. The paper's circuit reads key near 1 in L1 (claims M7 and M7b ask for .90) on
 reasoning and on memory inputs. Other circuits read anchors near 1: there L0 has already carried the key
-to the anchors. An untrained model reads 1/L for each position, .11 at L = 9, and so does an averaging head. Attention
-to a position is not use of its token: after L0, "the key's position" holds whatever was written there, and W_V W_O may
-drop it; see variance_explained. The null gives each row the roles of another row, so it takes away a head that prefers
-fixed positions, and it cannot judge where the roles stand at the same position in every row (p = 1).
+to the anchors. An untrained model reads 1/L for each position, .11 at L = 9, and so does an averaging head. A head that
+attends to a position need not use the token there. After L0 the key's position also holds what L0 wrote, and W_V W_O
+may drop it; see variance_explained. The null gives each row the roles of another row. A head that prefers fixed
+positions is as high under the null. Where roles stand at the same position in every row, the null says nothing (p = 1).
 """
 
 from __future__ import annotations
@@ -87,9 +87,17 @@ def attention_by_role(
     Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors`` (their sum), ``self`` (the last position
     where it is noise) and ``noise`` (all other noise); key + anchors + self + noise = 1. Array: ``mean_attention``
     ``[L]`` by position. Nulls of ``key`` and ``anchors``: roles permuted. Source: paper 1, section "Second attention
-    module". `roles` must name the positions of ``key`` and ``anchor``.
+    module".
 
-    Raises ModelError for a layer or head that is not there, RolesError for missing or clashing roles.
+    Args:
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
+        layer, head: the head that is read, both counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
+
+    Raises:
+        ModelError: for a layer or head that is not there.
+        RolesError: for missing roles, and where one position has two.
     """
 
     def measure(attention: LastQuery) -> Found:

@@ -43,7 +43,15 @@ def attention_to_key(
     Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Null: positions of one row's roles used for
     another row. Arrays: attention [row, q].
 
-    Raises ModelError for a layer or head that is not there, RolesError for missing roles or roles of other rows.
+    Args:
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
+        layer, head: the head that is read, both counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
+
+    Raises:
+        ModelError: for a layer or head that is not there.
+        RolesError: for missing roles, and for roles of other rows.
     """
 
     def positions() -> list[np.ndarray]:

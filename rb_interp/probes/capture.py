@@ -34,12 +34,14 @@ def capture(
     The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act.
 
     Args:
+        tokens: integers ``[row, pos]``.
         names: full hook names, such as ``blocks.0.attn.hook_pattern``.
         batch: rows of one pass; by default at most 1,024 and no more than MAX_LOGITS allows.
         keep: what to keep of each activation, for instance ``lambda pattern: pattern[:, 0]`` for one head.
 
-    Raises ModelError where a hook name does not exist in this model (naming the nearest one) or does not fire, and
-    where tokens lie outside its vocabulary or context.
+    Raises:
+        ModelError: where a hook name does not exist in this model (naming the nearest one) or does not fire, and where
+            tokens lie outside its vocabulary or context.
     """
     names = list(dict.fromkeys(names))
     for name in names:

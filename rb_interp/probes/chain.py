@@ -121,8 +121,9 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
         examples: such as ``text_data().examples``.
         tokenizer: has ``encode(text)``, a list of token ids, and ``end``, the id of the end-of-text token.
 
-    Raises TextError where the tokenizer joins the end of one sentence with the next, or where its first tokens of
-    "True" and "False" are the same.
+    Raises:
+        TextError: where the tokenizer joins the end of one sentence with the next, or where its first tokens of "True"
+            and "False" are the same.
     """
     encoded = tuple(encode_example(example, tokenizer) for example in examples)
     tokens = _padded(encoded).numpy() if encoded else np.zeros((0, 1), dtype=np.int64)
@@ -148,8 +149,12 @@ def chain_accuracy(
     Args:
         model: any TransformerLens model.
         inputs: ``chain_inputs(examples, tokenizer)``.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
 
-    Raises TextError where no example fits into the context, ModelError for tokens that the model does not know.
+    Raises:
+        TextError: for other inputs, and where no example fits into the context.
+        ModelError: for tokens that the model does not know.
     """
     if not isinstance(inputs, ChainInputs):
         raise TextError(f"chain got rows of type {type(inputs).__name__}; pass chain_inputs(examples, tokenizer).")

@@ -18,10 +18,10 @@ d. That depends on n: a hundred tokens read 56 in 128 dimensions and a thousand 
 compare corpora directly: use participation_ratio or, with the frequencies matched as well, participation_difference,
 whose null swaps matched tokens. One direction along which frequent tokens differ from rare ones lowers every
 participation without any structure (Eq. 5: an embedding moves with its token's frequency), most of all in ``all``.
-Small initialisation has a second way to read low: a small start is soon outweighed by the first few directions, a large
-one hides as many under its noise, so a low rank says how far a model has moved from its start and not what it has
-learned. The stable rank of a product of random matrices is lower than that of its factors: compare with the untrained
-model, never between matrices.
+Small initialisation reads low for a second reason. The first few directions that are learned soon outweigh a small
+start, but a large start hides them. So a low rank says how far a model has moved from its start. It does not say what
+the model has learned. The stable rank of a product of random matrices is lower than that of its factors: compare with
+the untrained model, never between matrices.
 """
 
 from __future__ import annotations
@@ -66,9 +66,12 @@ def embedding_rank(
 
     Args:
         inputs: not looked at, since the probe reads the embedding alone.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
 
-    Raises TextError for counts of another shape or vocabulary, or a corpus without tokens.
+    Raises:
+        TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
     """
     check_counts(counts, model, untrained)
     typical, every = typical_tokens(counts), np.flatnonzero(counts.sum(0) >= MIN_COUNT)
@@ -172,8 +175,16 @@ def weight_rank(
     """Stable ranks of one layer's matrices, counted from 0. The reading's name is ``embedding_rank``, with the layer.
 
     Values: stable_rank_W_QK and stable_rank_W_OV (mean over heads), stable_rank_W_in and stable_rank_W_out where the
-    layer has an MLP; in [1, rank], nan for a matrix of zeros. They have no null, so ``n_null`` and ``seed`` change
-    nothing; ``inputs`` are not looked at. Raises ModelError for a layer that is not there.
+    layer has an MLP; in [1, rank], nan for a matrix of zeros.
+
+    Args:
+        inputs: not looked at, since the probe reads weights alone.
+        layer: the layer, counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: change nothing, since no quantity has a null.
+
+    Raises:
+        ModelError: for a layer that is not there.
     """
     check_layer_head(model, layer, None, "weight_rank", untrained)
     before = {} if untrained is None else _stable_ranks(untrained, layer)

@@ -112,11 +112,15 @@ def geometry(
     Args:
         inputs: their roles name the groups, and their rows give a pre-norm model its length. None needs ``groups``.
         layer, head: matter in pre-norm models alone, whose embedding is seen through this head's LayerNorm.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
         groups: name -> token ids, see ``probes.groups.token_groups``; by default those of the roles.
         alike: groups whose mean cosine is read. ordered: groups whose token ids are numbers. By default all.
         line: the group that order_rho and theory read; by default the last of ``ordered``.
 
-    Raises RolesError where a token group is missing, ModelError for a layer or head that is not there.
+    Raises:
+        RolesError: where a token group is missing.
+        ModelError: for a layer or head that is not there.
     """
     if inputs is not None:
         check_inputs(inputs, "geometry")

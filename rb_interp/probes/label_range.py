@@ -1,4 +1,4 @@
-r"""Does a model know the labels that a group of memory anchors can have, before it knows any?  (paper 1, Fig. 8 right)
+r"""Does a model know a group's range of labels before it knows a single memory label?  (paper 1, Fig. 8 right)
 
 Memory anchors stand in groups g, each with a range R_g of labels from which its labels were drawn. With p(X) the
 output distribution at the last position:
@@ -106,11 +106,14 @@ def label_range(
 
     Args:
         inputs: memory inputs, with the labels that they were trained on.
+        untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: change nothing, since no quantity has a null.
         groups: which group each input belongs to, counted from 0.
         ranges: the label range of each group.
 
-    Raises ModelError for tokens that the model does not know, TaskError for groups and ranges that do not fit.
+    Raises:
+        ModelError: for tokens that the model does not know.
+        TaskError: for groups and ranges that do not fit each other.
     """
     ranges = [(int(low), int(high)) for low, high in ranges]
     check_rows(inputs, "label_range")

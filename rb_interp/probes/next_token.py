@@ -76,10 +76,13 @@ def next_token(
 
     Args:
         inputs: training text, such as ``Inputs(text_data().train.tokens)``.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
         lengths: ``[row]``, how many tokens of each row are text, where rows are filled up. By default all.
 
-    Raises TextError for counts of another shape or vocabulary, a corpus without tokens, or tokens beyond the counts.
+    Raises:
+        TextError: for counts of another shape or vocabulary, a corpus without tokens, and tokens beyond the counts.
     """
     check_inputs(inputs, "next_token")
     check_counts(counts, model, untrained)

@@ -26,10 +26,16 @@ def scan(
 ) -> pd.DataFrame:
     """Readings of a probe on every given layer and head (default: all), one row per layer, head and quantity.
 
-    The columns are those of Reading.table(). `options` go to the probe (``untrained``, ``n_null``, ``seed``, ``k``).
-    With many heads some p-values are small by chance: correct for their number before pointing at one head.
+    The columns are those of Reading.table(). With many heads some p-values are small by chance: correct for their
+    number before pointing at one head.
 
-    Raises ModelError where the probe does not look at single heads, or a layer or head is not there.
+    Args:
+        probe: any probe that takes ``layer`` and ``head``. model, inputs: what it is given.
+        layers, heads: numbers, counted from 0; by default all.
+        options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
+
+    Raises:
+        ModelError: where the probe does not look at single heads, or a layer or head is not there.
     """
     name = getattr(probe, "__name__", "this probe")
     if not {"layer", "head"} <= set(signature(probe).parameters):

@@ -18,13 +18,13 @@ How it can mislead. Embeddings that tell PrOntoQA's tokens apart and push the st
 directions have cosine 0, with a spread of 1 / sqrt(n(n-1)d/2). But all that every token shares raises both cosines, and
 *frequency alone* makes a difference: an embedding leaves its initial direction with its token's frequency (Eq. 5), so
 where frequent tokens went further along a shared direction, the corpus with the more frequent tokens reads the higher
-cosine, whatever its tokens mean. The permutation of corpus labels is no defence, since frequencies go with the labels:
-it asks only whether lists as different arise by chance. difference_control is the defence, with its own null (each
-token swaps with its match or not), and only where control_mismatch is small. Raw cosines near 1 follow from a shared
-mean; beside them look at the centred ones, which lose a difference that lies in the shared mean alone. Most typical
-tokens of the stories are rare, and a token that hardly moved is still orthogonal to all others: their mean cosine then
-reads 0 and difference lies above 0, for want of training. Which evaluation is early depends on how often one evaluates:
-the pooled loss falls by a fifth in the first dozen steps.
+cosine, whatever its tokens mean. The permutation of corpus labels does not rule this out, since frequencies go with the
+labels: it asks only whether lists as different arise by chance. difference_control rules it out where control_mismatch
+is small. It has its own null: each token swaps with its match or not. Raw cosines near 1 follow from a shared mean.
+Read the centred ones too; they lose a difference that lies in the shared mean alone. Most typical tokens of the stories
+are rare, and a token that hardly moved is still orthogonal to all others. Then their mean cosine reads 0 and difference
+lies above 0, because training was short. Which evaluation is early depends on how often one evaluates: the pooled loss
+falls by a fifth in the first dozen steps.
 """
 
 from __future__ import annotations
@@ -69,9 +69,12 @@ def token_similarity(
 
     Args:
         inputs: not looked at, since the probe reads the embedding alone.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
 
-    Raises TextError for counts of another shape or vocabulary, or a corpus without tokens.
+    Raises:
+        TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
     """
     check_counts(counts, model, untrained)
     typical = typical_tokens(counts)

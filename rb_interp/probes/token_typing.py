@@ -9,12 +9,12 @@ Here, with c_A(s) the count of token s among the training targets of corpus A, N
 and the control gives each PrOntoQA token another typical token of the stories, one to one, such that the sum of |ln
 c(s) - ln c(s')| is smallest, c being the count in both corpora together (r_s of Prop. 1 is c / N).
 
-How it can mislead. Tokens of two templates are typical whatever a model does: this file reads text alone, so a trained,
-an untrained and a random model get the same lists. Counts of 20 decide little, but below them a ratio of 10 is chance.
-PrOntoQA repeats a few dozen words, so its typical tokens are more frequent than most of the stories': an embedding
-moves with its token's frequency (Eq. 5), and without the control a comparison of corpora is one of frequencies. The
-control is only as good as ``mismatch``, the mean |ln| that is left: at .1 matched pairs differ by 10 %, at .7 by a
-factor of two, which is no control any more. Tokens of both corpora ("is", ".") are in neither list.
+How it can mislead. The lists come from text alone, so a trained, an untrained and a random model get the same ones. The
+limit of 20 is there because a ratio of 10 between smaller counts arises by chance. PrOntoQA repeats a few dozen words,
+so its typical tokens are more frequent than most of the stories': an embedding moves with its token's frequency (Eq.
+5), and without the control a comparison of corpora is one of frequencies. The control is only as good as ``mismatch``,
+the mean |ln| that is left: at .1 matched pairs differ by 10 %, at .7 by a factor of two, which is no control any more.
+Tokens of both corpora ("is", ".") are in neither list.
 """
 
 from __future__ import annotations
@@ -63,7 +63,13 @@ class Typical:
 def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float = MIN_RATIO) -> Typical:
     """Typical tokens of two corpora and the frequency-matched control, from their token counts.
 
-    Raises TextError for counts of another shape and for a corpus without tokens.
+    Args:
+        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
+        min_count: least count in the token's own corpus.
+        min_ratio: least ratio of its smoothed frequencies, in its own corpus over the other.
+
+    Raises:
+        TextError: for counts of another shape, and for a corpus without tokens.
 
     >>> counts = np.array([[90, 50, 0, 0, 0, 60], [0, 0, 80, 20, 52, 60]])
     >>> found = typical_tokens(counts)
@@ -108,7 +114,10 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     """One row for each typical token: token, text, corpus, count_prontoqa, count_stories, ratio, control.
 
     ``ratio`` is the smoothed frequency in its own corpus over that in the other, at least MIN_RATIO; ``texts[id]`` is
-    how a token is shown. Raises TextError as `typical_tokens` does.
+    how a token is shown.
+
+    Raises:
+        TextError: as `typical_tokens` does.
     """
     typical, ratio = typical_tokens(counts), frequency_ratio(counts)
     control = set(typical.control.tolist())

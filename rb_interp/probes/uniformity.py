@@ -102,9 +102,16 @@ def uniformity(
     Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
     the largest abs(A_ij - 1/i) of any input; ``entropy``, the mean of H_i / ln i (1: uniform). Arrays: ``tv_per_row``
     ``[L - 1]`` and ``mean_pattern`` ``[L, L]``, means over inputs. Null of ``tv``: random patterns, side less.
-    Source: paper 1, Lemma 1 and Fig. 6. It needs no role.
+    Source: paper 1, Lemma 1 and Fig. 6.
 
-    Raises ModelError for a layer or head that is not there, and for rows of a single position.
+    Args:
+        inputs: rows of two positions or more; roles and labels are not needed.
+        layer, head: the head that is read, both counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
+
+    Raises:
+        ModelError: for a layer or head that is not there, and for rows of a single position.
     """
 
     def nulls(pattern: Pattern) -> dict[str, Null]:

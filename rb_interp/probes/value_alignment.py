@@ -177,11 +177,16 @@ def value_alignment(
 
     Args:
         inputs: rows of which only the length is used, and roles that name the groups.
+        layer, head: the head that is read, both counted from 0.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
         k: how many singular directions the subspaces and ``cosines`` have.
         groups: name -> token ids, see ``probes.groups.token_groups``; by default those of the roles.
         contrast: two groups to compare; by default the first two.
 
-    Raises ModelError for a layer, head or k that is not there, RolesError for missing or empty token groups.
+    Raises:
+        ModelError: for a layer, head or k that is not there.
+        RolesError: for missing or empty token groups.
     """
     check_layer_head(model, layer, head, "value_alignment", untrained)
     length = check_rows(inputs, "value_alignment").shape[1]

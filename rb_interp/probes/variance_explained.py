@@ -19,13 +19,13 @@ nan, never 0: constant vectors (no variance to explain), one group alone (nothin
 
 How it can mislead. At the task's quick sizes, final checkpoints: average-then-key reads anchor_sum .98 in the first
 attention output and key 1.00 in the second; key-to-anchors reads key .95 in the second too, and anchor_sum 0 in the
-first: the second number alone separates nothing. The reason is in the units: keys vary far more than anchor sums
-(variance 133 against 4), so an output that encodes nothing but the answer z + sum already gives the key .97. What tells
-the circuits apart is the anchor sum in L0. A network that learned no rule (gamma .3) reads .2 and .1, with
-key_and_sum .4; an untrained one is no blank either: averaging attention holds key and anchors, so key reads .1 and
-``anchors`` .15 there at small scale. ``anchors`` reads at least about as much as ``anchor_sum``, one number of it; only
-where the two agree is the sum the code. key_and_sum has nearly as many groups as some hundred rows fill, so it and
-interaction are noisy (+-.1) where little is explained. Shares are of variance: one loud direction hides all others.
+first: the second number alone does not tell the circuits apart. Keys vary far more than anchor sums (variance 133
+against 4), so an output that encodes nothing but the answer z + sum already gives the key .97. What tells the circuits
+apart is the anchor sum in L0. A network that learned no rule (gamma .3) reads .2 and .1, with key_and_sum .4. An
+untrained one does not read 0: averaging attention holds key and anchors, so key reads .1 and ``anchors`` .15 there at
+small scale. ``anchors`` reads about as much as ``anchor_sum`` or more, since the sum follows from the anchors. Only
+where the two agree is the sum what is written. key_and_sum has nearly as many groups as some hundred rows fill, so it
+and interaction are noisy (+-.1) where little is explained. Shares are of variance: one loud direction hides all others.
 They show where something is written, not that it is read; patch to know.
 """
 
@@ -68,12 +68,20 @@ def variance_explained(
     """Share of variance that key and anchors explain in each component's output at the last position.
 
     Values: ``f"{component}.{layer}:{grouping}"``, at most 1, with the module's groupings and these components:
-    resid_pre of L0 (embedding + position), attn_out and mlp_out of every layer, resid_post of the last;
-    or the four of one ``layer``. attn_out sums the heads, or is what one ``head`` writes (z W_O).
+    resid_pre of L0 (embedding + position), attn_out and mlp_out of every layer, resid_post of the last.
     Null: the rows' labels permuted, for key and anchor_sum.
     Arrays: shares [component, grouping], in the order of the values.
 
-    Raises ModelError for a layer or head that is not there, RolesError for missing roles or roles of other rows.
+    Args:
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
+        layer: one layer, of which all four components are read; by default the components above.
+        head: attn_out is what this head writes (z W_O); by default it is the sum over heads.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+        n_null, seed: draws of each null (0 for none), and the seed of the draws.
+
+    Raises:
+        ModelError: for a layer or head that is not there.
+        RolesError: for missing roles, and for roles of other rows.
     """
     check_layer_head(model, layer or 0, head or 0, "variance_explained", untrained)
     rows = check_rows(inputs, "variance_explained").numpy()

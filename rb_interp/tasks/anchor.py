@@ -92,7 +92,11 @@ class AnchorTask:
 
     @staticmethod
     def preset(name: str) -> AnchorTask:
-        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 1's sizes)."""
+        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 1's sizes).
+
+        Raises:
+            TaskError: for another name.
+        """
         if name not in PRESETS:
             raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
         return PRESETS[name]
@@ -125,7 +129,12 @@ class AnchorTask:
     def answers(
         self, data: AnchorDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
     ) -> Int[np.ndarray, " row"]:
-        """Right answers of tokens that hold key and anchors where the given rows do, and are of their set."""
+        """Right answers of tokens that hold key and anchors where the given rows do, and are of their set.
+
+        Args:
+            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
+            tokens: the tokens to answer, ``[row, pos]``.
+        """
         key = np.take_along_axis(tokens, data.positions["key"][rows], 1)[:, 0]
         anchors = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
         memory = data.set[rows] == MEMORY
@@ -141,8 +150,13 @@ class AnchorTask:
         out), again and again until it has another right answer. Noise is drawn anew from all keys. The same seed gives
         the same rows.
 
-        Raises TaskError for an unknown change, where a row has no counterfactual with another answer, and where the
-        rows' labels are not those of ``answers``.
+        Args:
+            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
+            change: ``key``, ``anchors``, ``both`` or ``noise``. seed: of the draws.
+
+        Raises:
+            TaskError: for an unknown change, where a row has no counterfactual with another answer, and where the rows'
+                labels are not those of ``answers``.
 
         >>> task = AnchorTask()
         >>> data = task.dataset(seed=0)
@@ -158,7 +172,11 @@ class AnchorTask:
         return changed_rows(data, rows, change, seed)
 
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
-        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending."""
+        """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending.
+
+        Raises:
+            TaskError: for another group.
+        """
         spans = dict(zip(GROUPS.values(), (self.keys, self.memory_anchors, self.reasoning_anchors), strict=True))
         if group not in spans:
             raise TaskError(f"the anchor task has no token group '{group}'; {nearest(group, spans)}")

@@ -62,13 +62,21 @@ class Roles:
         return sizes[0] if sizes else (0 if self.set is None else len(self.set))
 
     def position(self, role: str, probe: str = "this probe") -> Int[np.ndarray, "row n"]:
-        """Positions of a role, shape ``[row, n]``; RolesError names what there is."""
+        """Positions of a role, shape ``[row, n]``.
+
+        Raises:
+            RolesError: where it is missing; the message has the name of the probe that asks, and what there is.
+        """
         if role not in self.positions:
             raise _missing(probe, "role", role, self.positions, self.task)
         return self.positions[role]
 
     def group(self, name: str, probe: str = "this probe") -> Int[np.ndarray, " n"]:
-        """Token ids of a group, shape ``[n]``; RolesError names what there is."""
+        """Token ids of a group, shape ``[n]``.
+
+        Raises:
+            RolesError: where it is missing; the message has the name of the probe that asks, and what there is.
+        """
         if name not in self.tokens:
             raise _missing(probe, "token group", name, self.tokens, self.task)
         return self.tokens[name]

@@ -88,7 +88,11 @@ class TrainConfig:
 
     @staticmethod
     def preset(name: str) -> TrainConfig:
-        """The training of a preset: ``smoke``, ``quick`` or ``paper``."""
+        """The training of a preset: ``smoke``, ``quick`` or ``paper``.
+
+        Raises:
+            ConfigError: for another name.
+        """
         if name not in PRESETS:
             raise ConfigError(f"there is no training preset '{name}'; {nearest(name, PRESETS)}")
         return PRESETS[name]

@@ -53,10 +53,13 @@ def train_members(
         store: where checkpoints go; None keeps nothing.
         progress: show a progress bar.
 
-    Returns curves, final weights and times.
+    Returns:
+        Curves, final weights and times.
 
-    Raises ConfigError for an empty sweep, a stage that the task does not have or a device that is not there, TaskError
-    for rows that are not what the task promises, RunError where files cannot be used.
+    Raises:
+        ConfigError: for an empty sweep, a stage that the task does not have, and a device that is not there.
+        TaskError: for rows that are not what the task promises.
+        RunError: where files cannot be used.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)

@@ -27,11 +27,19 @@ def train_model(
     """Train any TransformerLens model on a task, in place, and return its learning curves.
 
     Data and batch order are those that ``train_members`` uses for the same seed; only parameters with
-    ``requires_grad`` change. The loss is read at the last position. Returns a table of step, set, loss (nats) and
-    accuracy.
+    ``requires_grad`` change. The loss is read at the last position.
 
-    Raises ModelError where the model's vocabulary or context is too small for the task, or where the task predicts
-    every next token.
+    Args:
+        model: is changed in place. task: what it is trained on.
+        train: schedule and optimiser; by default ``TrainConfig()``.
+        seed: of the data and of the batch order. progress: whether a progress bar is shown.
+
+    Returns:
+        A table of step, set, loss (nats) and accuracy.
+
+    Raises:
+        ModelError: where the model's vocabulary or context is too small for the task, and where the task predicts every
+            next token.
     """
     train = train or TrainConfig()
     _check(model, task)
