@@ -9,6 +9,8 @@ from rb_interp.errors import StudyError, nearest
 from rb_interp.machine.protocol import Study
 
 GROUP = "rb_interp.studies"
+DEFAULT = "anchor"
+"""The study that is meant where none is named."""
 
 
 @dataclass(frozen=True)
