@@ -118,8 +118,8 @@ class Patch:
     """Sweep, in a study of several."""
     corrupt: str = "key"
     """What clean and corrupted inputs differ in, such as key, anchors or both."""
-    set: str = "rsn_train"
-    """Set of the clean inputs, such as mem, rsn_train or rsn_test."""
+    set: str | None = None
+    """Set of the clean inputs, such as mem, rsn_train or rsn_test; by default the last that the task trains on."""
     pairs: int = 64
     """Pairs of inputs."""
     components: tuple[str, ...] = ()
