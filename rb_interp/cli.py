@@ -17,9 +17,8 @@ from tyro.conf import subcommand
 
 from rb_interp import __version__
 from rb_interp.errors import ConfigError, RbInterpError, StudyError, nearest
-from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command
-
-DEFAULT = "anchor"
+from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
+from rb_interp.machine.registry import DEFAULT, installed_studies, study
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,18 +43,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """The command that the arguments stand for."""
+    """The command that the arguments stand for. A study is loaded only where its settings are the command's flags."""
     word = arguments[0] if arguments else ""
     if word and not word.startswith("-") and word not in COMMANDS:
         raise ConfigError(f"there is no command '{word}'; {nearest(word, COMMANDS)}")
-    name, start = starting_point(arguments[1:] if word in DESCRIPTIONS else [])
-    kinds = {command: study_command(command, name, start) for command in DESCRIPTIONS}
-    choices = [Annotated[kind, subcommand(command, default=given)] for command, (kind, given) in kinds.items()]
-    choices += [Annotated[kind, subcommand(command)] for command, kind in ON_RUNS.items()]
+    kinds = {command: without_study(command) for command in DESCRIPTIONS} | ON_RUNS
+    choices: dict[str, Any] = {command: Annotated[kind, subcommand(command)] for command, kind in kinds.items()}
+    name = None
+    if word in DESCRIPTIONS:
+        name, start = starting_point(arguments[1:])
+        kind, given = study_command(word, name, start)
+        choices[word] = Annotated[kind, subcommand(word, default=given)]
     text = "What initialisation does to the circuit a transformer learns: train, probe, judge, show."
-    union: Any = reduce(or_, choices)
+    union: Any = reduce(or_, choices.values())
     command = tyro.cli(union, args=list(arguments), prog="rb-interp", description=text, registry=REGISTRY)
-    if word in DESCRIPTIONS and command.study != name:
+    if name is not None and command.study != name:
         raise StudyError(f"'{command.study}' stands behind the flags; name the study first: rb-interp {word} STUDY ...")
     return command
 
@@ -63,8 +65,9 @@ def parse(arguments: Sequence[str]) -> Any:
 def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     """The study that comes first, and the configuration that its flags change: of --config, of --preset, or quick."""
     from rb_interp.machine.config import from_mapping, read_toml
-    from rb_interp.machine.registry import study
 
+    # Flags and their defaults come from the study and its starting point, and tyro wants them before it reads a word.
+    # Its own presets (``extras.overridable_config_cli``) would be subcommands, with every study loaded to make them.
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--preset")
     early.add_argument("--config", type=Path)
@@ -86,7 +89,6 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
 
 
 def _start(command: Any, line: str) -> Any:
-    from rb_interp.machine.registry import study
     from rb_interp.machine.reproduce import default_folder, start
 
     chosen = study(command.study)
@@ -136,7 +138,6 @@ def _info(command: Any, line: str) -> None:
 
 
 def _studies(command: Any, line: str) -> None:
-    from rb_interp.machine.registry import installed_studies
     from rb_interp.report.terminal import print_studies
 
     print_studies(installed_studies())
@@ -173,8 +174,6 @@ def _ablate(command: Any, line: str) -> None:
 
 
 def _calibrate(command: Any, line: str) -> None:
-    from rb_interp.machine.registry import study
-
     calibrate = study(command.study).load("calibrate")
     if calibrate is None:
         raise StudyError(f"study '{command.study}' has no error rates to measure; its probes are not calibrated.")

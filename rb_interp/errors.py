@@ -49,3 +49,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     options = sorted(known)
     close = get_close_matches(name, options, n=1)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(options)}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, without a full stop."""
+    return (str(error).strip() or "no reason given").splitlines()[0].rstrip(".")

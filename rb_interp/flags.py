@@ -14,6 +14,8 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
+from rb_interp.machine.registry import DEFAULT
+
 if TYPE_CHECKING:
     from rb_interp.machine.config import StudyConfig
 
@@ -87,6 +89,11 @@ def study_command(name: str, study: str, start: StudyConfig) -> tuple[type, Any]
     return made, made(**{field: default for field, _, default in flags})
 
 
+def without_study(name: str) -> type:
+    """A command on a study as it stands in the list of commands, where no study is loaded: without flags."""
+    return make_dataclass(name.title(), (), namespace={"__doc__": DESCRIPTIONS[name]})
+
+
 @dataclass(frozen=True)
 class Probe:
     """Probe a finished run and judge the claims."""
@@ -111,8 +118,8 @@ class Patch:
     """Sweep, in a study of several."""
     corrupt: str = "key"
     """What clean and corrupted inputs differ in, such as key, anchors or both."""
-    set: str = "rsn_train"
-    """Set of the clean inputs, such as mem, rsn_train or rsn_test."""
+    set: str | None = None
+    """Set of the clean inputs, such as mem, rsn_train or rsn_test; by default the last that the task trains on."""
     pairs: int = 64
     """Pairs of inputs."""
     components: tuple[str, ...] = ()
@@ -151,7 +158,7 @@ class Ablate:
 class Calibrate:
     """Measure again how often a study's probes mislead, on models whose mechanism is known."""
 
-    study: Positional[str] = "anchor"
+    study: Positional[str] = DEFAULT
     """Study; 'rb-interp studies' lists them."""
     out: Path = Path("calibration")
     """Folder for the two tables; what is in it already is continued."""

@@ -1,6 +1,7 @@
 """Who imports whom: the library knows no study, no study knows another, and imports point downwards."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ FLOORS = (
     *("tasks", "text", "statistics", "models", "theory", "training", "probes", "interventions"),
     *("claims", "figures", "report", "machine", "studies", "cli"),
 )
+GENERAL = ("claims", "figures", "report", "machine", "cli.py", "flags.py", "lazy.py", "files.py", "__init__.py")
+"""Code that serves every study."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -74,9 +77,19 @@ def test_a_figure_computes_no_statistic(folder):
 
 
 def test_the_library_names_no_study():
-    """A new study must not have to be written into general code."""
-    names = ("emb_mlp", "emb-mlp", "labels_study", "language_study")
-    general = [path for path in FILES if path.relative_to(PACKAGE).parts[0] in ("claims", "report", "machine")]
-    for path in [*general, PACKAGE / "cli.py", PACKAGE / "flags.py"]:
-        text = path.read_text()
-        assert not [name for name in names if name in text], path
+    """A new study must not have to be written into general code.
+
+    The registry names the study that is meant where none is named. The anchor of ``intervene`` is a role.
+    """
+    own = {path.parent.name for path in (PACKAGE / "studies").glob("*/__init__.py")}
+    assert {"anchor", "emb_mlp", "labels", "language"} <= own
+    names = own | {name.replace("_", "-") for name in own}
+    general = [path for path in FILES if path.relative_to(PACKAGE).parts[0] in GENERAL]
+    found = []
+    for path in general:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        words = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        named = [word for word in words if word in names or re.search(rf"studies\.({'|'.join(own)})\b", word)]
+        found += [(str(path.relative_to(PACKAGE)), word) for word in named]
+        assert not [name for name in names if not name.isalpha() and name in path.read_text()], path
+    assert found == [("machine/intervene.py", "anchor"), ("machine/registry.py", "anchor")]

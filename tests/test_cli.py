@@ -4,12 +4,13 @@ import dataclasses
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
 import pytest
 
 from rb_interp.cli import main, parse
 from rb_interp.errors import StudyError
-from rb_interp.machine import Run
+from rb_interp.machine import Run, registry
 from rb_interp.machine.config import to_toml
 from rb_interp.models.config import MatrixGammas, ModelConfig
 from rb_interp.studies.anchor import figures
@@ -148,6 +149,27 @@ def test_importing_and_asking_for_help_stay_cheap():
         f"except SystemExit:\n    pass\nloaded = ({heavy} | {others}) & set(sys.modules)\nassert not loaded, loaded"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    code = code.replace("['reproduce', '--help']", "['--help']").replace(heavy, heavy[:-1] + ", 'numpy'}")
+    code = code.replace(others, others[:-1] + ", 'rb_interp.studies'}")
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_commands_on_runs_work_whatever_studies_are_installed(monkeypatch, capsys, tmp_path):
+    """Two distributions bring the study that is meant where none is named."""
+    twice = [EntryPoint("anchor", f"{name}:STUDY", registry.GROUP) for name in ("one", "other")]
+    monkeypatch.setattr(registry, "entry_points", lambda group: twice)
+    assert main(["studies"]) == 0
+    assert "several distributions bring a study 'anchor'" in " ".join(capsys.readouterr().out.split())
+    for command in ("info", "report", "probe", "patch", "ablate"):
+        assert main([command, str(tmp_path)]) == 2
+        assert f"{tmp_path} is not a run folder" in capsys.readouterr().err
+    for words, shown in ((["--help"], "Train a study's models, probe them"), (["probe", "--help"], "Run folder.")):
+        with pytest.raises(SystemExit, match="0"):
+            main(words)
+        assert shown in capsys.readouterr().out
+    for command in ("train", "reproduce", "parameters", "calibrate"):
+        assert main([command]) == 2
+        assert "several distributions bring a study 'anchor'" in capsys.readouterr().err
 
 
 def test_training_does_not_need_transformer_lens(tmp_path):

@@ -119,14 +119,14 @@ class PatchGrid:
         rows = [self.n_rows * k + torch.arange(self.n_rows)[:, None].expand_as(pair[0]) for k, pair in enumerate(at)]
         run, pos, source_pos = (torch.cat([x.flatten() for x in parts]) for parts in (rows, *zip(*at, strict=True)))
         writes = [self._writes(site, found[site.hook], run, pos, source_pos) for site in self.groups]
-        untrained = [[other.same(some) for other in writes[: i + 1]].index(True) for i, some in enumerate(writes)]
+        first_equal = [[other.same(some) for other in writes[: i + 1]].index(True) for i, some in enumerate(writes)]
         patched = np.tile(self.corrupted, (len(self.groups), len(self.roles), 1))
         results, each = patched.reshape(-1), len(self.roles) * self.n_rows
-        once = [writes[i]._replace(run=writes[i].run + each * i) for i in set(untrained) if len(writes[i].run)]
+        once = [writes[i]._replace(run=writes[i].run + each * i) for i in set(first_equal) if len(writes[i].run)]
         for start, runs, parts in self._passes(once):
             here = runs % self.n_rows
             results[runs.numpy()] = self._measure(self._step(start, here, parts).cpu(), here)
-        return patched[untrained]
+        return patched[first_equal]
 
     def _whole(self, found: dict[str, Tensor], at: list[Tensor]) -> Float[np.ndarray, "group role row"]:
         """The same by one whole run of the model for each cell."""

@@ -41,7 +41,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
 from rb_interp.probes.check import check_labels
 from rb_interp.statistics.reading import Reading
-from rb_interp.tasks.dataset import SETS, AnchorDataset
+from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
@@ -160,11 +160,21 @@ def cost_of_edits(
     return lambda edits: answer_cost(before, answer_logits(model, inputs, edits), labels, quantity)
 
 
-def check_reasoning(set: str, asker: str) -> None:
-    """Raise TaskError for a set of the anchor task whose answer is not key + sum."""
-    reasoning = [name for name in SETS if name != "mem"]
-    if set not in reasoning:
-        raise TaskError(f"set='{set}': {asker} needs rows whose answer is key + sum; {nearest(set, reasoning)}")
+def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
+    """Raise TaskError where the answer of a row of the set is not key + sum."""
+    other = n_other_answers(data, set)
+    if other:
+        raise TaskError(
+            f"set='{set}': {asker} needs rows whose answer is key + sum, and {other} of its {len(data.rows(set))} rows "
+            f"have another; give another set, such as 'rsn_train', of a task whose reasoning is key + sum."
+        )
+
+
+def n_other_answers(data: AnchorDataset, set: str) -> int:
+    """Rows of a set whose answer is not key + sum."""
+    rows = data.rows(set)
+    key, total = _key_sum(data, rows)
+    return int(np.count_nonzero(key + total != data.labels[rows]))
 
 
 def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:
@@ -221,7 +231,7 @@ def key_and_sum(
     Args:
         circuit: whose sites, one of CARRIERS; the reading is named ``interchange`` for the paper's circuit and
             ``interchange_carried`` for the other.
-        set: a reasoning set.
+        set: whose answers are key + sum, such as the reasoning sets.
         same_position: whether the pairs share their key's position; by default only where the circuit's sites hold
             it. Pairs that share it where they need not are another question, and their reading is named so.
 
@@ -229,7 +239,7 @@ def key_and_sum(
     """
     if circuit not in CARRIERS:
         raise ModelError(f"no circuit '{circuit}' has carriers; {nearest(circuit, CARRIERS)}")
-    check_reasoning(set, "key_and_sum")
+    check_reasoning(data, set, "key_and_sum")
     carrier = CARRIERS[circuit]
     key_at, sum_at, *hold = (
         Site.parse(text.format(last=model.cfg.n_layers - 1)) for text in (carrier.key, carrier.sum, *carrier.hold)

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from rb_interp.errors import ModelError, nearest
+from rb_interp.errors import ModelError, TaskError, nearest
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.interchange import check_reasoning, most_likely
@@ -103,12 +103,14 @@ def permuted_number_line(
         direction: ``value``, ``component`` or a vector ``[d_model]``.
 
     No such input: an effect of nan with n = 0. Raises ModelError for an unknown direction or no permutation, TaskError
-    for rows without reasoning anchors.
+    for rows whose answer is not key + sum, and for rows without reasoning anchors.
     """
-    check_reasoning(set, "the number line")
-    anchors = data.task.tokens("reasoning_anchor")
+    check_reasoning(data, set, "the number line")
+    anchors, rows = data.task.tokens("reasoning_anchor"), data.sample(set, n)
+    if not np.isin(data.tokens[rows[:, None], data.anchor_positions[rows]], anchors).all():
+        raise TaskError(f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'.")
     order = _checked(permutation, len(anchors))
-    chosen, predicted = _chosen(model, data, data.sample(set, n), order - np.arange(len(anchors)))
+    chosen, predicted = _chosen(model, data, rows, order - np.arange(len(anchors)))
     vectors, tokens = token_vectors(model, anchors), data.tokens[chosen]
     change = moves(vectors, order, _direction(model, vectors, direction))
 

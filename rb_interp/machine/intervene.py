@@ -31,7 +31,7 @@ def patch_member(
     *,
     stage: str | int = "final",
     corrupt: str = "key",
-    set: str = "rsn_train",
+    set: str | None = None,
     pairs: int = 64,
     components: Sequence[str] = COMPONENTS,
     roles: Sequence[str] = (),
@@ -40,9 +40,10 @@ def patch_member(
 ) -> pd.DataFrame:
     """The patching matrix of one member: one row per component, layer and role, with ``recovered`` and its control.
 
-    Clean inputs are rows of a set. Corrupted inputs differ in ``corrupt``, such as the ``key``, the ``anchors`` or
-    ``both``: they are the task's own counterfactuals. ``roles`` are by default those of the task. ``sweep`` is needed
-    where the study has several. See ``interventions.patching.patching_matrix``.
+    Clean inputs are rows of a set, by default of the last that the task trains on. Corrupted inputs differ in
+    ``corrupt``, such as the ``key``, the ``anchors`` or ``both``: they are the task's own counterfactuals. ``roles``
+    are by default those of the task. ``sweep`` is needed where the study has several. See
+    ``interventions.patching.patching_matrix``.
 
     Raises RunError for a member, stage or set that the run does not have, TaskError for an unknown corruption and for a
     task without counterfactuals, ModelError and RolesError for an unknown component, metric or role.
@@ -51,7 +52,7 @@ def patch_member(
         raise RunError(f"pairs={pairs}; an interval over pairs of inputs needs at least 2.")
     of = run.sweep(sweep)
     model, data = of.model(gamma=gamma, seed=seed, stage=stage), of.dataset(seed)
-    chosen = data.sample(set, pairs)
+    chosen = data.sample(set or of.config.task.train_sets[-1], pairs)
     corrupted = _counterfactual(of, data, chosen, corrupt)
     control = with_noise_of(corrupted, _counterfactual(of, data, chosen, "noise"))
     found = patching_matrix(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.errors import StudyError
+from rb_interp.errors import ConfigError, StudyError, first_line, nearest
 
 if TYPE_CHECKING:
     from rb_interp.claims import CausalCheck, Claim
@@ -42,7 +42,8 @@ class Study:
         narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
         families: first letters of claim ids -> heading above these claims.
         glossary: term -> meaning, below the report.
-        checks: causal checks: interventions that would refute a claim, each with its own verdict.
+        checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
+            the table ``effects``, which ``measure`` must return then.
         calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
         calibrate: ``calibrate(folder) -> table``: measures these error rates again.
         info: ``info(run) -> {word: text}``: what ``rb-interp info`` shows of a run in addition.
@@ -85,14 +86,20 @@ class Study:
         try:
             return getattr(import_module(module), attribute)
         except Exception as error:  # a study of somebody else may fail in any way
+            reason = f"{type(error).__name__}: {first_line(error)}"
             raise StudyError(
-                f"study '{self.name}' gives {name} = '{value}', which does not load ({type(error).__name__}: {error}); "
+                f"study '{self.name}' gives {name} = '{value}', which does not load ({reason}); "
                 f"mend or uninstall the package '{module.partition('.')[0]}'."
             ) from error
 
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
         """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or field."""
-        return self.load("config").from_preset(preset, **changes)
+        config = self.load("config")
+        known = [f.name for f in fields(config)]
+        for name in changes:
+            if name not in known:
+                raise ConfigError(f"study '{self.name}' has no setting '{name}'; {nearest(name, known)}")
+        return config.from_preset(preset, **changes)
 
     def run(
         self,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from rb_interp.errors import StudyError, nearest
+from rb_interp.errors import StudyError, first_line, nearest
 from rb_interp.machine.protocol import Study
 
 GROUP = "rb_interp.studies"
+DEFAULT = "anchor"
+"""The study that is meant where none is named."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def _load(name: str, point: EntryPoint, *others: EntryPoint) -> InstalledStudy:
     try:
         found = point.load()
     except Exception as error:  # a plugin may fail in any way; the others go on
-        problem = f"study '{name}' of the distribution '{brought}' does not load ({type(error).__name__}: {error}); "
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        problem = f"study '{name}' of the distribution '{brought}' does not load ({reason}); "
         return InstalledStudy(name, brought, None, problem + f"mend or uninstall '{brought}'.")
     if not isinstance(found, Study):
         problem = f"study '{name}' of the distribution '{brought}' is a {type(found).__name__}; expected a Study. "

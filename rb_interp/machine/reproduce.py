@@ -6,12 +6,13 @@ from pathlib import Path
 
 from rb_interp.machine.config import StudyConfig, fingerprint
 from rb_interp.machine.protocol import Study
+from rb_interp.machine.registry import DEFAULT
 from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.run import Run
 
 
 def reproduce(
-    study: Study | str = "anchor",
+    study: Study | str = DEFAULT,
     config: StudyConfig | None = None,
     out: Path | str | None = None,
     *,
@@ -37,7 +38,7 @@ def finish(run: Run, progress: bool = True) -> Run:
 
 
 def start(
-    study: Study | str = "anchor",
+    study: Study | str = DEFAULT,
     config: StudyConfig | None = None,
     out: Path | str | None = None,
     *,

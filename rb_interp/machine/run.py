@@ -147,7 +147,8 @@ class Run:
     def probe(self, progress: bool = True) -> None:
         """Measure every member of the trained run and judge its claims; writes tables, arrays and verdicts.
 
-        Raises RunError where training is not finished, or a checkpoint is missing or broken.
+        Raises RunError where training is not finished, or a checkpoint is missing or broken, StudyError where the
+        measurement returns other tables than the study declares.
         """
         import numpy as np
         from safetensors.numpy import save_file
@@ -166,12 +167,18 @@ class Run:
             "readings": measured.readings,
             "summary": summary_table(measured.readings),
         }
+        checks = self.study.load("checks")
+        if checks and "effects" not in tables:
+            raise StudyError(
+                f"study '{self.study.name}' has causal checks, and its measurement returns no table 'effects', which "
+                f"they are judged by; return it, or give the study no checks."
+            )
         check_tables(self.study.name, {**EVERY_STUDY, **self.study.load("tables")}, tables)
         for name, table in tables.items():
             self.write_table(name, table)
         whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save_file assumes
         write_whole(self.folder / ARRAYS, lambda path: save_file(whole, path))
-        calibration, checks = self.calibration, self.study.load("checks")
+        calibration = self.calibration
         standings = {} if calibration is None else calibration.standings
         verdicts = judge(measured.readings, self.study.load("claims"), scale=self.scale, standings=standings)
         if checks:

@@ -71,7 +71,9 @@ class Task(Protocol):
     def sets(self) -> tuple[str, ...]: ...
 
     @property
-    def train_sets(self) -> tuple[str, ...]: ...
+    def train_sets(self) -> tuple[str, ...]:
+        """Sets that are trained on. ``rb-interp patch`` takes rows of the last one where none is named."""
+        ...
 
     @property
     def predicts(self) -> str:

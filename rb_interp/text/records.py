@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rb_interp.errors import TextError
+from rb_interp.errors import TextError, first_line
 
 END_OF_TEXT = "<|endoftext|>"
 SECONDS = 10.0
@@ -89,11 +89,6 @@ def kind_of(value: object) -> str:
     """
     names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
     return names.get(type(value), "a number")
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, without a full stop."""
-    return (str(error).strip() or "no reason given").splitlines()[0].rstrip(".")
 
 
 def _files(path: Path, kind: Kind) -> list[Path]:

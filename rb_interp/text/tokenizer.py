@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.errors import TextError
+from rb_interp.errors import TextError, first_line
 from rb_interp.files import write_bytes
 from rb_interp.text.config import GPT2_D_VOCAB, LEAST_D_VOCAB
 from rb_interp.text.records import END_OF_TEXT as END
-from rb_interp.text.records import SECONDS, first_line
+from rb_interp.text.records import SECONDS
 
 if TYPE_CHECKING:
     import tokenizers

@@ -1,10 +1,12 @@
 """Interchange: what is exact on any model, what it says of models written by hand, and what it refuses."""
 
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
+from interventions.other_answers import Shifted
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp import interventions
@@ -13,7 +15,7 @@ from rb_interp.interventions.hooking import last_logits, with_edits
 from rb_interp.interventions.interchange import interchange, interchange_edits, key_and_sum
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
-from rb_interp.tasks import AnchorTask, Inputs
+from rb_interp.tasks import AnchorTask
 
 pytestmark = pytest.mark.lens
 
@@ -144,7 +146,7 @@ def test_pairs_that_share_their_position_can_be_asked_for():
     assert kept.reading().probe == "interchange"
 
 
-def test_a_model_without_right_answers_reads_nan():
+def test_a_model_without_right_answers_reads_nan(monkeypatch):
     model = build_model(TASK, gamma=0.8)
     for circuit in ("average-then-key", "key-to-anchors"):
         found = key_and_sum(model, DATA, circuit=circuit)
@@ -152,11 +154,10 @@ def test_a_model_without_right_answers_reads_nan():
         if found.n == 0:
             assert np.isnan(list(found.reading().values.values())).all()
             assert np.isnan(found.key.summary()["effect"])
-    unlearned = Inputs(DATA.tokens, DATA.labels, DATA.roles())
-    answers = last_logits(model, unlearned.tokens).argmax(1).numpy()
-    wrong = type(DATA)(**{**vars(DATA), "labels": np.where(answers == 0, 1, 0)})
+    module = import_module(key_and_sum.__module__)
+    monkeypatch.setattr(module, "most_likely", lambda model, tokens: np.full(len(tokens), -1))
     for circuit in ("average-then-key", "key-to-anchors"):
-        found = key_and_sum(model, wrong, circuit=circuit)
+        found = key_and_sum(model, DATA, circuit=circuit)
         assert found.n == 0
         assert np.isnan([*found.reading().values.values(), found.key.summary()["effect"]]).all()
 
@@ -169,6 +170,10 @@ def test_what_does_not_fit_is_refused():
         key_and_sum(model, DATA, circuit="average_then_key")
     with pytest.raises(TaskError, match=r"set='mem': key_and_sum needs rows whose answer is key \+ sum"):
         key_and_sum(model, DATA, set="mem")
+    shifted = Shifted(**vars(TASK)).dataset(0)
+    for set in ("rsn_train", "train"):
+        with pytest.raises(TaskError, match=rf"set='{set}': key_and_sum needs .* and \d+ of its \d+ rows have another"):
+            key_and_sum(model, shifted, set=set)
     with pytest.raises(ModelError, match=r"tokens of shape \[39, 9\], the base \[40, 9\]; .* one source row"):
         interchange(model, BASE, SOURCE.take(np.arange(39)), "z.0@key", BASE.labels, control=NOISE)
     with pytest.raises(ModelError, match="got 39 predicted answers for 40 inputs"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from interventions.other_answers import Added, Shifted
 from probes.lens_models import lens_model
 
 from rb_interp.errors import ModelError, TaskError
@@ -112,3 +113,7 @@ def test_what_does_not_fit_is_refused():
         permuted_number_line(model, DATA, direction=np.zeros(16))
     with pytest.raises(TaskError, match="set='mem': the number line needs rows whose answer is key . sum"):
         permuted_number_line(model, DATA, set="mem")
+    with pytest.raises(TaskError, match="set='rsn_train': the number line needs rows whose answer is key . sum"):
+        permuted_number_line(model, Shifted(**vars(TASK)).dataset(0))
+    with pytest.raises(TaskError, match="set='mem' has rows without reasoning anchors"):
+        permuted_number_line(model, Added(**vars(TASK)).dataset(0), set="mem")

@@ -19,7 +19,7 @@ from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.interventions.ablation import ablations
 from rb_interp.interventions.attention import blocked_attention, forced_average, row_entropies
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.interchange import key_and_sum
+from rb_interp.interventions.interchange import key_and_sum, n_other_answers
 from rb_interp.interventions.number_line import permuted_number_line
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.subspace import leading, subspace_effect, token_basis
@@ -116,7 +116,12 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
 
 
 def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
-    """Shares of pairs whose answer follows key and sum taken from another input, at either circuit's sites."""
+    """Shares of pairs whose answer follows key and sum taken from another input, at either circuit's sites.
+
+    Nothing where a task has other answers.
+    """
+    if n_other_answers(data, REASONING):
+        return
     swaps_by_name: dict[str, dict[str, Any]] = {
         "": {"circuit": "average-then-key"},
         "_in_place": {"circuit": "average-then-key", "same_position": True},
@@ -135,7 +140,7 @@ def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]
         given = _inputs(data, set)
         for name, quantity in (("key_blocked", "loss_increase"), ("key_blocked_answers", "accuracy_drop")):
             yield name, set, blocked_attention(model, given, layer=last, quantity=quantity, seed=data.seed)
-    if model.cfg.n_heads == 1:
+    if model.cfg.n_heads == 1 and not n_other_answers(data, REASONING):
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
             effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)
             yield name, REASONING, effect

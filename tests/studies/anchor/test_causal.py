@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
-from tiny_anchor import FEW
+from interventions.other_answers import Shifted
+from tiny_anchor import FEW, TINY
 
 from rb_interp.errors import ModelError, RolesError, RunError, TaskError
 from rb_interp.interventions.ablation import ablation
 from rb_interp.interventions.attention import forced_average, row_entropies
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.machine.intervene import ablate_members, patch_member
+from rb_interp.models import build_model
+from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 
 pytestmark = pytest.mark.lens
@@ -122,3 +125,13 @@ def test_one_member_patched_and_all_ablated_agree_with_single_calls(run):
 def test_bad_input_names_the_nearest_right_one(run, call, error, message):
     with pytest.raises(error, match=message):
         call(run)
+
+
+def test_a_task_with_other_answers_has_no_swaps_of_key_and_sum_and_no_number_line(monkeypatch):
+    for name, few in FEW.items():
+        monkeypatch.setattr(causes, name, few)
+    task = Shifted(**vars(TINY["task"]))
+    model, data = build_model(task, gamma=0.8), task.dataset(0)
+    assert [name for name, *_ in causes.swaps(model, data)] == []
+    found = {name for name, *_ in causes.finished_circuit(model, data)}
+    assert found == {"key_blocked", "key_blocked_answers"}

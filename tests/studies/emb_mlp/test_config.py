@@ -54,8 +54,6 @@ def test_bad_settings_are_named_in_one_sentence(data, message):
     assert message in str(raised.value)
 
 
-def test_unknown_presets_and_fields_are_named():
+def test_an_unknown_preset_is_named():
     with pytest.raises(ConfigError, match="there is no preset 'quik'; did you mean 'quick'"):
         EmbMLPConfig.from_preset("quik")
-    with pytest.raises(ConfigError, match="there is no setting 'sede'; did you mean 'seeds'"):
-        EmbMLPConfig.from_preset("smoke", sede=(1,))
