@@ -32,12 +32,11 @@ from jaxtyping import Int
 from rb_interp.errors import RunError
 from rb_interp.statistics.curves import Curve, by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
+from rb_interp.text.config import EARLY
 
 if TYPE_CHECKING:
     import pandas as pd
 
-EARLY = 0.8
-"""The stage ``early`` is where the pooled training loss first reaches this share of its start."""
 TRAIN = ("prontoqa_train", "stories_train")
 TEST = ("prontoqa_test", "stories_test")
 
