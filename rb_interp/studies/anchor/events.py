@@ -14,9 +14,9 @@ from jaxtyping import Float, Real
 
 from rb_interp.claims.criterion import COMPARE
 from rb_interp.errors import RunError, nearest
-from rb_interp.statistics.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.learning_order import fraction_left
+from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.studies.anchor.claims import BY_ID
 from rb_interp.tasks import SETS
 from rb_interp.tasks.stage import HALF
@@ -55,6 +55,8 @@ MECHANISMS = (
     _claimed("the leading component orders the keys", "geometry/pc1_key", "E3"),
 )
 """Every mechanism event. In quantities, ``last`` is the last layer, where ``attention_by_role`` is read as well."""
+OWN_SIGN = {"average-then-key": "the last layer looks at the key", "key-to-anchors": "L0 carries the key"}
+"""Circuit -> the event that shows it."""
 QUANTITIES = (*(mechanism.quantity for mechanism in MECHANISMS), "value_alignment/cos_memory")
 """What is read at each checkpoint, as probe/quantity; the last dates no event; cos_reasoning is compared with it."""
 
@@ -163,6 +165,16 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame | None = None) -> p
             order = _order(*steps[[mechanism, loss]].to_numpy(dtype=np.float64).T)
             rows.append({**place, "mechanism": mechanism, "loss": loss, **order})
     return pd.DataFrame(rows)
+
+
+def own_signs(order: pd.DataFrame) -> pd.DataFrame:
+    """In how many of the ``n`` members with OWN_SIGN their circuit's sign came before the loss on rsn_train halved.
+
+    Args:
+        order: the table of events by circuit. Columns of the result: gamma, n, n_first.
+    """
+    own = order.loc[(order["loss"] == "rsn_train") & (order["circuit"].replace(OWN_SIGN) == order["mechanism"])]
+    return pd.DataFrame(own.groupby("gamma", as_index=False)[["n", "n_first"]].sum())
 
 
 def _check_once(table: pd.DataFrame, columns: list[str], what: str) -> None:

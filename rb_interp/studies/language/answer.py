@@ -80,7 +80,8 @@ def _no_reasoning(evidence: Evidence) -> str:
     return (
         "No model here answers better than guessing or writes a chain of thought: at no γ does the 95 % interval of "
         f"two-way answers lie above {two_digits(BY_NOT)}, which the query's “not” alone gives, and at every γ and "
-        f"number of hops fewer than 1 in {1 / NO_CHAIN:g} chains are right. A lower loss on PrOntoQA is that of its templates"
+        f"number of hops fewer than 1 in {1 / NO_CHAIN:g} chains are right. A lower loss on PrOntoQA is that of its "
+        "templates"
         f"{'' if 'n/a' in (question, chain) else losses} and says nothing of reasoning."
     )
 
