@@ -23,12 +23,16 @@ from rb_interp.studies.emb_mlp.figures.distributions import caption_distribution
 from rb_interp.studies.emb_mlp.figures.drift import caption_drift, draw_drift
 
 STAGES = ("init", "early", "late")
+REFUTED = (
+    " A mean on the wrong side does not yet refute: a claim FAILS where the whole 95 % interval over seeds lies there, "
+    "and is UNDECIDED where the interval holds the threshold."
+)
 
 _adamw = partial(on_sweep, "adamw")
 
 
 def _caption_learning(evidence: Evidence) -> Caption:
-    caption = caption_learning(evidence.sweep("adamw"), family="B")
+    caption = caption_learning(evidence.sweep("adamw"), family="B", note=REFUTED)
     model = "Emb-MLP with AdamW; its memory labels do not depend on the order of the anchors, which it cannot see. "
     return Caption(model + caption.seen, caption.would_refute)
 

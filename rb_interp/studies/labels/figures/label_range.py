@@ -81,7 +81,7 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
     _early_steps(axes)
     axes.set_ylabel("probability, or share correct")
     axes.set_title("inside the own range, along training")
-    axes.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
+    legend.panel(axes, "upper center", entries, bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
 
 
 def _pooled_line(axes: Axes, evidence: Evidence) -> None:
