@@ -29,7 +29,7 @@ PANELS = {
 }
 
 
-def draw_bias(evidence: Evidence, family: str = "A") -> Figure:
+def draw_bias(evidence: Evidence, family: str) -> Figure:
     """Bias index B and B_test against the rate, every seed and the interval over seeds.
 
     ``family`` is the letter of the claims whose thresholds are drawn.
@@ -71,7 +71,7 @@ def _panel(axes: Axes, evidence: Evidence, quantity: str, colour: str, family: s
         axes.text(0.01, y, text, transform=axes.transAxes, va="center", color="#555555", fontsize=6.5)
 
 
-def caption_bias(evidence: Evidence, family: str = "A") -> Caption:
+def caption_bias(evidence: Evidence, family: str) -> Caption:
     """Caption of the bias index, with its interval at every rate; ``family`` is the letter of the claims."""
     biases = "; ".join(f"{over_seeds(evidence, 'learning_order', 'bias', g)} at γ = {g:g}" for g in evidence.gammas)
     return Caption(

@@ -60,22 +60,6 @@ def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
     heat_map(axes, matrix, tokens, write=two_digits if len(matrix) <= WRITE_UP_TO else None, text=48.0)
 
 
-def caption_cosines(evidence: Evidence) -> Caption:
-    """Caption of the cosine matrices, with the numbers that E1 and E2 judge."""
-    memory = over_seeds(evidence, "geometry", "cos_memory", SMALL, stage="half")
-    order = over_seeds(evidence, "geometry", "order_rho", SMALL)
-    return Caption(
-        "Cosines between the embeddings of memory anchors (top) and of reasoning anchors (bottom) at γ = "
-        f"{SMALL:g}, seed {min(evidence.seeds, default=0)} (the lowest): untrained, at half, and at the end. Over all "
-        f"seeds the mean cosine of memory anchors is {memory} at half, and the rank correlation of "
-        f"distance and cosine among reasoning anchors is {order} at the end. "
-        "Crossed cells are undefined.",
-        f"memory anchors that share no direction at half (mean cosine below {two_digits(evidence.threshold('E2'))}, "
-        "E2); reasoning cosines that do not fall with distance from the diagonal at the end (Spearman above "
-        f"{two_digits(evidence.threshold('E1'))}, E1); the same pattern in the untrained model.",
-    )
-
-
 def draw_pca(evidence: Evidence) -> Figure:
     """Principal components of all used token embeddings, untrained and trained (after Fig. 5B)."""
     evidence.require(SMALL)
@@ -134,7 +118,7 @@ def _ramp(colour: str) -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("shades", [(0, tuple(light)), (0.6, colour), (1, tuple(dark))])
 
 
-def caption_pca(evidence: Evidence, judged: str = "E3", least: float | None = None) -> Caption:
+def caption_pca(evidence: Evidence, judged: str, least: float | None = None) -> Caption:
     """Caption of the embedding's principal components.
 
     Args:

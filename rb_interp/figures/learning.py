@@ -19,10 +19,6 @@ from rb_interp.figures.style import GREY, SET_COLOURS, SET_LINES, SETS, WIDTH, n
 
 LIMIT = 2.0
 HALF = "#6d2a78"
-REFUTED = (
-    " A mean on the wrong side does not yet refute: a claim FAILS where the whole 95 % interval over seeds lies there, "
-    "and is UNDECIDED where the interval holds the threshold."
-)
 
 
 def draw_learning(evidence: Evidence) -> Figure:
@@ -85,8 +81,8 @@ def _name_levels(axes: Axes, evidence: Evidence) -> None:
                       fontsize=6.5, textcoords="offset points", color="#555555", annotation_clip=False)  # fmt: skip
 
 
-def caption_learning(evidence: Evidence, family: str = "A") -> Caption:
-    """Caption of the learning curves; ``family`` is the letter of the claims."""
+def caption_learning(evidence: Evidence, family: str, note: str = "") -> Caption:
+    """Caption of the learning curves; ``family`` is the letter of the claims, ``note`` what ends the caption."""
     limit = loss_limit(evidence)
     higher = evidence.curves["loss"].to_numpy().max() > limit
     cut_off = f" Losses above {number(limit)} nats lie outside the panels." if higher else ""
@@ -101,5 +97,5 @@ def caption_learning(evidence: Evidence, family: str = "A") -> Caption:
         f"at γ = {SMALL:g}, a blue curve that falls together with the purple one or before it ({family}1), or an "
         f"orange accuracy that ends below {small} ({family}5); at γ = {LARGE:g}, curves that fall at clearly different "
         f"times ({family}2), or an orange accuracy that ends above {large} ({family}3)."
-        f"{'' if family == 'A' else REFUTED}",
+        f"{note}",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -31,6 +32,12 @@ Entry = Line2D | Patch
 def above(figure: Figure, entries: Sequence[Entry], columns: int, **spacing: Any) -> None:
     """Put a legend above all panels of a figure."""
     figure.legend(handles=list(entries), loc="outside upper center", ncols=columns, **spacing)
+
+
+def panel(axes: Axes, place: Any, entries: Sequence[Entry] | None = None, **look: Any) -> None:
+    """Put a legend into one panel: of ``entries``, or of all that is drawn there with a label."""
+    handles = axes.get_legend_handles_labels()[0] if entries is None else list(entries)
+    axes.legend(handles=handles, loc=place, **look)
 
 
 def line(label: str, colour: object, style: object = "-", width: float | int = 1.6, **look: Any) -> Line2D:

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures import legend
 from rb_interp.figures.embedding import WRITE_UP_TO, anchor_cosines, scatter_tokens
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, two_digits
@@ -57,7 +58,7 @@ def _middle_row(axes: Axes, evidence: Evidence) -> None:
     axes.set_xticks(tokens if len(tokens) <= WRITE_UP_TO else tokens[::2])
     axes.set(xlabel="reasoning anchor s", ylabel=f"cos(w$_{{{token}}}$, w$_s$)")
     axes.set_title(f"anchor {token} and the others")
-    axes.legend(loc="lower center")
+    legend.panel(axes, "lower center")
 
 
 def _theory_pca(axes: Axes, evidence: Evidence) -> None:
@@ -68,7 +69,7 @@ def _theory_pca(axes: Axes, evidence: Evidence) -> None:
     axes.set_title("theory: keys, reasoning anchors")
 
 
-def caption_theory(evidence: Evidence, judged: str = "E6", least: float | None = None) -> Caption:
+def caption_theory(evidence: Evidence, judged: str, least: float | None = None) -> Caption:
     """Caption of the comparison with Theorem 1.
 
     Args:

@@ -5,8 +5,8 @@ attention reads, the normalised embedding. A model without attention will do (Fi
 
     cos_g            mean of cos(w_s, w_t) over distinct s, t of the group (raw)                   [-1, 1]
     abs_cos          mean |cos| over all distinct used tokens                                      [0, 1]
-    abs_cos_ratio    abs_cos / E|cos| of random vectors,
-                     E|cos| = Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))                               > 0, random: 1
+    abs_cos_random   E|cos| of random vectors = Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))             (0, 1]
+    abs_cos_ratio    abs_cos / abs_cos_random                                                      > 0, random: 1
     order_rho        Spearman(|s - t|, cos) over pairs of the group ``line``                       [-1, 1]
     pc1_g            |Spearman(leading principal component, s)| within an ordered group, the
                      component taken from all used tokens, centred                                 [0, 1]
@@ -161,6 +161,7 @@ def geometry_values(W_E: Embedding, layout: Layout) -> dict[str, float]:
     return {
         **{f"cos_{name}": mean_off_diagonal(cosines(W_E[groups[name]])) for name in layout.alike},
         "abs_cos": abs_cos,
+        "abs_cos_random": expected_abs_cos(W_E.shape[1]),
         "abs_cos_ratio": abs_cos / expected_abs_cos(W_E.shape[1]),
         "order_rho": spearman(pairs(_distance(line)), along.round(TIES)),
         **{f"pc1_{g}": abs(spearman(ids, np.array([pooled[t] for t in ids.tolist()]))) for g, ids in ordered.items()},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.spec import Caption, FigureSpec
-from rb_interp.report.section import Narrative, Section
+from rb_interp.report.section import Narrative, Section, placed_figures
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts
@@ -27,6 +27,8 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
     narrative = Narrative() if narrate is None else narrate(evidence)
     counts = Counter(verdict.outcome for verdict in evidence.verdicts)
     named = {outcome: [v.id for v in evidence.verdicts if v.outcome == outcome] for outcome in OUTCOMES}
+    figures = study.load("figures")
+    placed = placed_figures(narrative.sections, [spec.id for spec in figures])
     content = {
         "title": study.title,
         "question": study.question,
@@ -42,7 +44,7 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
         },
         "claims": [_claim(study, verdict) for verdict in evidence.verdicts],
         "sections": [_section(section) for section in narrative.sections],
-        "figures": [_figure(spec, evidence) for spec in study.load("figures")],
+        "figures": [{**_figure(spec, evidence), "section": placed.get(spec.id, "")} for spec in figures],
         "glossary": study.load("glossary"),
         "repeat": {"command": meta.get("command", ""), "toml": meta.get("toml", "")},
         "run": {

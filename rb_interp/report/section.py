@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from rb_interp.errors import StudyError, nearest
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,14 @@ class Details:
     blocks: tuple[Block, ...]
 
 
-Block = Paragraph | Table | Choice | Terms | Heading | Details
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the study, by its id, with title and caption; it then does not stand among the figures at the end."""
+
+    id: str
+
+
+Block = Paragraph | Table | Choice | Terms | Heading | Details | Figure
 
 
 @dataclass(frozen=True)
@@ -115,3 +124,35 @@ class Narrative:
     answer: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
+
+
+def placed_figures(sections: Iterable[Section], known: Collection[str]) -> dict[str, str]:
+    """Id of each figure that a section shows -> id of that section.
+
+    Args:
+        known: ids of the study's figures.
+
+    Raises StudyError for a figure that the study does not have, or that stands in two places.
+
+    >>> placed_figures([Section("own", "Own", (Paragraph("Look:"), Figure("curves")))], ["bias", "curves"])
+    {'curves': 'own'}
+    """
+    placed: dict[str, str] = {}
+    for section in sections:
+        for id in _figures(section.blocks):
+            if id not in known:
+                raise StudyError(f"section '{section.id}' shows the figure '{id}', which is none; {nearest(id, known)}")
+            if id in placed:
+                raise StudyError(
+                    f"figure '{id}' stands in section '{placed[id]}' and again in '{section.id}'; show it once."
+                )
+            placed[id] = section.id
+    return placed
+
+
+def _figures(blocks: Iterable[Block]) -> Iterator[str]:
+    for block in blocks:
+        if isinstance(block, Figure):
+            yield block.id
+        elif isinstance(block, Details):
+            yield from _figures(block.blocks)

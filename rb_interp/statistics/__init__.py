@@ -1,7 +1,6 @@
 """Nulls, intervals over seeds, and statistics of tables and curves. None of them takes a model.
 
-``learning_order`` and ``corpus_loss`` read learning curves, ``circuits`` names circuits from a table of readings, and
-``lemma_1`` reads fresh initialisations. They are imported from their submodules.
+``learning_order`` and ``corpus_loss`` read learning curves. They are imported from their submodules.
 """
 
 from rb_interp.lazy import lazy_names

@@ -24,20 +24,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.errors import RunError
-from rb_interp.statistics.curves import Curve, by_set, readings_of_curves
+from rb_interp.statistics.curves import Curve
 from rb_interp.statistics.reading import Reading
+from rb_interp.text.config import EARLY
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-EARLY = 0.8
-"""The stage ``early`` is where the pooled training loss first reaches this share of its start."""
 TRAIN = ("prontoqa_train", "stories_train")
 TEST = ("prontoqa_test", "stories_test")
 
@@ -76,26 +70,6 @@ def corpus_loss(
     before = {**_values(start, steps[:1], entropies), "early_step": math.nan}
     arrays = {"steps": np.asarray(steps), "delta_loss": _delta(losses, TRAIN), "delta_loss_test": _delta(losses, TEST)}
     return Reading("corpus_loss", _values(losses, steps, entropies), untrained=before, arrays=arrays, n=len(steps))
-
-
-def corpus_loss_table(curves: pd.DataFrame, entropies: Mapping[int, tuple[float, float]]) -> pd.DataFrame:
-    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by seed.
-
-    Raises RunError also where a member's sets were not evaluated at the same steps.
-    """
-
-    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
-        sets, steps = by_set(member), np.unique(member["step"].to_numpy())
-        for key, rows in sets.items():
-            if not np.array_equal(rows["step"].to_numpy(), steps):
-                raise RunError(
-                    f"{name} has {len(rows)} evaluations of '{key}' and {len(steps)} steps; evaluate every set at the "
-                    f"same steps."
-                )
-        losses = {key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in sets.items()}
-        return corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan)))
-
-    return readings_of_curves(curves, read)
 
 
 def _values(losses: Mapping[str, Curve], steps: np.ndarray, entropies: tuple[float, float]) -> dict[str, float]:

@@ -30,12 +30,10 @@ from jaxtyping import Int
 from rb_interp.statistics.curves import Curve, by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, Dataset
+from rb_interp.tasks.stage import HALF
 
 if TYPE_CHECKING:
     import pandas as pd
-
-HALF = 0.5
-"""The stage ``half`` is where f_rsn_train first reaches this value."""
 
 
 def learning_order(

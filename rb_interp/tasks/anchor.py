@@ -25,13 +25,16 @@ from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_datase
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import LABEL_KINDS, bounds_of, place
-from rb_interp.tasks.stage import Stage
+from rb_interp.tasks.stage import HALF, Stage
 
 Span = tuple[int, int]
 
 GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
 """Group of tokens as readings name it -> its name in Roles."""
-HALF, LEAVING, MEMORY_ACCURACY = 0.5, 0.99, 0.20
+PLATEAU = 0.99
+"""A member leaves the plateau that it starts on where f, the share of ln d_vocab that is left, is below this."""
+MEMORY_ACCURACY = 0.20
+"""Memory counts as not learned up to this accuracy."""
 MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
 
 
@@ -111,7 +114,7 @@ class AnchorTask:
         top = math.log(self.d_vocab)
         return {
             "half": Stage(lambda now, start: now[:, REASONING, 0] / top <= HALF, with_siblings=True),
-            "leaving": Stage(lambda now, start: now[:, REASONING, 0] / top < LEAVING),
+            "leaving": Stage(lambda now, start: now[:, REASONING, 0] / top < PLATEAU),
             "before_memory": Stage(lambda now, start: now[:, MEMORY, 1] <= MEMORY_ACCURACY, keep="last"),
         }
 

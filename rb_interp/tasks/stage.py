@@ -11,6 +11,8 @@ from jaxtyping import Bool, Float
 
 Evaluation = Float[np.ndarray, "member set 2"]
 """One evaluation: loss (nats) and accuracy of every member on every set, sets in the task's order."""
+HALF = 0.5
+"""The stage ``half`` is where the loss on rsn_train is first at most this share of ln d_vocab."""
 
 
 @dataclass(frozen=True)

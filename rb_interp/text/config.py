@@ -11,6 +11,8 @@ CORPORA = ("prontoqa", "stories")
 """The two corpora, by their index everywhere: 0 reasoning (PrOntoQA), 1 memory (TinyStories)."""
 TEXT_SETS = ("prontoqa_train", "stories_train", "prontoqa_test", "stories_test")
 """The sets of a language study; ``_test`` is held out."""
+EARLY = 0.80
+"""The stage ``early`` is where the training loss, mean of both corpora, first is at most this share of its start."""
 GPT2_D_VOCAB = 50_257
 LAYOUTS = ("packed", "padded")
 ONTOLOGIES = ("fictional", "true", "false")

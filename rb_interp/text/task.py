@@ -14,13 +14,11 @@ from rb_interp.errors import TextError
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.stage import Evaluation, Stage
-from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
+from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig
 from rb_interp.text.data import TextData, text_data
 from rb_interp.text.documents import stamps
 from rb_interp.text.rows import joined
 
-EARLY = 0.80
-"""Share of the first training loss at which a member is called early (claim G3)."""
 TRAIN = TEXT_SETS[: len(CORPORA)]
 
 

@@ -13,11 +13,24 @@ from report.pages import claim_rows, visible
 from synthetic_evidence import make_evidence
 
 from rb_interp.claims import Standing, Verdicts, judge
+from rb_interp.errors import StudyError
 from rb_interp.figures.panels import sentence_figure
 from rb_interp.machine.config import from_mapping, to_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.report.content import OUTCOMES, family_of, json_safe, report_content
-from rb_interp.report.section import Cell, Choice, Details, Heading, Narrative, Paragraph, Row, Section, Table, Terms
+from rb_interp.report.section import (
+    Cell,
+    Choice,
+    Details,
+    Figure,
+    Heading,
+    Narrative,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Terms,
+)
 from rb_interp.report.write import render_html, typeset, write_report
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.claims import CLAIMS
@@ -198,6 +211,27 @@ def test_blocks_of_every_kind_are_rendered(evidence):
     assert '<a href="#own">Own section</a>' in html
     assert "<p>An answer.</p>" in html
     assert '<p class="warning">A warning.</p>' in html
+
+
+def test_a_figure_stands_in_the_section_that_shows_it_and_nowhere_else(evidence):
+    def page(*shown):
+        blocks = (Paragraph("look"), Details("more", tuple(map(Figure, shown))))
+        told = Narrative(sections=(Section("own", "Own section", blocks),))
+        return page_of(evidence, replace(ANCHOR, narrative=lambda evidence: told))
+
+    first, second, *_ = FIGURES
+    html = page(second.id)
+    own = re.search(r'<section id="own">.*?</section>', html, flags=re.DOTALL)[0]
+    assert re.findall(r'<figure id="([^"]+)">\s*<h3>([^<]+)</h3>', own) == [(f"figure-{second.id}", second.title)]
+    assert visible(typeset(second.caption(evidence).would_refute)) in visible(own)
+    others = [spec.title for spec in FIGURES if spec is not second]
+    headings = [visible(text) for text in re.findall(r"<h3>(\d+\. [^<]+)</h3>", html)]
+    assert headings == [f"{number}. {title}" for number, title in enumerate(others, start=1)]
+    assert html.count("data:image/svg+xml") == len(FIGURES)
+    with pytest.raises(StudyError, match=r"section 'own' shows the figure 'learnin', which is none; did you mean 'l"):
+        page("learnin")
+    with pytest.raises(StudyError, match=f"figure '{first.id}' stands in section 'own' and again in 'own'"):
+        page(first.id, first.id)
 
 
 def test_data_that_json_cannot_hold_becomes_plain():

@@ -1,15 +1,13 @@
-"""Delta L: one member by hand, one that never learns, and the table."""
+"""Delta L: one member by hand, and one that never learns."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from rb_interp.errors import RunError
-from rb_interp.statistics.corpus_loss import corpus_loss, corpus_loss_table, delta_loss, early_index
+from rb_interp.statistics.corpus_loss import corpus_loss, delta_loss, early_index
 
 LOSSES = {
     "prontoqa_train": np.array([8.0, 4.0, 2.0]),
@@ -18,11 +16,6 @@ LOSSES = {
     "stories_test": np.array([8.0, 7.5, 6.0]),  # 0, .5, .5
 }
 STEPS, ENTROPIES = np.array([0, 50, 100]), (4.0, 5.0)
-
-
-def curves(gamma: float = 0.8, seed: int = 0) -> pd.DataFrame:
-    place = {"gamma": gamma, "seed": seed, "step": STEPS, "accuracy": 0.0}
-    return pd.concat([pd.DataFrame({**place, "set": name, "loss": loss}) for name, loss in LOSSES.items()])
 
 
 def test_one_member_by_hand() -> None:
@@ -65,39 +58,3 @@ def test_early_is_the_first_crossing_of_the_pooled_loss_or_the_last_evaluation()
 
 def test_delta_loss_of_nothing_is_undefined() -> None:
     assert np.isnan(delta_loss(np.array([1.0]), np.array([0.0]))).all()
-
-
-def test_table_holds_every_member_beside_curves_that_never_move() -> None:
-    table = corpus_loss_table(
-        pd.concat([curves(0.8, 1).sample(frac=1, random_state=0), curves(0.3, 0)]), {0: ENTROPIES}
-    )
-    assert table[["gamma", "seed", "stage", "step", "set", "probe"]].drop_duplicates().values.tolist() == [
-        [0.3, 0, "final", 100, "", "corpus_loss"],
-        [0.8, 1, "final", 100, "", "corpus_loss"],
-    ]
-    found = table.set_index(["seed", "quantity"])
-    assert found.loc[(1, "delta_loss"), "value"] == found.loc[(0, "delta_loss"), "value"] == pytest.approx(2.5 / 3)
-    assert found.loc[(0, "delta_loss_per_entropy"), "untrained"] == pytest.approx(-0.2)
-    assert math.isnan(found.loc[(1, "delta_loss_per_entropy"), "value"])  # no entropy of seed 1 was given
-
-
-def test_sets_without_curves_are_nan() -> None:
-    table = corpus_loss_table(curves()[lambda rows: rows["set"].str.endswith("train")], {0: ENTROPIES})
-    found = table.set_index("quantity")["value"]
-    assert found["delta_loss"] == pytest.approx(2.5 / 3)
-    for name in ("delta_loss_test", "delta_loss_per_entropy_test", "loss_stories_test"):
-        assert math.isnan(found[name])
-
-
-def test_tables_that_cannot_be_read_are_named() -> None:
-    with pytest.raises(
-        RunError, match="has 12 rows and the columns .* expected gamma, seed, step, set, loss and accuracy"
-    ):
-        corpus_loss_table(curves().drop(columns="set"), {})
-    with pytest.raises(RunError, match=r"member gamma=0.8, seed=0 has an evaluation twice; drop duplicated"):
-        corpus_loss_table(pd.concat([curves(), curves()]), {})
-    partial = curves()[lambda rows: (rows["set"] != "stories_test") | (rows["step"] > 0)]
-    with pytest.raises(
-        RunError, match="has 2 evaluations of 'stories_test' and 3 steps; evaluate every set at the same"
-    ):
-        corpus_loss_table(partial, {})

@@ -7,11 +7,8 @@ ill-defined keeps its verdict, and a second one is added.
 from __future__ import annotations
 
 from rb_interp.claims.criterion import Claim, Condition, Term
+from rb_interp.claims.embedding import alike_anchors, as_in_theory, geometry, ordered_anchors, ordered_component
 from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL, curve, learning_order_claims
-
-
-def _geometry(quantity: str, label: str, gamma: float = SMALL, stage: str = "final") -> Term:
-    return Term("geometry", quantity, gamma, stage, label=label)
 
 
 def _uniformity(gamma: float, stage: str) -> Term:
@@ -66,47 +63,44 @@ EMBEDDING = (
         "E1",
         "The embeddings of reasoning anchors are the more alike, the closer their values.",
         "Fig. 5A bottom",
-        (Condition(_geometry("order_rho", "Spearman(|s_i - s_j|, cos) over reasoning anchors"), "<=", -0.80),),
+        (ordered_anchors(),),
     ),
     Claim(
         "E2",
         "Memory anchors share one direction early in training.",
         "Fig. 5A top",
-        (Condition(_geometry("cos_memory", "mean cos between memory anchors", stage="half"), ">=", 0.50),),
+        (alike_anchors("half"),),
     ),
     Claim(
         "E3",
         "The leading principal component of the embedding orders keys and reasoning anchors by value.",
         "Fig. 5B",
-        (
-            Condition(_geometry("pc1_key", "|Spearman(PC1, value)| of keys"), ">=", 0.90),
-            Condition(_geometry("pc1_reasoning", "|Spearman(PC1, value)| of reasoning anchors"), ">=", 0.90),
-        ),
+        (ordered_component("key", "keys"), ordered_component("reasoning", "reasoning anchors")),
         context=(
-            _geometry("own_pc1_key", "|Spearman(own PC1, value)| of keys"),
-            _geometry("own_pc1_reasoning", "|Spearman(own PC1, value)| of reasoning anchors"),
+            geometry("own_pc1_key", "|Spearman(own PC1, value)| of keys"),
+            geometry("own_pc1_reasoning", "|Spearman(own PC1, value)| of reasoning anchors"),
         ),
     ),
     Claim(
         "E4",
         "With large initialisation the embeddings stay about as orthogonal as random vectors.",
         "Fig. 14",
-        (Condition(_geometry("abs_cos_ratio", "mean |cos| / that of random vectors", LARGE), "<=", 1.5),),
+        (Condition(geometry("abs_cos_ratio", "mean |cos| / that of random vectors", LARGE), "<=", 1.5),),
     ),
     Claim(
         "E5",
         "With small initialisation the embedding becomes low rank without condensing to one direction.",
         "related work",
         (
-            Condition(_geometry("participation_ratio", "participation ratio / the untrained model's"), "<=", 0.5),
-            Condition(_geometry("abs_cos", "mean |cos| between used tokens"), "<", 0.90),
+            Condition(geometry("participation_ratio", "participation ratio / the untrained model's"), "<=", 0.5),
+            Condition(geometry("abs_cos", "mean |cos| between used tokens"), "<", 0.90),
         ),
     ),
     Claim(
         "E6",
         "The theoretical embedding predicts which reasoning anchors are alike.",
         "Fig. 5C, Eq. 14",
-        (Condition(_geometry("theory", "Pearson(real cos, theoretical cos) over reasoning anchors"), ">=", 0.90),),
+        (as_in_theory(),),
     ),
 )
 
@@ -239,3 +233,4 @@ CAUSAL = (
 )
 
 CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL
+BY_ID = {claim.id: claim for claim in CLAIMS}

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rb_interp.claims.criterion import Condition, Term
-from rb_interp.statistics import circuits as circuit
+from rb_interp.studies.anchor import circuits as circuit
 from rb_interp.studies.anchor.claims import CLAIMS
 
 MECHANISM_CLAIMS = ("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9")

@@ -14,12 +14,14 @@ from jaxtyping import Float, Real
 
 from rb_interp.claims.criterion import COMPARE
 from rb_interp.errors import RunError, nearest
-from rb_interp.statistics.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.statistics.intervals import t_interval
-from rb_interp.statistics.learning_order import HALF, fraction_left
+from rb_interp.statistics.learning_order import fraction_left
+from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
+from rb_interp.studies.anchor.claims import BY_ID
 from rb_interp.tasks import SETS
+from rb_interp.tasks.stage import HALF
 
-Side = Literal[">", ">=", "<="]
+Side = Literal[">=", "<=", ">", "<"]
 OFFSET = 25
 """Added to steps before a logarithm, so that step 0 has one: an evaluation interval of the quick preset."""
 
@@ -34,19 +36,27 @@ class Mechanism(NamedTuple):
     source: str
 
 
+def _claimed(event: str, quantity: str, claim: str, number: int = 0) -> Mechanism:
+    """A mechanism whose sign is what a claim asks for."""
+    condition = BY_ID[claim].conditions[number]
+    return Mechanism(event, quantity, condition.operator, condition.threshold, claim)
+
+
 MECHANISMS = (
-    Mechanism("L0 stops averaging", "uniformity/tv", ">", 0.10, "M1"),
-    Mechanism("one direction dominates L0's values", "value_alignment/spectrum_ratio", ">=", 1.5, "M3"),
-    Mechanism("that direction aligns with reasoning anchors", "value_alignment/cos_reasoning", ">=", 0.70, "M4"),
-    Mechanism("L0 writes the anchor sum", "variance_explained/attn_out.0:anchor_sum", ">=", 0.80, "M8"),
+    Mechanism("L0 stops averaging", "uniformity/tv", ">", BY_ID["M1"].conditions[0].threshold, "M1"),
+    _claimed("one direction dominates L0's values", "value_alignment/spectrum_ratio", "M3"),
+    _claimed("that direction aligns with reasoning anchors", "value_alignment/cos_reasoning", "M4"),
+    _claimed("L0 writes the anchor sum", "variance_explained/attn_out.0:anchor_sum", "M8", 1),
     Mechanism("L0 carries the key", "attention_to_key/key_from_last_anchor", ">=", CARRY_MIN, "circuit"),
     Mechanism("the last layer looks at the key", "attention_by_role/key", ">=", KEY_MIN, "circuit"),
     Mechanism("the last layer looks at the anchors", "attention_by_role/anchors", ">=", ANCHORS_MIN, "circuit"),
-    Mechanism("the last layer writes the key", "variance_explained/attn_out.last:key", ">=", 0.80, "M8"),
-    Mechanism("reasoning anchors are ordered", "geometry/order_rho", "<=", -0.80, "E1"),
-    Mechanism("the leading component orders the keys", "geometry/pc1_key", ">=", 0.90, "E3"),
+    _claimed("the last layer writes the key", "variance_explained/attn_out.last:key", "M8"),
+    _claimed("reasoning anchors are ordered", "geometry/order_rho", "E1"),
+    _claimed("the leading component orders the keys", "geometry/pc1_key", "E3"),
 )
 """Every mechanism event. In quantities, ``last`` is the last layer, where ``attention_by_role`` is read as well."""
+OWN_SIGN = {"average-then-key": "the last layer looks at the key", "key-to-anchors": "L0 carries the key"}
+"""Circuit -> the event that shows it."""
 QUANTITIES = (*(mechanism.quantity for mechanism in MECHANISMS), "value_alignment/cos_memory")
 """What is read at each checkpoint, as probe/quantity; the last dates no event; cos_reasoning is compared with it."""
 
@@ -155,6 +165,16 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame | None = None) -> p
             order = _order(*steps[[mechanism, loss]].to_numpy(dtype=np.float64).T)
             rows.append({**place, "mechanism": mechanism, "loss": loss, **order})
     return pd.DataFrame(rows)
+
+
+def own_signs(order: pd.DataFrame) -> pd.DataFrame:
+    """In how many of the ``n`` members with OWN_SIGN their circuit's sign came before the loss on rsn_train halved.
+
+    Args:
+        order: the table of events by circuit. Columns of the result: gamma, n, n_first.
+    """
+    own = order.loc[(order["loss"] == "rsn_train") & (order["circuit"].replace(OWN_SIGN) == order["mechanism"])]
+    return pd.DataFrame(own.groupby("gamma", as_index=False)[["n", "n_first"]].sum())
 
 
 def _check_once(table: pd.DataFrame, columns: list[str], what: str) -> None:

@@ -1,6 +1,9 @@
 """What the words of the anchor study's report mean, in the order in which a reader meets them."""
 
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures.numbers import two_digits
 from rb_interp.report.glossary import shared
+from rb_interp.studies.anchor.error_rates import LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE
 
 GLOSSARY: dict[str, str] = {
     **shared("scale", "γ, initialisation rate"),
@@ -11,8 +14,8 @@ GLOSSARY: dict[str, str] = {
     **shared("memory, reasoning", "seed, member"),
     "stages": (
         "init: step 0, the untrained model. half: the first evaluation at which the loss on rsn_train is at most "
-        "half of ln d_vocab (the last one where that never happens). matched: the step at which the γ = 0.8 member "
-        "of the same seed reaches half. final: the last step."
+        f"half of ln d_vocab (the last one where that never happens). matched: the step at which the γ = {SMALL:g} "
+        "member of the same seed reaches half. final: the last step."
     ),
     **shared("B, B_test", "TV"),
     "u1, s1, s2": (
@@ -49,8 +52,9 @@ GLOSSARY: dict[str, str] = {
     ),
     "calibrated": (
         "Whether the error rates of the probe behind a claim have been measured on models whose mechanism is known and "
-        "are good enough: a true-positive rate of at least .95 and a false-positive rate of at most .05. Where they "
-        "are known and missed, the verdict is withheld (UNDECIDED). Losses, contrasts and geometry need none."
+        f"are good enough: a true-positive rate of at least {two_digits(LEAST_TRUE_POSITIVE)} and a false-positive "
+        f"rate of at most {two_digits(MOST_FALSE_POSITIVE)}. Where they are known and missed, the verdict is withheld "
+        "(UNDECIDED). Losses, contrasts and geometry need none."
     ),
     "true- and false-positive rate": (
         "Of perturbed copies of hand-written models: the share of those with the mechanism of which the probe says so, "

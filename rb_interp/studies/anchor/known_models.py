@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
 from rb_interp.errors import ModelError
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.interchange import key_and_sum
@@ -36,7 +37,7 @@ from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
 
-GAMMAS = (0.3, 0.5, 0.8)
+GAMMAS = (LARGE, MIDDLE, SMALL)
 N_COPIES, N_UNTRAINED, N_SHUFFLED = 120, 40, 8
 ROWS, PAIRS = 300, 100
 SHUFFLED_STEPS = 2000

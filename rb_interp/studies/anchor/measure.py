@@ -16,14 +16,18 @@ the table ``summary``, which every study has. The other tables, with their colum
     patching            gamma, seed, stage, counterfactual, component, layer, role, recovered, low, high, control, n
     patching_summary    gamma, stage, circuit, counterfactual, component, layer, role, quantity (recovered, control),
                         mean, low, high, n; circuit "" is of all members, further rows are of the members of one circuit
+    patching_circuits   gamma, stage, circuit, n (seeds)
     patching_controls   gamma, stage, largest: largest |control| of any cell of any member
     dynamics            gamma, seed, step, quantity, value: each mechanism's sign at each checkpoint
+    checkpoints         gamma, step, every_seed: whether every seed of the gamma was kept there
     events              gamma, seed, event, event_of (loss, mechanism), step (nan: never), censored
     events_summary      gamma, event, event_of, n (members), n_start (met at step 0 already), n_never, n_during (the
                         rest), mean, low, high (steps, of the rest: mean and interval of log(step + 25)), mean_reached
                         (with those from the start)
     event_order         `dynamics.order_table` by circuit: gamma, circuit, mechanism, loss, n, n_both, n_first, n_after,
                         log2_ratio, low, high, n_never, n_loss_never
+    own_signs           gamma, n (members whose circuit has a sign of its own), n_first (that sign came before the
+                        loss on rsn_train was halved)
     curves_summary      sweep, gamma, step, set, quantity (loss, accuracy), mean, low, high, n
 
 In all of them n counts the seeds with a finite value, low and high are the ends of a 95 % Student t interval and NaN
@@ -39,9 +43,9 @@ from __future__ import annotations
 
 from rb_interp.machine.measured import Measured, readings_table
 from rb_interp.machine.run import Run
-from rb_interp.statistics.circuits import circuit_table
 from rb_interp.statistics.learning_order import label_entropy, learning_order_table
 from rb_interp.studies.anchor.causes import measure_causes
+from rb_interp.studies.anchor.circuits import circuit_table
 from rb_interp.studies.anchor.dynamics import dynamics
 from rb_interp.studies.anchor.readings import read_members
 from rb_interp.studies.anchor.summaries import array_means, summaries

@@ -10,7 +10,7 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, number, seeds_text, share_text
 from rb_interp.report.learning_order import bias_sentence, learning_order_section
 from rb_interp.report.section import Block, Cell, Details, Heading, Narrative, Paragraph, Row, Section, Table, Terms
-from rb_interp.statistics.circuits import RULES
+from rb_interp.studies.anchor.circuits import RULES
 from rb_interp.studies.anchor.report_causes import ablations, agreement, causes
 
 

@@ -20,8 +20,10 @@ TABLES = {
         "gamma seed stage counterfactual:str component layer:int role:str", "recovered low high control n"
     ),
     "patching_summary": over_seeds("gamma stage circuit:str counterfactual:str component layer:int role:str"),
+    "patching_circuits": Table("gamma stage circuit:str", "n"),
     "patching_controls": Table("gamma stage", "largest"),
     "dynamics": Table("gamma seed step quantity", "value"),
+    "checkpoints": Table("gamma step", "every_seed:bool"),
     "events": Table("gamma seed event:str", "event_of:str step:float censored:bool"),
     "events_summary": Table(
         "gamma event:str", "event_of:str n n_start:int n_never:int n_during:int mean low high mean_reached"
@@ -30,5 +32,6 @@ TABLES = {
         "gamma circuit:str mechanism:str loss:str",
         "n n_both:int n_first:int n_after:int log2_ratio low high n_never:int n_loss_never:int",
     ),
+    "own_signs": Table("gamma", "n n_first:int"),
 }
 """Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

@@ -9,9 +9,9 @@ import pandas as pd
 
 from rb_interp.machine.intervene import ablation_means
 from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
-from rb_interp.statistics.circuits import CIRCUITS
 from rb_interp.statistics.intervals import interval_or_nan, proportion_interval
-from rb_interp.studies.anchor.events import OFFSET, order_table
+from rb_interp.studies.anchor.circuits import CIRCUITS
+from rb_interp.studies.anchor.events import OFFSET, order_table, own_signs
 
 AVERAGED: dict[tuple[str, str], tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     ("uniformity", "tv_per_row"): ("tv_per_row", np.asarray),
@@ -25,16 +25,20 @@ AVERAGED: dict[tuple[str, str], tuple[str, Callable[[np.ndarray], np.ndarray]]] 
 def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Every table of statistics over seeds, from the tables of members and the learning curves."""
     circuits, events = tables["circuits"], tables["events"]
+    patched, order = patching_summary(tables["patching"], circuits), order_table(events, circuits)
     return {
         "circuit_counts": circuit_counts(circuits),
         "effects_summary": over_seeds(
             tables["effects"], ["gamma", "stage", "set", "intervention"], ["effect", "control", "difference"]
         ),
         "ablations_summary": ablation_means(tables["ablations"]),
-        "patching_summary": patching_summary(tables["patching"], circuits),
+        "patching_summary": patched,
+        "patching_circuits": patching_circuits(patched),
         "patching_controls": patching_controls(tables["patching"]),
         "events_summary": events_summary(events),
-        "event_order": order_table(events, circuits),
+        "event_order": order,
+        "own_signs": own_signs(order),
+        "checkpoints": checkpoints(tables["dynamics"]),
         "curves_summary": curves_summary(curves),
     }
 
@@ -57,10 +61,23 @@ def patching_summary(patching: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataF
     return over_seeds(every, by, ["recovered", "control"])
 
 
+def patching_circuits(summary: pd.DataFrame) -> pd.DataFrame:
+    """Seeds that were patched, by circuit (circuit "": all of them): the most that any cell has a value of."""
+    recovered = summary.loc[summary["quantity"] == "recovered"]
+    return pd.DataFrame(recovered.groupby(["gamma", "stage", "circuit"], as_index=False)["n"].max())
+
+
 def patching_controls(patching: pd.DataFrame) -> pd.DataFrame:
     """Largest absolute value of the control in any cell of any member, by gamma and stage."""
     sizes = patching.assign(largest=patching["control"].abs())
     return pd.DataFrame(sizes.groupby(["gamma", "stage"], as_index=False)["largest"].max())
+
+
+def checkpoints(dynamics: pd.DataFrame) -> pd.DataFrame:
+    """Steps at which members of a gamma were kept, and whether every seed was."""
+    at_step, at_all = (dynamics.groupby(by)["seed"].transform("nunique") for by in (["gamma", "step"], ["gamma"]))
+    steps = dynamics.assign(every_seed=at_step == at_all)[["gamma", "step", "every_seed"]]
+    return pd.DataFrame(steps).drop_duplicates().sort_values(["gamma", "step"], ignore_index=True)
 
 
 def events_summary(events: pd.DataFrame) -> pd.DataFrame:

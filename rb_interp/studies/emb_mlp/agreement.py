@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.machine import over_seeds
+from rb_interp.studies.emb_mlp.claims import BY_ID
 
-AGREES = 0.9
-"""Agreement below this counts as lost."""
+AGREES = BY_ID["T1"].conditions[0].threshold
+"""Agreement below this counts as lost: what T1 asks of R^2."""
 FLOOR = -1.0
 """R^2 below this counts as it in means over seeds: a prediction a hundred times too long has about -10,000."""
 PLACE = ["sweep", "gamma", "group", "prediction"]

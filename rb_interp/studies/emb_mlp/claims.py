@@ -7,6 +7,7 @@ written down before the runs.
 from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
+from rb_interp.claims.embedding import alike_anchors, ordered_anchors
 from rb_interp.claims.learning_order import LARGE, SMALL, learning_order_claims
 
 R2 = "R^2 of the anchors' predicted drift"
@@ -30,14 +31,8 @@ def _predicted(sweep: str) -> tuple[Condition, ...]:
 
 def _alike(stage: str) -> tuple[Condition, ...]:
     """E1 and E2 of the anchor study at one stage of Emb-MLP."""
-
-    def read(quantity: str, label: str) -> Term:
-        return Term("geometry", quantity, SMALL, stage, label=label, sweep="adamw", sweep_label=LABELS["adamw"])
-
-    return (
-        Condition(read("order_rho", "Spearman(|s_i - s_j|, cos) over reasoning anchors"), "<=", -0.80),
-        Condition(read("cos_memory", "mean cos between memory anchors"), ">=", 0.50),
-    )
+    where = {"sweep": "adamw", "sweep_label": LABELS["adamw"]}
+    return ordered_anchors(stage, **where), alike_anchors(stage, **where)
 
 
 ORDER = learning_order_claims(
@@ -89,3 +84,4 @@ THEORY = (
 )
 
 CLAIMS = ORDER + THEORY
+BY_ID = {claim.id: claim for claim in CLAIMS}

@@ -1,6 +1,9 @@
 """What the words of the Emb-MLP study's report mean, in the order in which a reader meets them."""
 
+from rb_interp.figures.numbers import two_digits
 from rb_interp.report.glossary import shared
+from rb_interp.studies.emb_mlp.config import EARLY, LATE
+from rb_interp.tasks.anchor import PLATEAU
 
 GLOSSARY: dict[str, str] = {
     **shared(
@@ -34,9 +37,10 @@ GLOSSARY: dict[str, str] = {
         "Share of the loss that is left: the loss on rsn_train over ln d_vocab, the loss of a uniform guess, at most 1."
     ),
     "stages": (
-        "init: step 0, the untrained model. leaving: the first evaluation with f < .99, where learning begins (the "
-        "last one where that never happens). early, late: 5 % and 90 % of the steps. half: the first evaluation with "
-        "f at most one half. final: the last step."
+        f"init: step 0, the untrained model. leaving: the first evaluation with f < {two_digits(PLATEAU)}, where "
+        "learning "
+        f"begins (the last one where that never happens). early, late: {100 * EARLY:g} % and {100 * LATE:g} % of the "
+        "steps. half: the first evaluation with f at most one half. final: the last step."
     ),
     "u, P^s, r_s": (
         "u = 1/d_vocab. P^s: how often each label stands beside token s. r_s: how often s occurs per training row; a "

@@ -12,12 +12,14 @@ from rb_interp.figures.numbers import near_text, number, share_text, two_digits
 from rb_interp.figures.panels import interval_of
 from rb_interp.report.learning_order import bias_sentence, learning_order_section
 from rb_interp.report.section import Cell, Heading, Narrative, Paragraph, Row, Section, Table
+from rb_interp.studies.emb_mlp.agreement import AGREES
 from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, SWEEPS, at_leaving, first_fall
 from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.anchor import PLATEAU
 
 F = (
     "f is the share of a uniform guess's loss, ln d_vocab, that is left on rsn_train: 1 before anything is learned. "
-    "Learning begins (stage “leaving”) at the first evaluation with f < .99."
+    f"Learning begins (stage “leaving”) at the first evaluation with f < {two_digits(PLATEAU)}."
 )
 COLUMNS = {
     "r2": "R², each step",
@@ -27,7 +29,8 @@ COLUMNS = {
     "r2_permuted": "R², permuted",
     "cos": "cosine, each step",
 }
-FALLS = {"r2": "R² < .90 from", "cos": "cosine < .90 from"}
+LOST = two_digits(AGREES)
+FALLS = {"r2": f"R² < {LOST} from", "cos": f"cosine < {LOST} from"}
 NOTHING = number(None)
 
 
@@ -158,12 +161,12 @@ def _first_below(evidence: Evidence, sweep: str, prediction: str, subject: str) 
     if fall == NOTHING:
         return ""
     if fall.startswith("never"):
-        return f" {subject} is never below .90."
+        return f" {subject} is never below {LOST}."
     if fall.startswith("first kept step, "):
         at = fall.removeprefix("first kept step, ")
-        from_there = f"at the first kept step, {at}" if ", .90" in at else f"from the first kept step on, {at}"
-        return f" {subject} is below .90 {from_there}."
-    return f" {subject} first falls below .90 at {fall}, in the median of the seeds."
+        from_there = f"at the first kept step, {at}" if f", {LOST}" in at else f"from the first kept step on, {at}"
+        return f" {subject} is below {LOST} {from_there}."
+    return f" {subject} first falls below {LOST} at {fall}, in the median of the seeds."
 
 
 def theory_section(evidence: Evidence, sentences: list[str]) -> Section:
@@ -173,7 +176,8 @@ def theory_section(evidence: Evidence, sentences: list[str]) -> Section:
         Table(("γ", *COLUMNS.values(), *FALLS.values()), tuple(_rows(evidence)), dense=True),
         Paragraph(
             "Drift of all anchors, centred over them. R² and cosine at the stage “leaving”: means over seeds with 95 % "
-            "intervals (Student t). Steps and f: medians of the seeds in which agreement is below .90, at the first "
+            f"intervals (Student t). Steps and f: medians of the seeds in which agreement is below {LOST}, at the "
+            "first "
             "kept step at which it is; “first kept step” where it was so from the start, so that no fall was seen.",
             "soft",
         ),

@@ -19,7 +19,7 @@ from rb_interp.theory.lemma_1 import lemma_1_table
 
 
 def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
-    """P^s of every anchor and key, cosines of P^s - u between anchors, and their means off the diagonal.
+    """P^s and P^s - u of every anchor and key, cosines of P^s - u between anchors, and their means off the diagonal.
 
     ``label_distributions``: one row per token and label. ``label_cosines``: one row per pair of anchors of a group and
     ``labels`` (population or empirical). ``label_cosines_summary``: their mean over distinct anchors.
@@ -36,7 +36,7 @@ def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
 
 def _distributions(data: AnchorDataset, group: str) -> pd.DataFrame:
     tokens, n = data.task.tokens(group), data.task.d_vocab
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "token": np.repeat(tokens, n),
             "group": group,
@@ -45,11 +45,12 @@ def _distributions(data: AnchorDataset, group: str) -> pd.DataFrame:
             "empirical": empirical(data, tokens)[1].ravel(),
         }
     )
+    return table.assign(**{f"{kind}_excess": table[kind] - 1 / n for kind in ("population", "empirical")})
 
 
 def _cosines(table: pd.DataFrame, group: str, labels: str) -> pd.DataFrame:
-    excess = table.loc[table["group"] == group].pivot(index="token", columns="label", values=labels)
-    found, tokens = cosines(excess.to_numpy() - 1 / excess.shape[1]), excess.index.to_numpy()
+    excess = table.loc[table["group"] == group].pivot(index="token", columns="label", values=f"{labels}_excess")
+    found, tokens = cosines(excess.to_numpy()), excess.index.to_numpy()
     place = {"group": group, "labels": labels, "token": np.repeat(tokens, len(tokens))}
     return pd.DataFrame({**place, "other": np.tile(tokens, len(tokens)), "cos": found.ravel()})
 

@@ -22,7 +22,9 @@ TABLES = {
     "inner_products_summary": Table("gamma d_model:int", "mean by_eq_13 relative n"),
     "label_cosines": Table("group labels:str token:int other:int", "cos"),
     "label_cosines_summary": Table("group labels:str", "mean n"),
-    "label_distributions": Table("seed token:int label:int", "group population empirical"),
+    "label_distributions": Table(
+        "seed token:int label:int", "group population empirical population_excess empirical_excess"
+    ),
     "lemma_1": Table("gamma d_model:int", "n_init:int n_within:int share low high tolerance"),
     "lemma_1_reached": Table("d_model:int", "gamma"),
     "value_flow": Table("sweep gamma seed step", "leaving:bool fraction cos r2 cos_direction share_leading"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import near_text, seeds_text, share_text
 from rb_interp.figures.panels import interval_of
 from rb_interp.statistics.intervals import Interval
-from rb_interp.studies.labels.config import BEFORE_MEMORY, SMALL
+from rb_interp.studies.labels.config import BEFORE_MEMORY
+from rb_interp.tasks.anchor import MEMORY_ACCURACY
 
-LEARNED = 0.20
-"""Accuracy up to which memory counts as not learned: that of the stage ``before_memory``."""
 MEMORIES = {"keys": "mem1", "near_sum": "mem2"}
 """The two sweeps that are compared, and what their memory mappings are called."""
 
@@ -88,7 +88,9 @@ def _learned(evidence: Evidence) -> str:
         return ""
     first, second = (mean_text(evidence, sweep, "acc_mem") for sweep in MEMORIES)
     text = f"Final accuracy on memory is {first} for mem1 and {second} for mem2"
-    return text + (": memory is learned in neither, only its loss falls." if highest["mean"] <= LEARNED else ".")
+    return text + (
+        ": memory is learned in neither, only its loss falls." if highest["mean"] <= MEMORY_ACCURACY else "."
+    )
 
 
 def _speed(evidence: Evidence) -> str:

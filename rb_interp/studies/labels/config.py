@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig, comparable
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
-SMALL = 0.8
-"""The gamma that the claims are about."""
 BEFORE_MEMORY = "before_memory"
 STAGES = ("half", BEFORE_MEMORY)
 STEPS = {"smoke": 300, "quick": 4000, "paper": 500_000}

@@ -1,6 +1,8 @@
 """What the words of the label study's report mean, in the order in which a reader meets them."""
 
+from rb_interp.figures.numbers import two_digits
 from rb_interp.report.glossary import shared
+from rb_interp.tasks.anchor import MEMORY_ACCURACY
 
 GLOSSARY: dict[str, str] = {
     **shared(
@@ -23,7 +25,8 @@ GLOSSARY: dict[str, str] = {
     ),
     "A": "Area under a loss curve: the mean over training of the loss divided by ln d_vocab (at most 1).",
     "before_memory": (
-        "The stage at the last evaluation with memory accuracy at most .20: no table has been learned yet."
+        f"The stage at the last evaluation with memory accuracy at most {two_digits(MEMORY_ACCURACY)}: no table has "
+        "been learned yet."
     ),
     "inside": (
         "Probability that the output gives to the labels of the input's own group, mean over the group's inputs."

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import interval_of
-from rb_interp.studies.language.claims import LARGE, PAPER_COSINES, SMALL
+from rb_interp.studies.language.claims import PAPER_COSINES
 from rb_interp.studies.language.words import (
     by_hops,
     by_rate,
@@ -19,14 +21,15 @@ from rb_interp.studies.language.words import (
     mean_text,
     names,
     never_early,
+    paper_cosines,
     pooled_text,
     reading_text,
     skill,
     stand_ins,
 )
 
-BY_NOT = 0.53
-"""Share of two-way answers that are right by the query's "not" alone."""
+BY_CHANCE, BY_NOT = 0.50, 0.53
+"""Share of two-way answers that are right by guessing, and by the query's "not" alone."""
 NO_CHAIN = 0.01
 """Below this share of right chains at every number of hops a model writes none."""
 
@@ -76,8 +79,9 @@ def _no_reasoning(evidence: Evidence) -> str:
     losses = f" (nats per token at γ = {SMALL:g}, held out: {question} on questions, {chain} on chains of thought)"
     return (
         "No model here answers better than guessing or writes a chain of thought: at no γ does the 95 % interval of "
-        "two-way answers lie above .53, which the query's “not” alone gives, and at every γ and number of hops fewer "
-        "than 1 in 100 chains are right. A lower loss on PrOntoQA is that of its templates"
+        f"two-way answers lie above {two_digits(BY_NOT)}, which the query's “not” alone gives, and at every γ and "
+        f"number of hops fewer than 1 in {1 / NO_CHAIN:g} chains are right. A lower loss on PrOntoQA is that of its "
+        "templates"
         f"{'' if 'n/a' in (question, chain) else losses} and says nothing of reasoning."
     )
 
@@ -130,7 +134,7 @@ def _cosines(evidence: Evidence) -> str:
     if "n/a" in cos.values():
         return ""
     difference = cosine_text(evidence, "difference")
-    called, paper = names(evidence), {group: f"{value:.3f}".lstrip("0") for group, value in PAPER_COSINES.items()}
+    called, paper = names(evidence), paper_cosines()
     return (
         f"Early in training at γ = {SMALL:g} the mean cosine of embeddings is {cos['prontoqa']} between PrOntoQA "
         f"tokens (paper: {paper['prontoqa']}) and {cos['stories']} between tokens of {called['stories']} "
@@ -205,8 +209,8 @@ def _skills(evidence: Evidence) -> str:
     )
     return (
         f"On held-out PrOntoQA at γ = {SMALL:g} the model answers right, True against False after the right chain "
-        f"(guessing: .50, by the “not” of the query: .53), with a share of {answers}; all steps of the chain are right "
-        f"with a share of {chains}. "
+        f"(guessing: {two_digits(BY_CHANCE)}, by the “not” of the query: {two_digits(BY_NOT)}), with a share of "
+        f"{answers}; all steps of the chain are right with a share of {chains}. "
         f"Answers and chains over all hops: {every}.{left_out(evidence)}"
     )
 

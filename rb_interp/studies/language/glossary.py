@@ -1,6 +1,9 @@
 """What the words of the language study's report mean, in the order in which a reader meets them."""
 
+from rb_interp.figures.numbers import two_digits
 from rb_interp.report.glossary import shared
+from rb_interp.studies.language.answer import BY_CHANCE
+from rb_interp.studies.language.words import EARLY
 
 GLOSSARY: dict[str, str] = {
     **shared("scale", "γ, initialisation rate", "untrained model", "interval", "HOLDS, FAILS, UNDECIDED"),
@@ -21,10 +24,7 @@ GLOSSARY: dict[str, str] = {
         "What a model that knows only how often each token occurs would lose on a corpus, in nats per token. With each "
         "loss divided by it, how varied the words are no longer counts; that phrases repeat still does."
     ),
-    "stages": (
-        "init: step 0, the untrained model. early: the first evaluation at which the training loss, mean of both "
-        "corpora, is at most 80 % of its start (the last one where that never happens). final: the last step."
-    ),
+    "stages": (f"init: step 0, the untrained model. {EARLY}. final: the last step."),
     "typical, matched": (
         "A token is typical of a corpus with at least 20 occurrences there and a smoothed frequency at least 10 times "
         "that in the other. Matched: for each typical token of PrOntoQA another one of the stories, alike in "
@@ -36,6 +36,6 @@ GLOSSARY: dict[str, str] = {
     "answer, step, chain": (
         "Each is asked with the right text before it. A step of a chain is right where each of its tokens is the "
         "model's likeliest; a chain where all its steps are. An answer counts among all tokens, or True against False "
-        "alone, where guessing gives .50."
+        f"alone, where guessing gives {two_digits(BY_CHANCE)}."
     ),
 }

@@ -19,8 +19,8 @@ from rb_interp.probes.next_token import next_token
 from rb_interp.probes.token_similarity import token_similarity
 from rb_interp.probes.token_typing import token_table
 from rb_interp.probes.uniformity import uniformity_of_heads
-from rb_interp.statistics.corpus_loss import corpus_loss_table
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.language.losses import corpus_loss_table
 from rb_interp.studies.language.tables import SIMILARITY, derived
 from rb_interp.tasks import Inputs
 from rb_interp.text.config import CORPORA

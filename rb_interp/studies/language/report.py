@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import number
 from rb_interp.report.section import Block, Cell, Heading, Narrative, Paragraph, Row, Section, Table
@@ -85,7 +86,7 @@ def _tables(evidence: Evidence) -> Iterator[Block]:
         rows = tuple(row for row in rows if any(cell.text != "n/a" for cell in row.cells[1 : 1 + len(rates)]))
         if rows:
             read = True
-            paper = ("paper, γ = 0.8",) if "Cosines" in title else ()
+            paper = (f"paper, γ = {SMALL:g}",) if "Cosines" in title else ()
             yield Heading(title)
             yield Table(("mean over seeds [95 % interval]", *rates, *paper), rows)
     if not read:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.machine.measured import curves_summary, over_seeds
-from rb_interp.studies.language.claims import LARGE, SMALL
 
 SIMILARITY = (
     *("cos_prontoqa", "cos_stories", "cos_control"),

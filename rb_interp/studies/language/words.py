@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.panels import interval_of, over_seeds
-from rb_interp.studies.language.claims import SMALL
+from rb_interp.studies.language.claims import PAPER_COSINES
+from rb_interp.text.config import EARLY as FALLEN
 
 EARLY = (
-    "early: the first evaluation at which the training loss, mean of both corpora, is at most 80 % of its start (the "
-    "last one where that never happens)"
+    "early: the first evaluation at which the training loss, mean of both corpora, is at most "
+    f"{100 * FALLEN:g} % of its start (the last one where that never happens)"
 )
 STAGES = {"init": "untrained", "early": "early", "final": "final"}
 KINDS = {
@@ -48,6 +50,15 @@ def group_names(evidence: Evidence) -> dict[str, str]:
 def entropies(evidence: Evidence) -> dict[str, float]:
     """Unigram entropy of each corpus's training text in nats; empty where the run does not tell."""
     return {corpus: float(row["entropy"]) for corpus, row in corpora(evidence).items()}
+
+
+def paper_cosines() -> dict[str, str]:
+    """The paper's mean cosine of each corpus, as written.
+
+    >>> paper_cosines()
+    {'prontoqa': '.123', 'stories': '.531'}
+    """
+    return {group: f"{value:.3f}".lstrip("0") for group, value in PAPER_COSINES.items()}
 
 
 def stand_ins(evidence: Evidence) -> str:

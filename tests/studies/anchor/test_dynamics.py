@@ -19,8 +19,8 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
-from rb_interp.statistics.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.studies.anchor import ANCHOR
+from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.dynamics import Dynamics, dynamics
 from rb_interp.studies.anchor.events import MECHANISMS, QUANTITIES, event_step, event_table, loss_step, order_table

@@ -19,9 +19,9 @@ from rb_interp.machine.run import Run
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes import attention_by_role
 from rb_interp.report.write import write_report
-from rb_interp.statistics.circuits import CIRCUITS
 from rb_interp.statistics.intervals import proportion_interval, t_interval
 from rb_interp.studies.anchor import ANCHOR, summaries
+from rb_interp.studies.anchor.circuits import CIRCUITS
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig

@@ -13,9 +13,9 @@ from made_up import MadeUp
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.machine.measured import summary_table
-from rb_interp.statistics.corpus_loss import corpus_loss_table
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig
+from rb_interp.studies.language.losses import corpus_loss_table
 from rb_interp.studies.language.schema import TABLES
 from rb_interp.studies.language.tables import course_table, derived, early_table, paired_table, skills_table
 from rb_interp.text.config import CORPORA

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rb_interp.figures.bias import caption_bias, draw_bias
-from rb_interp.figures.embedding import caption_cosines, caption_pca, draw_cosines, draw_pca
+from rb_interp.figures.embedding import caption_pca, draw_cosines, draw_pca
 from rb_interp.figures.learning import caption_learning, draw_learning
 from rb_interp.figures.spec import FigureSpec
 from rb_interp.figures.theory import caption_theory, draw_theory
@@ -11,6 +13,7 @@ from rb_interp.studies.anchor.figures.ablations import caption_ablations, draw_a
 from rb_interp.studies.anchor.figures.attention_by_role import caption_attention_by_role, draw_attention_by_role
 from rb_interp.studies.anchor.figures.causes import caption_causes, draw_causes
 from rb_interp.studies.anchor.figures.circuits import caption_circuits, draw_circuits
+from rb_interp.studies.anchor.figures.cosines import caption_cosines
 from rb_interp.studies.anchor.figures.dynamics import caption_dynamics, draw_dynamics
 from rb_interp.studies.anchor.figures.first_layer import caption_first_layer, draw_first_layer
 from rb_interp.studies.anchor.figures.orthogonality import caption_orthogonality, draw_orthogonality
@@ -23,9 +26,19 @@ FIRST_LAYER = ("M1", "M2", "M3", "M4", "M5", "M6")
 FIGURES = (
     FigureSpec("tasks", "Two mappings, one kind of input (after Fig. 2)", draw_tasks, caption_tasks),
     FigureSpec(
-        "learning", "What is learned first (after Fig. 3A)", draw_learning, caption_learning, ("A1", "A2", "A3", "A5")
+        "learning",
+        "What is learned first (after Fig. 3A)",
+        draw_learning,
+        partial(caption_learning, family="A"),
+        ("A1", "A2", "A3", "A5"),
     ),
-    FigureSpec("bias", "Bias index against initialisation rate", draw_bias, caption_bias, ("A1", "A2", "A4")),
+    FigureSpec(
+        "bias",
+        "Bias index against initialisation rate",
+        partial(draw_bias, family="A"),
+        partial(caption_bias, family="A"),
+        ("A1", "A2", "A4"),
+    ),
     FigureSpec("circuits", "Which circuit each member learned", draw_circuits, caption_circuits),
     FigureSpec("first_layer", "L0's attention (after Fig. 6)", draw_first_layer, caption_first_layer, FIRST_LAYER),
     FigureSpec(
@@ -51,8 +64,20 @@ FIGURES = (
     ),
     FigureSpec("dynamics", "Order of events", draw_dynamics, caption_dynamics),
     FigureSpec("cosines", "Cosines of anchor embeddings (after Fig. 5A)", draw_cosines, caption_cosines, ("E1", "E2")),
-    FigureSpec("pca", "Principal components of the embedding (after Fig. 5B)", draw_pca, caption_pca, ("E3",)),
-    FigureSpec("theory", "Embeddings beside Theorem 1 (after Figs. 5C and 5D)", draw_theory, caption_theory, ("E6",)),
+    FigureSpec(
+        "pca",
+        "Principal components of the embedding (after Fig. 5B)",
+        draw_pca,
+        partial(caption_pca, judged="E3"),
+        ("E3",),
+    ),
+    FigureSpec(
+        "theory",
+        "Embeddings beside Theorem 1 (after Figs. 5C and 5D)",
+        draw_theory,
+        partial(caption_theory, judged="E6"),
+        ("E6",),
+    ),
     FigureSpec(
         "orthogonality",
         "Large initialisation: nearly orthogonal tokens (after Fig. 14)",

@@ -180,6 +180,7 @@ def caption_causes(evidence: Evidence) -> Caption:
         effect, control = (write(*over_seeds(evidence, panel, SMALL, of)) for of in ("effect", "control"))
         numbers.append(f"{name} {effect} {unit} (control {control})")
     gate = next(two_digits(check.check.gate.threshold) for check in CHECKS if check.check.gate is not None)
+    more = two_digits(evidence.threshold("M10", 1))
     return Caption(
         "What happens when a mechanism is taken away or exchanged (filled), beside a control of the same form and "
         "size that leaves alone what the mechanism is said to need (hollow, grey): an effect no larger than its "
@@ -190,7 +191,7 @@ def caption_causes(evidence: Evidence) -> Caption:
         "the answer with the other input's key (sum), taken where either circuit carries it (same position: from an "
         "input whose key stands at the same one). L0's attention and W_V are intervened on at half "
         f"(γ = {SMALL:g}) or at the same step (other rates), the rest at the end of training. A dashed line is a "
-        "threshold, at the rate that it is about, for the mean over seeds (“.20 + control”: that far above the "
+        f"threshold, at the rate that it is about, for the mean over seeds (“{more} + control”: that far above the "
         f"control's mean). M7b is judged on seeds with an accuracy of at least {gate} on memory; all are "
         f"shown. At γ = {SMALL:g}, {'; '.join(numbers)}.",
         f"marks on the wrong side of a dashed line: {refuted}.",

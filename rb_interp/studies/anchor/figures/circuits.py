@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
@@ -33,7 +33,7 @@ def draw_circuits(evidence: Evidence) -> Figure:
     _bars(bars, counts, gammas)
     _grid(grid, members, gammas)
     names = counts["circuit"].astype(str).unique().tolist()
-    entries = [Patch(label=name, **look(name)) for name in names]
+    entries = [legend.area(name, *CIRCUITS.get(name, OTHER), edge=EDGE) for name in names]
     legend.above(figure, entries, columns=len(entries))
     return figure
 

@@ -45,8 +45,6 @@ BREAKS = (2, 7, 10)
 """A line is drawn below these rows: losses, L0, last layer, embedding."""
 MARKS = {"average-then-key": "o", "key-to-anchors": "D", "mixed": "s", "none": "v"}
 OTHER = "P"
-OWN_SIGN = {"average-then-key": "the last layer looks at the key", "key-to-anchors": "L0 carries the key"}
-"""The event that the caption's refutation is about, by circuit."""
 
 
 def draw_dynamics(evidence: Evidence) -> Figure:
@@ -59,7 +57,7 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     for axes, gamma in zip(figure.subplots(1, len(gammas), sharey=True, squeeze=False)[0], gammas, strict=True):
         here = events.loc[events["gamma"] == gamma]
         _panel(axes, here, over.loc[over["gamma"] == gamma].set_index("event").to_dict("index"), last)
-        for step in _kept_by_all(kept.loc[kept["gamma"] == gamma]):
+        for step in evidence.table("checkpoints", gamma=gamma, every_seed=True)["step"]:
             axes.axvline(step + OFFSET, color="#e6e6e6", lw=0.6, zorder=0)
         axes.set_title(f"γ = {gamma:g}   ({seeds_text(here['seed'].nunique())})", pad=19)
     _names(figure.axes[0])
@@ -118,12 +116,6 @@ def _axis(axes: Axes, last: float) -> None:
         axes.text(middle, 1.0, words, transform=above, ha="center", va="bottom", fontsize=6, color="#555555")
 
 
-def _kept_by_all(values: pd.DataFrame) -> list[int]:
-    """Steps at which every seed was kept: the common spacing of checkpoints."""
-    seeds = values.groupby("step")["seed"].nunique().to_dict()
-    return [int(step) for step, n in seeds.items() if n == values["seed"].nunique()]
-
-
 def _over_seeds(axes: Axes, row: int, over: dict, colour: str, last: float) -> None:
     """Mean and interval of an event below its marks, and how many seeds lie in each strip."""
     mean, low, high = (float(over[name]) + OFFSET for name in ("mean", "low", "high"))
@@ -150,6 +142,7 @@ def _entries(circuits: set[str]) -> list[legend.Entry]:
 
 def caption_dynamics(evidence: Evidence) -> Caption:
     """Caption of the order of events."""
+    order = _order_text(evidence.table("event_order"), evidence.records("own_signs"))
     return Caption(
         "When each loss is first at most half of ln d_vocab, a uniform guess's loss (coloured), and when each "
         "mechanism first meets its threshold and keeps it at the next checkpoint (black), one mark a seed; below them "
@@ -158,7 +151,7 @@ def caption_dynamics(evidence: Evidence) -> Caption:
         "(the mark's shape), and signs of one circuit need not appear in a member of another. A mechanism's step is "
         "interpolated between checkpoints (grey lines; each seed has one more where its loss on reasoning, trained on, "
         "is halved): they are about a factor 2 apart and the same for all seeds, so smaller differences are not "
-        f"resolved, however narrow the interval. {_order_text(evidence.table('event_order'))}",
+        f"resolved, however narrow the interval. {order}",
         "that a mechanism brings the rule: its sign appearing only after the loss on reasoning (trained on) is halved, "
         "in most members of its circuit (attention of the last layer to the key, or L0 carrying the key). The "
         "converse proves nothing: what comes first need not be a cause, and what meets a threshold late may have begun "
@@ -166,7 +159,7 @@ def caption_dynamics(evidence: Evidence) -> Caption:
     )
 
 
-def _order_text(order: pd.DataFrame) -> str:
+def _order_text(order: pd.DataFrame, own: list[dict[str, Any]]) -> str:
     """What came before and after the reasoning loss halved, in all members of each circuit; how often its own sign."""
     order = order.loc[order["loss"] == "rsn_train"]
     sentences = []
@@ -180,10 +173,8 @@ def _order_text(order: pd.DataFrame) -> str:
                 f"loss on reasoning (trained on) is halved: {'; '.join(before) or 'nothing'}; after it: "
                 f"{'; '.join(after) or 'nothing'}."
             )
-    own = order.loc[order["circuit"].replace(OWN_SIGN) == order["mechanism"]]
-    counts = own.groupby("gamma")[["n_first", "n"]].sum()
-    if len(counts):
-        texts = [f"{row['n_first']} of {row['n']} at γ = {gamma:g}" for gamma, row in counts.iterrows()]
+    if own:
+        texts = [f"{row['n_first']} of {row['n']} at γ = {row['gamma']:g}" for row in own]
         sentences.append(
             f"The sign of its circuit (the last layer looks at the key, or L0 carries it) came first in "
             f"{', '.join(texts)}."

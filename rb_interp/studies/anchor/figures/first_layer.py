@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
+from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, share_text, two_digits
 from rb_interp.figures.panels import heat_map, over_seeds, threshold, try_panel, written
@@ -78,7 +79,7 @@ def _distance(axes: Axes, evidence: Evidence) -> None:
     axes.set_ylim(0, max(0.3, axes.get_ylim()[1]) * 1.65)
     axes.set(xlabel="position i", ylabel="distance from 1/i (TV, 0 to 1)")
     axes.set_title("distance from the average,\nrow by row")
-    axes.legend(loc="upper left", handlelength=1.6)
+    legend.panel(axes, "upper left", handlelength=1.6)
 
 
 def _spectrum(axes: Axes, evidence: Evidence) -> None:
@@ -94,7 +95,7 @@ def _spectrum(axes: Axes, evidence: Evidence) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     ratio = over_seeds(evidence, VALUES, "spectrum_ratio", SMALL, stage="half")
     axes.set_title(f"spectrum of W$_V$\ns$_1$/s$_2$ = {ratio}")
-    axes.legend(loc="upper right")
+    legend.panel(axes, "upper right")
 
 
 def _ranked(axes: Axes, values: np.ndarray, **look: Any) -> None:
@@ -121,7 +122,7 @@ def _alignment(axes: Axes, evidence: Evidence) -> None:
     axes.set(xlabel="anchor (token)", ylabel="|cos(u$_1$, embedding)|")
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_title(f"leading vector of W$_V$,\nγ = {SMALL:g}, half")
-    axes.legend(loc="upper left", handletextpad=0.3)
+    legend.panel(axes, "upper left", handletextpad=0.3)
 
 
 def caption_first_layer(evidence: Evidence) -> Caption:

@@ -48,15 +48,13 @@ def _all_cosines(axes: Axes, evidence: Evidence, gamma: float) -> None:
 
 def _absolute_cosine(axes: Axes, evidence: Evidence) -> None:
     seeds_by_gamma(axes, evidence, "geometry", "abs_cos")
-    ratios = by_gamma(evidence, "geometry", "abs_cos_ratio")
-    gamma, ratio = next(iter(ratios.items()))
-    expected = float((evidence.values("geometry", "abs_cos", gamma) / ratio).iloc[0])  # of random vectors
+    expected = float(next(iter(by_gamma(evidence, "geometry", "abs_cos_random").values())).iloc[0])
     axes.axhline(expected, color=GREY, lw=0.7, ls=(0, (1, 2)), zorder=0)
     look = {"xytext": (0, -2), "ha": "right", "va": "top", "color": "#555555"}
     note(axes, "random vectors", (0.99, expected), axes.get_yaxis_transform(), **look)
     times = evidence.threshold("E4")
     threshold_at(axes, evidence, LARGE, times * expected, f"E4: ≤ {times:g} ×")
-    axes.legend(handles=[legend.untrained()], loc="upper left", handlelength=1)
+    legend.panel(axes, "upper left", [legend.untrained()], handlelength=1)
     axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
     axes.set_ylabel("mean |cos| of two tokens")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -43,9 +42,8 @@ class Column(NamedTuple):
 
 def columns(evidence: Evidence) -> list[Column]:
     """One column a rate, ascending; the small initialisation one a circuit where its members learned several."""
-    table = evidence.table("patching_summary", stage="final", quantity="recovered")
-    counts = pd.DataFrame(table.groupby(["gamma", "circuit"], as_index=False)["n"].max())
-    every = [Column(float(row["gamma"]), row["circuit"], int(row["n"])) for row in counts.to_dict("records")]
+    counts = evidence.table("patching_circuits", stage="final").to_dict("records")
+    every = [Column(float(row["gamma"]), row["circuit"], int(row["n"])) for row in counts]
     split = [column for column in every if column.gamma == SMALL and column.circuit]
     split = split if len(split) > 1 else []
     return sorted([*split, *(c for c in every if not c.circuit and not (split and c.gamma == SMALL))])

@@ -74,7 +74,7 @@ def _by_gamma(axes: Axes, evidence: Evidence, quantity: str, title: str) -> None
     seeds_by_gamma(axes, evidence, PROBE, quantity, set=SET)
     axes.axhline(0, color=GREY, lw=0.6)
     threshold_at(axes, evidence, SMALL, evidence.threshold("M8"), written(evidence, "M8"), below=True)
-    axes.legend(handles=[legend.untrained()], loc="upper left", handlelength=1)
+    legend.panel(axes, "upper left", [legend.untrained()], handlelength=1)
     axes.set(ylim=(-0.05, 1.25), yticks=[0, 0.25, 0.5, 0.75, 1], ylabel="share of variance")
     axes.set_title(title)
 

@@ -1,4 +1,4 @@
-"""Where predicted and measured drift part: the step, and the loss left, at which agreement first falls below .9."""
+"""Where predicted and measured drift part: the step, and the loss left, at which agreement first falls below AGREES."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MARKS = {"anchor": "o", "memory_anchor": "s", "reasoning_anchor": "D", "key": "^
 
 
 def draw_agreement_end(evidence: Evidence) -> Figure:
-    """Step and share of the loss left at which R² first falls below .9, by rate, token group and sweep."""
+    """Step and share of the loss left at which R² first falls below AGREES, by rate, token group and sweep."""
     evidence.table("agreement")
     figure = new_figure(5.4, 9.6)
     widths = [max(len(evidence.sweep(sweep).gammas), 2) for sweep, _, _ in COLUMNS]
@@ -110,8 +110,9 @@ def caption_agreement_end(evidence: Evidence) -> Caption:
         f"The first kept step at which R² of predicted and measured drift (weights of each step) is below {AGREES:.2f}"
         ", and the share f of the loss on reasoning that was left then (loss over ln d_vocab, at most 1). Dots are "
         "seeds, bars their median (of an even number the earlier of the two in the middle); the hatched strip at the "
-        "top holds seeds in which it never happened, that at the bottom seeds below .90 at the first kept step "
-        "already, of which no fall was seen (R² may rise above .90 later). f can be compared "
+        f"top holds seeds in which it never happened, that at the bottom seeds below {two_digits(AGREES)} at the first "
+        "kept step "
+        f"already, of which no fall was seen (R² may rise above {two_digits(AGREES)} later). f can be compared "
         "between optimisers, steps only within one. A small initialisation spends many steps at f = 1: a late step "
         f"with f near 1 says that the theory covers the plateau, not the learning. All anchors at γ = {SMALL:g}: "
         f"{falls}.",

@@ -19,6 +19,7 @@ from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import DASHED, GREY, INK, gamma_colour, gamma_marker, new_figure
 from rb_interp.studies.emb_mlp.agreement import AGREES, FLOOR
 from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, SWEEPS, at_leaving, floor_band, level_line, of_seeds
+from rb_interp.tasks.anchor import PLATEAU
 
 ROWS = {
     ("r2", "each_step"): "R², weights of each step",
@@ -109,7 +110,8 @@ def caption_agreement(evidence: Evidence) -> Caption:
         "run along the hatched strip. Top: the sum over the steps so far with the weights of each step. Middle: as if "
         "the weights had stayed as they were drawn. Bottom: cosine, which forgives a wrong length. Thin lines are "
         "seeds, thick lines their mean, bands its 95 % interval (from three seeds on); markers show where each seed's "
-        "loss on reasoning leaves the level of a uniform guess (f < .99). Dashed lines of the one-layer model also "
+        f"loss on reasoning leaves the level of a uniform guess (f < {two_digits(PLATEAU)}). Dashed lines of the "
+        "one-layer model also "
         "know how often each token stands last, where the residual connection carries it; Propositions 2 and 3 take "
         f"that to be one position in L. R² at the markers at γ = {SMALL:g}: {found}. The prediction is "
         "about plain gradient descent; AdamW rescales every coordinate of the gradient, which R² ignores, so that only "

@@ -50,8 +50,7 @@ def draw_distributions(evidence: Evidence) -> Figure:
 def _lines(axes: Axes, evidence: Evidence, group: str) -> None:
     table = evidence.table("label_distributions", group=group)
     population, empirical = (
-        table.pivot(index="token", columns="label", values=labels) - 1 / table["label"].nunique()
-        for labels in ("population", "empirical")
+        table.pivot(index="token", columns="label", values=f"{labels}_excess") for labels in ("population", "empirical")
     )
     (words, colour), tokens = PANELS[group], population.index.astype(int).tolist()
     ends, middle = [tokens[0], tokens[-1]], [tokens[(len(tokens) - 1) // 2]]
@@ -63,7 +62,7 @@ def _lines(axes: Axes, evidence: Evidence, group: str) -> None:
     axes.set_title(f"{words} {' and '.join(map(str, shown))}" if len(shown) > 1 else f"{words} ({shown[0]})")
     axes.set_xlabel("label (token)")
     if len(shown) > 1:
-        axes.legend(title="s", loc="upper right")
+        legend.panel(axes, "upper right", title="s")
 
 
 def _matrix(axes: Axes, evidence: Evidence, group: str, labels: str) -> None:

@@ -15,6 +15,7 @@ from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import GREY, INK, REASONING, new_figure
 from rb_interp.studies.emb_mlp.agreement import FLOOR
 from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, LEAVING, SWEEPS, at_leaving, floor_band
+from rb_interp.tasks.anchor import PLATEAU
 
 CLAIMED = {"descent": "T1", "one_layer": "T4"}
 POSITIONS = "#b0620a"
@@ -103,7 +104,8 @@ def caption_drift(evidence: Evidence) -> Caption:
     r2, excess, less = _thresholds(evidence)
     return Caption(
         "R² of predicted and measured drift of the anchors' embeddings, centred over anchors, at the first evaluation "
-        "with f < .99, just as the loss on reasoning begins to fall. Dots are seeds, bars the mean, whiskers its 95 % "
+        f"with f < {two_digits(PLATEAU)}, just as the loss on reasoning begins to fall. Dots are seeds, bars the mean, "
+        "whiskers its 95 % "
         "interval; seeds below −1 stand in the hatched strip, with their mean in writing. Crosses: predictions "
         "permuted among memory anchors and among reasoning anchors, which keep what all of a kind share. Plain "
         f"gradient descent: {at_leaving(evidence, 'descent', 'r2')} at γ = {SMALL:g} (permuted "

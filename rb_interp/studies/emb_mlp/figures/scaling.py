@@ -115,7 +115,7 @@ def draw_lemma_1(evidence: Evidence) -> Figure:
     axes.set_ylim(-0.03, 1.06)
     axes.set_xlabel("rate γ  (→ smaller initialisation)")
     axes.set_ylabel(f"share with |A$_{{ij}}$ − 1/i| ≤ {tolerance:g}")
-    axes.legend(loc="center right")
+    legend.panel(axes, "center right")
     return figure
 
 

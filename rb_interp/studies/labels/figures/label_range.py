@@ -9,15 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
 from rb_interp.figures.curves import by_seed, by_step, mean_band
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import number
+from rb_interp.figures.numbers import number, two_digits
 from rb_interp.figures.panels import note, over_seeds, threshold, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import DASHED, GREY, INK, new_figure, styled
 from rb_interp.studies.labels.answer import never_learned, pooled_by_group, pooled_text, times_never_learned
-from rb_interp.studies.labels.config import BEFORE_MEMORY, SMALL
+from rb_interp.studies.labels.config import BEFORE_MEMORY
+from rb_interp.tasks.anchor import MEMORY_ACCURACY
 
 SHADES = ("#9db8de", "#5f8fce", "#2f62ad", "#0a2f70", "#05193d")
 LINES = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")
@@ -79,7 +81,7 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
     _early_steps(axes)
     axes.set_ylabel("probability, or share correct")
     axes.set_title("inside the own range, along training")
-    axes.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
+    legend.panel(axes, "upper center", entries, bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
 
 
 def _pooled_line(axes: Axes, evidence: Evidence) -> None:
@@ -118,16 +120,16 @@ def caption_label_range(evidence: Evidence) -> Caption:
         over_seeds(evidence.sweep("ranges"), "label_range", name, SMALL, stage=BEFORE_MEMORY, set="mem")
         for name in ("lowest_inside", "accuracy")
     )
-    never = never_learned(evidence)
+    never, learned = never_learned(evidence), two_digits(MEMORY_ACCURACY)
     return Caption(
         f"Memory anchors in groups, each with a label range of its own (shaded), at γ = {SMALL:g}. Left: mean output "
-        "distribution over the inputs of each group at the last evaluation with memory accuracy at most .20; thin "
-        f"lines are seeds, the thick one their mean. {never}{' ' if never else ''}Right: probability inside the "
+        f"distribution over the inputs of each group at the last evaluation with memory accuracy at most {learned}; "
+        f"thin lines are seeds, the thick one their mean. {never}{' ' if never else ''}Right: probability inside the "
         "own range along training, from the first evaluation after step 0, mean over seeds, and memory accuracy with "
         "seeds and 95 % interval (from three seeds on). Triangles: the lowest group of each seed at "
         f"that evaluation, {lowest} over seeds, at an accuracy of {accuracy}. A model that knows only how often each "
         f"label occurs in memory as a whole reaches {pooled_text(evidence) or number(None)}; it would draw the same "
         "curve in every panel on the left.",
-        "triangles below .90 (R2), or at the level of the pooled labels; outputs on the left that reach beyond the "
-        "shaded ranges, above all in group 1.",
+        f"triangles below {two_digits(evidence.threshold('R2'))} (R2), or at the level of the pooled labels; outputs "
+        "on the left that reach beyond the shaded ranges, above all in group 1.",
     )

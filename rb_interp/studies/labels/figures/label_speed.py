@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
 from rb_interp.figures.curves import learning_curve, mean_band, step_axis
 from rb_interp.figures.evidence import Evidence
@@ -13,7 +14,6 @@ from rb_interp.figures.panels import over_seeds, seeds_at, threshold, try_panel,
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import GREY, INK, MEMORY, SET_COLOURS, new_figure, styled
 from rb_interp.studies.labels.answer import MEMORIES, mean_text
-from rb_interp.studies.labels.config import SMALL
 
 NEAR = "#3c9bd6"
 CURVES = {

@@ -10,8 +10,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.panels import heat_map, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import new_figure
-from rb_interp.studies.language.claims import PAPER_COSINES
-from rb_interp.studies.language.words import EARLY, cosine_text, group_names, names, notes, shown_gamma
+from rb_interp.studies.language.words import EARLY, cosine_text, group_names, names, notes, paper_cosines, shown_gamma
 
 GROUPS = ("prontoqa", "stories", "control")
 NAMED = 20
@@ -83,7 +82,7 @@ def as_shown(text: str) -> str:
 def caption(evidence: Evidence) -> Caption:
     """Caption of the cosine matrices, with the paper's two numbers beside this run's."""
     gamma, called = shown_gamma(evidence), names(evidence)
-    paper = {group: f"{value:.3f}".lstrip("0") for group, value in PAPER_COSINES.items()}
+    paper = paper_cosines()
     quantities = ("cos_prontoqa", "cos_stories", "cos_control", "control_mismatch")
     prontoqa, stories, control, mismatch = (cosine_text(evidence, name, gamma) for name in quantities)
     return Caption(

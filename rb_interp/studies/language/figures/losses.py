@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
 from rb_interp.figures.curves import by_seed, by_step, learning_curve, mean_band, step_axis, thin
 from rb_interp.figures.evidence import Evidence
@@ -14,7 +15,6 @@ from rb_interp.figures.numbers import number, seeds_text
 from rb_interp.figures.panels import level, note, threshold_at, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import CORPUS_COLOURS, GREY, INK, gamma_colour, new_figure
-from rb_interp.studies.language.claims import SMALL
 from rb_interp.studies.language.figures.shared import StyledReading, at_rates, rate_columns, seeds_by_rate, zero_line
 from rb_interp.studies.language.words import EARLY, by_rate, early_steps, entropies, names, notes, reading_text
 from rb_interp.text.config import CORPORA

@@ -7,12 +7,12 @@ import math
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.panels import gamma_axis, interval_of, level, seeds_at, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS, GREY, INK, gamma_colour, new_figure
-from rb_interp.studies.language.claims import SMALL
 from rb_interp.studies.language.figures.shared import (
     Seeds,
     StyledReading,

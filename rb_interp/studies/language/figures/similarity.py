@@ -6,13 +6,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
 from rb_interp.figures.curves import by_seed, by_step, kept_steps_axis, mean_band
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.panels import level, note, threshold_at, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS, INK, new_figure
-from rb_interp.studies.language.claims import PAPER_COSINES, SMALL
+from rb_interp.studies.language.claims import PAPER_COSINES
 from rb_interp.studies.language.figures.shared import Drawn, StyledReading, at_rates, null_of, zero_line
 from rb_interp.studies.language.words import (
     STAGES,
@@ -22,6 +23,7 @@ from rb_interp.studies.language.words import (
     early_steps,
     group_names,
     notes,
+    paper_cosines,
     shown_gamma,
     untrained_text,
 )
@@ -55,7 +57,7 @@ def draw(evidence: Evidence) -> Figure:
     course.set_title(f"mean cosine along training, γ = {shown_gamma(evidence):g}")
     entries = [*legend.corpora(group_names(evidence)), *(legend.mark(*look) for look in DIFFERENCES.values())]
     entries.append(legend.untrained(colour=UNTRAINED, width=1.4))
-    entries.append(legend.line("the paper (.123, .531)", INK, DOTTED, 1.0))
+    entries.append(legend.line(f"the paper ({', '.join(paper_cosines().values())})", INK, DOTTED, 1.0))
     legend.above(figure, [*entries, legend.line("labels permuted, ± 2 sd", NULL, width=5.0)], columns=3)
     return figure
 

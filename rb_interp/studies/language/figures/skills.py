@@ -6,13 +6,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import seeds_text
+from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import DASHED, GREY, INK
-from rb_interp.studies.language.claims import SMALL
+from rb_interp.studies.language.answer import BY_CHANCE, BY_NOT
 from rb_interp.studies.language.figures.shared import rate_columns
 from rb_interp.studies.language.words import KINDS, by_hops, left_out, pooled_text, skill
 
@@ -42,13 +43,15 @@ def draw(evidence: Evidence) -> Figure:
         legend.line(KINDS[kind], colour, width=1.1, marker=marker, ms=4, mfc="white")
         for kind, (colour, marker) in LOOKS.items()
     ]
-    legend.above(figure, [*entries, legend.line("chance of two answers, .50", GREY, DASHED, 0.8)], columns=4)
+    legend.above(
+        figure, [*entries, legend.line(f"chance of two answers, {two_digits(BY_CHANCE)}", GREY, DASHED, 0.8)], columns=4
+    )
     return figure
 
 
 def _panel(axes: Axes, evidence: Evidence, gamma: float, kinds: tuple[str, ...]) -> None:
     if "answer_two_way" in kinds:
-        axes.axhline(0.5, color=GREY, lw=0.8, ls=DASHED, zorder=0)
+        axes.axhline(BY_CHANCE, color=GREY, lw=0.8, ls=DASHED, zorder=0)
     for kind in reversed(kinds):  # two-way answers and whole chains, which count most, lie on top
         rows = pd.DataFrame(skill(evidence, gamma, kind)[1:])
         if rows.empty:
@@ -73,18 +76,20 @@ def caption(evidence: Evidence) -> Caption:
     two_way = "; ".join(
         f"{pooled_text(evidence, gamma, 'answer_two_way')} at γ = {gamma:g}" for gamma in evidence.gammas
     )
+    by_not = two_digits(BY_NOT)
     return Caption(
         f"Accuracy at the last step by number of hops, {examples(evidence)}{seeds_text(len(evidence.seeds))} (means, "
         "whiskers: 95 % interval). All are teacher-forced: the model sees the right text up to there. Top: the answer "
         "after the right chain of thought, as the likeliest of all tokens, and as True against False alone, where "
-        "guessing gives .50 (dashed) and going by the query's “not” alone gives .53. Bottom: a step is right where "
+        f"guessing gives {two_digits(BY_CHANCE)} (dashed) and going by the query's “not” alone gives {by_not}. Bottom: "
+        "a step is right where "
         "each of its tokens is the likeliest; premise, rule and conclusion are the kinds of steps, and a chain is "
         "right where all its steps are, as greedy decoding would give it. A premise copies the question's last "
         "sentence and a conclusion half of the rule before it; a rule takes a choice."
         f"{left_out(evidence)} Answers, True against False, over all hops: {two_way or 'not read'}. At "
         f"γ = {SMALL:g}, chains: {by_hops(evidence, 'chain')}.",
-        "two-way answers at the dashed line or at .53: the lower loss on PrOntoQA would be one of templates, and no "
-        f"reasoning would have been learned, at γ = {SMALL:g} or at all. With the right chain before it an answer "
+        f"two-way answers at the dashed line or at {by_not}: the lower loss on PrOntoQA would be one of templates, and "
+        f"no reasoning would have been learned, at γ = {SMALL:g} or at all. With the right chain before it an answer "
         "needs its last sentence and the query alone, so only whole chains show reasoning over hops. No claim is "
         "judged here.",
     )

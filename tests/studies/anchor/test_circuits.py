@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.errors import RunError
-from rb_interp.statistics.circuits import SOURCES, circuit_table, name_circuit
+from rb_interp.studies.anchor.circuits import SOURCES, circuit_table, name_circuit
 
 AVERAGE = {"tv_half": 0.2, "key_attention": 0.5, "anchor_attention": 0.4, "carry": 0.4, "accuracy": 0.5}
 CARRY = {"tv_half": 0.4, "key_attention": 0.2, "anchor_attention": 0.5, "carry": 0.5, "accuracy": 0.5}

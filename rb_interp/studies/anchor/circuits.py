@@ -20,14 +20,12 @@ so the stages belong to the name. Where the last token is an anchor, looking at 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from rb_interp.errors import RunError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TV_MAX = 0.20
 """L0 averages: mean total variation distance from 1/i at most this."""
@@ -96,8 +94,6 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
 
     Raises RunError where a member lacks one of the readings, naming the probe and the stage to run it at.
     """
-    import pandas as pd
-
     columns = ["gamma", "seed", "circuit", *SOURCES]
     rows = []
     for _, member in readings.groupby(["gamma", "seed"], sort=True):
