@@ -109,7 +109,7 @@ def _reproduce(command: Any, line: str) -> None:
     from rb_interp.machine.reproduce import finish
 
     run = _start(command, line)
-    finish(run)
+    finish(run, until_decided=command.until_decided)
     _show_verdicts(run)
     print(f"report: {run.report}")
 

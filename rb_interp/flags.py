@@ -84,6 +84,9 @@ def study_command(name: str, study: str, start: StudyConfig) -> tuple[type, Any]
     else:
         words = "Run folder; by default runs/ and the names of study and preset. A run of the same settings continues."
         flags.append(("out", Annotated[Path | None, arg(help=words)], None))
+    if name == "reproduce":
+        words = "Add seeds until every claim about them is decided, up to 20 seeds."
+        flags.append(("until_decided", Annotated[bool, arg(help=words)], False))
     made = make_dataclass(name.title(), [(field, kind) for field, kind, _ in flags], frozen=True)
     made.__doc__ = DESCRIPTIONS[name]
     return made, made(**{field: default for field, _, default in flags})

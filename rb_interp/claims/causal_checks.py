@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.judging import judge
 from rb_interp.claims.verdict import Verdict, Verdicts
-from rb_interp.statistics.intervals import t_interval
+from rb_interp.statistics.intervals import median_and_range
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class CheckedCause:
         quantity: what the effect is measured in; empty where the run has no such effect.
         verdict: on the check.
         by_gamma: one dict a gamma: ``gamma``, ``stage``, ``n_seeds``, ``effect``, ``low``, ``high``, ``control``,
-            ``control_low``, ``control_high`` (means over seeds with 95 % Student intervals; None where undefined).
+            ``control_low``, ``control_high`` (median over seeds, smallest and largest; None where undefined).
     """
 
     of: str
@@ -75,6 +75,7 @@ def judge_checks(
     *,
     scale: str = "custom",
     sibling_stages: Mapping[str, tuple[str, float]] | None = None,
+    diverged: Collection[tuple[str, float, int]] = (),
 ) -> list[CheckedCause]:
     """Judge each intervention by the same rule as claims.
 
@@ -82,9 +83,10 @@ def judge_checks(
         readings: with the effects among them. effects: one row per member, stage and intervention.
         sibling_stages: name -> (stage, gamma). Other gammas are shown at the sibling stage that stands for the check's
             own stage, as far as they have it.
+        diverged: as in `judge`.
     """
     siblings = {stage: (name, gamma) for name, (stage, gamma) in (sibling_stages or {}).items()}
-    return [_judged(readings, effects, check, scale, siblings) for check in checks]
+    return [_judged(readings, effects, check, scale, siblings, diverged) for check in checks]
 
 
 def _judged(
@@ -93,10 +95,11 @@ def _judged(
     check: CausalCheck,
     scale: str,
     siblings: Mapping[str, tuple[str, float]],
+    diverged: Collection[tuple[str, float, int]],
 ) -> CheckedCause:
     term = check.check.conditions[0].of
     shown = {name: getattr(check, name) for name in ("of", "intervention", "done", "control_done", "refuted_if")}
-    verdict = judge(readings, [check.check], scale=scale)[0]
+    verdict = judge(readings, [check.check], scale=scale, diverged=diverged)[0]
     stage = next((own for own, (name, _) in siblings.items() if term.stage in (own, name)), term.stage)
     sibling, own_gamma = siblings.get(stage, (stage, term.gamma))
     quantity, cells = _by_gamma(effects, check.intervention, stage, sibling, term.set, own_gamma)
@@ -118,7 +121,7 @@ def _by_gamma(
         cell: dict[str, Any] = {"gamma": float(gamma), "stage": at}
         for name, prefix in (("effect", ""), ("control", "control_")):
             values = member[name].astype(float).dropna().to_numpy()
-            found = t_interval(values)
+            found = median_and_range(values)
             cell |= {name: _finite(found.estimate), f"{prefix}low": _finite(found.low)}
             cell |= {f"{prefix}high": _finite(found.high)}
             cell |= {"n_seeds": len(values)} if name == "effect" else {}

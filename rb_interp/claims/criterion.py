@@ -99,7 +99,8 @@ class Claim:
         source: where the paper says so.
         conditions: all must hold.
         gate: a seed counts only where it meets this too.
-        unit: what the interval is of: the ``mean`` over seeds, or the ``share`` of units whose value is 1.
+        unit: what is counted: each ``seed`` that meets every condition, or the ``share`` of units whose value is 1,
+            which stands against the threshold itself.
         context: terms that are shown with the verdict and judge nothing.
     """
 
@@ -108,7 +109,7 @@ class Claim:
     source: str
     conditions: tuple[Condition, ...]
     gate: Condition | None = None
-    unit: Literal["mean", "share"] = "mean"
+    unit: Literal["seed", "share"] = "seed"
     context: tuple[Term, ...] = ()
 
     @property

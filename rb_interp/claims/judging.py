@@ -5,27 +5,33 @@ Nothing here knows a threshold or a probe; both are in the registry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.rule import MIN_SEEDS, Finding, decide, decide_share, deciding
+from rb_interp.claims.rule import Finding, Outcome, decide, decide_share, joined, outcome_probabilities
 from rb_interp.claims.verdict import Judged, Verdict, Verdicts
 from rb_interp.errors import RunError
-from rb_interp.statistics.intervals import paired_differences, t_interval
+from rb_interp.statistics.intervals import Interval, median_and_range, paired_differences, proportion_interval
 
 COLUMNS = ("gamma", "seed", "stage", "set", "probe", "layer", "quantity", "value", "untrained")
-DECIDING = ("statistic", "effect", "low", "high", "n_seeds", "n_meeting", "untrained")
-CHANCE = 0.025
+SHOWN = ("statistic", "effect", "low", "high", "untrained")
+CHANCE_OF_SHARE = 0.025
+NOTHING = Interval(*[float("nan")] * 3)
 
 
 def judge(
-    readings: pd.DataFrame, claims: Iterable[Claim], *, scale: str = "custom", standings: Mapping[str, Standing] = {}
+    readings: pd.DataFrame,
+    claims: Iterable[Claim],
+    *,
+    scale: str = "custom",
+    standings: Mapping[str, Standing] = {},
+    diverged: Collection[tuple[str, float, int]] = (),
 ) -> Verdicts:
     """Judge claims on a table of readings.
 
@@ -36,6 +42,8 @@ def judge(
         scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
         standings: claim id -> what is known of its probe's error rates. Where they are known and missed, the outcome is
             UNDECIDED. A claim without an entry needs no calibration.
+        diverged: (sweep, gamma, seed) of members whose training diverged. A claim that would read one of them counts
+            its seed as not met.
 
     Raises:
         RunError: the table lacks a column.
@@ -45,25 +53,31 @@ def judge(
         raise RunError(
             f"the readings lack the columns {missing}; claims need {list(COLUMNS)}. Probe the run again to write them."
         )
-    return Verdicts(_judge_claim(readings, claim, scale, standings.get(claim.id, Standing(None))) for claim in claims)
+    known = (standings.get(claim.id, Standing(None)) for claim in claims)
+    return Verdicts(_judge_claim(readings, *one, scale, diverged) for one in zip(claims, known, strict=True))
 
 
-def expected_by_chance(verdicts: Iterable[Verdict]) -> float:
-    """How many of the verdicts of `judge` would be HOLDS if every statistic sat at its threshold: an upper bound.
+class Chance(NamedTuple):
+    """How many verdicts chance alone would give."""
 
-    Where the mean of n normal seeds equals the threshold, (mean - threshold) sqrt(n) / s follows Student's t, and the
-    95 % interval lies wholly on the claimed side with probability .025. Asking for 80 % of the seeds can only lower
-    that (with 5 seeds it asks nothing more: at most 3 seeds above gives t <= sqrt(6) < 2.776), and so does a second
-    condition. Clopper-Pearson has the same bound. Claims with too few seeds in any condition, and those whose outcome
-    is withheld, cannot hold and count nothing.
-    Seeds that are symmetric but take few values can exceed it slightly (-1 or 1, 5 seeds: 1/32).
+    holds: float
+    fails: float
+
+
+def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
+    """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each claim.
+
+    Exact for the numbers of seeds that the claims have, and 1/40 a claim at most for any number. A claim about a share
+    counts .025 for HOLDS and for each condition .025 for FAILS, which Clopper-Pearson's interval guarantees where the
+    share equals its threshold. Verdicts that are withheld count nothing.
     """
-    able = (
-        all(condition.n_seeds >= MIN_SEEDS for condition in verdict.conditions)
-        for verdict in verdicts
-        if not verdict.withheld
-    )
-    return CHANCE * sum(able)
+    found = [Chance(0.0, 0.0)]
+    for verdict in verdicts:
+        if verdict.unit == "share" and not verdict.withheld:
+            found.append(Chance(CHANCE_OF_SHARE, CHANCE_OF_SHARE * len(verdict.conditions)))
+        elif not verdict.withheld:
+            found.append(Chance(*outcome_probabilities(0.5, verdict.n_seeds)))
+    return Chance(*map(sum, zip(*found, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -75,11 +89,40 @@ class _Sample:
     problem: str = ""
 
 
-def _judge_claim(readings: pd.DataFrame, claim: Claim, scale: str, known: Standing) -> Verdict:
-    found = [_judge_condition(readings, claim, condition) for condition in claim.conditions]
-    conditions = tuple(record for record, _ in found)
-    chosen = conditions[deciding([finding for _, finding in found])]
-    outcome: Any = chosen.outcome
+@dataclass(frozen=True)
+class _Read:
+    """One condition's statistic by seed, in trained and in untrained models, and the shares that it compares."""
+
+    condition: Condition
+    values: dict[int, float]
+    untrained: dict[int, float]
+    shares: tuple[list[float], list[float] | None]
+    problem: str
+
+
+def _judge_claim(
+    readings: pd.DataFrame, claim: Claim, known: Standing, scale: str, diverged: Collection[tuple[str, float, int]]
+) -> Verdict:
+    lost = _lost_seeds(claim, diverged)
+    read = [_read_condition(readings, claim, condition) for condition in claim.conditions]
+    records = tuple(_judge_condition(one, claim.unit, lost) for one in read)
+    if claim.unit == "share":
+        outcome, finding, met = _of_shares(records)
+        shown = next((record for record in records if record.outcome == outcome), records[0])
+    else:
+        met = _met_by_seed([(one.condition, one.values) for one in read], lost)
+        finding = decide(list(met.values()))
+        outcome, shown = finding.outcome, min(records, key=lambda record: record.n_meeting)
+    before = _met_by_seed([(one.condition, one.untrained) for one in read], ())
+    everyone = set().union(*(one.values for one in read)) | set(lost)
+    uncounted = [seed for seed in sorted(everyone) if seed not in met]
+    reasons = [
+        known.reason,
+        *dict.fromkeys(one.problem for one in read),
+        f"seeds without every number: {_listed(uncounted)}" if uncounted and claim.unit == "seed" else "",
+        f"diverged, so not met: {_listed(lost)}" if lost else "",
+        finding.reason,
+    ]
     return Verdict(
         id=claim.id,
         statement=claim.statement,
@@ -87,48 +130,105 @@ def _judge_claim(readings: pd.DataFrame, claim: Claim, scale: str, known: Standi
         criterion=claim.criterion,
         gamma=claim.gamma,
         stage=claim.stage,
+        unit=claim.unit,
         outcome="UNDECIDED" if known.reason else outcome,
-        **{name: getattr(chosen, name) for name in DECIDING},
-        met_at_initialisation=all(condition.met_at_initialisation for condition in conditions),
+        n_seeds=finding.n_seeds,
+        n_meeting=finding.n_meeting,
+        share_low=finding.share.low,
+        share_high=finding.share.high,
+        decided_after=finding.decided_after,
+        **{name: getattr(shown, name) for name in SHOWN},
+        met_at_initialisation=_by_half(before.values()),
         scale=scale,
         calibrated=known.calibrated,
         withheld=bool(known.reason),
         uncalibrated_outcome=outcome,
-        reason="; ".join(filter(None, (known.reason, chosen.reason))),
-        conditions=conditions,
+        reason="; ".join(filter(None, reasons)),
+        seeds=tuple(met),
+        met=tuple(met.values()),
+        conditions=records,
         context=tuple(_shown(readings, term) for term in claim.context),
     )
 
 
-def _judge_condition(readings: pd.DataFrame, claim: Claim, condition: Condition) -> tuple[Judged, Finding]:
+def _lost_seeds(claim: Claim, diverged: Collection[tuple[str, float, int]]) -> list[int]:
+    """Seeds of which a member that the claim reads has diverged."""
+    terms = [term for condition in claim.conditions for term in (condition.of, condition.minus) if term]
+    read = {(term.sweep, term.gamma) for term in terms if term.stage != "init"}
+    return sorted(
+        {seed for sweep, gamma, seed in diverged if any(sweep == s and np.isclose(gamma, g) for s, g in read)}
+    )
+
+
+def _met_by_seed(conditions: Sequence[tuple[Condition, Mapping[int, float]]], lost: Collection[int]) -> dict[int, bool]:
+    """Seed -> whether it meets every condition, seeds ascending: those with every number, and the lost ones."""
+    first, *others = (set(values) for _, values in conditions)
+    whole = first.intersection(*others) | set(lost)
+    return {
+        seed: seed not in lost and all(condition.met(values[seed]) for condition, values in conditions)
+        for seed in sorted(whole)
+    }
+
+
+def _of_shares(records: Sequence[Judged]) -> tuple[Outcome, Finding, dict[int, bool]]:
+    """The outcome of a claim about shares, with the count of its first condition's units."""
+    outcomes: list[Any] = [record.outcome for record in records]
+    met = {seed: value == 1 for seed, value in zip(records[0].seeds, records[0].values, strict=True)}
+    share, outcome = proportion_interval(sum(met.values()), len(met)), joined(outcomes)
+    reasons = dict.fromkeys(record.reason for record in records if record.outcome == "UNDECIDED")
+    return outcome, Finding(outcome, len(met), sum(met.values()), share, reason="; ".join(filter(None, reasons))), met
+
+
+def _read_condition(readings: pd.DataFrame, claim: Claim, condition: Condition) -> _Read:
     of = _read(readings, condition.of)
     minus = _read(readings, condition.minus) if condition.minus else None
     values = paired_differences(of.values, minus.values) if minus else of.values
     untrained = paired_differences(of.untrained, minus.untrained) if minus else of.untrained
     gated, left_out = _through_gate(readings, claim.gate, values)
-    if claim.unit == "share":
-        base = [minus.values[seed] for seed in gated] if minus else None
-        finding = decide_share(condition, [of.values[seed] for seed in gated], base)
+    problems = dict.fromkeys(filter(None, (of.problem, minus.problem if minus else "", left_out)))
+    shares = [of.values[seed] for seed in gated], [minus.values[seed] for seed in gated] if minus else None
+    before = {seed: value for seed, value in untrained.items() if seed in gated and np.isfinite(value)}
+    return _Read(condition, gated, before, shares, "; ".join(problems))
+
+
+def _judge_condition(read: _Read, unit: str, lost: Collection[int]) -> Judged:
+    condition, values = read.condition, read.values
+    met = _met_by_seed([(condition, values)], lost)
+    before = list(read.untrained.values())
+    if unit == "share":
+        outcome, interval = decide_share(condition, *read.shares) if values else ("UNDECIDED", NOTHING)
+        reason = f"the interval contains {condition.threshold:g}" if outcome == "UNDECIDED" and values else ""
+        untrained = float(np.mean(before)) if before else float("nan")
+        started = condition.met(untrained)
     else:
-        finding = decide(condition, list(gated.values()))
-    before = _mean(untrained[seed] for seed in gated if seed in untrained)
-    problems = [of.problem, minus.problem if minus else "", left_out, finding.reason]
-    record = Judged(
+        finding, interval = decide(list(met.values())), median_and_range(list(values.values()))
+        outcome, reason, untrained = finding.outcome, "", median_and_range(before).estimate
+        started = _by_half(map(condition.met, before))
+    return Judged(
         statistic=condition.statistic,
         criterion=condition.criterion,
         gamma=condition.of.gamma,
         stage=condition.of.stage,
-        outcome=finding.outcome,
-        **_numbers(finding.interval),
-        n_seeds=finding.n_seeds,
-        n_meeting=finding.n_meeting,
-        untrained=_finite(before),
-        met_at_initialisation=condition.met(before),
-        reason="; ".join(dict.fromkeys(problem for problem in problems if problem)),
-        seeds=tuple(gated),
-        values=tuple(gated.values()),
+        outcome=outcome,
+        **_numbers(interval),
+        n_seeds=len(met),
+        n_meeting=sum(met.values()),
+        untrained=_finite(untrained),
+        met_at_initialisation=started,
+        reason="; ".join(filter(None, (read.problem, reason))),
+        seeds=tuple(values),
+        values=tuple(values.values()),
     )
-    return record, finding
+
+
+def _by_half(met: Iterable[bool]) -> bool:
+    """Whether at least half of some models meet a criterion; False without models."""
+    counted = list(met)
+    return bool(counted) and 2 * sum(counted) >= len(counted)
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def _through_gate(
@@ -178,18 +278,13 @@ def _shown(readings: pd.DataFrame, term: Term) -> Judged:
     values = tuple(sample.values.values())
     return Judged(
         statistic=term.label,
-        **_numbers(t_interval(values)),
+        **_numbers(median_and_range(values)),
         n_seeds=len(values),
-        untrained=_finite(_mean(sample.untrained.values())),
+        untrained=_finite(median_and_range([x for x in sample.untrained.values() if np.isfinite(x)]).estimate),
         reason=sample.problem,
         seeds=tuple(sample.values),
         values=values,
     )
-
-
-def _mean(values: Iterable[float]) -> float:
-    finite = [value for value in values if np.isfinite(value)]
-    return float(np.mean(finite)) if finite else float("nan")
 
 
 def _numbers(interval: Sequence[float]) -> dict[str, Any]:

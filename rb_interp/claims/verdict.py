@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLE = (
-    *("id", "criterion", "outcome", "statistic", "effect", "low", "high", "n_seeds", "n_meeting"),
-    *("untrained", "met_at_initialisation", "scale", "calibrated", "reason"),
+    *("id", "criterion", "outcome", "n_seeds", "n_meeting", "share_low", "share_high", "decided_after", "statistic"),
+    *("effect", "low", "high", "untrained", "met_at_initialisation", "scale", "calibrated", "reason"),
 )
 
 
@@ -27,10 +27,11 @@ class Judged:
             number is only shown.
         gamma, stage: of the member that was read.
         outcome: what this condition alone decides; empty where the number is only shown.
-        effect, low, high: mean over seeds (or share) and its 95 % interval; None where nothing defines them.
+        effect, low, high: median over seeds, smallest and largest; of a share, the share with its Clopper-Pearson
+            interval. None where nothing defines them.
         n_seeds, n_meeting: seeds with a value, and those that meet the criterion.
-        untrained: mean of the same models at step 0; None where nothing defines it.
-        met_at_initialisation: whether that mean meets the criterion.
+        untrained: median of the same models at step 0 (or their share); None where nothing defines it.
+        met_at_initialisation: whether at least half of the untrained models meet the criterion.
         reason: why nothing was decided, or which numbers were missing.
         seeds, values: the seeds with a value, and their values.
     """
@@ -56,18 +57,24 @@ class Judged:
 class Verdict:
     """What was decided of one claim.
 
-    ``statistic``, ``effect``, ``low``, ``high``, ``n_seeds``, ``n_meeting``, ``untrained`` and ``reason`` are those of
-    the condition that decides: the first that fails, else the first that is undecided, else the first.
+    ``statistic``, ``effect``, ``low``, ``high`` and ``untrained`` are those of the condition that fewest seeds meet,
+    the first of them; of a claim about a share, those of the condition that decides.
 
     Attributes:
         id, statement, source, criterion: the claim. gamma, stage: of its first condition.
+        unit: what is counted: ``seed``s, or the ``share`` of units such as fresh initialisations.
         outcome: HOLDS, FAILS or UNDECIDED.
-        met_at_initialisation: whether the untrained models' mean meets every condition.
+        n_seeds, n_meeting: seeds that count, and those that meet every condition.
+        share_low, share_high: Clopper-Pearson interval of the share of seeds that meet every condition.
+        decided_after: number of seeds after which it was decided; None where it was not.
+        met_at_initialisation: whether at least half of the untrained models meet every condition.
+        seeds, met: the seeds that count, ascending, and which of them meet every condition.
         scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
         calibrated: None where the claim needs no calibration; else whether its probe's error rates are known for these
             models and good enough.
         withheld: whether the error rates turned the outcome into UNDECIDED.
         uncalibrated_outcome: what the numbers alone give.
+        reason: why nothing was decided, and which seeds do not count or diverged.
         conditions: every condition. context: numbers that are shown and decide nothing.
     """
 
@@ -77,13 +84,17 @@ class Verdict:
     criterion: str
     gamma: float
     stage: str
+    unit: str
     outcome: Outcome
+    n_seeds: int
+    n_meeting: int
+    share_low: float
+    share_high: float
+    decided_after: int | None
     statistic: str
     effect: float | None
     low: float | None
     high: float | None
-    n_seeds: int
-    n_meeting: int
     untrained: float | None
     met_at_initialisation: bool
     scale: str
@@ -91,6 +102,8 @@ class Verdict:
     withheld: bool
     uncalibrated_outcome: Outcome
     reason: str
+    seeds: tuple[int, ...]
+    met: tuple[bool, ...]
     conditions: tuple[Judged, ...]
     context: tuple[Judged, ...] = ()
 
@@ -115,6 +128,9 @@ class Verdicts(tuple[Verdict, ...]):
 
         return pd.DataFrame([{name: getattr(v, name) for name in TABLE} for v in self], columns=list(TABLE))
 
+    def __repr__(self) -> str:
+        return self.table()[["id", "outcome", "n_meeting", "n_seeds", "criterion"]].to_string(index=False)
+
     def _repr_html_(self) -> str:
         return self.table().to_html(index=False, float_format="{:.3g}".format)
 
@@ -131,7 +147,8 @@ class Verdicts(tuple[Verdict, ...]):
 def _verdicts(data: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:
     for row in data:
         conditions, context = (tuple(map(_judged, row[name])) for name in ("conditions", "context"))
-        yield Verdict(**{**row, "conditions": conditions, "context": context})
+        listed = {name: tuple(row[name]) for name in ("seeds", "met")}
+        yield Verdict(**{**row, **listed, "conditions": conditions, "context": context})
 
 
 def _judged(row: Mapping[str, Any]) -> Judged:

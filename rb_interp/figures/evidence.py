@@ -38,7 +38,7 @@ class Evidence:
             several; ``mean``, ``low`` and ``high`` in place of the seed where they were averaged over seeds.
         tables: further tables by name; an absent one counts as empty.
         verdicts: one a claim. checks: one a causal check. claims: the claims themselves, for their thresholds.
-        meta: versions, host, command, created, expected_holds_by_chance, calibration.
+        meta: versions, host, command, created, expected_by_chance, calibration.
     """
 
     config: Any

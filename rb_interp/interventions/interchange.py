@@ -221,6 +221,7 @@ def key_and_sum(
     n: int = 200,
     set: str = "rsn_train",
     same_position: bool | None = None,
+    other_answers: bool = False,
     seed: int = 0,
 ) -> KeyAndSum:
     """Does the answer follow a key, and a sum, taken from another input where the circuit carries them?  (claim M9)
@@ -234,12 +235,14 @@ def key_and_sum(
         set: whose answers are key + sum, such as the reasoning sets.
         same_position: whether the pairs share their key's position; by default only where the circuit's sites hold
             it. Pairs that share it where they need not are another question, and their reading is named so.
+        other_answers: take rows whose answer is another too, as of a task whose labels were shuffled on purpose.
 
     Raises ModelError for an unknown circuit, TaskError for rows whose answer is not key + sum.
     """
     if circuit not in CARRIERS:
         raise ModelError(f"no circuit '{circuit}' has carriers; {nearest(circuit, CARRIERS)}")
-    check_reasoning(data, set, "key_and_sum")
+    if not other_answers:
+        check_reasoning(data, set, "key_and_sum")
     carrier = CARRIERS[circuit]
     key_at, sum_at, *hold = (
         Site.parse(text.format(last=model.cfg.n_layers - 1)) for text in (carrier.key, carrier.sum, *carrier.hold)

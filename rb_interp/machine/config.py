@@ -37,7 +37,7 @@ class StudyConfig:
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {}
 
     preset: str = "quick"
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
 
     def __post_init__(self) -> None:
         self.check_preset(self.preset)

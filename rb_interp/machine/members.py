@@ -53,7 +53,7 @@ def probe_members(
 ) -> pd.DataFrame:
     """Readings of one probe on every member of a sweep; see ``Run.probe_members``."""
     models, found = MemberModels(sweep), []
-    for member in sweep.members:
+    for member in sweep.sound_members:
         data = sweep.dataset(member.seed)
         inputs = data.inputs(data.sample(set, rows))
         step = models.load(member, stage).step

@@ -14,9 +14,21 @@ from rb_interp.errors import RunError
 from rb_interp.files import write_whole
 from rb_interp.machine.config import StudyConfig, fingerprint, plain, scale_of, to_toml, type_of
 
-FORMAT = "rb_interp run 2"
+FORMAT = "rb_interp run 3"
 FILE = "run.json"
-KEYS = ("format", "study", "created", "command", "fingerprint", "scale", "versions", "host", "tasks", "config")
+KEYS = (
+    "format",
+    "study",
+    "created",
+    "command",
+    "fingerprint",
+    "scale",
+    "versions",
+    "host",
+    "tasks",
+    "config",
+    "added_seeds",
+)
 PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
 
 
@@ -33,6 +45,7 @@ def write_metadata(folder: Path, study: str, config: StudyConfig, command: str) 
         "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
         "tasks": {name: [type_of(s.task), s.task.fingerprint()] for name, s in config.sweeps.items()},
         "config": plain(config),
+        "added_seeds": [],
     }
     write_whole(folder / FILE, lambda file: file.write_text(json.dumps(metadata, indent=1)))
     write_whole(folder / "config.toml", lambda file: file.write_text(to_toml(study, config)))

@@ -108,6 +108,7 @@ class Study:
         config: StudyConfig | None = None,
         out: Path | str | None = None,
         progress: bool = True,
+        until_decided: bool = False,
         **changes: Any,
     ) -> Run:
         """Train, measure, judge and report, continuing where an earlier call was stopped; returns the run.
@@ -116,9 +117,11 @@ class Study:
             preset: sizes to start from. changes: fields of the configuration to replace, such as ``seeds=(0,)``.
             config: a whole configuration instead of both.
             out: the run folder; by default ``runs/`` and the names of study and preset.
+            until_decided: add seeds until every claim about them is decided, up to 20 seeds.
 
         Raises ConfigError for settings that do not fit, RunError for a folder that holds something else.
         """
         from rb_interp.machine.reproduce import reproduce
 
-        return reproduce(self, config or self.preset(preset, **changes), out, progress=progress)
+        settings = config or self.preset(preset, **changes)
+        return reproduce(self, settings, out, progress=progress, until_decided=until_decided)

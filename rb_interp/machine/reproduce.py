@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rb_interp.claims.rule import FEWEST
 from rb_interp.machine.config import StudyConfig, fingerprint
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import DEFAULT
 from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.run import Run
+
+if TYPE_CHECKING:
+    from rb_interp.claims import Verdict
+
+MOST_SEEDS, SEEDS_A_TIME = 20, 4
 
 
 def reproduce(
@@ -18,6 +26,7 @@ def reproduce(
     *,
     command: str = "",
     progress: bool = True,
+    until_decided: bool = False,
 ) -> Run:
     """Train every sweep, measure, judge the claims and write the report; continues where a run was stopped.
 
@@ -26,15 +35,35 @@ def reproduce(
         config: its configuration; the ``quick`` preset where none is given.
         out: the run folder; by default ``runs/`` and the names of study and preset.
         command: the command line, to be kept with the run.
+        until_decided: add seeds until every claim about them is decided, up to 20 seeds.
     """
-    return finish(start(study, config, out, command=command), progress)
+    return finish(start(study, config, out, command=command), progress, until_decided)
 
 
-def finish(run: Run, progress: bool = True) -> Run:
-    """Carry a run through its three steps, train, probe and report, and write their seconds to ``timing.json``."""
-    steps = {"train": lambda: run.train(progress), "probes": lambda: run.probe(progress), "report": run.write_report}
-    run.timed(steps, {})
+def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
+    """Carry a run through its three steps, train, probe and report, and write their seconds to ``timing.json``.
+
+    With ``until_decided``, seeds are added after probing, four at a time, as long as a claim can still be decided.
+    """
+
+    def more() -> None:
+        while until_decided and (n := seeds_to_add(run.verdicts, len(run.config.seeds))):
+            run.add_seeds(n)
+            run.train(progress)
+            run.probe(progress)
+
+    steps = {"train": lambda: run.train(progress), "probes": lambda: run.probe(progress)}
+    run.timed({**steps, "further seeds": more, "report": run.write_report}, {})
     return run
+
+
+def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
+    """How many seeds to add so that more claims can be decided; 0 where none can, or the run has 20.
+
+    A claim whose outcome is withheld, or of which no seed can be read, is not decided by more seeds.
+    """
+    able = [v for v in verdicts if v.outcome == "UNDECIDED" and not v.withheld and v.unit == "seed" and v.n_seeds]
+    return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0
 
 
 def start(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,14 +42,21 @@ class Run:
     (True, [''])
 
     Attributes:
-        folder: its path. study, config: the study and its settings. metadata: content of ``run.json``.
-        sweeps: its sweeps by name.
+        folder: its path. study, config: the study and its settings, with the seeds that were added.
+        metadata: content of ``run.json``. sweeps: its sweeps by name.
+        batches: the seeds that it began with, and those that were added, as they were trained together.
     """
 
     def __init__(self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]) -> None:
-        self.folder, self.study, self.config, self.metadata = Path(folder), study, config, metadata
+        self.folder, self.study = Path(folder), study
+        self._take(config, metadata)
+
+    def _take(self, config: StudyConfig, metadata: dict[str, Any]) -> None:
+        self.metadata = metadata
+        self.batches = [config.seeds, *(tuple(seeds) for seeds in metadata["added_seeds"])]
+        self.config = replace(config, seeds=tuple(seed for seeds in self.batches for seed in seeds))
         self.sweeps = {
-            name: Sweep(self.folder / name, name, sweep, config.seeds, config.sibling_stages)
+            name: Sweep(self.folder / name, name, sweep, self.batches, config.sibling_stages)
             for name, sweep in config.sweeps.items()
         }
 
@@ -76,10 +84,7 @@ class Run:
                 )
             return cls(folder, study, config, metadata)
         check_free(folder)
-        for sweep in config.sweeps.values():
-            prepare = getattr(sweep.task, "prepare", None)
-            if prepare is not None:
-                prepare(config.seeds)
+        _prepare(config, config.seeds)
         return cls(folder, study, config, write_metadata(folder, study.name, config, command))
 
     @classmethod
@@ -138,11 +143,24 @@ class Run:
         """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work."""
         seconds = {}
         for name, sweep in self.sweeps.items():
-            trained = sweep.train(progress)
-            spent = {} if trained is None else trained.seconds
+            spent = sweep.train(progress)
             seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
         self.write_table("curves", self.curves)
         return seconds
+
+    def add_seeds(self, n: int) -> None:
+        """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed with the rest.
+
+        A member does not depend on the others of its stack. So, up to rounding, a run with seeds added is the run that
+        had them from the beginning.
+        """
+        first = max(self.config.seeds) + 1
+        seeds = tuple(range(first, first + n))
+        _prepare(self.config, seeds)
+        metadata = {**self.metadata, "added_seeds": [*self.metadata["added_seeds"], list(seeds)]}
+        self._write_json("run", metadata)
+        self._forget()
+        self._take(replace(self.config, seeds=self.batches[0]), metadata)
 
     def probe(self, progress: bool = True) -> None:
         """Measure every member of the trained run and judge its claims; writes tables, arrays and verdicts.
@@ -180,11 +198,13 @@ class Run:
         write_whole(self.folder / ARRAYS, lambda path: save_file(whole, path))
         calibration = self.calibration
         standings = {} if calibration is None else calibration.standings
-        verdicts = judge(measured.readings, self.study.load("claims"), scale=self.scale, standings=standings)
+        diverged = [(name, m.gamma, m.seed) for name, sweep in self.sweeps.items() for m in sweep.diverged]
+        judged = {"scale": self.scale, "diverged": diverged}
+        verdicts = judge(measured.readings, self.study.load("claims"), standings=standings, **judged)
         if checks:
             effects, siblings = measured.tables["effects"], self.config.sibling_stages
-            judged = judge_checks(measured.readings, effects, checks, scale=self.scale, sibling_stages=siblings)
-            self._write_json("checks", [check.to_json() for check in judged])
+            causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, **judged)
+            self._write_json("checks", [check.to_json() for check in causes])
         self._write_json("verdicts", verdicts.to_json())
         self._forget()
 
@@ -315,15 +335,20 @@ class Run:
                 **{name: self.metadata[name] for name in ("versions", "host", "created")},
                 "command": self.metadata["command"] or f"rb-interp reproduce --config {self.folder / 'config.toml'}",
                 "toml": to_toml(self.study.name, self.config),
-                "expected_holds_by_chance": expected_by_chance(verdicts),
+                "expected_by_chance": expected_by_chance(verdicts),
                 "calibration": self.calibration,
             },
         )
 
     def table(self, name: str) -> pd.DataFrame:
-        """Read ``name.parquet``; RunError where it is not there yet."""
+        """Read ``name.parquet``; RunError where it is not there yet, or the study has no such table."""
         import pandas as pd
 
+        from rb_interp.machine.schema import EVERY_STUDY
+
+        known = (*EVERY_STUDY, *self.study.load("tables"))
+        if name not in known:
+            raise RunError(f"study '{self.study.name}' has no table '{name}'; {nearest(name, known)}")
         path = self.folder / f"{name}.parquet"
         if not path.exists():
             raise RunError(f"{path} is not there yet; 'rb-interp probe {self.folder}' makes it.")
@@ -349,8 +374,19 @@ class Run:
         seconds["total"] = time.monotonic() - started
         self._write_json("timing", seconds)
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"
+
     def _repr_html_(self) -> str:
         from rb_interp.report.terminal import run_rows
 
         rows = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in run_rows(self).items())
         return f"<table>{rows}</table>"
+
+
+def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
+    """Let the tasks that draw their data beforehand do so; what they refuse, they refuse now."""
+    for sweep in config.sweeps.values():
+        prepare = getattr(sweep.task, "prepare", None)
+        if prepare is not None:
+            prepare(seeds)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -13,7 +14,7 @@ from rb_interp.errors import RunError, nearest
 from rb_interp.files import write_bytes
 from rb_interp.machine.config import SweepConfig, fingerprint
 from rb_interp.tasks.protocol import vocabulary
-from rb_interp.training.loop import Trained, saved_curves, stage_name, step_name
+from rb_interp.training.loop import saved_curves, stage_name, step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import train_members
 from rb_interp.training.store import Checkpoint, Store
@@ -33,7 +34,8 @@ class Sweep:
     """Members that were trained alike, on disk.
 
     Args:
-        folder: the folder of ``checkpoints/``. name: of the sweep in its study. config, seeds: what was trained.
+        folder: the folder of ``checkpoints/``. name: of the sweep in its study. config: what was trained.
+        batches: seeds that were trained together, and those that were added later, each batch with a store of its own.
         siblings: further names of stages, see ``StudyConfig.sibling_stages``.
     """
 
@@ -42,18 +44,41 @@ class Sweep:
         folder: Path,
         name: str,
         config: SweepConfig,
-        seeds: tuple[int, ...],
+        batches: Sequence[tuple[int, ...]],
         siblings: Mapping[str, tuple[str, float]],
     ) -> None:
-        self.folder, self.name, self.config, self.seeds, self.siblings = folder, name, config, seeds, siblings
-        own = (config.gammas, config.task, config.model, config.train, seeds)
-        self.store = Store(folder / "checkpoints", fingerprint(*own))
+        self.folder, self.name, self.config, self.siblings = folder, name, config, siblings
+        own, place = (config.gammas, config.task, config.model, config.train), folder / "checkpoints"
+        self.stores = {
+            seeds: Store(place / f"seeds_from_{seeds[0]}" if number else place, fingerprint(*own, seeds))
+            for number, seeds in enumerate(batches)
+        }
+        self.seeds = tuple(seed for seeds in batches for seed in seeds)
         self._data: dict[int, Any] = {}
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
         """All members, seeds outermost."""
-        return tuple(Member(gamma, seed) for seed in self.seeds for gamma in self.config.gammas)
+        return self._members(self.seeds)
+
+    @cached_property
+    def diverged(self) -> tuple[Member, ...]:
+        """Members of the finished sweep whose last losses, on what they were trained on, are not finite."""
+        sets = [self.config.task.sets.index(name) for name in self.config.task.train_sets]
+        found = []
+        for seeds, store in self.stores.items():
+            last = store.read("state", CURVES).tensors[f"{CURVES}values"][-1]
+            sound = last[:, sets, 0].isfinite().all(dim=1).tolist()
+            found += [member for member, fine in zip(self._members(seeds), sound, strict=True) if not fine]
+        return tuple(found)
+
+    @property
+    def sound_members(self) -> tuple[Member, ...]:
+        """Those whose training did not diverge: what can be probed."""
+        return tuple(member for member in self.members if member not in self.diverged)
+
+    def _members(self, seeds: Iterable[int]) -> tuple[Member, ...]:
+        return tuple(Member(gamma, seed) for seed in seeds for gamma in self.config.gammas)
 
     def dataset(self, seed: int) -> Any:
         """What the members of a seed learn, drawn once.
@@ -85,10 +110,11 @@ class Sweep:
         return None if tell is None else json.loads(json.dumps(tell(seed)))
 
     def _keep_provenance(self) -> None:
-        if not (self.folder / PROVENANCE).exists():
-            every = {seed: found for seed in self.seeds if (found := self._task_provenance(seed)) is not None}
-            if every:
-                write_bytes(self.folder / PROVENANCE, json.dumps(every, indent=1).encode())
+        held = self.provenance
+        told = {seed: self._task_provenance(seed) for seed in self.seeds if seed not in held}
+        new = {seed: found for seed, found in told.items() if found is not None}
+        if new:
+            write_bytes(self.folder / PROVENANCE, json.dumps({**held, **new}, indent=1).encode())
 
     def _check_provenance(self, seed: int) -> None:
         if seed not in self.provenance:
@@ -104,40 +130,71 @@ class Sweep:
 
     @property
     def step(self) -> int | None:
-        """The last saved step, None before the first save."""
-        return self.store.read("state", CURVES).step if self.store.exists("state") else None
+        """The last saved step that all members have reached, None before the first save."""
+        steps = [self._step(store) for store in self.stores.values()]
+        return None if None in steps else min(step for step in steps if step is not None)
+
+    def _step(self, store: Store) -> int | None:
+        return store.read("state", CURVES).step if store.exists("state") else None
 
     @property
     def finished(self) -> bool:
         """Whether training reached its last step, evaluated it, and kept what it had to keep."""
-        last = self.config.train.steps
-        if self.step != last or not self.store.exists(step_name(last)):
-            return False
-        reached = [step for stage in self.config.train.stages for step in self.stage_steps(stage).values()]
-        return last in self.curves()["step"].to_numpy() and min(reached, default=0) >= 0
+        return all(self._finished(store) for store in self.stores.values())
 
-    def train(self, progress: bool = True) -> Trained | None:
-        """Train to the last step, from the last saved step; None where there is nothing left to do."""
-        if self.finished:
-            return None
-        self._keep_provenance()
-        c = self.config
-        return train_members(c.task, c.model, c.train, c.gammas, self.seeds, store=self.store, progress=progress)
+    def _finished(self, store: Store) -> bool:
+        last = self.config.train.steps
+        if self._step(store) != last or not store.exists(step_name(last)):
+            return False
+        saved = store.read("state", CURVES).tensors
+        reached = [step for stage in self.config.train.stages for step in saved[f"{CURVES}{stage}"].tolist()]
+        return last in saved[f"{CURVES}steps"].tolist() and min(reached, default=0) >= 0
+
+    def train(self, progress: bool = True) -> dict[str, float]:
+        """Train to the last step, from the last saved step; returns the seconds spent, none where nothing is left."""
+        c, seconds = self.config, Counter[str]()
+        for seeds, store in self.stores.items():
+            if not self._finished(store):
+                self._keep_provenance()
+                trained = train_members(c.task, c.model, c.train, c.gammas, seeds, store=store, progress=progress)
+                seconds.update(trained.seconds)
+        return dict(seconds)
 
     def curves(self) -> pd.DataFrame:
-        """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy."""
-        return saved_curves(self.store.read("state", CURVES), self.members, tuple(self.config.task.sets)).table()
+        """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy; by step, then by member."""
+        import pandas as pd
+
+        sets = tuple(self.config.task.sets)
+        tables = [
+            saved_curves(store.read("state", CURVES), self._members(seeds), sets).table()
+            for seeds, store in self.stores.items()
+        ]
+        return pd.concat(tables).sort_values("step", kind="stable", ignore_index=True) if tables[1:] else tables[0]
 
     def stage_steps(self, stage: str = "") -> dict[Member, int]:
         """Step at which each member reached a stage of its own (``train.stages``), by default the first of them."""
         stage = stage or self.config.train.stages[0]
-        steps = self.store.read("state", CURVES).tensors[f"{CURVES}{stage}"].tolist()
-        return dict(zip(self.members, steps, strict=True))
+        found = {}
+        for seeds, store in self.stores.items():
+            steps = store.read("state", CURVES).tensors[f"{CURVES}{stage}"].tolist()
+            found |= zip(self._members(seeds), steps, strict=True)
+        return found
 
     @property
     def kept_steps(self) -> list[int]:
         """Steps at which all members were kept, ascending."""
-        return [int(name.removeprefix("step_")) for name in self.store.names() if name.startswith("step_")]
+        kept = [{name for name in store.names() if name.startswith("step_")} for store in self.stores.values()]
+        return sorted(int(name.removeprefix("step_")) for name in kept[0].intersection(*kept[1:]))
+
+    def whole_checkpoint(self, step: int) -> Checkpoint:
+        """All members at a kept step, in the order of `members`; RunError where the step was not kept."""
+        import torch
+
+        parts = [store.read(step_name(step)) for store in self.stores.values()]
+        members = tuple(member for part in parts for member in part.members)
+        names = parts[0].tensors if len(parts) > 1 else ()
+        joined = {name: torch.cat([part.tensors[name] for part in parts]) for name in names}
+        return Checkpoint(step, members, joined) if joined else parts[0]
 
     def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
         """A member's tensors in the checkpoint that holds it at a stage or a step.
@@ -146,7 +203,9 @@ class Sweep:
 
         Raises RunError for a member, stage or step that this sweep does not have.
         """
-        return self.store.read(self._file(stage, gamma, seed), member=(gamma, seed))
+        name = self._file(stage, gamma, seed)
+        (store,) = (store for seeds, store in self.stores.items() if seed in seeds)
+        return store.read(name, member=(gamma, seed))
 
     def weights(self, gamma: float, seed: int, stage: str | int = "final") -> dict[str, Tensor]:
         """Weights of one member by TransformerLens name."""

@@ -8,17 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from rb_interp.claims.rule import FEWEST
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.spec import Caption, FigureSpec
+from rb_interp.report.glossary import shared
 from rb_interp.report.section import Narrative, Section, placed_figures
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts
     from rb_interp.machine.protocol import Study
 
+EVERY_REPORT = ("scale", "untrained model", "HOLDS, FAILS, UNDECIDED", "median [range]")
 OUTCOMES = ("HOLDS", "FAILS", "UNDECIDED")
-MIN_SEEDS = 5
 
 
 def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
@@ -38,14 +40,14 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
             "n_seeds": len(evidence.seeds),
             "counts": {outcome: counts.get(outcome, 0) for outcome in OUTCOMES},
             "named": named,
-            "expected_holds_by_chance": meta.get("expected_holds_by_chance"),
+            "expected_by_chance": meta.get("expected_by_chance"),
             "sentences": [*_chance(evidence), *narrative.answer],
             "warnings": [*_runs(evidence), *narrative.warnings, *_probes(evidence.verdicts)],
         },
         "claims": [_claim(study, verdict) for verdict in evidence.verdicts],
         "sections": [_section(section) for section in narrative.sections],
         "figures": [{**_figure(spec, evidence), "section": placed.get(spec.id, "")} for spec in figures],
-        "glossary": study.load("glossary"),
+        "glossary": _glossary(study.load("glossary")),
         "repeat": {"command": meta.get("command", ""), "toml": meta.get("toml", "")},
         "run": {
             "host": ", ".join(f"{name} {value}" for name, value in (meta.get("host") or {}).items()),
@@ -53,6 +55,11 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
         },
     }
     return json_safe(content)
+
+
+def _glossary(own: Mapping[str, str]) -> dict[str, str]:
+    """A study's words, and after them those of every verdict that it does not explain itself."""
+    return {**own, **{word: text for word, text in shared(*EVERY_REPORT).items() if word not in own}}
 
 
 def family_of(study: Study, claim: str) -> str:
@@ -88,21 +95,19 @@ def plain(value: Any) -> Any:
 
 
 def _chance(evidence: Evidence) -> Iterator[str]:
-    chance = evidence.meta.get("expected_holds_by_chance")
+    chance = evidence.meta.get("expected_by_chance")
     if chance is not None:
-        yield (
-            "If every statistic sat exactly at its threshold, chance alone would give at most "
-            f"{float(chance):.2g} HOLDS."
-        )
+        holds, fails = (f"{float(number):.2g}" for number in chance)
+        yield f"If half of all seeds met each claim, chance alone would give {holds} HOLDS and {fails} FAILS."
 
 
 def _runs(evidence: Evidence) -> Iterator[str]:
     if evidence.scale == "smoke":
         yield "This is a smoke run. It shows that every part works and says nothing about the claims."
-    if len(evidence.seeds) < MIN_SEEDS:
+    if len(evidence.seeds) < FEWEST:
         yield (
             f"This run has {seeds_text(len(evidence.seeds))}. No claim about members can hold or fail with fewer than "
-            f"{MIN_SEEDS}."
+            f"{FEWEST}."
         )
 
 

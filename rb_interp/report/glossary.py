@@ -27,16 +27,21 @@ SHARED: dict[str, str] = {
         "average, 1 the largest distance."
     ),
     "untrained model": (
-        "The same member at step 0. A claim that it already meets is marked, since training has then shown nothing."
+        "The same member at step 0. A claim that at least half of them already meet is marked, since training has "
+        "then shown nothing."
     ),
     "interval": (
         "95 %: Student t for a mean over seeds, Clopper-Pearson for a share. With few seeds it may reach beyond the "
         "values that are possible."
     ),
     "HOLDS, FAILS, UNDECIDED": (
-        "HOLDS: the whole interval is on the claimed side and at least 80 % of the seeds meet the criterion "
-        "themselves. FAILS: the whole interval is on the other side and at most 20 % do. Otherwise, or with fewer "
-        "than 5 seeds, UNDECIDED. A claim of several conditions holds when all hold and fails when any fails."
+        "A seed meets a claim where it meets all its conditions. HOLDS: so many seeds meet it that it cannot well be "
+        "half of all seeds or fewer. FAILS: so few meet it that it cannot well be half or more. Either is wrong with "
+        "probability 1/40 at most, however many seeds are added. UNDECIDED: neither. 8 seeds that agree decide, and "
+        "fewer never do."
+    ),
+    "median [range]": (
+        "Median over seeds, with the smallest and the largest seed. A range is no interval: it grows with seeds."
     ),
 }
 

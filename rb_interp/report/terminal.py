@@ -26,7 +26,7 @@ HELD = "; held: it is not good enough, so the verdict is withheld"
 
 
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
-    """Print each claim's outcome, calibration, effect, seeds that meet it, untrained value and statement.
+    """Print each claim's outcome, calibration, seeds that meet it, effect, untrained value and statement.
 
     The table takes 100 columns at most; without claims that need calibration it has no column for it.
     """
@@ -34,11 +34,11 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     marks = [calibration_mark(verdict) for verdict in verdicts]
     table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
     calibration = ("cal.",) if any(marks) else ()
-    for heading in ("claim", "verdict", *calibration, "effect [95 %]", "met by", "untrained"):
+    for heading in ("claim", "verdict", *calibration, "met by", "median [range]", "untrained"):
         table.add_column(heading, no_wrap=True, justify="right" if heading == "met by" else "left")
     table.add_column("statement")
     for verdict, mark in zip(verdicts, marks, strict=True):
-        texts = (_effect(verdict), f"{verdict.n_meeting}/{verdict.n_seeds}", _untrained(verdict), verdict.statement)
+        texts = (f"{verdict.n_meeting}/{verdict.n_seeds}", _effect(verdict), _untrained(verdict), verdict.statement)
         table.add_row(
             Text(verdict.id),
             Text(verdict.outcome, COLOURS[verdict.outcome]),

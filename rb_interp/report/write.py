@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import interval_text, number
+from rb_interp.figures.numbers import interval_text, number, share_text
 from rb_interp.figures.save import save_figures
 from rb_interp.files import write_bytes
 from rb_interp.report.content import report_content
@@ -41,7 +41,7 @@ def render_html(content: dict[str, Any], images: dict[str, bytes]) -> str:
     page = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    page.filters |= {"number": number, "interval": _interval, "typeset": typeset}
+    page.filters |= {"number": number, "interval": _interval, "share": _share, "typeset": typeset}
     sources = {name: "data:image/svg+xml;base64," + b64encode(image).decode() for name, image in images.items()}
     css = (HERE / "report.css").read_text(encoding="utf-8")
     return page.get_template("report.html.jinja").render(**content, images=sources, css=css)
@@ -50,6 +50,10 @@ def render_html(content: dict[str, Any], images: dict[str, bytes]) -> str:
 def _interval(row: dict[str, Any]) -> str:
     values = [float("nan") if row.get(name) is None else float(row[name]) for name in ("effect", "low", "high")]
     return interval_text(*values)
+
+
+def _share(row: dict[str, Any]) -> str:
+    return share_text(row["n_meeting"] / row["n_seeds"], row["share_low"], row["share_high"])
 
 
 def typeset(text: str) -> str:

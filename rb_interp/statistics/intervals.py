@@ -1,4 +1,4 @@
-"""Intervals over seeds: Student t for a mean, Clopper-Pearson for a proportion, and differences paired by seed.
+"""Numbers over seeds: Student t for a mean, Clopper-Pearson for a proportion, median and range, paired differences.
 
     mean:        m -/+ t(n - 1, 1 - a/2) * s / sqrt(n)
     proportion:  [Beta(a/2; k, n - k + 1), Beta(1 - a/2; k + 1, n - k)]   (Clopper and Pearson, 1934)
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 
 class Interval(NamedTuple):
@@ -46,6 +46,16 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
     mean = float(x.mean())
     half = float(special.stdtrit(len(x) - 1, (1 + confidence) / 2) * x.std(ddof=1) / np.sqrt(len(x)))
     return Interval(mean, mean - half, mean + half)
+
+
+def median_and_range(values: Sequence[float] | np.ndarray) -> Interval:
+    """Median of values, one a seed, with the smallest and the largest; NaN throughout where there is none.
+
+    >>> median_and_range([3.0, 1.0, 2.0])
+    Interval(estimate=2.0, low=1.0, high=3.0)
+    """
+    x = np.asarray(values, dtype=float)
+    return Interval(float(np.median(x)), float(x.min()), float(x.max())) if len(x) else Interval(*[np.nan] * 3)
 
 
 def interval_or_nan(values: Sequence[float] | np.ndarray) -> Interval:
@@ -90,8 +100,10 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
     """
     if n == 0:
         return Interval(np.nan, 0.0, 1.0)
-    ends = stats.binomtest(successes, n).proportion_ci(confidence, method="exact")
-    return Interval(successes / n, float(ends.low), float(ends.high))
+    tail = (1 - confidence) / 2
+    low = special.betaincinv(successes, n - successes + 1, tail) if successes else 0.0
+    high = special.betaincinv(successes + 1, n - successes, 1 - tail) if successes < n else 1.0
+    return Interval(successes / n, float(low), float(high))
 
 
 def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""The rule and the judge on planted numbers, and how often chance alone makes a claim hold."""
+"""The rule and the judge on planted numbers, and how often the rule errs where the truth is planted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from rb_interp.claims import Claim, Condition, Standing, Term, Verdict, Verdicts, expected_by_chance, judge
-from rb_interp.claims.rule import Finding, decide, decide_share, deciding
+from rb_interp.claims.rule import FEWEST, decide, decide_share, evidence, outcome_probabilities
 from rb_interp.errors import RunError, StudyError
-from rb_interp.statistics.intervals import Interval, proportion_interval
+from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS
 
@@ -41,36 +41,52 @@ def judged(id: str, *tables: pd.DataFrame) -> Verdict:
     return claim
 
 
+@pytest.mark.parametrize(("k", "n"), [(0, 0), (8, 8), (3, 7), (0, 12), (16, 20), (17, 20)])
+def test_the_evidence_is_the_integral_that_defines_it(k, n):
+    def likelihood(p):
+        return p**k * (1 - p) ** (n - k)
+
+    above, below = (integrate.quad(likelihood, *ends)[0] for ends in ((0.5, 1), (0, 0.5)))
+    assert evidence(k, n) == pytest.approx((2 * above * 2**n, 2 * below * 2**n))
+
+
 @pytest.mark.parametrize(
-    ("values", "verdict", "meeting"),
+    ("met", "verdict", "after"),
     [
-        ([0.2, 0.3, 0.25, 0.2, 0.3], "HOLDS", 5),
-        ([-0.2, 0.0, -0.1, 0.0, -0.2], "FAILS", 0),
-        ([0.2, 0.0, 0.3, 0.0, 0.2], "UNDECIDED", 3),  # the interval contains .1
-        ([0.2, 0.3, 0.25, 0.2], "UNDECIDED", 4),  # too few seeds
-        ([0.2, 0.3, 0.25, 0.2, NAN], "UNDECIDED", 4),
-        ([0.2, 0.3, 0.25, 0.2, 0.3, NAN, np.inf], "HOLDS", 5),
-        ([0.1] * 5, "HOLDS", 5),  # zero spread, at the threshold: >= is met
-        ([0.1 - 1e-12] * 5, "FAILS", 0),
-        # mean .277, interval [.17, .38], but a quarter of the seeds learned something else
-        ([0.35] * 15 + [0.05] * 5, "UNDECIDED", 15),
-        ([0.35] * 16 + [0.05] * 4, "HOLDS", 16),  # 80 % exactly
-        ([-0.2] * 15 + [0.15] * 5, "UNDECIDED", 5),
-        ([-0.2] * 16 + [0.15] * 4, "FAILS", 4),  # 20 % exactly
+        ("1" * 8, "HOLDS", 8),
+        ("0" * 8, "FAILS", 8),
+        ("1" * 7, "UNDECIDED", None),
+        ("1" * 7 + "0" + "1" * 3, "UNDECIDED", None),  # 10 of 11
+        ("1" * 7 + "0" + "1" * 4, "HOLDS", 12),
+        ("1" * 8 + "0" * 12, "HOLDS", 8),  # once decided, a verdict stands
+        ("0" * 8 + "1" * 40, "FAILS", 8),
+        ("10" * 10, "UNDECIDED", None),
+        ("", "UNDECIDED", None),
     ],
 )
-def test_the_rule_on_means(values, verdict, meeting):
-    finding = decide(AT_LEAST, values)
-    assert (finding.outcome, finding.n_meeting) == (verdict, meeting)
-    assert finding.n_seeds == np.isfinite(values).sum()
+def test_the_rule_counts_seeds_in_their_order(met, verdict, after):
+    finding = decide([one == "1" for one in met])
+    assert (finding.outcome, finding.decided_after) == (verdict, after)
+    assert (finding.n_seeds, finding.n_meeting) == (len(met), met.count("1"))
+    assert finding.share == pytest.approx(proportion_interval(met.count("1"), len(met)), nan_ok=True)
     assert bool(finding.reason) == (verdict == "UNDECIDED")
 
 
-def test_undecided_says_why():
-    assert decide(AT_LEAST, [0.2] * 4).reason == "seeds: 4, needed: 5"
-    assert decide(AT_LEAST, [0.2, 0.0, 0.3, 0.0, 0.2]).reason == "the interval contains 0.1"
-    split = decide(AT_LEAST, [0.35] * 15 + [0.05] * 5)
-    assert split.reason == "the interval is on the claimed side, but 15 of 20 meet the criterion"
+def test_fewer_seeds_than_said_never_decide():
+    assert decide([True] * FEWEST).outcome == "HOLDS"
+    assert max(evidence(k, n) for n in range(FEWEST) for k in range(n + 1))[0] < 40
+
+
+@pytest.mark.parametrize("n", [8, 20])
+def test_probabilities_of_verdicts_are_those_of_all_sequences(n):
+    """By the definition: every sequence of 8 seeds, and 4,000 drawn ones of 20."""
+    rng = np.random.default_rng(n)
+    whole = [[bool(i >> j & 1) for j in range(n)] for i in range(2**n)] if n == 8 else rng.random((4000, n)) < 0.9
+    outcomes = [decide(list(met)).outcome for met in whole]
+    chances = [0.9 ** sum(met) * 0.1 ** (n - sum(met)) for met in whole] if n == 8 else [1 / 4000] * 4000
+    for outcome, found in zip(("HOLDS", "FAILS"), outcome_probabilities(0.9, n), strict=True):
+        total = sum(p for p, one in zip(chances, outcomes, strict=True) if one == outcome)
+        assert found == pytest.approx(total, rel=1e-9, abs=1e-12 if n == 8 else 0.02)
 
 
 @pytest.mark.parametrize(
@@ -83,50 +99,71 @@ def test_undecided_says_why():
     ],
 )
 def test_strict_and_other_thresholds_differ_only_at_the_threshold(operator, at_threshold, below, above):
-    part = Condition(AT_LEAST.of, operator, 0.5)
-    assert [decide(part, [x] * 5).outcome for x in (0.5, 0.4, 0.6)] == [at_threshold, below, above]
+    claim = Claim("X", "One.", "here", (Condition(AT_LEAST.of, operator, 0.5),))
+    outcomes = [judge(planted(AT_LEAST.of, [x] * 8), [claim])[0].outcome for x in (0.5, 0.4, 0.6)]
+    assert outcomes == [at_threshold, below, above]
 
 
-def test_several_parts_any_failure_fails_and_the_first_such_part_decides():
-    holds, fails, undecided = (Finding(v, Interval(0, 0, 0), 5, 5) for v in ("HOLDS", "FAILS", "UNDECIDED"))
-    assert deciding([holds, holds]) == 0
-    assert deciding([holds, undecided, holds]) == 1
-    assert deciding([undecided, holds, fails, fails]) == 2
-
-
-def test_a_part_that_fails_beats_one_that_was_not_read():
+def test_a_seed_meets_a_claim_where_it_meets_all_of_it():
     bias, test = (part.of for part in BY_ID["A1"].conditions)
-    high, low = [0.3, 0.4, 0.35, 0.3, 0.4], [-0.3, -0.4, -0.35, -0.3, -0.4]
+    high, low = [0.3, 0.4, 0.35, 0.3, 0.4, 0.3, 0.3, 0.3], [-0.3, -0.4, -0.35, -0.3, -0.4, -0.3, -0.3, -0.5]
     assert judged("A1", planted(bias, high), planted(test, high)).outcome == "HOLDS"
     failed = judged("A1", planted(bias, high), planted(test, low))
     assert (failed.outcome, failed.statistic, failed.n_meeting) == ("FAILS", "B_test", 0)
-    assert failed.effect == pytest.approx(-0.35)
-    assert judged("A1", planted(test, low)).outcome == "FAILS"
-    missing = judged("A1", planted(bias, high))
+    assert (failed.effect, failed.low, failed.high) == pytest.approx((-0.325, -0.5, -0.3))
+    assert (failed.share_low, failed.share_high) == proportion_interval(0, 8)[1:]
+    # each condition is met by 7 of 8 seeds, and both by 6
+    one, other = [-0.3, *high[1:]], [*high[1:], -0.3]
+    both = judged("A1", planted(bias, one), planted(test, other))
+    assert [part.n_meeting for part in both.conditions] == [7, 7]
+    assert (both.n_meeting, both.seeds, both.met) == (6, tuple(range(8)), (False, *[True] * 6, False))
+    assert both.reason == "the evidence is 1.8 after 8 seeds, needed: 40"
+
+
+def test_a_seed_without_every_number_does_not_count():
+    bias, test = (part.of for part in BY_ID["A1"].conditions)
+    missing = judged("A1", planted(bias, [0.3] * 8))
     assert (missing.outcome, missing.statistic, missing.n_seeds) == ("UNDECIDED", "B_test", 0)
-    assert missing.reason == "no reading of learning_order/bias_test at gamma 0.8; seeds: 0, needed: 5"
+    lost = "seeds without every number: 0, 1, 2, 3, 4, 5, 6, 7"
+    assert missing.reason == f"no reading of learning_order/bias_test at gamma 0.8; {lost}; seeds: 0, needed: 8"
     assert missing.effect is None
+    some = judged("A1", planted(bias, [0.3] * 10), planted(test, [0.3] * 8, seeds=range(2, 10)))
+    assert (some.outcome, some.seeds) == ("HOLDS", tuple(range(2, 10)))
+    assert some.reason == "seeds without every number: 0, 1"
+
+
+def test_a_diverged_member_counts_as_not_met_where_the_claim_reads_it():
+    a4 = BY_ID["A4"]
+    tables = [planted(part.of, [0.3 + part.of.gamma] * 8) for part in a4.conditions]
+    tables.append(planted(a4.conditions[1].minus, [0.1] * 8))
+    readings = pd.concat(tables).drop(columns="head").drop_duplicates()
+    for gamma, outcome in ((0.3, "UNDECIDED"), (1.0, "HOLDS")):
+        without = readings[~(np.isclose(readings["gamma"], gamma) & (readings["seed"] == 2))]
+        (verdict,) = judge(without, [a4], diverged=[("", gamma, 2), ("other", 0.8, 3)])
+        assert (verdict.outcome, verdict.n_seeds) == (outcome, 8)
+    assert (judge(readings, [a4], diverged=[("", 0.3, 2)])[0].met) == (True, True, False, *[True] * 5)
+    assert "diverged, so not met: 2" in judge(readings, [a4], diverged=[("", 0.3, 2)])[0].reason
 
 
 def test_a_contrast_pairs_its_seeds():
     # Spread over seeds is large, the paired difference is not; the seed that only one side has does not count.
     tv = BY_ID["M2"].conditions[0]
-    base = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
-    large = planted(tv.of, [*(base + np.array([0.3, 0.31, 0.32, 0.31, 0.3])), 9.0], untrained=[0.5] * 6)
-    small = planted(tv.minus, base[::-1], untrained=[0.1] * 5, seeds=range(4, -1, -1))
+    base = np.arange(8) / 2
+    large = planted(tv.of, [*(base + np.array([0.3, 0.31, 0.32, 0.31, 0.3, 0.3, 0.32, 0.3])), 9.0], untrained=[0.5] * 9)
+    small = planted(tv.minus, base[::-1], untrained=[0.1] * 8, seeds=range(7, -1, -1))
     claim = judged("M2", large, small)
-    assert (claim.outcome, claim.n_seeds, claim.gamma, claim.stage) == ("HOLDS", 5, 0.3, "matched")
-    assert claim.effect == pytest.approx(0.308)
+    assert (claim.outcome, claim.n_seeds, claim.gamma, claim.stage) == ("HOLDS", 8, 0.3, "matched")
+    assert claim.effect == pytest.approx(0.305)
     assert claim.untrained == pytest.approx(0.4)
     assert claim.met_at_initialisation
-    assert claim.conditions[0].seeds == (0, 1, 2, 3, 4)
+    assert claim.conditions[0].seeds == tuple(range(8))
 
 
 def test_other_gammas_stages_rows_and_layers_are_not_read():
     term = BY_ID["M7"].conditions[0].of
-    right = planted(term, [0.95] * 5)
+    right = planted(term, [0.95] * 8)
     for changed in ({"gamma": 0.5}, {"stage": "half"}, {"set": "mem"}, {"layer": 0}, {"probe": "uniformity"}):
-        wrong = planted(term, [0.1] * 5, **changed)
+        wrong = planted(term, [0.1] * 8, **changed)
         assert judged("M7", right, wrong).outcome == "HOLDS"
         alone = judged("M7", wrong)
         assert (alone.outcome, alone.n_seeds) == ("UNDECIDED", 0)
@@ -141,37 +178,39 @@ def test_several_heads_are_not_silently_one():
 
 
 def test_values_that_are_not_finite_are_counted_and_named():
-    claim = judged("A5", planted(BY_ID["A5"].conditions[0].of, [0.95, 0.96, NAN, 0.97, 0.95, 0.96]))
-    assert (claim.outcome, claim.n_seeds) == ("HOLDS", 5)
-    assert claim.reason == "1 of 6 seeds have no finite acc_rsn_test"
-    assert claim.conditions[0].seeds == (0, 1, 3, 4, 5)
+    claim = judged("A5", planted(BY_ID["A5"].conditions[0].of, [0.95, 0.96, NAN, *[0.97] * 6]))
+    assert (claim.outcome, claim.n_seeds) == ("HOLDS", 8)
+    assert claim.reason == "1 of 9 seeds have no finite acc_rsn_test"
+    assert claim.conditions[0].seeds == claim.seeds == (0, 1, 3, 4, 5, 6, 7, 8)
 
 
-def test_met_at_initialisation_needs_the_twin_of_every_part():
+def test_met_at_initialisation_needs_half_of_the_untrained_models_in_every_condition():
     ratio, cos = (part.of for part in BY_ID["E5"].conditions)
-    low = [0.2, 0.25, 0.2, 0.22, 0.2]
-    condensed = judged("E5", planted(ratio, low, untrained=[1.0] * 5), planted(cos, low, untrained=[0.1] * 5))
+    low = [0.2, 0.25, 0.2, 0.22, 0.2, 0.2, 0.2, 0.2]
+    condensed = judged("E5", planted(ratio, low, untrained=[1.0] * 8), planted(cos, low, untrained=[0.1] * 8))
     assert [part.met_at_initialisation for part in condensed.conditions] == [False, True]
     assert (condensed.outcome, condensed.untrained, condensed.met_at_initialisation) == ("HOLDS", 1.0, False)
-    uniform = judged("M1", planted(BY_ID["M1"].conditions[0].of, [0.05] * 5, untrained=[0.02, NAN, 0.03, 0.02, 0.01]))
-    assert uniform.met_at_initialisation
-    assert uniform.untrained == pytest.approx(0.02)
+    for far, met in ((3, True), (4, False)):
+        before = [0.02, NAN, 0.03, 0.02, *[0.9] * far]
+        uniform = judged("M1", planted(BY_ID["M1"].conditions[0].of, [0.05] * len(before), untrained=before))
+        assert uniform.met_at_initialisation is met
+        assert uniform.untrained == pytest.approx(np.nanmedian(before))
     assert judged("A5", planted(BY_ID["A5"].conditions[0].of, [0.95] * 5)).met_at_initialisation is False
 
 
 def test_m7b_counts_only_seeds_that_know_the_memory_mapping():
     claim = BY_ID["M7b"]
-    key = [0.95, 0.96, 0.95, 0.97, 0.95, 0.1]
+    key = [0.95, 0.96, 0.95, 0.97, 0.95, 0.95, 0.95, 0.95, 0.1]
     attention = planted(claim.conditions[0].of, key)
 
     def accuracy(*values):
         return planted(claim.gate.of, values)
 
-    knows = judged("M7b", attention, accuracy(0.9, 0.8, 0.5, 0.9, 0.9, 0.2))
-    assert (knows.outcome, knows.n_seeds) == ("HOLDS", 5)
-    assert knows.reason == "1 of 6 seeds left out, not accuracy on mem >= 0.5"
-    learned_late = judged("M7b", attention, accuracy(0.9, 0.8, 0.49, 0.9, 0.9, 0.2))
-    assert (learned_late.outcome, learned_late.n_seeds) == ("UNDECIDED", 4)
+    knows = judged("M7b", attention, accuracy(0.9, 0.8, 0.5, *[0.9] * 5, 0.2))
+    assert (knows.outcome, knows.n_seeds) == ("HOLDS", 8)
+    assert knows.reason == "1 of 9 seeds left out, not accuracy on mem >= 0.5"
+    learned_late = judged("M7b", attention, accuracy(0.9, 0.8, 0.49, *[0.9] * 5, 0.2))
+    assert (learned_late.outcome, learned_late.n_seeds) == ("UNDECIDED", 7)
     unknown = judged("M7b", attention)
     assert (unknown.outcome, unknown.n_seeds) == ("UNDECIDED", 0)
     assert "no reading of learning_order/acc_mem" in unknown.reason
@@ -214,7 +253,7 @@ def test_i1_reports_shares_with_their_clopper_pearson_bounds():
 
 
 def test_the_records_are_json_with_every_field_and_the_table_prints_them():
-    tables = [planted(BY_ID[i].conditions[0].of, [0.95] * n) for i, n in (("A5", 5), ("M7", 1))]
+    tables = [planted(BY_ID[i].conditions[0].of, [0.95] * n) for i, n in (("A5", 8), ("M7", 1))]
     readings = pd.concat([table.drop(columns="head") for table in tables], ignore_index=True)
     standings = {id: Standing(False) for id in MECHANISM_CLAIMS}
     verdicts = judge(readings, CLAIMS, scale="smoke", standings=standings)
@@ -226,16 +265,16 @@ def test_the_records_are_json_with_every_field_and_the_table_prints_them():
         assert verdict.outcome == ("HOLDS" if verdict.id == "A5" else "UNDECIDED")
         assert verdict.criterion == BY_ID[verdict.id].criterion
     m7 = verdicts["M7"]
-    assert (m7.effect, m7.low, m7.high, m7.n_seeds) == (0.95, None, None, 1)
+    assert (m7.effect, m7.low, m7.high, m7.n_seeds) == (0.95, 0.95, 0.95, 1)
     table = verdicts.table().set_index("id")
-    assert table.loc["A5", ["outcome", "effect", "n_meeting"]].tolist() == ["HOLDS", 0.95, 5]
+    assert table.loc["A5", ["outcome", "effect", "n_meeting"]].tolist() == ["HOLDS", 0.95, 8]
     assert list(table.index) == [claim.id for claim in CLAIMS]
     with pytest.raises(StudyError, match="no claim 'A9' was judged"):
         verdicts["A9"]
 
 
 def test_rates_that_are_missed_withhold_the_outcome():
-    readings = planted(BY_ID["M7"].conditions[0].of, [0.95] * 5).assign(untrained=NAN)
+    readings = planted(BY_ID["M7"].conditions[0].of, [0.95] * 8).assign(untrained=NAN)
     (m7,) = judge(readings, [BY_ID["M7"]], standings={"M7": Standing(False, "true-positive rate .80")})
     assert (m7.outcome, m7.uncalibrated_outcome, m7.withheld) == ("UNDECIDED", "HOLDS", True)
     assert m7.reason == "true-positive rate .80"
@@ -243,7 +282,7 @@ def test_rates_that_are_missed_withhold_the_outcome():
 
 def test_context_is_reported_and_does_not_judge():
     e3 = BY_ID["E3"]
-    judged_parts = [planted(part.of, [0.95] * 5) for part in e3.conditions]
+    judged_parts = [planted(part.of, [0.95] * 8) for part in e3.conditions]
     claim = judged("E3", *judged_parts, planted(e3.context[1], [0.1, 0.2, 0.3, 0.2, 0.2], untrained=[0.4] * 5))
     assert claim.outcome == "HOLDS"
     missing, own = claim.context
@@ -256,28 +295,40 @@ def test_a_table_that_lacks_columns_is_refused_with_their_names():
         judge(planted(AT_LEAST.of, [0.1]).drop(columns="untrained"), CLAIMS)
 
 
-@pytest.mark.parametrize("n", [5, 12])
-def test_chance_alone_makes_a_claim_hold_in_at_most_one_case_of_forty(n):
-    trials = 4000
-    x = np.random.default_rng(n).normal(0.1, 3.0, (trials, n))
-    held = sum(decide(AT_LEAST, row).outcome == "HOLDS" for row in x)
-    bounds = proportion_interval(held, trials, 0.999)
-    assert bounds.low <= 0.025
-    if n == 5:  # here the 80 % rule asks nothing more than the interval does, so the rate is .025 exactly
-        assert bounds.high >= 0.025
+WORLDS = {
+    "normal": lambda rng, size: rng.normal(size=size),
+    "skewed": lambda rng, size: -rng.exponential(size=size),
+    "near 1": lambda rng, size: rng.beta(5.4, 0.6, size),
+    "two clusters": lambda rng, size: np.where(rng.random(size) < 0.9, 1.0, 0.0) + rng.normal(0, 0.02, size),
+}
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+@pytest.mark.parametrize("world", WORLDS)
+def test_wrong_verdicts_are_rarer_than_one_in_forty(world, parts):
+    """Each condition's threshold is where half of all seeds meet all of them; up to 20 seeds, looked at after each."""
+    rng, trials = np.random.default_rng(parts), 600
+    conditions = [Condition(Term("p", str(part), 0.8, "final"), ">=", 0.0) for part in range(parts)]
+    threshold = np.quantile(WORLDS[world](rng, 200_000), 1 - 0.5 ** (1 / parts))
+    seeds = WORLDS[world](rng, (trials, 20, parts)) - threshold
+    met = [[all(c.met(x) for c, x in zip(conditions, seed, strict=True)) for seed in run] for run in seeds]
+    outcomes = [decide(run).outcome for run in met]
+    for wrong in ("HOLDS", "FAILS"):
+        assert proportion_interval(outcomes.count(wrong), trials, 0.999).low <= 1 / 40
+    assert sum(outcome_probabilities(0.5, 400)) <= 2 / 40
 
 
 def test_chance_bound_of_a_share_is_exact():
     part = BY_ID["I1"].conditions[0]
-    holding = [k for k in range(201) if decide_share(part, [1.0] * k + [0.0] * (200 - k)).outcome == "HOLDS"]
+    holding = [k for k in range(201) if decide_share(part, [1.0] * k + [0.0] * (200 - k))[0] == "HOLDS"]
     assert 0 < stats.binom.pmf(holding, 200, 0.95).sum() <= 0.025
 
 
-def test_expected_by_chance_counts_claims_that_could_hold():
-    two = Claim("X", "Two parts.", "here", (AT_LEAST, Condition(BY_ID["A5"].conditions[0].of, ">=", 0.9)))
-    readings = pd.concat([planted(two.conditions[0].of, [0.2] * 5), planted(two.conditions[1].of, [0.95] * 4)]).drop(
-        columns="head"
-    )
-    assert expected_by_chance(judge(readings, [two])) == 0
-    one = Claim("Y", "One part.", "here", (AT_LEAST,))
-    assert expected_by_chance(judge(readings, [one, one, two])) == pytest.approx(0.05)
+def test_expected_by_chance_counts_holds_and_fails_of_claims_that_could_be_decided():
+    one = Claim("Y", "One.", "here", (AT_LEAST,))
+    for n, chance in ((7, 0.0), (8, 2**-8), (20, outcome_probabilities(0.5, 20)[0])):
+        verdicts = judge(planted(AT_LEAST.of, [0.2] * n), [one, one])
+        assert expected_by_chance(verdicts) == pytest.approx((2 * chance, 2 * chance))
+    withheld = judge(planted(AT_LEAST.of, [0.2] * 20), [one], standings={"Y": Standing(False, "why")})
+    assert expected_by_chance(withheld) == expected_by_chance([]) == (0, 0)
+    assert expected_by_chance([judged("I1", *shares(large=0, middle=50, small=200))]) == (0.025, 0.1)

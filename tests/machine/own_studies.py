@@ -26,7 +26,7 @@ class One(SweepConfig, StudyConfig):
     sibling_stages: ClassVar = {"matched": ("half", 0.8)}
 
     preset: str = "smoke"
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
     gammas: tuple[float, ...] = (0.5, 0.8)
     task: AnchorTask = TASK
     model: ModelConfig = MODEL
@@ -63,7 +63,7 @@ def measure(run, progress):
     rows, arrays = [], {}
     for name, sweep in run.sweeps.items():
         models = MemberModels(sweep)
-        for member in sweep.members:
+        for member in sweep.sound_members:
             checkpoint = models.load(member, "final")
             sizes = [float(model.W_E.detach().norm()) for model in (models.model, models.untrained)]
             place = {"sweep": name, "gamma": member.gamma, "seed": member.seed, "stage": "final", "set": ""}

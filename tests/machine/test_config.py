@@ -63,7 +63,10 @@ def test_one_sweep_of_several_can_be_changed_alone():
     assert (config.seeds, config.first.train, config.second.train.steps) == ((3,), TRAIN, 7)
     assert list(config.sweeps) == ["first", "second"]
     assert scale_of(config) == "custom"
-    assert differences(Two(), config) == "seeds: [0, 1, 2, 3, 4] there, [3] here; second.train.steps: 20 there, 7 here"
+    assert (
+        differences(Two(), config)
+        == "seeds: [0, 1, 2, 3, 4, 5, 6, 7] there, [3] here; second.train.steps: 20 there, 7 here"
+    )
 
 
 def test_a_file_that_is_not_toml_is_named(tmp_path):

@@ -13,6 +13,7 @@ from own_studies import ONE, TASK, TWO, One
 from rb_interp.errors import RunError, StudyError, TaskError
 from rb_interp.machine import Run
 from rb_interp.machine.intervene import ablate_members, patch_member
+from rb_interp.machine.reproduce import seeds_to_add
 from rb_interp.models.generations import read_weights
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.loop import Interrupts
@@ -29,12 +30,17 @@ def start(folder, config=SMALL, study=ONE):
     return Run.start(folder, study, config)
 
 
+def only_store(run):
+    (store,) = run.sweep().stores.values()
+    return store
+
+
 def test_a_run_tells_what_it_found(one):
     assert [verdict.outcome for verdict in one.verdicts] == ["HOLDS"]
-    assert one.verdicts["S1"].n_seeds == 5
+    assert one.verdicts["S1"].n_seeds == 8
     assert one.verdicts.table().loc[0, "outcome"] == "HOLDS"
     norms = one.readings.query("gamma == 0.8")["value"]
-    assert one.verdicts["S1"].effect == pytest.approx(norms.mean())
+    assert one.verdicts["S1"].effect == pytest.approx(norms.median())
     assert one.table("doubled")["value"].tolist() == (2 * one.readings["value"]).tolist()
     model = one.model(gamma=0.8, seed=3)
     assert float(model.W_E.detach().norm()) == pytest.approx(norms.iloc[3])
@@ -44,6 +50,10 @@ def test_a_run_tells_what_it_found(one):
     assert (one.evidence.arrays["0.8/3/final//size/turned"] == model.W_E.detach().numpy().T).all()
     assert "<table" in one._repr_html_()
     assert "<table" in one.verdicts._repr_html_()
+    assert repr(one) == f"Run({str(one.folder)!r}: study one, smoke, 8 seeds)"
+    assert repr(one.verdicts).splitlines()[-1].split()[:4] == ["S1", "HOLDS", "8", "8"]
+    with pytest.raises(RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"):
+        one.table("doubles")
 
 
 def test_the_report_holds_what_the_study_says_and_nothing_of_another(one):
@@ -135,7 +145,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
     ("text", "message"),
     [
         ("{", "it is damaged"),
-        ('{"format": "rb_interp run 1"}', "has the format 'rb_interp run 1'; this version reads 'rb_interp run 2'"),
+        ('{"format": "rb_interp run 1"}', "has the format 'rb_interp run 1'; this version reads 'rb_interp run 3'"),
         ("[]", "it is damaged"),
     ],
 )
@@ -215,7 +225,7 @@ def test_ctrl_c_in_an_evaluation_loses_nothing(step, tmp_path, monkeypatch):
     assert run.finished
     whole = start(tmp_path / "whole")
     whole.train(progress=False)
-    assert run.sweep().store.names() == whole.sweep().store.names()
+    assert only_store(run).names() == only_store(whole).names()
     assert run.curves.equals(whole.curves)
 
 
@@ -245,6 +255,60 @@ def test_a_run_killed_before_it_began_can_begin(tmp_path):
     assert start(folder).sweep().step is None
 
 
+def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
+    whole = start(tmp_path / "whole", replace(SMALL, seeds=(0, 1, 2, 3)))
+    grown = start(tmp_path / "grown", replace(SMALL, seeds=(0, 1)))
+    grown.train(progress=False)
+    grown.add_seeds(2)
+    assert not grown.finished
+    assert Run.open(grown.folder, study=ONE).config == grown.config == whole.config
+    for run in (grown, whole):
+        run.train(progress=False)
+        run.probe(progress=False)
+    assert grown.finished
+    assert grown.sweep().members == whole.sweep().members
+    assert grown.sweep().kept_steps == whole.sweep().kept_steps
+    for name in ("curves", "readings", "summary", "doubled"):
+        pd.testing.assert_frame_equal(grown.table(name), whole.table(name))
+    assert grown.verdicts == whole.verdicts
+    assert grown.sweep().stage_steps() == whole.sweep().stage_steps()
+    for step in grown.sweep().kept_steps:
+        one, other = (run.sweep().whole_checkpoint(step) for run in (grown, whole))
+        assert one.members == other.members
+        for name, value in other.tensors.items():
+            torch.testing.assert_close(one.tensors[name], value, rtol=0, atol=1e-6)
+    again = start(grown.folder, replace(SMALL, seeds=(0, 1)))
+    assert again.config == whole.config
+
+
+def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
+    """The claim is met by all seeds but 0: 7 of 8 do not decide, 11 of 12 do."""
+    import own_studies
+
+    plain = own_studies.measure
+
+    def without_seed_0(run, progress):
+        found = plain(run, progress)
+        found.readings.loc[found.readings["seed"] == 0, "value"] = -1.0
+        return found
+
+    study = replace(ONE, measure=without_seed_0)
+    run = study.run(config=replace(SMALL, seeds=(0, 1)), out=tmp_path / "run", progress=False, until_decided=True)
+    assert (run.verdicts["S1"].outcome, run.verdicts["S1"].decided_after) == ("HOLDS", 12)
+    assert run.batches == [(0, 1), (2, 3, 4, 5, 6, 7), (8, 9, 10, 11)]
+    assert json.loads((run.folder / "report.json").read_text())["answer"]["n_seeds"] == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_seeds", "more"),
+    [({}, 2, 6), ({}, 8, 4), ({}, 19, 1), ({}, 20, 0), ({}, 30, 0), ({"withheld": True}, 8, 0), ({"n_seeds": 0}, 8, 0),
+     ({"unit": "share"}, 8, 0), ({"outcome": "FAILS"}, 8, 0)],
+)  # fmt: skip
+def test_seeds_are_added_where_they_can_decide(one, changes, n_seeds, more):
+    verdicts = [one.verdicts["S1"], replace(one.verdicts["S1"], **{"outcome": "UNDECIDED", **changes})]
+    assert seeds_to_add(verdicts, n_seeds) == more
+
+
 @pytest.mark.parametrize("name", ["verdicts.json", "arrays.safetensors", "readings.parquet"])
 def test_a_damaged_table_says_how_to_make_it_again(one, name):
     whole = (one.folder / name).read_bytes()
@@ -259,7 +323,7 @@ def test_a_damaged_table_says_how_to_make_it_again(one, name):
 def test_a_broken_checkpoint_and_a_diverged_member_are_named(tmp_path):
     run = start(tmp_path / "run")
     run.train(progress=False)
-    store = run.sweep().store
+    store = only_store(run)
     kept, path = store.read("step_00000020"), store.path("step_00000020")
     whole = path.read_bytes()
     kept.tensors["unembed.b_U"][kept.members.index((0.8, 0))] = float("nan")
@@ -269,6 +333,24 @@ def test_a_broken_checkpoint_and_a_diverged_member_are_named(tmp_path):
     path.write_bytes(whole[:100])
     with pytest.raises(RunError, match=r"step_00000020.safetensors cannot be read as safetensors"):
         run.probe(progress=False)
+
+
+def test_seeds_whose_member_diverged_count_as_not_met_and_are_named(tmp_path):
+    config = replace(SMALL, seeds=tuple(range(9)))
+    run = start(tmp_path / "run", config)
+    run.train(progress=False)
+    store = only_store(run)
+    state = store.read("state")
+    state.tensors["curves/values"][-1, state.members.index((0.8, 1))] = float("nan")
+    store.write("state", state.step, state.members, state.tensors)
+    run = Run.open(run.folder, study=ONE)
+    assert [(member.gamma, member.seed) for member in run.sweep().diverged] == [(0.8, 1)]
+    run.probe(progress=False)
+    verdict = run.verdicts["S1"]
+    assert (verdict.n_seeds, verdict.n_meeting, verdict.met[1], verdict.outcome) == (9, 8, False, "UNDECIDED")
+    assert verdict.reason == "diverged, so not met: 1; the evidence is 11.3 after 9 seeds, needed: 40"
+    assert not len(run.readings.query("gamma == 0.8 and seed == 1"))
+    assert len(run.readings.query("gamma == 0.5 and seed == 1")) == 1
 
 
 def test_repeating_everything_changes_no_result(one):

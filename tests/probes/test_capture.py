@@ -40,6 +40,7 @@ def test_model_is_given_back_as_it_was(model):
     state = torch.random.get_rng_state()
 
     def zero(activation, hook):
+        assert not any(module.training for module in model.modules())
         return torch.zeros_like(activation)
 
     with model.hooks(fwd_hooks=[(PATTERN, zero)]):

@@ -9,10 +9,10 @@ ANCHOR = Study(
     title="Anchor study: is the rule learned before the table?",
     question=(
         "Does a small initialisation make a transformer learn a rule before it learns a table, and through which "
-        "circuit? Each claim below is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
+        "circuit? Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
         "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost="four to five minutes on two CPU cores",
+    cost="six to eight minutes on two CPU cores",
     config=f"{HERE}.config:AnchorConfig",
     measure=f"{HERE}.measure:measure",
     tables=f"{HERE}.schema:TABLES",

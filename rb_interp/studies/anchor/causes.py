@@ -73,7 +73,7 @@ def measure_causes(run: Run, progress: bool = True) -> Causes:
     effects, ablated, patched, sweep = [], [], [], run.sweep()
     models = MemberModels(sweep)
     entropies = {seed: _entropies(models, seed) for seed in sweep.seeds}
-    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="intervening"):
+    for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="intervening"):
         data = sweep.dataset(member.seed)
         for stage in ("init", own_stage(sweep, member), "final"):
             step = models.load(member, stage).step

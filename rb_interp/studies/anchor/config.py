@@ -76,7 +76,7 @@ class AnchorConfig(SweepConfig, StudyConfig):
         cls.check_preset(preset)
         base = cls(
             preset=preset,
-            seeds=(0, 1) if preset == "smoke" else (0, 1, 2, 3, 4),
+            seeds=(0, 1) if preset == "smoke" else tuple(range(8)),
             task=AnchorTask.preset(preset),
             model=ModelConfig.preset(preset),
             train=replace(TrainConfig.preset(preset), stages=("half",)),

@@ -49,7 +49,6 @@ from rb_interp.probes import (
 from rb_interp.studies.anchor.events import QUANTITIES, event_table
 from rb_interp.studies.anchor.readings import OPTIONS
 from rb_interp.tasks import Inputs
-from rb_interp.training.loop import stage_name, step_name
 from rb_interp.training.member_group import Member
 
 ROWS = 300
@@ -83,8 +82,9 @@ def dynamics(run: Run, progress: bool = True) -> Dynamics:
         inputs[seed] = data.inputs(data.sample("rsn_train", min(ROWS, config.probe_rows)))
     bar = tqdm(total=sum(len(members) for _, members in work), disable=not progress, unit="model", desc="dynamics")
     with bar:
-        for name, members in work:
-            checkpoint = sweep.store.read(name)
+        for step, members in work:
+            gamma, seed = members[0].gamma, members[0].seed
+            checkpoint = sweep.checkpoint("half", gamma, seed) if step is None else sweep.whole_checkpoint(step)
             for member in members:
                 weights, found = checkpoint.member(member.gamma, member.seed), dict.fromkeys(QUANTITIES, np.nan)
                 if all(weight.isfinite().all() for weight in weights.values()):
@@ -97,13 +97,13 @@ def dynamics(run: Run, progress: bool = True) -> Dynamics:
     return Dynamics(values, event_table(values, sweep.curves(), sweep.config.task.d_vocab))
 
 
-def _work(sweep: Sweep) -> Iterator[tuple[str, list[Member]]]:
-    """Names of checkpoints, and the members to read in each: all, or the one whose ``half`` it is."""
+def _work(sweep: Sweep) -> Iterator[tuple[int | None, list[Member]]]:
+    """Kept steps with all members, and None with each member whose ``half`` is none of these steps."""
     steps = sweep.kept_steps
-    yield from ((step_name(step), list(sweep.members)) for step in steps)
+    yield from ((step, list(sweep.members)) for step in steps)
     for member, half in sweep.stage_steps("half").items():
         if half >= 0 and half not in steps:
-            yield stage_name("half", member), [member]
+            yield None, [member]
 
 
 def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:

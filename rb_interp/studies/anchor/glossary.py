@@ -28,7 +28,7 @@ GLOSSARY: dict[str, str] = {
         "How much of a component's output at the last position a grouping of inputs explains: omega squared, 1 at "
         "most, about 0 where it explains nothing."
     ),
-    **shared("untrained model", "interval", "HOLDS, FAILS, UNDECIDED"),
+    **shared("untrained model", "interval", "HOLDS, FAILS, UNDECIDED", "median [range]"),
     "effect, control": (
         "Effect: what an intervention on a model changes, mean over inputs. Control: an intervention of the same form "
         "and size that leaves the mechanism alone (a random direction, a noise token, the same input with other "

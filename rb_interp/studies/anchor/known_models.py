@@ -126,8 +126,11 @@ def examine(model: HookedModel, data: AnchorDataset, rows: int = ROWS) -> dict[P
 
 
 def _swaps(model: HookedModel, data: AnchorDataset) -> dict[Place, float]:
-    """Readings of claim M9: what swapping each attention's output does to the answer; nan where nothing is answered."""
-    swapped, found = key_and_sum(model, data, n=PAIRS, set=REASONING), {}
+    """Readings of claim M9: what swapping each attention's output does to the answer; nan where nothing is answered.
+
+    Models that were trained on shuffled labels are asked the same as the others.
+    """
+    swapped, found = key_and_sum(model, data, n=PAIRS, set=REASONING, other_answers=True), {}
     for probe, effect in (("swap_key", swapped.key), ("swap_sum", swapped.sum)):
         for quantity, values in (("effect", effect.values), ("control", effect.control)):
             found[probe, quantity, REASONING, None] = float(values.mean()) if values.size else math.nan

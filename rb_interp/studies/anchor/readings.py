@@ -61,7 +61,7 @@ def read_members(run: Run, progress: bool = True) -> tuple[list[dict[str, Any]],
     """Rows of readings of all members at init, half, matched and final, and their arrays."""
     sweep, rows, arrays = run.sweep(), [], {}
     models = MemberModels(sweep)
-    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="probing"):
+    for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="probing"):
         for stage, step, set, reading in _member_readings(models, member, run.config):
             place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step, "set": set}
             rows += [{**place, **row} for row in reading.rows()]

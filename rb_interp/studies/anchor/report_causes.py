@@ -38,7 +38,7 @@ def causes(evidence: Evidence) -> Iterator[Block]:
     columns = ("Claim", *(f"γ = {gamma:g}" for gamma in evidence.gammas), "The intervention", "The claim")
     yield Table(columns, tuple(row for check in evidence.checks for row in _check_rows(evidence, check)))
     yield Paragraph(
-        "Means over seeds with 95 % intervals (Student t). The figure of causes has every seed; the patching matrices "
+        "Medians over seeds with their range. The figure of causes has every seed; the patching matrices "
         "have what each component carries.",
         kind="soft",
     )
@@ -78,7 +78,7 @@ def _gamma_cell(cell: Mapping[str, Any]) -> Cell:
 
 
 def mean_text(mean: float | None, low: float | None, high: float | None) -> str:
-    """Mean and interval: two decimals, as fine as any threshold, and whole numbers for large ones.
+    """A number and its ends: two decimals, as fine as any threshold, and whole numbers for large ones.
 
     >>> mean_text(0.125, None, None), mean_text(1234.5, 1000.0, 1469.0)
     ('0.12', '1,234 [1,000, 1,469]')

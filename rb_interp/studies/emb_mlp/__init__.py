@@ -8,10 +8,10 @@ EMB_MLP = Study(
     question=(
         "The paper explains why a small initialisation prefers the rule with models that are simple enough for theory: "
         "the labels that a token sees tell how its embedding first moves. Is that how it moves, and for how long? Each "
-        "claim below is a sentence of “An Analysis for Reasoning Bias of Language Models with Small Initialization” "
+        "claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small Initialization” "
         "(arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost="two to three minutes on two CPU cores",
+    cost="about four minutes on two CPU cores",
     config=f"{__name__}.config:EmbMLPConfig",
     measure=f"{__name__}.measure:measure",
     tables=f"{__name__}.schema:TABLES",

@@ -111,7 +111,7 @@ class EmbMLPConfig(StudyConfig):
     def from_preset(cls, preset: str = "quick", **changes: Any) -> EmbMLPConfig:
         """A preset, with fields replaced; ConfigError for an unknown preset."""
         cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else (0, 1, 2, 3, 4)
+        seeds = (0, 1) if preset == "smoke" else tuple(range(8))
         fixed: dict[str, Any] = {**_sweeps(preset), "scaling": SCALING[preset]}
         return replace(cls(preset, seeds, **fixed), **changes)
 

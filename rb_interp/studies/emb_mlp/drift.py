@@ -31,7 +31,6 @@ from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.theory.agreement import agreement, permuted_r2
 from rb_interp.theory.drift import emb_mlp_map, leading_direction, one_layer_drift, one_layer_maps, pull
 from rb_interp.theory.label_distributions import population_pull
-from rb_interp.training.loop import step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.schedule import learning_rate
 from rb_interp.training.store import Checkpoint
@@ -73,7 +72,7 @@ def _checkpoints(
     """Every prediction with every kept checkpoint, then with its member's own at ``leaving`` where none was kept."""
     kept = sweep.kept_steps
     for step in tqdm(kept, disable=not progress, unit="checkpoint", desc=f"theory beside {sweep.name}"):
-        checkpoint = sweep.store.read(step_name(step))
+        checkpoint = sweep.whole_checkpoint(step)
         yield from ((prediction, checkpoint) for prediction in predictions)
     for prediction in predictions:
         checkpoint = sweep.checkpoint("leaving", *prediction.place)

@@ -15,6 +15,7 @@ GLOSSARY: dict[str, str] = {
         "untrained model",
         "interval",
         "HOLDS, FAILS, UNDECIDED",
+        "median [range]",
     ),
     "sweeps": (
         "adamw: Emb-MLP trained with AdamW. descent: Emb-MLP trained with plain gradient descent. one_layer: the "

@@ -54,7 +54,7 @@ def _geometry(sweep: Sweep, n_null: int, progress: bool) -> tuple[list[dict], di
     train, models, rows, arrays = sweep.config.train, MemberModels(sweep), [], {}
     early, late = (step_at(share, train) for share in (EARLY, LATE))
     stages = {"init": "init", "half": "half", "early": early, "late": late, "final": "final"}
-    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="probing embeddings"):
+    for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="probing embeddings"):
         data = sweep.dataset(member.seed)
         inputs = data.inputs(data.sample("rsn_train", 1))
         for stage, place in stages.items():

@@ -63,7 +63,7 @@ def _permuted(evidence: Evidence, claim: str) -> str:
     text = (
         f"{claim} ({verdict.outcome}): R² is {_effect(r2, least)} (≥ {two_digits(least)}: {r2.outcome}), higher by "
         f"{_effect(excess, more)} than that of predictions permuted within kind (≥ {two_digits(more)}: "
-        f"{excess.outcome})."
+        f"{excess.outcome}); medians and ranges over seeds."
     )
     if excess.outcome == "HOLDS":
         return text

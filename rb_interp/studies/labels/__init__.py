@@ -10,11 +10,11 @@ LABELS = Study(
     question=(
         "By the paper's account a token's embedding first learns which labels stand beside it. Then a table whose "
         "labels tell something of their input must be learned sooner, and outputs must keep to the labels of their "
-        "tokens before any table is known. Each claim below is a sentence of “An Analysis for Reasoning Bias of "
+        "tokens before any table is known. Each claim is a sentence of “An Analysis for Reasoning Bias of "
         "Language Models with Small Initialization” (arXiv 2502.04375), with a criterion that was fixed before these "
         "runs."
     ),
-    cost="two to three minutes on two CPU cores",
+    cost="about four minutes on two CPU cores",
     config=f"{_HERE}.config:LabelsConfig",
     measure=f"{_HERE}.measure:measure",
     tables=f"{_HERE}.schema:TABLES",

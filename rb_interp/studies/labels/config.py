@@ -100,7 +100,7 @@ class LabelsConfig(StudyConfig):
         """A preset, with fields replaced; ConfigError for an unknown preset."""
         cls.check_preset(preset)
         keys, near_sum, ranges = (_sweep(name, preset) for name in ("keys", "near_sum", "ranges"))
-        seeds = (0, 1) if preset == "smoke" else (0, 1, 2, 3, 4)
+        seeds = (0, 1) if preset == "smoke" else tuple(range(8))
         return replace(cls(preset, seeds, keys, near_sum, ranges), **changes)
 
 

@@ -13,6 +13,7 @@ GLOSSARY: dict[str, str] = {
         "untrained model",
         "interval",
         "HOLDS, FAILS, UNDECIDED",
+        "median [range]",
     ),
     "sweeps": (
         "keys: memory labels drawn from all keys. near_sum: drawn from the integers within the sum of the anchors "

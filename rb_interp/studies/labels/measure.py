@@ -117,7 +117,7 @@ def _label_ranges(
 ) -> tuple[pd.DataFrame, dict[str, pd.DataFrame], dict[str, np.ndarray]]:
     """Readings before memory is learned, tables ``in_range`` and ``outputs``, and arrays."""
     models, found, in_range, outputs, arrays = MemberModels(sweep), [], [], [], {}
-    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="label ranges"):
+    for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="label ranges"):
         step, along = _along_training(models, member, sweep.dataset(member.seed), probe_rows)
         reading, place = along[step], {"gamma": member.gamma, "seed": member.seed}
         in_range += [{**place, "step": at, **row} for at in sorted(along) for row in _inside(along[at])]

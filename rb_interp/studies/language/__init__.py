@@ -10,10 +10,10 @@ LANGUAGE = Study(
     question=(
         "A GPT-2 learns two texts at once: PrOntoQA, questions answered by a chain of deductions, and TinyStories. "
         "Does it learn PrOntoQA sooner, the more so the smaller its initialisation, and do the embeddings show it? "
-        "Each claim below is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
+        "Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
         "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost="fifteen to twenty minutes on two cores",
+    cost="about half an hour on two CPU cores",
     config=f"{_HERE}.config:LanguageConfig",
     measure=f"{_HERE}.measure:measure",
     tables=f"{_HERE}.schema:TABLES",

@@ -49,7 +49,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     sweep, config = run.sweep(), cast("LanguageConfig", run.config)
     models, texts = MemberModels(sweep), {seed: text_of(sweep, seed) for seed in sweep.seeds}
     rows, skills, courses, arrays = [], [], [], {}
-    for member in tqdm(sweep.members, disable=not progress, unit="member", desc="probing"):
+    for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="probing"):
         text, place = texts[member.seed], {"gamma": member.gamma, "seed": member.seed}
         for stage, step, where, reading in _readings(models, member, text, config):
             rows += [{**place, "stage": stage, "step": step, "set": where, **row} for row in reading.rows()]

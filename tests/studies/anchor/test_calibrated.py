@@ -126,7 +126,7 @@ def m1(value: float, of_family: str = HERE) -> Verdict:
     term = BY_ID["M1"].conditions[0].of
     row = {"gamma": term.gamma, "stage": term.stage, "set": term.set, "probe": term.probe, "layer": term.layer}
     readings = pd.DataFrame(
-        [{**row, "quantity": term.quantity, "seed": s, "value": value, "untrained": 0.0} for s in range(5)]
+        [{**row, "quantity": term.quantity, "seed": s, "value": value, "untrained": 0.0} for s in range(8)]
     )
     return judge(readings, [BY_ID["M1"]], scale="quick", standings={"M1": standing("M1", of_family)})[0]
 
@@ -150,8 +150,8 @@ def test_rates_that_are_missed_withhold_the_verdict_and_keep_what_the_numbers_sa
         "the probe misleads on hand-written models: true-positive rate 1.00, false-positive rate 0.33 "
         "(worst: carrier, 1.00); needs >= 0.95 and <= 0.05"
     )
-    assert expected_by_chance([claim]) == 0
-    assert expected_by_chance([m1(value, OTHER)]) == 0.025
+    assert expected_by_chance([claim]) == (0, 0)
+    assert expected_by_chance([m1(value, OTHER)]) == (2**-8, 2**-8)
 
 
 def test_a_probe_that_sees_too_little_names_the_model_it_misses(plant):

@@ -245,10 +245,11 @@ def test_a_tied_embedding_is_unembedded_as_in_every_other_model(tmp_path):
 def test_weights_that_are_not_finite_read_nan_and_nothing_else_does(two_heads, tmp_path):
     shutil.copytree(two_heads.folder, tmp_path / "run")
     broken = Run.open(tmp_path / "run", study=ANCHOR)
-    checkpoint = broken.sweep().store.read("step_00000080")
+    (store,) = broken.sweep().stores.values()
+    checkpoint = store.read("step_00000080")
     at = checkpoint.members.index((0.8, 0))
     checkpoint.tensors["embed.W_E"][at] = np.nan
-    broken.sweep().store.write("step_00000080", 80, checkpoint.members, checkpoint.tensors)
+    store.write("step_00000080", 80, checkpoint.members, checkpoint.tensors)
     values = dynamics(broken, progress=False).values
     nan = values[values["value"].isna()]
     assert set(zip(nan.gamma, nan.seed, nan.step, strict=True)) == {(0.8, 0, 80)}

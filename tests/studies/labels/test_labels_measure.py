@@ -132,7 +132,7 @@ def test_in_range_has_every_kept_step_and_the_one_before_memory(measured, sweeps
     assert set(table["sweep"]) == {"ranges"}
     for seed in TINY.seeds:
         own = table[table["seed"] == seed]
-        kept = {0, 60, *(int(name[5:]) for name in sweep.store.names() if name.startswith("step_"))}
+        kept = {0, 60, *sweep.kept_steps}
         before = sweep.checkpoint("before_memory", 0.8, seed).step
         assert sorted(own["step"].unique()) == sorted(kept | {before})
         assert not own.duplicated(["step", "group"]).any()
@@ -170,7 +170,7 @@ def test_the_claims_find_their_readings(measured):
     """Two seeds decide nothing; what counts is that every term is there, and none twice."""
     for verdict in judge(measured.readings, CLAIMS, scale="smoke"):
         assert verdict.conditions[0].seeds == (0, 1)
-        assert verdict.reason == "seeds: 2, needed: 5"
+        assert verdict.reason == "seeds: 2, needed: 8"
         assert verdict.untrained is not None
         named = [shown for shown in verdict.context if shown.statistic not in ("group 3", "group 4")]
         assert all(shown.seeds == (0, 1) for shown in named), verdict.id

@@ -46,7 +46,7 @@ def make_language(seeds: int = 3, gammas=GAMMAS) -> Evidence:
     made.fill("similarity", _similarity, **members, step=KEPT)
     made.fill("tokens", _token, seed=range(seeds), token=[*range(N_TYPICAL + 10), *range(100, N_TYPICAL + 110)])
     made.extend("corpora", make_corpora())
-    return made.evidence(_statistics, "quick", command="rb-interp reproduce language", expected_holds_by_chance=0.1)
+    return made.evidence(_statistics, "quick", command="rb-interp reproduce language", expected_by_chance=(0.1, 0.1))
 
 
 def changed(evidence: Evidence, readings: pd.DataFrame | None = None, **tables: pd.DataFrame) -> Evidence:
