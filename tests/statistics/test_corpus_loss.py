@@ -6,16 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from corpus_losses import ENTROPIES, LOSSES, STEPS
 
 from rb_interp.statistics.corpus_loss import corpus_loss, delta_loss, early_index
-
-LOSSES = {
-    "prontoqa_train": np.array([8.0, 4.0, 2.0]),
-    "stories_train": np.array([8.0, 8.0, 5.0]),  # Delta L = 0, 1, 1.5
-    "prontoqa_test": np.array([8.0, 5.0, 4.0]),
-    "stories_test": np.array([8.0, 7.5, 6.0]),  # 0, .5, .5
-}
-STEPS, ENTROPIES = np.array([0, 50, 100]), (4.0, 5.0)
 
 
 def test_one_member_by_hand() -> None:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
+from corpus_losses import ENTROPIES, LOSSES, STEPS
 
 from rb_interp.errors import RunError
 from rb_interp.studies.language.losses import corpus_loss_table
-
-LOSSES = {
-    "prontoqa_train": np.array([8.0, 4.0, 2.0]),
-    "stories_train": np.array([8.0, 8.0, 5.0]),  # Delta L = 0, 1, 1.5
-    "prontoqa_test": np.array([8.0, 5.0, 4.0]),
-    "stories_test": np.array([8.0, 7.5, 6.0]),  # 0, .5, .5
-}
-STEPS, ENTROPIES = np.array([0, 50, 100]), (4.0, 5.0)
 
 
 def curves(gamma: float = 0.8, seed: int = 0) -> pd.DataFrame:
