@@ -107,6 +107,9 @@ class Verdict:
     conditions: tuple[Judged, ...]
     context: tuple[Judged, ...] = ()
 
+    def _repr_html_(self) -> str:
+        return Verdicts([self])._repr_html_()
+
 
 class Verdicts(tuple[Verdict, ...]):
     """The verdicts of a run, in the order of its claims; ``verdicts["A1"]`` finds one by its id."""

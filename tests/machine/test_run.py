@@ -49,7 +49,7 @@ def test_a_run_tells_what_it_found(one):
         torch.testing.assert_close(value, one.sweep().weights(0.8, 3)[name])
     assert (one.evidence.arrays["0.8/3/final//size/turned"] == model.W_E.detach().numpy().T).all()
     assert "<table" in one._repr_html_()
-    assert "<table" in one.verdicts._repr_html_()
+    assert "<table" in one.verdicts._repr_html_() == one.verdicts["S1"]._repr_html_()
     assert repr(one) == f"Run({str(one.folder)!r}: study one, smoke, 8 seeds)"
     assert repr(one.verdicts).splitlines()[-1].split()[:4] == ["S1", "HOLDS", "8", "8"]
     with pytest.raises(RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"):
