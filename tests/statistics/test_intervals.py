@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rb_interp.statistics.intervals import paired_differences, proportion_interval, t_interval
+from rb_interp.statistics.intervals import (
+    interval_or_nan,
+    intervals_or_nan,
+    paired_differences,
+    proportion_interval,
+    t_interval,
+)
 
 
 def test_t_interval_of_a_worked_example():
@@ -57,3 +63,12 @@ def test_clopper_pearson_covers_at_least_at_the_stated_rate_for_every_proportion
 def test_paired_differences_pair_by_seed_not_by_position():
     differences = paired_differences({2: 10.0, 0: 1.0, 1: 5.0}, {1: 2.0, 2: 3.0, 9: 0.0})
     assert list(differences.items()) == [(1, 3.0), (2, 7.0)]
+
+
+def test_intervals_of_many_rows_are_those_of_each():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 8, 20):
+        values = rng.normal(size=(60, n))
+        values[:5, 0], values[5:8], values[8:10] = np.nan, 1.1, np.inf
+        expected = np.array([interval_or_nan(row) for row in values])
+        np.testing.assert_array_equal(intervals_or_nan(values), expected)
