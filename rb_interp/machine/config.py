@@ -73,19 +73,23 @@ class SweepConfig:
         task: what is learned, a ``tasks.Task``.
         model: what learns it.
         train: how it is trained.
+        rates: learning rates of single gammas, pairs of gamma and rate, in place of ``train.lr``.
 
-    Raises ConfigError for no or repeated gammas, and for sizes of the model that contradict the task.
+    Raises ConfigError for no or repeated gammas, for rates that do not fit, and for sizes of the model that contradict
+    the task.
     """
 
     gammas: tuple[float, ...] = (0.3, 0.5, 0.8)
     task: Any = None
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    rates: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self, StudyConfig):
             StudyConfig.__post_init__(self)
         _check_once("gammas", self.gammas)
+        _check_rates(self.rates)
         for gamma in self.gammas:
             check_gamma(gamma)
         if self.model.scheme == "torch_default" and len(self.gammas) > 1:
@@ -103,6 +107,29 @@ class SweepConfig:
 def _check_once(name: str, values: tuple) -> None:
     if not values or len(set(values)) != len(values):
         raise ConfigError(f"{name}={list(values)}; expected at least one, each named once.")
+
+
+def _check_rates(rates: tuple[tuple[float, float], ...]) -> None:
+    gammas = [gamma for gamma, _ in rates]
+    if len(set(gammas)) < len(gammas) or not all(0 <= rate < float("inf") for _, rate in rates):
+        raise ConfigError(
+            f"rates={[list(pair) for pair in rates]}; expected pairs [gamma, learning rate], each gamma once and no "
+            f"rate below 0, such as [[0.3, 0.004], [0.8, 0.001]]."
+        )
+
+
+def check_lr(config: StudyConfig) -> None:
+    """Raise ConfigError where ``train.lr`` was changed, but every gamma has a rate of its own from the preset."""
+    base = type(config).from_preset(config.preset).sweeps
+    for name, sweep in config.sweeps.items():
+        own, where = dict(sweep.rates), f"{name}." if name else ""
+        changed = name in base and sweep.train.lr != base[name].train.lr and sweep.rates == base[name].rates
+        if changed and all(gamma in own for gamma in sweep.gammas):
+            raise ConfigError(
+                f"{where}train.lr={sweep.train.lr:g} has no effect: preset '{config.preset}' gives each of the gammas "
+                f"{list(sweep.gammas)} a learning rate of its own. Change {where}rates instead; where it is empty, all "
+                f"gammas take lr."
+            )
 
 
 def plain(config: Any) -> dict[str, Any]:
@@ -159,6 +186,7 @@ def _sizes(config: StudyConfig) -> dict[str, Any]:
             left_out = getattr(value, "source_fields", ())
             settings = comparable(value)
             found[f"{name}.{part}"] = {key: inner for key, inner in settings.items() if key not in left_out}
+        found[f"{name}.rates"] = comparable(sweep.rates)
     others = {f.name: getattr(config, f.name) for f in fields(config)}
     known = (*config.sweeps, "task", "model", "train")
     return found | {k: comparable(v) for k, v in others.items() if is_dataclass(v) and k not in known}

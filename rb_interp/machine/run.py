@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.files import write_bytes, write_whole
-from rb_interp.machine.config import StudyConfig, differences, fingerprint, from_mapping, scale_of, to_toml, type_of
+from rb_interp.machine.config import (
+    StudyConfig,
+    check_lr,
+    differences,
+    fingerprint,
+    from_mapping,
+    scale_of,
+    to_toml,
+    type_of,
+)
 from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import study as find_study
@@ -84,6 +93,7 @@ class Run:
                 )
             return cls(folder, study, config, metadata)
         check_free(folder)
+        check_lr(config)
         _prepare(config, config.seeds)
         return cls(folder, study, config, write_metadata(folder, study.name, config, command))
 

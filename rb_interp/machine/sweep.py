@@ -48,7 +48,7 @@ class Sweep:
         siblings: Mapping[str, tuple[str, float]],
     ) -> None:
         self.folder, self.name, self.config, self.siblings = folder, name, config, siblings
-        own, place = (config.gammas, config.task, config.model, config.train), folder / "checkpoints"
+        own, place = (config.gammas, config.task, config.model, config.train, config.rates), folder / "checkpoints"
         self.stores = {
             seeds: Store(place / f"seeds_from_{seeds[0]}" if number else place, fingerprint(*own, seeds))
             for number, seeds in enumerate(batches)
@@ -156,7 +156,9 @@ class Sweep:
         for seeds, store in self.stores.items():
             if not self._finished(store):
                 self._keep_provenance()
-                trained = train_members(c.task, c.model, c.train, c.gammas, seeds, store=store, progress=progress)
+                trained = train_members(
+                    c.task, c.model, c.train, c.gammas, seeds, rates=dict(c.rates), store=store, progress=progress
+                )
                 seconds.update(trained.seconds)
         return dict(seconds)
 

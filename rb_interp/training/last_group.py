@@ -38,7 +38,7 @@ class LastGroup(MemberGroup):
         loss = self.losses(tokens[self.which_seed], labels[self.which_seed], every_position).sum()
         return torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
 
-    def before_step(self, lr: float) -> None:
+    def before_step(self, lr: Float[Tensor, " member"]) -> None:
         """Add up what theory predicts of the step."""
         if self.drift is not None:
             self.drift.add(self.weights, lr)

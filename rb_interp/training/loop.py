@@ -151,7 +151,7 @@ class Training:
             desc=f"training {len(self.members)} members",
         )  # fmt: skip
         saved = time.monotonic()
-        with bar, Interrupts() as interrupts, ThreadPoolExecutor(len(self.shares)) as pool:
+        with bar, Interrupts() as interrupts, workers(self.shares) as pool:
             evaluated = set(self.curves.steps)
             for mark in evaluation_steps(self.train):
                 if mark in evaluated:
@@ -273,14 +273,28 @@ def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str
     return Curves(members, sets, list(zip(steps, values, strict=True)))
 
 
+def workers(shares: Sequence[Sequence[MemberGroup]]) -> ThreadPoolExecutor:
+    """A thread for each share of the groups. On CPU each is a worker of one core.
+
+    Such a thread rounds numbers below 1e-38 to 0. A softmax that is sure of its answer leaves many gradients there, and
+    processors multiply such numbers many times more slowly than others.
+    """
+    cpu = shares[0][0].device.type == "cpu"
+    return ThreadPoolExecutor(len(shares), initializer=_one_core if cpu else None)
+
+
+def _one_core() -> None:
+    """Settings of the calling thread alone; the pool is the parallelism."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+
+
 def bring_to(pool: ThreadPoolExecutor, shares: Sequence[Sequence[MemberGroup]], target: int) -> None:
     """Advance every group to a step, each worker's share on a thread of its own."""
     list(pool.map(lambda share: _advance_share(share, target), shares))
 
 
 def _advance_share(share: Sequence[MemberGroup], target: int) -> None:
-    if share[0].device.type == "cpu":
-        torch.set_num_threads(1)  # a setting of this worker's thread; the pool is the parallelism
     for group in share:
         group.advance(target - group.step)
 

@@ -1,7 +1,8 @@
 """Member-by-member matrix products, through oneDNN where that is the faster library.
 
 On CPU torch.bmm calls MKL, which leaves half the speed of an AVX-512 processor that Intel did not make unused; oneDNN,
-which torch carries as well, does not (AMD Zen 5, one core: 100 against 200 GFLOP/s). torch offers it for float32 only
+which torch carries as well, does not (AMD Zen 5, one core: 100 against 200 GFLOP/s). On Intel's own it is the other way
+round (Xeon with AVX-512, one core: 110 against 60), so MKL is kept there. torch offers oneDNN for float32 only
 through an operator of its compiler that has no documentation. A torch where that operator is missing or gives something
 else takes torch.bmm, as do other dtypes, other devices, small products, and ``RB_INTERP_PLAIN_TORCH`` (see
 ``training.plain_torch``). Both give the same numbers to rounding.
@@ -9,7 +10,9 @@ else takes torch.bmm, as do other dtypes, other devices, small products, and ``R
 
 from __future__ import annotations
 
+import platform
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,7 +33,7 @@ def member_matmul(
     >>> member_matmul(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).shape
     torch.Size([2, 3, 5])
     """
-    if x.device.type == "cpu" and x.dtype == matrix.dtype == torch.float32 and x.shape[1] >= SMALL and has_onednn():
+    if x.device.type == "cpu" and x.dtype == matrix.dtype == torch.float32 and x.shape[1] >= SMALL and onednn_pays():
         return _OneDNN.apply(x, matrix)  # type: ignore[return-value]
     return torch.bmm(x, matrix)
 
@@ -38,6 +41,20 @@ def member_matmul(
 def has_onednn() -> bool:
     """Whether the oneDNN operator is there, works, and is not switched off."""
     return not plain("matmul") and _operator_works()
+
+
+def onednn_pays() -> bool:
+    """Whether oneDNN is there, and the processor is not Intel's."""
+    return has_onednn() and not made_by_intel()
+
+
+@cache
+def made_by_intel() -> bool:
+    """Whether Intel made the processor; what is not known counts as not."""
+    try:
+        return "GenuineIntel" in Path("/proc/cpuinfo").read_text()
+    except OSError:  # not Linux
+        return "Intel" in platform.processor()
 
 
 @cache

@@ -5,9 +5,10 @@ Kinds are ``training.last_group`` (the answer at the last position) and ``traini
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +41,7 @@ class MemberGroup:
         members: who is in the group. model, task, train: the shared configuration.
         device: where the tensors live.
         data: the rows of each seed, where they are drawn already.
+        rates: gamma -> learning rate, where it is not ``train.lr``.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class MemberGroup:
         train: TrainConfig,
         device: torch.device | str = "cpu",
         data: Mapping[int, Dataset] | None = None,
+        rates: Mapping[float, float] = {},
     ) -> None:
         self.check(model, train)
         self.members, self.model, self.train = tuple(members), model, train
@@ -66,7 +69,10 @@ class MemberGroup:
         }
         trained = {p.name for p in parameters(model, d_vocab, n_ctx) if p.trained}
         self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}
-        self.optimiser = make_optimiser(list(self.trained.values()), train)
+        self.rates = [rates.get(member.gamma, train.lr) for member in members]
+        alike = len(set(self.rates)) == 1
+        self.pieces = {name: w.detach().split(len(w) if alike else 1) for name, w in self.trained.items()}
+        self.optimiser = make_optimiser(groups_by_rate(self.pieces, self.rates), train)
         self.batches = Batches(task, datasets, train, self.device)
         self.prepare()
 
@@ -85,30 +91,33 @@ class MemberGroup:
         """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty set."""
         raise NotImplementedError
 
-    def before_step(self, lr: float) -> None:
+    def before_step(self, lr: Float[Tensor, " member"]) -> None:
         """What a kind of group does with the weights that a step begins with; nothing by default."""
 
     def advance(self, steps: int) -> None:
         """Take optimiser steps."""
         for _ in range(steps):
-            lr = learning_rate(self.step, self.train)
-            self.before_step(lr)
+            lr = {rate: learning_rate(self.step, self.train, rate) for rate in self.rates}
+            self.before_step(torch.tensor([lr[rate] for rate in self.rates], dtype=self.dtype, device=self.device))
             gradients = self.gradients()
             if self.train.clip > 0:
                 clip_per_member(gradients, self.train.clip)
-            for weight, gradient in zip(self.trained.values(), gradients, strict=True):
-                weight.grad = gradient.contiguous()  # the fused optimiser ignores strides
-            self.optimiser.param_groups[0]["lr"] = lr
+            for pieces, gradient in zip(self.pieces.values(), gradients, strict=True):
+                parts = gradient.contiguous().split(len(pieces[0]))  # the fused optimiser ignores strides
+                for piece, part in zip(pieces, parts, strict=True):
+                    piece.grad = part
+            for group in self.optimiser.param_groups:
+                group["lr"] = lr[group["rate"]]
             self.optimiser.step()
             self.step += 1
 
     def state(self, moments: bool = True) -> dict[str, Tensor]:
         """Weights (``name``) and moments (``exp_avg/name``, ``exp_avg_sq/name``), members first, copied to CPU."""
         kept = {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
-        for name, weight in self.trained.items() if moments and self.train.optimiser == "adamw" else ():
+        for name, pieces in self.pieces.items() if moments and self.train.optimiser == "adamw" else ():
             for moment in MOMENTS:
-                value = self.optimiser.state[weight].get(moment, torch.zeros_like(weight))
-                kept[f"{moment}/{name}"] = value.detach().cpu().clone()
+                values = [self.optimiser.state[piece].get(moment, torch.zeros_like(piece)) for piece in pieces]
+                kept[f"{moment}/{name}"] = torch.cat(values).cpu()
         return kept
 
     def load_state(self, state: dict[str, Tensor], step: int) -> None:
@@ -116,9 +125,12 @@ class MemberGroup:
         self.step = step
         for name, weight in self.weights.items():
             weight.data.copy_(state[name])
-        for name, weight in self.trained.items() if step and self.train.optimiser == "adamw" else ():
-            moments = {m: state[f"{m}/{name}"].to(self.device, self.dtype) for m in MOMENTS}
-            self.optimiser.state[weight] = {"step": torch.tensor(float(step), device=self.device), **moments}
+        for name, pieces in self.pieces.items() if step and self.train.optimiser == "adamw" else ():
+            size, now = len(pieces[0]), torch.tensor(float(step), device=self.device)
+            moments = [state[f"{moment}/{name}"].to(self.device, self.dtype).split(size) for moment in MOMENTS]
+            for piece, *parts in zip(pieces, *moments, strict=True):
+                held = {moment: part.clone() for moment, part in zip(MOMENTS, parts, strict=True)}
+                self.optimiser.state[piece] = {"step": now.clone(), **held}
 
     def autocast(self):
         """bfloat16 products where the configuration asks for them; the weights stay float32."""
@@ -127,8 +139,21 @@ class MemberGroup:
         return nullcontext()
 
 
-def make_optimiser(parameters: Sequence[Tensor], train: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW or plain gradient descent, as configured."""
+def groups_by_rate(pieces: Mapping[str, Sequence[Tensor]], rates: Sequence[float]) -> list[dict[str, Any]]:
+    """A parameter group of the optimiser for each learning rate, which stands in it as ``rate``.
+
+    Args:
+        pieces: name -> one tensor of all members, where they share a rate, or one of each. rates: of each member.
+    """
+    members = {rate: [i for i, other in enumerate(rates) if other == rate] for rate in dict.fromkeys(rates)}
+    return [
+        {"params": [part[i] for part in pieces.values() for i in (at if len(members) > 1 else (0,))], "rate": rate}
+        for rate, at in members.items()
+    ]
+
+
+def make_optimiser(parameters: Iterable[Any], train: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW or plain gradient descent, as configured, for tensors or groups of them."""
     if train.optimiser == "sgd":
         return torch.optim.SGD(parameters, lr=train.lr, weight_decay=train.weight_decay, fused=True)
     return torch.optim.AdamW(

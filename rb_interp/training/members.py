@@ -38,6 +38,7 @@ def train_members(
     gammas: Sequence[float],
     seeds: Sequence[int],
     *,
+    rates: Mapping[float, float] = {},
     store: Store | None = None,
     progress: bool = True,
 ) -> Trained:
@@ -49,7 +50,8 @@ def train_members(
     Args:
         task: what is learned; any object with the attributes of ``tasks.protocol.Task``.
         model, train: what learns it, and how.
-        gammas, seeds: the members, each rate with each seed.
+        gammas, seeds: the members, each initialisation rate with each seed.
+        rates: gamma -> learning rate of its members, where it is not ``train.lr``.
         store: where checkpoints go; None keeps nothing.
         progress: show a progress bar.
 
@@ -74,7 +76,7 @@ def train_members(
         raise ConfigError(f"the task predicts '{task.predicts}'; {nearest(task.predicts, GROUPS)}")
     device = resolve_device(train.device)
     with torch_settings(train):
-        shares = share_out(members, model, task, train, device, train.workers or os.cpu_count() or 1)
+        shares = share_out(members, model, task, train, device, train.workers or os.cpu_count() or 1, rates)
         return Training(shares, task, train, store).run(progress)
 
 
@@ -85,6 +87,7 @@ def share_out(
     train: TrainConfig,
     device: torch.device,
     workers: int,
+    rates: Mapping[float, float] = {},
 ) -> list[list[MemberGroup]]:
     """Groups of members for each worker: small ones for every thread on CPU, as large as they fit on a GPU."""
     data = {seed: task.dataset(seed) for seed in dict.fromkeys(member.seed for member in members)}
@@ -93,7 +96,7 @@ def share_out(
     shares = np.array_split(np.arange(len(members)), min(workers, len(members)) if cpu else 1)
     return [
         [
-            group([members[i] for i in part], model, task, train, device, data)
+            group([members[i] for i in part], model, task, train, device, data, rates)
             for part in np.array_split(share, math.ceil(len(share) / together))
         ]
         for share in shares

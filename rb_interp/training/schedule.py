@@ -9,19 +9,23 @@ import numpy as np
 from rb_interp.training.config import TrainConfig
 
 
-def learning_rate(step: int, config: TrainConfig) -> float:
+def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> float:
     """Learning rate of step 0, 1, ...: linear warm-up, then constant or half a cosine down to ``lr_final``.
+
+    Args:
+        lr: the rate after warm-up; ``config.lr`` by default.
 
     >>> config = TrainConfig(steps=100, lr=1.0, lr_final=0.0)
     >>> [round(learning_rate(step, config), 3) for step in (0, 50, 100)]
     [1.0, 0.5, 0.0]
     """
+    lr = config.lr if lr is None else lr
     if step < config.warmup:
-        return config.lr * (step + 1) / config.warmup
+        return lr * (step + 1) / config.warmup
     if config.schedule == "constant":
-        return config.lr
+        return lr
     share = (step - config.warmup) / max(1, config.steps - config.warmup)
-    return config.lr_final + (config.lr - config.lr_final) * 0.5 * (1 + math.cos(math.pi * share))
+    return config.lr_final + (lr - config.lr_final) * 0.5 * (1 + math.cos(math.pi * share))
 
 
 def evaluation_steps(config: TrainConfig) -> list[int]:

@@ -146,10 +146,10 @@ class Block:
         """The block at the last position alone."""
         members, batch, length, d_model = resid.shape
         heads, d_head = self.model.n_heads, self.model.d_head
-        x = self.attention_input(resid)
+        x, last = self.attention_input(resid), resid[:, :, -1]
         # The key bias adds q . b_K to the score of every position alike, which the softmax does not see.
         (w_q, b_q), (w_k, _), (w_v, b_v) = (self.projection(name) for name in "QKV")
-        q = linear(x[:, :, -1], w_q, b_q).view(members, batch, heads, d_head)
+        q = linear(self.attention_input(last), w_q, b_q).view(members, batch, heads, d_head)
         w_k = w_k.view(members, d_model, heads, d_head)
         w_v = w_v.view(members, d_model, heads, d_head)
         asked = (
@@ -160,7 +160,7 @@ class Block:
         context = torch.bmm(scores.softmax(-1), flat).view(members, batch, heads, d_model)
         z = torch.einsum("mbhd,mdhk->mbhk", context, w_v) if heads > 1 else linear(context[:, :, 0], w_v[:, :, 0])
         z = z.reshape(members, batch, heads * d_head)
-        return self.feed_forward(self.add_attention(resid[:, :, -1], z if b_v is None else z + b_v[:, None]))
+        return self.feed_forward(self.add_attention(last, z if b_v is None else z + b_v[:, None]))
 
     def attention_input(self, resid: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
         """What the projections read, LayerNorm's scale and shift left to them."""
@@ -181,7 +181,9 @@ class Block:
         if self.model.norm == "pre":
             matrix, shift = fold(matrix, self["ln2.w"], self["ln2.b"])
             bias, x = shift if bias is None else bias + shift, normalise(mid, self.model)
-        post = mid + member_matmul(ACTIVATIONS[self.model.act](linear(x, matrix, bias)), self["mlp.W_out"])
+        hidden = linear(x, matrix, bias)  # nobody else needs it, so ReLU may write over it
+        hidden = hidden.relu_() if self.model.act == "relu" else ACTIVATIONS[self.model.act](hidden)
+        post = mid + member_matmul(hidden, self["mlp.W_out"])
         if self.model.train_biases:
             post = post + self["mlp.b_out"][:, None]
         return self.after(post, "ln2")

@@ -56,10 +56,10 @@ class Drift:
         self.sums = {name: torch.zeros_like(value) for name, value in self._rates(weights).items()}
 
     @torch.no_grad()
-    def add(self, weights: Weights, lr: float) -> None:
-        """Add the prediction of one step."""
+    def add(self, weights: Weights, lr: Float[Tensor, " member"]) -> None:
+        """Add the prediction of one step, with each member's learning rate."""
         for name, rate in self._rates(weights).items():
-            self.sums[name].add_(rate, alpha=lr)
+            self.sums[name].addcmul_(rate, lr.view(-1, *[1] * (rate.ndim - 1)))
 
     @torch.no_grad()
     def _rates(self, weights: Weights) -> dict[str, Tensor]:

@@ -122,6 +122,27 @@ def test_workers_do_not_change_the_result():
         torch.testing.assert_close(value, two.final.tensors[key], rtol=0, atol=1e-12)
 
 
+def test_a_member_with_a_learning_rate_of_its_own_is_as_it_is_alone(tmp_path):
+    train = short(dtype="float64", workers=1, weight_decay=0.3)
+    store, rates = Store(tmp_path, "x"), {0.3: 4e-3, 0.5: 2e-3}
+    stopped = replace(train, steps=10)
+    train_members(TASK, MODEL, stopped, [0.3, 0.5, 0.8], [0, 1], rates=rates, store=store, progress=False)
+    half_way = store.read("state")
+    together = train_members(TASK, MODEL, train, [0.3, 0.5, 0.8], [0, 1], rates=rates, progress=False)
+    for gamma in (0.3, 0.5, 0.8):
+        alone = replace(train, lr=rates.get(gamma, train.lr))
+        own = Store(tmp_path / f"{gamma}", "x")
+        train_members(TASK, MODEL, replace(alone, steps=10), [gamma], [0], store=own, progress=False)
+        for name, moment in own.read("state").tensors.items():
+            if name.startswith("exp_avg"):
+                here = half_way.tensors[name][half_way.members.index((gamma, 0))]
+                torch.testing.assert_close(moment[0], here, rtol=1e-9, atol=1e-18)
+        final = train_members(TASK, MODEL, alone, [gamma], [0], progress=False).final
+        for name, weight in final.member(gamma, 0).items():
+            torch.testing.assert_close(weight, together.final.member(gamma, 0)[name], rtol=0, atol=1e-11)
+    assert not torch.equal(final.member(0.8, 0)["embed.W_E"], together.final.member(0.3, 0)["embed.W_E"])
+
+
 def test_the_callers_settings_come_back():
     before = (torch.get_num_threads(), torch.get_rng_state().clone(), np.random.get_state()[1].copy())
     train_members(TASK, MODEL, short(), [0.8], [0], progress=False)
