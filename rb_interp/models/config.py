@@ -60,6 +60,8 @@ class ModelConfig:
             LayerNorm's own parameters are always trained.
         tied: unembed with the transpose of the token embedding and without a bias, as GPT-2 does. A model built here
             holds a copy of it as W_U, so training such a model elsewhere unties it.
+        uniform_layers: layers whose attention is exactly 1/i at query i: there W_Q and b_Q are 0 and are not trained,
+            so that all scores are 0. Every other tensor starts as it would without this setting.
         layer_norm_eps: added to the variance in LayerNorm.
     """
 
@@ -76,6 +78,7 @@ class ModelConfig:
     layer_norm_eps: float = 1e-5
     architecture: str = "transformer"
     tied: bool = False
+    uniform_layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp"):
@@ -94,6 +97,11 @@ class ModelConfig:
                     f"{name}={getattr(self, name)!r} with architecture='{self.architecture}'; its definition has "
                     f"{name}={only!r}."
                 )
+        if not set(self.uniform_layers) <= set(range(self.n_layers)):
+            raise ModelError(
+                f"uniform_layers={self.uniform_layers} of a model with {self.n_layers} layers; expected layers from 0 "
+                f"to {self.n_layers - 1}."
+            )
         if self.tied and self.gammas.unembedding is not None:
             raise ModelError(
                 f"gammas.unembedding={self.gammas.unembedding} of a tied model; its unembedding is the embedding, so "
@@ -112,7 +120,15 @@ class ModelConfig:
         return PRESETS[name]
 
 
-SIMPLIFIED = {"n_layers": 1, "n_heads": 1, "norm": "none", "scheme": "fan_in", "train_biases": False, "tied": False}
+SIMPLIFIED = {
+    "n_layers": 1,
+    "n_heads": 1,
+    "norm": "none",
+    "scheme": "fan_in",
+    "train_biases": False,
+    "tied": False,
+    "uniform_layers": (),
+}
 """Settings that Definitions 1 and 2 leave no choice in."""
 
 

@@ -40,7 +40,8 @@ class Parameter:
     """One tensor of a model under its TransformerLens name.
 
     Attributes:
-        d_in: input dimension that sets the scale; 0 for biases and LayerNorm.
+        d_in: input dimension that sets the scale; 0 for what starts as a constant (biases, LayerNorm, and W_Q of a
+            layer that attends uniformly).
         trained: whether training changes it.
     """
 
@@ -78,9 +79,12 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
         block = f"blocks.{layer}."
         if model.norm != "none":
             found += _layer_norm(block + "ln1", d)
-        found += [Parameter(f"{block}attn.W_{x}", (h, d, k), d, True) for x in "QKV"]
+        uniform = layer in model.uniform_layers  # a query of 0 gives every key the same score
+        found += [Parameter(f"{block}attn.W_Q", (h, d, k), 0 if uniform else d, not uniform)]
+        found += [Parameter(f"{block}attn.W_{x}", (h, d, k), d, True) for x in "KV"]
         found += [Parameter(f"{block}attn.W_O", (h, k, d), h * k, True)]
-        found += [Parameter(f"{block}attn.b_{x}", (h, k), 0, biases) for x in "QKV"]
+        found += [Parameter(f"{block}attn.b_Q", (h, k), 0, biases and not uniform)]
+        found += [Parameter(f"{block}attn.b_{x}", (h, k), 0, biases) for x in "KV"]
         found += [Parameter(f"{block}attn.b_O", (d,), 0, biases)]
         if model.norm != "none":
             found += _layer_norm(block + "ln2", d)
@@ -100,9 +104,9 @@ def _layer_norm(name: str, d_model: int) -> list[Parameter]:
 
 
 def intended_std(parameter: Parameter, model: ModelConfig, gamma: float | None) -> float:
-    """Standard deviation that the model's scheme gives a parameter (0 for biases and LayerNorm)."""
+    """Standard deviation that the model's scheme gives a parameter (0 for what starts as a constant)."""
     group = GROUPS.get(parameter.kind)
-    if group is None:
+    if group is None or not parameter.d_in:
         return 0.0
     if model.scheme == "torch_default":
         return 1.0 if group == "embedding" else 1 / math.sqrt(3 * parameter.d_in)
@@ -146,7 +150,7 @@ def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed
     weights = {}
     for parameter in parameters(model, d_vocab, n_ctx):
         std = intended_std(parameter, model, gamma)
-        if parameter.kind in GROUPS:
+        if parameter.d_in:
             weights[parameter.name] = std * standard_draw(parameter, model.scheme, seed)
         else:
             weights[parameter.name] = np.full(parameter.shape, float(parameter.kind == "w"))
