@@ -68,7 +68,7 @@ def study_command(name: str, study: str, start: StudyConfig) -> tuple[type, Any]
         name: key of DESCRIPTIONS. study: its name. start: the configuration that the flags change.
     """
     settings: Any = Annotated[type(start), arg(name="")]
-    if list(start.sweeps) == [""]:
+    if "" in start.sweeps:
         settings = OmitArgPrefixes[settings]
     flags: list[tuple[str, Any, Any]] = [
         ("settings", settings, start),

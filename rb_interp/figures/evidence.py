@@ -78,17 +78,24 @@ class Evidence:
         if name not in self.config.sweeps:
             raise MissingEvidenceError(f"This run has no sweep “{name}”.")
         if name not in self._sweeps:
-            parts = {part: getattr(self, part) for part in ("curves", "readings", "summary")}
-            own = {part: table.loc[table["sweep"] == name] for part, table in parts.items()}
             prefix = f"{name}/"
-            self._sweeps[name] = replace(
-                self,
-                **{part: table.assign(sweep="").reset_index(drop=True) for part, table in own.items()},
-                config=self.config.sweeps[name],
-                tables={t: d.loc[d["sweep"] == name] if "sweep" in d else d for t, d in self.tables.items()},
-                arrays={k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)},
-            )
+            arrays = {k.removeprefix(prefix): a for k, a in self.arrays.items() if k.startswith(prefix)}
+            self._sweeps[name] = replace(self, **self._rows_of(name), config=self.config.sweeps[name], arrays=arrays)
         return self._sweeps[name]
+
+    @property
+    def main(self) -> Evidence:
+        """What the main sweep shows, of a study that has others beside it."""
+        return replace(self, **self._rows_of(""))
+
+    def _rows_of(self, sweep: str) -> dict[str, Any]:
+        """The tables with the rows of one sweep alone, as in a study that has no other."""
+        own = {part: getattr(self, part) for part in ("curves", "readings", "summary")}
+        own = {part: table.loc[table["sweep"] == sweep] for part, table in own.items()}
+        return {
+            **{part: table.assign(sweep="").reset_index(drop=True) for part, table in own.items()},
+            "tables": {t: d.loc[d["sweep"] == sweep] if "sweep" in d else d for t, d in self.tables.items()},
+        }
 
     @cached_property
     def _sweeps(self) -> dict[str, Evidence]:

@@ -58,7 +58,10 @@ class StudyConfig:
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
-        """Its sweeps by name; a single one is called "" and is the configuration itself."""
+        """Its sweeps by name; a single one, or the main one, is called "" and is the configuration itself.
+
+        A study may have further sweeps beside its main one. Its figures and its report are then of the main one.
+        """
         if isinstance(self, SweepConfig):
             return {"": self}
         return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), SweepConfig)}

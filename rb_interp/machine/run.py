@@ -332,7 +332,7 @@ class Run:
                 f"what was read in {self.folder} is missing or damaged ({error}); "
                 f"'rb-interp probe {self.folder}' makes it again."
             ) from None
-        return Evidence(
+        found = Evidence(
             config=self.config,
             scale=self.scale,
             **{name: tables.pop(name) for name in TABLES},
@@ -349,6 +349,7 @@ class Run:
                 "calibration": self.calibration,
             },
         )
+        return found.main if "" in self.sweeps else found
 
     def table(self, name: str) -> pd.DataFrame:
         """Read ``name.parquet``; RunError where it is not there yet, or the study has no such table."""

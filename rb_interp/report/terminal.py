@@ -60,8 +60,8 @@ def print_run(run: Run, console: Console | None = None) -> None:
 
 def run_rows(run: Run) -> dict[str, str]:
     """What a run folder holds, by heading."""
-    several, info = len(run.sweeps) > 1, run.study.load("info")
-    sweeps = {f"sweep {name}" if several else "members": _sweep(sweep) for name, sweep in run.sweeps.items()}
+    info = run.study.load("info")
+    sweeps = {f"sweep {name}" if name else "members": _sweep(sweep) for name, sweep in run.sweeps.items()}
     return {
         "folder": str(run.folder),
         "study": f"{run.study.name}, scale {run.scale}, seeds {list(run.config.seeds)}",

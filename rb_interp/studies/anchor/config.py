@@ -13,6 +13,9 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
+FIXED = "fixed_average"
+"""The sweep of claim M10b."""
+
 
 @dataclass(frozen=True)
 class AnchorConfig(SweepConfig, StudyConfig):
@@ -66,6 +69,14 @@ class AnchorConfig(SweepConfig, StudyConfig):
             )
         if "half" not in self.train.stages:
             raise ConfigError(f"train.stages={self.train.stages} lacks 'half', which study 'anchor' measures; add it.")
+
+    @property
+    def sweeps(self) -> dict[str, SweepConfig]:
+        """The main sweep, and its members of small initialisation trained with L0's attention fixed at exactly 1/i."""
+        if SMALL not in self.gammas or 0 in self.model.uniform_layers:
+            return {"": self}
+        model, train = replace(self.model, uniform_layers=(0,)), replace(self.train, stages=(), n_checkpoints=0)
+        return {"": self, FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates)}
 
     @classmethod
     def from_preset(cls, preset: str = "quick", **changes: Any) -> AnchorConfig:

@@ -41,11 +41,17 @@ also stand under the seeds ``mean``, ``low`` and ``high``:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pandas as pd
+
 from rb_interp.machine.measured import Measured, readings_table
 from rb_interp.machine.run import Run
+from rb_interp.machine.sweep import Sweep
 from rb_interp.statistics.learning_order import label_entropy, learning_order_table
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.circuits import circuit_table
+from rb_interp.studies.anchor.config import FIXED
 from rb_interp.studies.anchor.dynamics import dynamics
 from rb_interp.studies.anchor.readings import read_members
 from rb_interp.studies.anchor.summaries import array_means, summaries
@@ -62,8 +68,9 @@ def measure(run: Run, progress: bool = True) -> Measured:
     rows, arrays = read_members(run, progress)
     entropies = {(seed, name): label_entropy(d.labels[d.rows(name)]) for seed, d in data.items() for name in SETS}
     order = learning_order_table(sweep.curves(), sweep.config.task.d_vocab, entropies)
+    fixed = [_fixed_average(run.sweep(FIXED), entropies)] if FIXED in run.sweeps else []
     causes, moved = measure_causes(run, progress), dynamics(run, progress)
-    readings = readings_table(rows, order, causes.readings())
+    readings = readings_table(rows, order, causes.readings(), *fixed)
     tables = {
         "circuits": circuit_table(readings),
         "effects": causes.effects,
@@ -73,3 +80,9 @@ def measure(run: Run, progress: bool = True) -> Measured:
         "events": moved.events,
     }
     return Measured(readings, tables | summaries(tables, run.curves), arrays | array_means(arrays))
+
+
+def _fixed_average(sweep: Sweep, entropies: Mapping[tuple[int, str], float]) -> pd.DataFrame:
+    """What the members learn whose L0 attends 1/i throughout training: readings of their learning curves."""
+    order = learning_order_table(sweep.curves(), sweep.config.task.d_vocab, entropies)
+    return readings_table(order, sweep=FIXED)
