@@ -6,9 +6,18 @@ ill-defined keeps its verdict, and a second one is added.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.claims.embedding import alike_anchors, as_in_theory, geometry, ordered_anchors, ordered_component
-from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL, curve, learning_order_claims
+from rb_interp.claims.learning_order import (
+    LARGE,
+    MIDDLE,
+    SMALL,
+    curve,
+    learning_order_claims,
+    reasoning_learned,
+)
 
 
 def _uniformity(gamma: float, stage: str) -> Term:
@@ -57,6 +66,13 @@ LEARNING_ORDER = learning_order_claims(
     ),
     ("Fig. 3A right", "Fig. 3A left", "Fig. 3A left", "Fig. 3A", "Fig. 3A right"),
 )
+
+LEARNED_ORDER = tuple(
+    replace(claim, id=f"{claim.id}b", gate=reasoning_learned(), learned=None)
+    for claim in LEARNING_ORDER
+    if claim.learned
+)
+"""A2b and A3b: the same, among seeds that have learned the reasoning mapping."""
 
 EMBEDDING = (
     Claim(
@@ -232,5 +248,5 @@ CAUSAL = (
     ),
 )
 
-CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL
+CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + LEARNED_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL
 BY_ID = {claim.id: claim for claim in CLAIMS}
