@@ -224,9 +224,12 @@ def _save(table: Any, out: Path | None) -> None:
 
 
 def _show_verdicts(run: Any) -> None:
-    from rb_interp.report.terminal import print_verdicts
+    from rb_interp.report.terminal import print_verdicts, print_within
 
     print_verdicts(run.verdicts)
+    within = run.evidence.within
+    if within is not None and within.groups:
+        print_within(within)
     for sentence in notes(run.study, run.config):
         print(sentence)
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rb_interp.claims import Verdicts, judge, judge_checks
+from rb_interp.claims import Verdicts, judge, judge_checks, judge_within
 from rb_interp.figures.evidence import Evidence
 from rb_interp.machine.config import StudyConfig
-from rb_interp.machine.measured import summary_table
+from rb_interp.machine.measured import Measured, summary_table
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.schema import EVERY_STUDY, SUMMARY, check_tables
 
@@ -107,6 +107,8 @@ def remade(study: Study, evidence: Evidence, statistics: Statistics) -> Evidence
     every = {**tables, "curves": evidence.curves, "readings": readings, "summary": summary}
     check_tables(study.name, {**EVERY_STUDY, **study.load("tables")}, every)
     found = {"verdicts": judge(readings, evidence.claims, scale=evidence.scale)}
+    if (groups := study.load("groups")) is not None:
+        found["within"] = judge_within(readings, groups(Measured(readings, tables)), scale=evidence.scale)
     if checks:
         options = {"scale": evidence.scale, "sibling_stages": evidence.config.sibling_stages}
         found["checks"] = judge_checks(readings, tables["effects"], checks, **options)

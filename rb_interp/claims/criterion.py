@@ -98,7 +98,8 @@ class Claim:
         statement: the claim in one sentence.
         source: where the paper says so.
         conditions: all must hold.
-        gate: a seed counts only where it meets this too.
+        gate: a part of the criterion: a seed counts only where it meets this too, such as to have learned a mapping.
+        learned: of a criterion without a gate: where fewer than half of the seeds meet this, the verdict is withheld.
         unit: what is counted: each ``seed`` that meets every condition, or the ``share`` of units whose value is 1,
             which stands against the threshold itself.
         context: terms that are shown with the verdict and judge nothing.
@@ -111,6 +112,13 @@ class Claim:
     gate: Condition | None = None
     unit: Literal["seed", "share"] = "seed"
     context: tuple[Term, ...] = ()
+    learned: Condition | None = None
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Every term that the outcome rests on."""
+        conditions = (*self.conditions, *filter(None, (self.gate, self.learned)))
+        return tuple(term for condition in conditions for term in (condition.of, condition.minus) if term)
 
     @property
     def gamma(self) -> float:

@@ -6,7 +6,7 @@ Nothing here knows a threshold or a probe; both are in the registry.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,20 +91,37 @@ class _Sample:
 
 @dataclass(frozen=True)
 class _Read:
-    """One condition's statistic by seed, in trained and in untrained models, and the shares that it compares."""
+    """One condition's statistic by seed, in trained and in untrained models, and the numbers that it compares."""
 
     condition: Condition
     values: dict[int, float]
     untrained: dict[int, float]
-    shares: tuple[list[float], list[float] | None]
+    of: dict[int, float]
+    minus: dict[int, float] | None
     problem: str
+
+    def among(self, seeds: Collection[int]) -> _Read:
+        """The same of some seeds alone."""
+        kept = {seed: value for seed, value in self.values.items() if seed in seeds}
+        return replace(self, values=kept, untrained={s: v for s, v in self.untrained.items() if s in kept})
+
+
+class _Learners(NamedTuple):
+    """Seeds that have learned what a claim speaks of, whether these are at least half, and what to say of it."""
+
+    seeds: Collection[int]
+    by_half: bool | None
+    reason: str
 
 
 def _judge_claim(
     readings: pd.DataFrame, claim: Claim, known: Standing, scale: str, diverged: Collection[tuple[str, float, int]]
 ) -> Verdict:
     lost = _lost_seeds(claim, diverged)
-    read = [_read_condition(readings, claim, condition) for condition in claim.conditions]
+    read = [_read_condition(readings, condition) for condition in claim.conditions]
+    learners = _learners(readings, claim.gate or claim.learned, sorted(set().union(*(one.values for one in read))))
+    read = [one.among(learners.seeds) for one in read] if claim.gate else read
+    unlearned = learners.reason if claim.learned and learners.by_half is False else ""
     records = tuple(_judge_condition(one, claim.unit, lost) for one in read)
     if claim.unit == "share":
         outcome, finding, met = _of_shares(records)
@@ -119,6 +136,7 @@ def _judge_claim(
     reasons = [
         known.reason,
         *dict.fromkeys(one.problem for one in read),
+        learners.reason,
         f"seeds without every number: {_listed(uncounted)}" if uncounted and claim.unit == "seed" else "",
         f"diverged, so not met: {_listed(lost)}" if lost else "",
         finding.reason,
@@ -131,7 +149,7 @@ def _judge_claim(
         gamma=claim.gamma,
         stage=claim.stage,
         unit=claim.unit,
-        outcome="UNDECIDED" if known.reason else outcome,
+        outcome="UNDECIDED" if known.reason or unlearned else outcome,
         n_seeds=finding.n_seeds,
         n_meeting=finding.n_meeting,
         share_low=finding.share.low,
@@ -141,20 +159,20 @@ def _judge_claim(
         met_at_initialisation=_by_half(before.values()),
         scale=scale,
         calibrated=known.calibrated,
-        withheld=bool(known.reason),
+        withheld=bool(known.reason or unlearned),
         uncalibrated_outcome=outcome,
         reason="; ".join(filter(None, reasons)),
         seeds=tuple(met),
         met=tuple(met.values()),
         conditions=records,
         context=tuple(_shown(readings, term) for term in claim.context),
+        learned=learners.by_half,
     )
 
 
 def _lost_seeds(claim: Claim, diverged: Collection[tuple[str, float, int]]) -> list[int]:
     """Seeds of which a member that the claim reads has diverged."""
-    terms = [term for condition in claim.conditions for term in (condition.of, condition.minus) if term]
-    read = {(term.sweep, term.gamma) for term in terms if term.stage != "init"}
+    read = {(term.sweep, term.gamma) for term in claim.terms if term.stage != "init"}
     return sorted(
         {seed for sweep, gamma, seed in diverged if any(sweep == s and np.isclose(gamma, g) for s, g in read)}
     )
@@ -179,16 +197,14 @@ def _of_shares(records: Sequence[Judged]) -> tuple[Outcome, Finding, dict[int, b
     return outcome, Finding(outcome, len(met), sum(met.values()), share, reason="; ".join(filter(None, reasons))), met
 
 
-def _read_condition(readings: pd.DataFrame, claim: Claim, condition: Condition) -> _Read:
+def _read_condition(readings: pd.DataFrame, condition: Condition) -> _Read:
     of = _read(readings, condition.of)
     minus = _read(readings, condition.minus) if condition.minus else None
     values = paired_differences(of.values, minus.values) if minus else of.values
     untrained = paired_differences(of.untrained, minus.untrained) if minus else of.untrained
-    gated, left_out = _through_gate(readings, claim.gate, values)
-    problems = dict.fromkeys(filter(None, (of.problem, minus.problem if minus else "", left_out)))
-    shares = [of.values[seed] for seed in gated], [minus.values[seed] for seed in gated] if minus else None
-    before = {seed: value for seed, value in untrained.items() if seed in gated and np.isfinite(value)}
-    return _Read(condition, gated, before, shares, "; ".join(problems))
+    problems = dict.fromkeys(filter(None, (of.problem, minus.problem if minus else "")))
+    before = {seed: value for seed, value in untrained.items() if seed in values and np.isfinite(value)}
+    return _Read(condition, values, before, of.values, minus.values if minus else None, "; ".join(problems))
 
 
 def _judge_condition(read: _Read, unit: str, lost: Collection[int]) -> Judged:
@@ -196,7 +212,8 @@ def _judge_condition(read: _Read, unit: str, lost: Collection[int]) -> Judged:
     met = _met_by_seed([(condition, values)], lost)
     before = list(read.untrained.values())
     if unit == "share":
-        outcome, interval = decide_share(condition, *read.shares) if values else ("UNDECIDED", NOTHING)
+        shares = [[numbers[seed] for seed in values] for numbers in (read.of, read.minus) if numbers is not None]
+        outcome, interval = decide_share(condition, *shares) if values else ("UNDECIDED", NOTHING)
         reason = f"the interval contains {condition.threshold:g}" if outcome == "UNDECIDED" and values else ""
         untrained = float(np.mean(before)) if before else float("nan")
         started = condition.met(untrained)
@@ -231,17 +248,16 @@ def _listed(seeds: Iterable[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
-def _through_gate(
-    readings: pd.DataFrame, gate: Condition | None, values: dict[int, float]
-) -> tuple[dict[int, float], str]:
-    """Keep the seeds that meet the gate; the others have not learned what the statistic is about."""
-    if gate is None:
-        return values, ""
-    tested = _read(readings, gate.of)
-    kept = {seed: value for seed, value in values.items() if gate.met(tested.values.get(seed, np.nan))}
-    n_out = len(values) - len(kept)
-    note = f"{n_out} of {len(values)} seeds left out, not {gate.comparison}" if n_out else ""
-    return kept, "; ".join(filter(None, (tested.problem, note)))
+def _learners(readings: pd.DataFrame, test: Condition | None, seeds: Collection[int]) -> _Learners:
+    """Test which seeds have learned what a claim speaks of; a seed without that number has not."""
+    if test is None or not seeds:
+        return _Learners(seeds, None, "")
+    tested = _read(readings, test.of)
+    kept = [seed for seed in seeds if test.met(tested.values.get(seed, np.nan))]
+    enough = 2 * len(kept) >= len(seeds)
+    said = f"{'' if enough else 'not learned: '}{test.comparison} in {len(kept)} of {len(seeds)} seeds"
+    said = said if tested.values and len(kept) < len(seeds) else ""
+    return _Learners(kept, enough, "; ".join(filter(None, (tested.problem, said))))
 
 
 def _read(readings: pd.DataFrame, term: Term) -> _Sample:

@@ -22,7 +22,8 @@ def learning_order_claims(
 
     Args:
         prefix: of the ids. statements, sources: of the five claims, in order; statistics and thresholds are the same
-            for every study. where: ``sweep`` and ``sweep_label`` of the terms.
+            for every study. The second and the third speak of a mapping that is learned at a large initialisation.
+        where: ``sweep`` and ``sweep_label`` of the terms.
     """
 
     def bias(gamma: float) -> Term:
@@ -45,9 +46,15 @@ def learning_order_claims(
         ),
         (Condition(curve("acc_rsn_test", "accuracy on rsn_test", **where), ">=", 0.90),),
     )
+    learned = dict.fromkeys((2, 3), reasoning_learned(**where))
     return tuple(
-        Claim(f"{prefix}{number}", statement, source, criteria)
+        Claim(f"{prefix}{number}", statement, source, criteria, learned=learned.get(number))
         for number, (statement, source, criteria) in enumerate(
             zip(statements, sources, conditions, strict=True), start=1
         )
     )
+
+
+def reasoning_learned(gamma: float = LARGE, **where: Any) -> Condition:
+    """The reasoning mapping is learned at the end, as far as it was trained on."""
+    return Condition(curve("acc_rsn_train", "accuracy on rsn_train", gamma, **where), ">=", 0.95)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TABLE = (
     *("id", "criterion", "outcome", "n_seeds", "n_meeting", "share_low", "share_high", "decided_after", "statistic"),
-    *("effect", "low", "high", "untrained", "met_at_initialisation", "scale", "calibrated", "reason"),
+    *("effect", "low", "high", "untrained", "met_at_initialisation", "scale", "calibrated", "learned", "reason"),
 )
 
 
@@ -72,7 +72,9 @@ class Verdict:
         scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
         calibrated: None where the claim needs no calibration; else whether its probe's error rates are known for these
             models and good enough.
-        withheld: whether the error rates turned the outcome into UNDECIDED.
+        learned: None where the claim asks for nothing that was learned; else whether at least half of the seeds have
+            learned it.
+        withheld: whether error rates, or a mapping that was not learned, turned the outcome into UNDECIDED.
         uncalibrated_outcome: what the numbers alone give.
         reason: why nothing was decided, and which seeds do not count or diverged.
         conditions: every condition. context: numbers that are shown and decide nothing.
@@ -106,6 +108,7 @@ class Verdict:
     met: tuple[bool, ...]
     conditions: tuple[Judged, ...]
     context: tuple[Judged, ...] = ()
+    learned: bool | None = None
 
     def _repr_html_(self) -> str:
         return Verdicts([self])._repr_html_()

@@ -15,7 +15,7 @@ from rb_interp.errors import RbInterpError
 from rb_interp.statistics.intervals import Interval
 
 if TYPE_CHECKING:
-    from rb_interp.claims import CheckedCause, Verdicts
+    from rb_interp.claims import CheckedCause, Verdicts, Within
 
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 
@@ -37,7 +37,8 @@ class Evidence:
         arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, ``{sweep}/`` in front where there are
             several; ``mean``, ``low`` and ``high`` in place of the seed where they were averaged over seeds.
         tables: further tables by name; an absent one counts as empty.
-        verdicts: one a claim. checks: one a causal check. claims: the claims themselves, for their thresholds.
+        verdicts: one a claim. within: the same within groups of seeds, None where the study has none. checks: one a
+            causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
     """
 
@@ -51,6 +52,7 @@ class Evidence:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     checks: Sequence[CheckedCause] = ()
     claims: Sequence[Claim] = ()
+    within: Within | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property

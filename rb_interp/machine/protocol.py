@@ -46,6 +46,8 @@ class Study:
             the table ``effects``, which ``measure`` must return then.
         calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
         calibrate: ``calibrate(folder) -> table``: measures these error rates again.
+        groups: ``groups(measured) -> Grouping``: which seeds belong together, by an outcome, and which claims are
+            judged within each group as well.
         info: ``info(run) -> {word: text}``: what ``rb-interp info`` shows of a run in addition.
         train_note: ``train_note(config) -> sentences`` to show before training, for instance about stand-ins for data.
 
@@ -67,6 +69,7 @@ class Study:
     checks: tuple[CausalCheck, ...] | Lazy = ()
     calibration: Callable[[Any], Any] | Lazy | None = None
     calibrate: Callable[[Path], Any] | Lazy | None = None
+    groups: Callable[[Any], Any] | Lazy | None = None
     info: Callable[[Run], Mapping[str, str]] | Lazy | None = None
     train_note: Callable[[Any], list[str]] | Lazy | None = None
 

@@ -181,7 +181,7 @@ class Run:
         import numpy as np
         from safetensors.numpy import save_file
 
-        from rb_interp.claims import judge, judge_checks
+        from rb_interp.machine.judged import write_verdicts
         from rb_interp.machine.measured import curves_summary, summary_table
         from rb_interp.machine.schema import EVERY_STUDY, check_tables
         from rb_interp.torch_threads import few_threads
@@ -195,8 +195,7 @@ class Run:
             "readings": measured.readings,
             "summary": summary_table(measured.readings),
         }
-        checks = self.study.load("checks")
-        if checks and "effects" not in tables:
+        if self.study.load("checks") and "effects" not in tables:
             raise StudyError(
                 f"study '{self.study.name}' has causal checks, and its measurement returns no table 'effects', which "
                 f"they are judged by; return it, or give the study no checks."
@@ -206,16 +205,7 @@ class Run:
             self.write_table(name, table)
         whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save_file assumes
         write_whole(self.folder / ARRAYS, lambda path: save_file(whole, path))
-        calibration = self.calibration
-        standings = {} if calibration is None else calibration.standings
-        diverged = [(name, m.gamma, m.seed) for name, sweep in self.sweeps.items() for m in sweep.diverged]
-        judged = {"scale": self.scale, "diverged": diverged}
-        verdicts = judge(measured.readings, self.study.load("claims"), standings=standings, **judged)
-        if checks:
-            effects, siblings = measured.tables["effects"], self.config.sibling_stages
-            causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, **judged)
-            self._write_json("checks", [check.to_json() for check in causes])
-        self._write_json("verdicts", verdicts.to_json())
+        write_verdicts(self, measured)
         self._forget()
 
     def probe_members(
@@ -283,6 +273,12 @@ class Run:
         return self.evidence.verdicts
 
     @property
+    def verdicts_within(self) -> dict[str, Verdicts]:
+        """Group of seeds -> what was decided within it, the largest group first; empty in a study without groups."""
+        within = self.evidence.within
+        return {} if within is None else {group.name: group.verdicts for group in within.groups}
+
+    @property
     def report(self) -> Path:
         """The report's page; RunError where it is not written yet."""
         path = self.folder / "report.html"
@@ -316,16 +312,16 @@ class Run:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        from rb_interp.claims import CheckedCause, Verdicts, expected_by_chance
+        from rb_interp.claims import expected_by_chance
         from rb_interp.figures.evidence import Evidence
+        from rb_interp.machine.judged import read_verdicts
+        from rb_interp.machine.measured import Measured
 
         self.check_trained()
         try:
             others = [path.stem for path in sorted(self.folder.glob("*.parquet")) if path.stem not in TABLES]
             tables = {name: self.table(name) for name in (*TABLES, *others)}
-            verdicts = Verdicts.from_json(json.loads((self.folder / "verdicts.json").read_text()))
-            checks = self.folder / "checks.json"
-            judged = [CheckedCause.from_json(row) for row in json.loads(checks.read_text())] if checks.exists() else []
+            judged = read_verdicts(self, Measured(tables["readings"], tables))
             arrays = load_file(self.folder / ARRAYS)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise RunError(
@@ -337,15 +333,14 @@ class Run:
             scale=self.scale,
             **{name: tables.pop(name) for name in TABLES},
             arrays=arrays,
-            verdicts=verdicts,
             tables=tables,
-            checks=judged,
+            **judged,
             claims=self.study.load("claims"),
             meta={
                 **{name: self.metadata[name] for name in ("versions", "host", "created")},
                 "command": self.metadata["command"] or f"rb-interp reproduce --config {self.folder / 'config.toml'}",
                 "toml": to_toml(self.study.name, self.config),
-                "expected_by_chance": expected_by_chance(verdicts),
+                "expected_by_chance": expected_by_chance(judged["verdicts"]),
                 "calibration": self.calibration,
             },
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.report.glossary import shared
 from rb_interp.report.section import Narrative, Section, placed_figures
+from rb_interp.report.within import within_section
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts
@@ -29,8 +30,9 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
     narrative = Narrative() if narrate is None else narrate(evidence)
     counts = Counter(verdict.outcome for verdict in evidence.verdicts)
     named = {outcome: [v.id for v in evidence.verdicts if v.outcome == outcome] for outcome in OUTCOMES}
+    sections = (*within_section(evidence.within, evidence.verdicts), *narrative.sections)
     figures = study.load("figures")
-    placed = placed_figures(narrative.sections, [spec.id for spec in figures])
+    placed = placed_figures(sections, [spec.id for spec in figures])
     content = {
         "title": study.title,
         "question": study.question,
@@ -45,7 +47,7 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
             "warnings": [*_runs(evidence), *narrative.warnings, *_probes(evidence.verdicts)],
         },
         "claims": [_claim(study, verdict) for verdict in evidence.verdicts],
-        "sections": [_section(section) for section in narrative.sections],
+        "sections": [_section(section) for section in sections],
         "figures": [{**_figure(spec, evidence), "section": placed.get(spec.id, "")} for spec in figures],
         "glossary": _glossary(study.load("glossary")),
         "repeat": {"command": meta.get("command", ""), "toml": meta.get("toml", "")},
@@ -119,12 +121,27 @@ def _probes(verdicts: Verdicts) -> Iterator[str]:
             "models, so these verdicts say that the readings meet the criterion or not, not how often such readings "
             "mislead."
         )
-    held = [f"{v.id} (the numbers alone: {v.uncalibrated_outcome})" for v in verdicts if v.withheld]
+    held = [_alone(verdict) for verdict in verdicts if calibration_mark(verdict) == "held"]
     if held:
         yield f"Withheld, because the probe misleads too often on models whose mechanism is known: {', '.join(held)}."
+    if unlearned := [_alone(verdict) for verdict in not_learned(verdicts)]:
+        yield (
+            "Not learned: fewer than half of the seeds have learned the mapping that these claims speak of, so that "
+            f"they are undecided: {', '.join(unlearned)}."
+        )
     met = [verdict.id for verdict in verdicts if verdict.met_at_initialisation and verdict.outcome == "HOLDS"]
     if met:
         yield f"Already met by untrained models, so that training has shown nothing by it: {', '.join(met)}."
+
+
+def not_learned(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Those that are undecided and ask for a mapping that fewer than half of the seeds have learned."""
+    return [verdict for verdict in verdicts if verdict.learned is False and verdict.outcome == "UNDECIDED"]
+
+
+def _alone(verdict: Verdict) -> str:
+    """A verdict's claim, and what the numbers alone give where it is withheld."""
+    return f"{verdict.id} (the numbers alone: {verdict.uncalibrated_outcome})" if verdict.withheld else verdict.id
 
 
 def _figure(spec: FigureSpec, evidence: Evidence) -> dict[str, Any]:

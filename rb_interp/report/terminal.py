@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rb_interp.figures.numbers import interval_text, number
-from rb_interp.report.content import OUTCOMES, calibration_mark
+from rb_interp.figures.numbers import interval_text, number, share_text
+from rb_interp.report.content import OUTCOMES, calibration_mark, not_learned
+from rb_interp.report.within import DESCRIBES
 
 if TYPE_CHECKING:
-    from rb_interp.claims import Verdict, Verdicts
+    from rb_interp.claims import Verdict, Verdicts, Within
     from rb_interp.machine.registry import InstalledStudy
     from rb_interp.machine.run import Run
     from rb_interp.machine.sweep import Sweep
@@ -49,8 +50,30 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     counts = Counter(verdict.outcome for verdict in verdicts)
     starred = "; * met at initialisation" if any(verdict.met_at_initialisation for verdict in verdicts) else ""
     console.print(Text(", ".join(f"{counts[name]} {name}" for name in OUTCOMES) + starred))
+    if unlearned := not_learned(verdicts):
+        console.print(Text(f"not learned by half of the seeds, so undecided: {', '.join(v.id for v in unlearned)}"))
     if any(marks):
         console.print(Text(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}"))
+
+
+def print_within(within: Within, console: Console | None = None) -> None:
+    """Print the verdicts within groups of seeds: claims down, groups across, their shares in front."""
+    console = console_of(console)
+    table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
+    for heading in ("claim", *(group.name for group in within.groups)):
+        table.add_column(heading)
+    shares = (f"{len(g.seeds)}/{g.total}, {share_text(g.share, g.low, g.high)}" for g in within.groups)
+    table.add_row("seeds", *(Text(shown(share, console)) for share in shares))
+    for line in zip(*(group.verdicts for group in within.groups), strict=True):
+        table.add_row(Text(line[0].id), *(_within_cell(verdict, console) for verdict in line))
+    console.print(Text(f"within groups of seeds, by {within.by}: met by, median"))
+    console.print(table)
+    console.print(Text(DESCRIBES), width=min(console.width, WIDTH))
+
+
+def _within_cell(verdict: Verdict, console: Console) -> Text:
+    numbers = f" {verdict.n_meeting}/{verdict.n_seeds}, {number(verdict.effect)}"
+    return Text.assemble((verdict.outcome, COLOURS[verdict.outcome]), shown(numbers, console))
 
 
 def print_run(run: Run, console: Console | None = None) -> None:

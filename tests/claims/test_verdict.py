@@ -208,12 +208,38 @@ def test_m7b_counts_only_seeds_that_know_the_memory_mapping():
 
     knows = judged("M7b", attention, accuracy(0.9, 0.8, 0.5, *[0.9] * 5, 0.2))
     assert (knows.outcome, knows.n_seeds) == ("HOLDS", 8)
-    assert knows.reason == "1 of 9 seeds left out, not accuracy on mem >= 0.5"
+    assert knows.reason == "accuracy on mem >= 0.5 in 8 of 9 seeds"
+    assert (knows.learned, knows.withheld) == (True, False)
     learned_late = judged("M7b", attention, accuracy(0.9, 0.8, 0.49, *[0.9] * 5, 0.2))
     assert (learned_late.outcome, learned_late.n_seeds) == ("UNDECIDED", 7)
     unknown = judged("M7b", attention)
     assert (unknown.outcome, unknown.n_seeds) == ("UNDECIDED", 0)
     assert "no reading of learning_order/acc_mem" in unknown.reason
+
+
+@pytest.mark.parametrize("n_learned", [0, 3, 4, 8, 9])
+def test_what_was_not_learned_is_not_decided(n_learned):
+    """A2's numbers hold in 9 seeds, some of which have learned nothing: their loss is where it started."""
+    accuracy = [1.0] * n_learned + [0.94] * (9 - n_learned)
+    tables = [planted(part.of, [0.05 if part.operator == "<=" else 0.4] * 9) for part in BY_ID["A2"].conditions]
+    tables.append(planted(BY_ID["A2"].learned.of, accuracy))
+    first, second = judged("A2", *tables), judged("A2b", *tables)
+    said = f"accuracy on rsn_train >= 0.95 in {n_learned} of 9 seeds"
+    by_half = n_learned >= 5
+    assert first.criterion == BY_ID["A2"].criterion == second.criterion.partition("; in seeds with")[0]
+    # without a gate in its criterion all seeds count, and the verdict is withheld
+    assert (first.n_meeting, first.n_seeds, first.uncalibrated_outcome) == (9, 9, "HOLDS")
+    assert (first.outcome, first.withheld) == (("HOLDS", False) if by_half else ("UNDECIDED", True))
+    # with it only seeds that have learned count
+    assert (second.n_meeting, second.n_seeds, second.withheld) == (n_learned, n_learned, False)
+    assert second.outcome == ("HOLDS" if n_learned >= 8 else "UNDECIDED")
+    assert first.learned is second.learned is by_half
+    for found in (first, second):
+        assert (said in found.reason) == (n_learned < 9)
+        assert ("not learned: " + said in found.reason) == (not by_half)
+    assert expected_by_chance([first]) == ((2**-8, 2**-8) if by_half else (0, 0))
+    assert judged("A2", *tables[:-1]).reason == "no reading of learning_order/acc_rsn_train at gamma 0.3"
+    assert judged("A5", planted(BY_ID["A5"].conditions[0].of, [0.95] * 8)).learned is None
 
 
 def shares(n: int = 200, **ones: int) -> list[pd.DataFrame]:

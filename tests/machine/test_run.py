@@ -4,12 +4,14 @@ import json
 import os
 import signal
 from dataclasses import dataclass, replace
+from shutil import copytree
 
 import pandas as pd
 import pytest
 import torch
 from own_studies import ONE, TASK, TWO, One
 
+from rb_interp.claims import Grouping
 from rb_interp.errors import RunError, StudyError, TaskError
 from rb_interp.machine import Run
 from rb_interp.machine.intervene import ablate_members, patch_member
@@ -54,6 +56,28 @@ def test_a_run_tells_what_it_found(one):
     assert repr(one.verdicts).splitlines()[-1].split()[:4] == ["S1", "HOLDS", "8", "8"]
     with pytest.raises(RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"):
         one.table("doubles")
+
+
+def test_a_study_may_group_its_seeds(one, tmp_path):
+    def groups(measured):
+        large = measured.tables["doubled"].query("gamma == 0.8").set_index("seed")["value"].nlargest(5).index
+        names = {seed: "large" if seed in large else "small" for seed in range(8)}
+        return Grouping("size", names, ONE.load("claims"))
+
+    assert one.verdicts_within == {}
+    assert not (one.folder / "verdicts_within.json").exists()
+    copytree(one.folder, tmp_path / "run")
+    run = Run.open(tmp_path / "run", study=replace(ONE, groups=groups))  # it was judged without groups
+    before = run.verdicts_within
+    assert {name: verdicts["S1"].n_seeds for name, verdicts in before.items()} == {"large": 5, "small": 3}
+    run.probe(progress=False)
+    written = json.loads((run.folder / "verdicts_within.json").read_text())
+    assert [group["name"] for group in written["groups"]] == ["large", "small"]
+    assert Run.open(run.folder, study=ONE).verdicts_within == run.verdicts_within == before
+    assert "Seeds are grouped by size." in run.write_report().read_text()
+    (run.folder / "verdicts_within.json").write_text("[]")
+    with pytest.raises(RunError, match="missing or damaged"):
+        _ = Run.open(run.folder, study=ONE).verdicts
 
 
 def test_the_report_holds_what_the_study_says_and_nothing_of_another(one):

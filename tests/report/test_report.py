@@ -12,8 +12,9 @@ import pytest
 from report.pages import claim_rows, visible
 from synthetic_evidence import make_evidence
 
-from rb_interp.claims import Standing, Verdicts, judge
+from rb_interp.claims import Standing, Verdicts, Within, judge
 from rb_interp.errors import StudyError
+from rb_interp.figures.numbers import number
 from rb_interp.figures.panels import sentence_figure
 from rb_interp.machine.config import from_mapping, to_toml
 from rb_interp.machine.protocol import Study
@@ -144,7 +145,7 @@ def test_a_reader_is_warned(evidence):
     assert "has 2 seeds" in few
     assert unknown.startswith("Not calibrated: M4. ")
     enough, calm = make_evidence(seeds=8), {"met_at_initialisation": False, "calibrated": None}
-    quiet = {v.id: replace(v, **calm) for v in enough.verdicts}
+    quiet = {v.id: replace(v, **calm, learned=None, withheld=False) for v in enough.verdicts}
     held = {"withheld": True, "calibrated": False, "outcome": "UNDECIDED", "uncalibrated_outcome": "HOLDS"}
 
     def warned(**changes):
@@ -157,6 +158,46 @@ def test_a_reader_is_warned(evidence):
     assert met.endswith("by it: A1.")
     (withheld,) = warned(M1=held)
     assert withheld.endswith("models whose mechanism is known: M1 (the numbers alone: HOLDS).")
+    unlearned = {"learned": False, "outcome": "UNDECIDED"}
+    few = {"A2": unlearned | {"withheld": True, "uncalibrated_outcome": "FAILS"}, "A2b": unlearned}
+    (told,) = warned(**few, M7b={"learned": False, "outcome": "HOLDS"})  # enough of the seeds that count
+    assert told.startswith("Not learned: ")
+    assert told.endswith("they are undecided: A2 (the numbers alone: FAILS), A2b.")
+
+
+def test_a_mapping_that_was_not_learned_stands_beside_the_verdict(evidence):
+    change = {"learned": False, "withheld": True, "outcome": "UNDECIDED", "uncalibrated_outcome": "HOLDS"}
+    known = {v.id: replace(v, learned=None, withheld=False) for v in evidence.verdicts}
+    verdicts = Verdicts({**known, "A3": replace(known["A3"], **change)}.values())
+    rows = claim_rows(page_of(replace(evidence, verdicts=verdicts)))
+    assert [name for name, row in rows.items() if ">not learned<" in row] == ["A3"]
+    assert "UNDECIDED not learned withheld; the numbers alone: HOLDS" in visible(rows["A3"])
+
+
+def test_verdicts_within_groups_stand_beside_those_of_all_seeds():
+    evidence = make_evidence(seeds=12)
+    average, carried = evidence.within.groups
+    assert (average.name, len(average.seeds), carried.name, len(carried.seeds)) == (
+        *("average-then-key", 7, "key-to-anchors", 5),
+    )
+    named = evidence.tables["circuits"].query("gamma == 0.8 and circuit == 'key-to-anchors'")
+    assert list(carried.seeds) == sorted(named["seed"])
+    assert {"M2", "A1"}.isdisjoint(verdict.id for verdict in average.verdicts)  # M2 compares two gammas
+    page = page_of(evidence)
+    section = page.partition('<section id="within">')[2].partition("</section>")[0]
+    assert "grouped by circuit by attention, gamma 0.8." in visible(section)
+    assert "it describes and does not test" in visible(section)
+    header, seeds, *rows = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in section.split("<tr>")[1:]]
+    assert [visible(cell).strip() for cell in header] == ["claim", "all seeds", average.name, carried.name]
+    assert "7/12 share 0.58 [0.28, 0.85]" in visible(seeds[2])
+    for row, verdict in zip(rows, average.verdicts, strict=True):
+        assert f'href="#claim-{verdict.id}"' in row[0]
+        for cell, found in zip(row[1:], (evidence.verdicts, average.verdicts, carried.verdicts), strict=True):
+            one = found[verdict.id]
+            for shown in (one.outcome, f"{one.n_meeting}/{one.n_seeds}", number(one.effect)):
+                assert shown in visible(cell)
+    assert "Within groups" not in page_of(replace(evidence, within=None))
+    assert "Within groups" not in page_of(replace(evidence, within=Within("circuit", ())))
 
 
 def test_mechanism_claims_say_whether_their_probe_is_calibrated(evidence, page):
@@ -245,6 +286,6 @@ def test_data_that_json_cannot_hold_becomes_plain():
 
 
 def test_a_study_without_words_of_its_own_has_a_report(evidence):
-    content = report_content(replace(ANCHOR, narrative=None, figures=(), glossary={}), evidence)
+    content = report_content(replace(ANCHOR, narrative=None, figures=(), glossary={}), replace(evidence, within=None))
     assert (content["sections"], content["figures"]) == ([], [])
     assert list(content["glossary"]) == ["scale", "untrained model", "HOLDS, FAILS, UNDECIDED", "median [range]"]

@@ -9,7 +9,7 @@ from rich.console import Console
 from synthetic_evidence import make_evidence
 
 from rb_interp.claims import Verdicts
-from rb_interp.report.terminal import print_verdicts
+from rb_interp.report.terminal import print_verdicts, print_within
 
 UNKNOWN = {"effect": None, "low": None, "high": None, "untrained": None}
 NUMBERS = {"effect": 0.0841, "low": -0.021, "high": 0.189}
@@ -24,18 +24,18 @@ def verdicts() -> Verdicts:
         "M1": {"outcome": "UNDECIDED", "calibrated": True},
         "M7b": {"outcome": "UNDECIDED", "calibrated": False, **UNKNOWN},
     }
-    quiet = {"met_at_initialisation": False, "calibrated": None}
+    quiet = {"met_at_initialisation": False, "calibrated": None, "learned": None}
     return Verdicts(replace(found[name], **quiet | change) for name, change in changed.items())
 
 
-def printed(verdicts: Verdicts, encoding: str = "utf-8") -> list[str]:
+def printed(verdicts, encoding: str = "utf-8", show=print_verdicts) -> list[str]:
     class Stream(StringIO):
         @property
         def encoding(self):
             return encoding
 
     stream = Stream()
-    print_verdicts(verdicts, Console(file=stream, width=140))
+    show(verdicts, Console(file=stream, width=140))
     return stream.getvalue().splitlines()
 
 
@@ -59,3 +59,22 @@ def test_the_table_says_which_probes_are_calibrated(verdicts):
     assert [line.split()[2] for line in lines if line.startswith("A1")] == ["5/5"]
     assert lines[-1].startswith("cal.: whether the probe is calibrated; held: ")
     assert not any("cal." in line for line in printed(Verdicts(v for v in verdicts if v.calibrated is None)))
+
+
+def test_the_table_names_what_was_not_learned(verdicts):
+    unlearned = Verdicts(replace(v, learned=False) if v.id in ("A1", "M7b") else v for v in verdicts)
+    assert printed(unlearned)[-2] == "not learned by half of the seeds, so undecided: M7b"  # A1 holds all the same
+    assert not any("not learned" in line for line in printed(verdicts))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_verdicts_within_groups_fit_and_are_all_there(encoding):
+    within = make_evidence(seeds=12).within
+    lines = printed(within, encoding, print_within)
+    assert max(map(len, lines)) <= 100
+    assert lines[1].split() == ["claim", "average-then-key", "key-to-anchors"]
+    assert "7/12, 0.58 [0.28, 0.85]" in lines[2]
+    for line, *pair in zip(lines[3:], *(group.verdicts for group in within.groups), strict=False):
+        assert line.split()[0] == pair[0].id
+        assert all(f"{verdict.outcome} {verdict.n_meeting}/{verdict.n_seeds}, " in line for verdict in pair)
+    assert "it describes and does not test" in " ".join(lines)

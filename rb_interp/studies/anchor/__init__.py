@@ -24,4 +24,5 @@ ANCHOR = Study(
     checks=f"{HERE}.checks:CHECKS",
     calibration=f"{HERE}.error_rates:calibration",
     calibrate=f"{HERE}.calibrate:calibrate",
+    groups=f"{HERE}.within:groups",
 )

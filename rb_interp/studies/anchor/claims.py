@@ -6,9 +6,18 @@ ill-defined keeps its verdict, and a second one is added.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.claims.embedding import alike_anchors, as_in_theory, geometry, ordered_anchors, ordered_component
-from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL, curve, learning_order_claims
+from rb_interp.claims.learning_order import (
+    LARGE,
+    MIDDLE,
+    SMALL,
+    curve,
+    learning_order_claims,
+    reasoning_learned,
+)
 from rb_interp.studies.anchor.config import FIXED
 
 
@@ -58,6 +67,13 @@ LEARNING_ORDER = learning_order_claims(
     ),
     ("Fig. 3A right", "Fig. 3A left", "Fig. 3A left", "Fig. 3A", "Fig. 3A right"),
 )
+
+LEARNED_ORDER = tuple(
+    replace(claim, id=f"{claim.id}b", gate=reasoning_learned(), learned=None)
+    for claim in LEARNING_ORDER
+    if claim.learned
+)
+"""A2b and A3b: the same, among seeds that have learned the reasoning mapping."""
 
 EMBEDDING = (
     Claim(
@@ -249,5 +265,5 @@ SECOND = (
 )
 """Written down after the first verdicts, beside claims whose criterion proved ill-defined; see docs/claims.md."""
 
-CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL + SECOND
+CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + LEARNED_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL + SECOND
 BY_ID = {claim.id: claim for claim in CLAIMS}

@@ -24,6 +24,8 @@ EXPECTED = {
         ("learning_order/bias", 0.5, "final", ">", 0, 0.3, "final"),
     ],
     "A5": [("learning_order/acc_rsn_test", 0.8, "final", ">=", 0.90)],
+    "A2b": [],  # that of A2, see below
+    "A3b": [],
     "E1": [("geometry/order_rho", 0.8, "final", "<=", -0.80)],
     "E2": [("geometry/cos_memory", 0.8, "half", ">=", 0.50)],
     "E3": [("geometry/pc1_key", 0.8, "final", ">=", 0.90), ("geometry/pc1_reasoning", 0.8, "final", ">=", 0.90)],
@@ -69,7 +71,10 @@ SOURCES = {
     **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
     **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
     **{"M9": "key + sum, causal", "M10": "average, causal"},
+    **{"A2b": "Fig. 3A left", "A3b": "Fig. 3A left"},
 }
+EXPECTED |= {f"{id}b": EXPECTED[id] for id in ("A2", "A3")}
+LEARNED = ("learning_order/acc_rsn_train", 0.3, "final", ">=", 0.95)
 
 
 def described(condition) -> tuple:
@@ -92,10 +97,13 @@ def test_the_claims_are_exactly_these_with_these_criteria():
         assert claim.source == SOURCES[claim.id]
 
 
-def test_only_m7b_has_a_gate_and_only_i1_is_about_a_share():
+def test_what_must_be_learned_and_that_only_i1_is_about_a_share():
     assert {claim.id: described(claim.gate) for claim in CLAIMS if claim.gate} == {
-        "M7b": ("learning_order/acc_mem", 0.8, "final", ">=", 0.50)
+        "A2b": LEARNED,
+        "A3b": LEARNED,
+        "M7b": ("learning_order/acc_mem", 0.8, "final", ">=", 0.50),
     }
+    assert {claim.id: described(claim.learned) for claim in CLAIMS if claim.learned} == {"A2": LEARNED, "A3": LEARNED}
     assert [claim.id for claim in CLAIMS if claim.unit == "share"] == ["I1"]
 
 
@@ -146,8 +154,7 @@ def test_every_quantity_is_one_that_a_run_has(run):
     names = ["probe", "quantity", "stage", "set"]
     there = set(run.readings[names].itertuples(index=False, name=None))
     for claim in (*CLAIMS, *(check.check for check in CHECKS)):
-        conditions = [*claim.conditions, *([claim.gate] if claim.gate else [])]
-        terms = [term for condition in conditions for term in (condition.of, condition.minus) if term]
+        terms = claim.terms
         for term in (*terms, *claim.context):
             assert (term.probe, term.quantity, term.stage, term.set) in there, (claim.id, term.label)
     assert {check.intervention for check in CHECKS} <= set(INTERVENTIONS)

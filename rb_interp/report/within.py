@@ -1,0 +1,75 @@
+"""Verdicts within groups of seeds, as a section of the report: claims down, groups across."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rb_interp.claims import Verdict, Within
+from rb_interp.claims.rule import FEWEST
+from rb_interp.figures.numbers import interval_text, seeds_text, share_text
+from rb_interp.report.section import Cell, Paragraph, Row, Section, Table
+
+DESCRIBES = (
+    "The grouping is by an outcome, so it describes and does not test: what names a group can be what a claim reads."
+)
+FEW = (
+    f"The rule is that of all verdicts, on the seeds of one group alone. In a group with fewer than {FEWEST} seeds "
+    "nothing is ever decided. The count of seeds that meet the claim and the median say what there is."
+)
+READ = (
+    "Each cell: the verdict, the seeds of the group that meet every condition, and the median over its seeds [range] "
+    "of the condition that fewest of them meet. Shares have 95 % intervals (Clopper-Pearson)."
+)
+
+
+def within_section(within: Within | None, everyone: Iterable[Verdict]) -> tuple[Section, ...]:
+    """The section, with the verdicts on all seeds beside those within groups; none where there are no groups."""
+    if within is None or not within.groups:
+        return ()
+    overall = {verdict.id: verdict for verdict in everyone}
+    sizes = [
+        Cell(
+            f"{len(group.seeds)}/{group.total}",
+            notes=(f"share {share_text(group.share, group.low, group.high)}", seeds_listed(group.seeds)),
+        )
+        for group in within.groups
+    ]
+    first = Row((Cell("seeds", head=True), Cell(seeds_text(within.groups[0].total)), *sizes))
+    rows = [
+        Row(
+            (
+                Cell(verdict.id, link=f"claim-{verdict.id}", head=True),
+                _cell(overall[verdict.id]) if verdict.id in overall else Cell(),
+                *(_cell(group.verdicts[verdict.id]) for group in within.groups),
+            )
+        )
+        for verdict in within.groups[0].verdicts
+    ]
+    columns = ("claim", "all seeds", *(group.name for group in within.groups))
+    told = (Paragraph(f"Seeds are grouped by {within.by}. {DESCRIBES}"), Paragraph(FEW))
+    blocks = (*told, Table(columns, (first, *rows), dense=True), Paragraph(READ, kind="soft"))
+    return (Section("within", "Verdicts within groups of seeds", blocks, short="Within groups"),)
+
+
+def seeds_listed(seeds: Iterable[int]) -> str:
+    """Seeds as a short line: runs of three and more are written with their ends.
+
+    >>> seeds_listed((0, 1, 2, 5, 7, 8))
+    'seeds 0 to 2, 5, 7, 8'
+    """
+    runs: list[list[int]] = []
+    for seed in seeds:
+        if runs and runs[-1][-1] == seed - 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"{'seed' if runs == [[seed]] else 'seeds'} {', '.join(parts)}"
+
+
+def _cell(verdict: Verdict) -> Cell:
+    values = (float("nan") if value is None else value for value in (verdict.effect, verdict.low, verdict.high))
+    several = (verdict.statistic,) if len(verdict.conditions) > 1 else ()
+    held = (f"withheld; the numbers alone: {verdict.uncalibrated_outcome}",) if verdict.withheld else ()
+    text = f"{verdict.n_meeting}/{verdict.n_seeds}"
+    return Cell(text, notes=(interval_text(*values), *several, *held), verdict=verdict.outcome)
