@@ -37,7 +37,7 @@ def judge(
 
     Args:
         readings: one row per sweep, gamma, seed, stage, set, probe, layer, head and quantity. A table without the
-            column ``sweep`` is that of a study with a single sweep.
+            column ``sweep`` is that of the main sweep of a study, or of its only one.
         claims: what to judge.
         scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
         standings: claim id -> what is known of its probe's error rates. Where they are known and missed, the outcome is
@@ -264,8 +264,8 @@ def _read(readings: pd.DataFrame, term: Term) -> _Sample:
     """The finite values of one term by seed; a seed with several readings has no value."""
     here = readings.loc[(readings["quantity"] == term.quantity) & (readings["probe"] == term.probe)]
     at = f"gamma {term.gamma:g}"
-    if "sweep" in here:
-        here = here.loc[here["sweep"] == term.sweep]
+    if "sweep" in here or term.sweep:
+        here = here.loc[here.get("sweep", pd.Series("", here.index)) == term.sweep]
         at += f", sweep '{term.sweep}'" if term.sweep else ""
     here = here.loc[np.isclose(here["gamma"].astype(float), term.gamma)]
     if here.empty:

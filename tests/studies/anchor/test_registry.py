@@ -63,6 +63,7 @@ EXPECTED = {
         ("forced_average/effect rsn_train", 0.8, "half", "<=", 0.10),
         ("forced_average/control rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
     ],
+    "M10b": [("fixed_average: learning_order/acc_rsn_test", 0.8, "final", ">=", 0.90)],
 }
 SOURCES = {
     **{"A1": "Fig. 3A right", "A2": "Fig. 3A left", "A3": "Fig. 3A left", "A4": "Fig. 3A", "A5": "Fig. 3A right"},
@@ -70,7 +71,7 @@ SOURCES = {
     **{"E6": "Fig. 5C, Eq. 14", "I1": "Lemma 1", "M1": "Fig. 6, attention", "M2": "contrast"},
     **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
     **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
-    **{"M9": "key + sum, causal", "M10": "average, causal"},
+    **{"M9": "key + sum, causal", "M10": "average, causal", "M10b": "average, causal"},
     **{"A2b": "Fig. 3A left", "A3b": "Fig. 3A left"},
 }
 EXPECTED |= {f"{id}b": EXPECTED[id] for id in ("A2", "A3")}
@@ -79,7 +80,8 @@ LEARNED = ("learning_order/acc_rsn_train", 0.3, "final", ">=", 0.95)
 
 def described(condition) -> tuple:
     term = condition.of
-    what = f"{term.probe}/{term.quantity}" + (f" {term.set}" if term.set else "")
+    what = (f"{term.sweep}: " if term.sweep else "") + f"{term.probe}/{term.quantity}"
+    what += f" {term.set}" if term.set else ""
     what += "" if term.layer is None else f" @{term.layer}"
     found = what, term.gamma, term.stage, condition.operator, condition.threshold
     if condition.minus is None:
