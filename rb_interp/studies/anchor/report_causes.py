@@ -109,11 +109,11 @@ def agreement_of(pairs: Pairs) -> list[str]:
     >>> agreement_of([("M1", "HOLDS", "FAILS")])[0]
     'Of 1 intervention on mechanisms, 0 decide as the claim does and 1 decides the opposite: M1 (the claim HOLDS, ...'
     """
-    same, opposite, half, both = [], [], [], 0
+    same, opposite, half, both = [], [], [], []
     for name, own, cause in pairs:
         undecided = (own, cause).count("UNDECIDED")
         if undecided == 2:
-            both += 1
+            both.append(name)
             continue
         named = half if undecided else same if own == cause else opposite
         named.append(f"{name} (the claim {own}, the intervention {cause})")
@@ -122,7 +122,7 @@ def agreement_of(pairs: Pairs) -> list[str]:
     many = f"{len(pairs)} {'intervention' if len(pairs) == 1 else 'interventions'}"
     found = [f"Of {many} on mechanisms, {_decide(same, 'as the claim does')} and {_decide(opposite, 'the opposite')}."]
     found += [f"One of the two is undecided for {', '.join(half)}."] if half else []
-    return [*found, f"Both are undecided for {both}."] if both else found
+    return [*found, f"Both are undecided for {', '.join(both)}."] if both else found
 
 
 def _decide(named: list[str], how: str) -> str:

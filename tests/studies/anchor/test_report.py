@@ -55,7 +55,7 @@ def test_disagreements_of_claims_and_causes_are_counted():
         "intervention HOLDS)."
     )
     assert half == "One of the two is undecided for M3 (the claim UNDECIDED, the intervention HOLDS)."
-    assert neither == "Both are undecided for 1."
+    assert neither == "Both are undecided for M7."
     assert agreement_of([]) == []
 
 
