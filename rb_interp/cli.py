@@ -132,9 +132,10 @@ def _report(command: Any, line: str) -> None:
 
 
 def _info(command: Any, line: str) -> None:
+    run = _open(command.run)
     from rb_interp.report.terminal import print_run
 
-    print_run(_open(command.run))
+    print_run(run)
 
 
 def _studies(command: Any, line: str) -> None:
@@ -205,6 +206,9 @@ def check_table(out: Path | None) -> None:
 
 
 def _open(folder: Path) -> Any:
+    from rb_interp.machine.metadata import read_metadata
+
+    read_metadata(folder)  # a folder that is no run is refused before torch and the studies are imported
     from rb_interp.machine.run import Run
 
     return Run.open(folder)

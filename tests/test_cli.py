@@ -149,6 +149,9 @@ def test_importing_and_asking_for_help_stay_cheap():
         f"except SystemExit:\n    pass\nloaded = ({heavy} | {others}) & set(sys.modules)\nassert not loaded, loaded"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    code_of_none = "import sys\nfrom rb_interp.cli import main\nassert main(['info', 'nowhere']) == 2\n"
+    code_of_none += f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code_of_none], check=True, stderr=subprocess.DEVNULL)
     code = code.replace("['reproduce', '--help']", "['--help']").replace(heavy, heavy[:-1] + ", 'numpy'}")
     code = code.replace(others, others[:-1] + ", 'rb_interp.studies'}")
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

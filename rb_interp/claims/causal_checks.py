@@ -23,7 +23,7 @@ class CausalCheck:
         of: id of the mechanism's claim.
         intervention: its name in the table of effects.
         done, control_done: what is done to the model, and what the control does instead, in words.
-        refuted_if: what would speak against the mechanism, in words.
+        refuted_if: what would speak against the mechanism, in words; of several conditions, each one's opposite.
         check: the criterion, as a claim.
     """
 

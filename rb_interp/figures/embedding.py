@@ -21,6 +21,10 @@ GROUPS = {0: ("key", KEY, "o"), 1: ("memory anchor", MEMORY, "s"), 2: ("reasonin
 STAGES = {"init": "untrained", "half": "half", "final": "final"}
 WRITE_UP_TO = 10
 """Cells carry their value in matrices of at most this many tokens."""
+SIDES = {1: "left", 0: "center", -1: "right"}
+HEIGHTS = {1: "bottom", 0: "center", -1: "top"}
+LABEL = np.array([0.04, 0.03])
+"""How far the middle of a label lies from its mark, as a share of both axes."""
 CROWDED = 0.1
 """A group that takes less than this share of both axes gets one label for all its tokens."""
 
@@ -108,7 +112,17 @@ def _write_tokens(axes: Axes, every_point: np.ndarray, points: np.ndarray, token
     if len(tokens) > 1 and (np.ptp(points, axis=0) < CROWDED * np.ptp(every_point, axis=0)).all():
         labels = [(f"{tokens[0]}–{tokens[-1]}", (points.min(axis=0) + points.max(axis=0)) / 2)]
     for text, place in labels:
-        note(axes, text, tuple(place), "data", halo=1.4, fontsize=6, xytext=(3, 3))
+        across, up = _free_side(every_point, place)
+        aligned = {"ha": SIDES[across], "va": HEIGHTS[up]}
+        note(axes, text, tuple(place), "data", halo=1.4, fontsize=6, xytext=(4 * across, 4 * up), **aligned)
+
+
+def _free_side(points: np.ndarray, place: np.ndarray) -> tuple[int, int]:
+    """The side of a place, of eight, that lies furthest from the nearest of the points."""
+    size = np.maximum(np.ptp(points, axis=0), 1e-12)
+    sides = [(across, up) for across in (1, 0, -1) for up in (1, 0, -1) if across or up]
+    beside = place / size + LABEL * np.array(sides)
+    return sides[int(np.linalg.norm(beside[:, None] - points / size, axis=2).min(1).argmax())]
 
 
 def _ramp(colour: str) -> LinearSegmentedColormap:
@@ -130,7 +144,8 @@ def caption_pca(evidence: Evidence, judged: str, least: float | None = None) -> 
         f"First two principal components of the embeddings of all tokens in use (centred) at γ = {SMALL:g}, seed "
         f"{min(evidence.seeds, default=0)} (the lowest), untrained (left) and trained (right). Over all seeds the rank "
         f"correlation of the leading component with token value is {key} for keys and {reasoning} for "
-        "reasoning anchors (in absolute value).",
+        "reasoning anchors (in absolute value). Tokens that lie in the order of their values along one direction form "
+        "a number line; the line that joins them then runs one way.",
         "joined tokens that wander instead of running along the first axis, that is a rank correlation below "
         f"{two_digits(least)} for keys or for reasoning anchors ({judged}). The sign of a component is arbitrary.",
     )

@@ -19,7 +19,11 @@ CORPUS_COLOURS = {"prontoqa": "#c4312a", "stories": "#0a3d91", "control": "#4b9f
 """Red and blue as in the paper; ``control`` is made of stories too. Lightness and markers differ as well."""
 CORPUS_MARKERS = {"prontoqa": "o", "stories": "s", "control": "D"}
 
-KEY, REASONING, MEMORY, NOISE = "#f2a71b", "#1d8f69", "#0a3d91", "#e4e4e4"
+KEY, REASONING, MEMORY, NOISE = "#d6c21a", "#6b3e1f", "#c39a6b", "#e4e4e4"
+"""Roles and groups of tokens: key, reasoning anchors (and anchors of any kind), memory anchors, noise. No set has them,
+and no rate."""
+TRAINED = "#0c3f45"
+"""What was trained or measured, beside what theory predicts: the dark end of the rates' ramp."""
 RED, BLUE, GREY, INK = "#c4312a", "#0a3d91", "#8a8a8a", "#1c1c1c"
 
 DASHED = (0, (3, 1.5))

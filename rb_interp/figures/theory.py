@@ -13,7 +13,7 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import over_seeds, try_panel
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import INK, REASONING, new_figure
+from rb_interp.figures.style import INK, TRAINED, new_figure
 
 
 def draw_theory(evidence: Evidence) -> Figure:
@@ -50,9 +50,9 @@ def _middle_row(axes: Axes, evidence: Evidence) -> None:
         evidence.mean_array("geometry", "cos_reasoning_matrix", SMALL, stage="final", end=end)[place]
         for end in ("mean", "low", "high")
     )
-    axes.plot(tokens, rows.T, color=REASONING, lw=0.6, alpha=0.5)
-    axes.fill_between(tokens, low, high, color=REASONING, alpha=0.18, lw=0)
-    axes.plot(tokens, mean, "-D", color=REASONING, ms=3.5, lw=1.6, label=f"trained, {seeds_text(len(rows))}")
+    axes.plot(tokens, rows.T, color=TRAINED, lw=0.6, alpha=0.5)
+    axes.fill_between(tokens, low, high, color=TRAINED, alpha=0.18, lw=0)
+    axes.plot(tokens, mean, "-D", color=TRAINED, ms=3.5, lw=1.6, label=f"trained, {seeds_text(len(rows))}")
     axes.plot(tokens, theory[place], "--o", color=INK, ms=3, lw=1.2, label="theory")
     axes.set_ylim(min(0.0, float(min(rows.min(), theory[place].min(), *low[np.isfinite(low)])) - 0.05), 1.05)
     axes.set_xticks(tokens if len(tokens) <= WRITE_UP_TO else tokens[::2])

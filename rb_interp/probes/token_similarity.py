@@ -4,8 +4,12 @@ With w_s the rows of W_E and the typical tokens of ``token_typing``:
 
     cos_prontoqa, cos_stories, cos_control    mean of cos(w_s, w_t) over distinct s, t of the list       [-1, 1]
     difference             cos_prontoqa - cos_stories        below 0: PrOntoQA's are more distinct       [-2, 2]
-    difference_control     cos_prontoqa - cos_control        the same among tokens of equal frequency    [-2, 2]
+    difference_control     cos_prontoqa - cos_control        the stories' tokens matched to PrOntoQA's   [-2, 2]
+    difference_counterpart cos_counterpart - cos_in_range    PrOntoQA's tokens matched to the stories'   [-2, 2]
     *_centred              the same of w_s - (mean over PrOntoQA's + mean over the stories') / 2
+
+cos_counterpart is the mean of w_s' w_t' cos over pairs of distinct PrOntoQA tokens, where w' counts the stories' tokens
+that a token is matched to. Intervals over tokens: ``token_cosines``.
 
 The paper: .123 among PrOntoQA tokens, .531 among TinyStories tokens, early in training at small initialisation. Either
 corpus weighs half of the centre, else the one with more tokens would lie nearer to it and look more spread out. Each
@@ -19,20 +23,29 @@ directions have cosine 0, with a spread of 1 / sqrt(n(n-1)d/2). But all that eve
 *frequency alone* makes a difference: an embedding leaves its initial direction with its token's frequency (Eq. 5), so
 where frequent tokens went further along a shared direction, the corpus with the more frequent tokens reads the higher
 cosine, whatever its tokens mean. The permutation of corpus labels does not rule this out, since frequencies go with the
-labels: it asks only whether lists as different arise by chance. difference_control rules it out where control_mismatch
-is small. It has its own null: each token swaps with its match or not. Raw cosines near 1 follow from a shared mean.
-Read the centred ones too; they lose a difference that lies in the shared mean alone. Most typical tokens of the stories
-are rare, and a token that hardly moved is still orthogonal to all others. Then their mean cosine reads 0 and difference
-lies above 0, because training was short. Which evaluation is early depends on how often one evaluates: the pooled loss
-falls by a fifth in the first dozen steps.
+labels: it asks only whether lists as different arise by chance. The matched differences rule it out where their
+mismatch is small, for the tokens that have a match: most of the stories' are rarer than all of PrOntoQA's, and no match
+says anything of them. A matched difference of the other sign says that tokens without a match make the raw one; it does
+not say that their frequency does. difference_control has its own null: each token swaps with its match or not.
+difference_counterpart has none, and rests on few PrOntoQA tokens (n_counterpart). Raw cosines near 1 follow from a
+shared mean. Read the centred ones too; they lose a difference that lies in the shared mean alone. Most typical tokens
+of the stories are rare, and a token that hardly moved is still orthogonal to all others. Then their mean cosine reads 0
+and difference lies above 0, because training was short. Which evaluation is early depends on how often one evaluates:
+the pooled loss falls by a fifth in the first dozen steps.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.token_cosines import (
+    Vectors,
+    control_places,
+    cosines_by_group,
+    group_weights,
+    token_intervals,
+)
 from rb_interp.probes.token_typing import Counts, Typical, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
@@ -44,9 +57,6 @@ SHOWN = 60
 """Tokens of each list in the cosine matrices, the most frequent ones."""
 GROUPS = ("prontoqa", "stories", "control")
 
-Vectors = Float[np.ndarray, "token d_model"]
-Members = Bool[np.ndarray, "draw token"]
-
 
 @few_threads
 def token_similarity(
@@ -55,22 +65,27 @@ def token_similarity(
     *,
     untrained: HookedModel | None = None,
     n_null: int = 200,
+    n_draws: int = 500,
     seed: int = 0,
     counts: Counts,
 ) -> Reading:
-    """Mean cosines of the embeddings of typical tokens, by corpus and for a frequency-matched control.
+    """Mean cosines of the embeddings of typical tokens, by corpus and matched in frequency in both directions.
 
-    Values as in the module's table, and n_prontoqa, n_stories, control_mismatch (mean |ln ratio| of matched counts).
-    A list of fewer than two tokens gives nan, a missing control (fewer typical tokens in the stories than in PrOntoQA)
-    too. Nulls, side less: corpus labels permuted among typical tokens (difference, difference_centred); PrOntoQA's
-    tokens swapped with their matches, each or not (difference_control, difference_control_centred). Arrays:
-    cos_prontoqa_matrix, cos_stories_matrix, cos_control_matrix (raw, the SHOWN most frequent, in descending order of
-    their count in their own corpus) and tokens_prontoqa, tokens_stories, tokens_control, the ids of their rows.
+    Values as in the module's table, n_prontoqa, n_stories, control_mismatch and counterpart_mismatch (mean |ln ratio|
+    of matched counts), n_in_range (the stories' tokens that are as frequent as PrOntoQA's) and n_counterpart (effective
+    number of PrOntoQA tokens matched to them, (sum w')^2 / sum w'^2). A list of fewer than two tokens gives nan, a
+    missing control (fewer typical tokens in the stories than in PrOntoQA) too. Table ``token_intervals``: quantity,
+    low, high, the interval over tokens of each cosine and difference. Nulls, side less: corpus labels permuted among
+    typical tokens (difference, difference_centred); PrOntoQA's tokens swapped with their matches, each or not
+    (difference_control, difference_control_centred). Arrays: cos_prontoqa_matrix, cos_stories_matrix,
+    cos_control_matrix (raw, the SHOWN most frequent, in descending order of their count in their own corpus) and
+    tokens_prontoqa, tokens_stories, tokens_control, the ids of their rows.
 
     Args:
         inputs: not looked at, since the probe reads the embedding alone.
         untrained: the same model at step 0, read beside it; None for no comparison.
-        n_null, seed: draws of each null (0 for none), and the seed of the draws.
+        n_null, n_draws: draws of each null, and of the bootstrap over tokens; 0 for none.
+        seed: seed of the draws.
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
 
     Raises:
@@ -80,34 +95,34 @@ def token_similarity(
     typical = typical_tokens(counts)
     used = np.concatenate([typical.prontoqa, typical.stories])
     vectors = token_vectors(model, used)
-    sizes = {
-        "n_prontoqa": float(len(typical.prontoqa)),
-        "n_stories": float(len(typical.stories)),
-        "control_mismatch": typical.mismatch,
-    }
+    sizes = _sizes(typical)
     before = {} if untrained is None else {**similarity_values(token_vectors(untrained, used), typical), **sizes}
     nulls = similarity_nulls(vectors, typical, n_null, np.random.default_rng(seed)) if n_null else {}
+    tables = {"token_intervals": token_intervals(vectors, typical, n_draws, np.random.default_rng(seed))}
     arrays = _matrices(model, counts, typical)
     values = {**similarity_values(vectors, typical), **sizes}
-    return Reading("token_similarity", values, untrained=before, nulls=nulls, arrays=arrays)
+    return Reading(
+        "token_similarity", values, untrained=before, nulls=nulls, arrays=arrays, tables=tables if n_draws else {}
+    )
 
 
 def similarity_values(vectors: Vectors, typical: Typical) -> dict[str, float]:
     """Every cosine and difference of the module's table; ``vectors`` are those of ``prontoqa``, then of ``stories``."""
-    first, control = memberships(typical)
-    return {name: float(draws[0]) for name, draws in _cosines_by_group(vectors, first, control).items()}
+    return {name: float(draws[0]) for name, draws in cosines_by_group(vectors, group_weights(typical)).items()}
 
 
 def similarity_nulls(vectors: Vectors, typical: Typical, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
-    """Nulls of the four differences; those with the control are nan where it is missing."""
+    """Nulls of four differences; those with the control are nan where it is missing."""
     n_first, n = len(typical.prontoqa), len(vectors)
     permuted = permutations(n_null, n, rng) < n_first
-    first, control = memberships(typical)
+    groups = group_weights(typical)
+    first, control = groups["prontoqa"] > 0, groups["control"] > 0
     swap = np.zeros((n_null, n), dtype=bool)
     swap[:, :n_first] = rng.random((n_null, n_first)) < 0.5
     swap[:, control_places(typical)] = swap[:, : control.sum()]
-    swapped = _cosines_by_group(vectors, first ^ swap, control ^ swap)
-    labels = _cosines_by_group(vectors, permuted, np.zeros_like(permuted))
+    first, control = first ^ swap, control ^ swap
+    swapped = cosines_by_group(vectors, {"prontoqa": first, "stories": ~first, "control": control})
+    labels = cosines_by_group(vectors, {"prontoqa": permuted, "stories": ~permuted})
     nulls = {
         name: Null("corpus labels permuted among typical tokens", labels[name], "less")
         for name in ("difference", "difference_centred")
@@ -117,55 +132,16 @@ def similarity_nulls(vectors: Vectors, typical: Typical, n_null: int, rng: np.ra
     return nulls
 
 
-def memberships(typical: Typical) -> tuple[Members, Members]:
-    """Which of the typical tokens are PrOntoQA's, and which the control: one draw each."""
-    n_first = len(typical.prontoqa)
-    members = np.zeros((2, n_first + len(typical.stories)), dtype=bool)
-    members[0, :n_first] = True
-    members[1, control_places(typical)] = True
-    return members[:1], members[1:]
-
-
-def control_places(typical: Typical) -> np.ndarray:
-    """Where each control token stands among PrOntoQA's and then the stories' typical tokens."""
-    place = {token: at for at, token in enumerate(typical.stories.tolist(), start=len(typical.prontoqa))}
-    return np.array([place[token] for token in typical.control.tolist()], dtype=np.int64)
-
-
-def mean_cosines(
-    vectors: Vectors, members: Members, centre: Float[np.ndarray, "draw d_model"]
-) -> Float[np.ndarray, " draw"]:
-    """Mean cosine over distinct members of each draw, seen from its centre, in [-1, 1]; nan for fewer than two.
-
-    Unit vectors u_i of n members have the mean (|sum u_i|^2 - n) / (n(n - 1)), so no matrix of cosines is made.
-
-    >>> vectors = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
-    >>> mean_cosines(vectors, np.array([[True, True, True]]), np.zeros((1, 2))).round(6).tolist()
-    [0.333333]
-    """
-    squared = (vectors**2).sum(1) - 2 * centre @ vectors.T + (centre**2).sum(1, keepdims=True)
-    norms = np.sqrt(np.where(squared > 0, squared, np.nan))
-    weights = np.where(members, 1 / norms, 0.0)
-    total = weights @ vectors - weights.sum(1, keepdims=True) * centre
-    n = members.sum(1)
-    return ((total**2).sum(1) - n) / np.where(n > 1, n * (n - 1.0), np.nan)
-
-
-def _cosines_by_group(vectors: Vectors, first: Members, control: Members) -> dict[str, Float[np.ndarray, " draw"]]:
-    """Quantity -> one number per draw; what is not in ``first`` belongs to the stories."""
-    groups, found = dict(zip(GROUPS, (first, ~first, control), strict=True)), {}
-    middle = (_means(vectors, first) + _means(vectors, ~first)) / 2
-    for ending, centre in (("", np.zeros_like(middle)), ("_centred", middle)):
-        for name, members in groups.items():
-            found[f"cos_{name}{ending}"] = mean_cosines(vectors, members, centre)
-        found[f"difference{ending}"] = found[f"cos_prontoqa{ending}"] - found[f"cos_stories{ending}"]
-        found[f"difference_control{ending}"] = found[f"cos_prontoqa{ending}"] - found[f"cos_control{ending}"]
-    return found
-
-
-def _means(vectors: Vectors, members: Members) -> Float[np.ndarray, "draw d_model"]:
-    n = members.sum(1, keepdims=True)
-    return members.astype(np.float64) @ vectors / np.where(n > 0, n, np.nan)
+def _sizes(typical: Typical) -> dict[str, float]:
+    weights = np.bincount(typical.counterpart)
+    return {
+        "n_prontoqa": float(len(typical.prontoqa)),
+        "n_stories": float(len(typical.stories)),
+        "control_mismatch": typical.mismatch,
+        "n_in_range": float(len(typical.in_range)),
+        "n_counterpart": float(weights.sum() ** 2 / (weights**2).sum()) if len(weights) else 0.0,
+        "counterpart_mismatch": typical.counterpart_mismatch,
+    }
 
 
 def _matrices(model: HookedModel, counts: Counts, typical: Typical) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-r"""Which tokens belong to which of two corpora, and which of the second are as frequent as those of the first?
+r"""Which tokens belong to which of two corpora, and which tokens of one are as frequent as those of the other?
 
 The paper compares "PrOntoQA tokens" with "TinyStories tokens" (paper 1, Fig. 7B) and does not say which those are.
 Here, with c_A(s) the count of token s among the training targets of corpus A, N_A their total, V = d_vocab and f_A(s) =
@@ -6,28 +6,36 @@ Here, with c_A(s) the count of token s among the training targets of corpus A, N
 
     c_A(s) >= 20    and    f_A(s) / f_B(s) >= 10
 
-and the control gives each PrOntoQA token another typical token of the stories, one to one, such that the sum of |ln
-c(s) - ln c(s')| is smallest, c being the count in both corpora together (r_s of Prop. 1 is c / N).
+With c(s) the count in both corpora together (r_s of Prop. 1 is c / N), frequencies are matched in both directions:
+
+    control        for each PrOntoQA token another typical token of the stories, one to one, such that the sum of
+                   |ln c(s) - ln c(s')| is smallest
+    counterpart    for each typical token of the stories in range, the PrOntoQA token of smallest |ln c(s) - ln c(s')|,
+                   which may serve several times; in range: min c <= c(s) <= max c over PrOntoQA's typical tokens
 
 How it can mislead. The lists come from text alone, so a trained, an untrained and a random model get the same ones. The
 limit of 20 is there because a ratio of 10 between smaller counts arises by chance. PrOntoQA repeats a few dozen words,
 so its typical tokens are more frequent than most of the stories': an embedding moves with its token's frequency (Eq.
 5), and without the control a comparison of corpora is one of frequencies. The control is only as good as ``mismatch``,
 the mean |ln| that is left: at .1 matched pairs differ by 10 %, at .7 by a factor of two, which is no control any more.
-Tokens of both corpora ("is", ".") are in neither list.
+The two directions ask about different tokens. Most typical tokens of the stories are rarer than every one of
+PrOntoQA's: nothing matches them, and neither direction says anything of them. In the second one, few PrOntoQA tokens
+carry most of the weight. Tokens of both corpora ("is", ".") are in neither list.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.token_matching import NO_TOKEN, matched, nearest
 from rb_interp.text.config import CORPORA
 
 MIN_COUNT = 20
@@ -48,12 +56,18 @@ class Typical:
         control: of the stories' ids, the one matched to each of ``prontoqa``, in its order; empty where the stories
             have fewer typical tokens than PrOntoQA, since then no one-to-one match exists.
         mismatch: mean |ln ratio| of the counts of matched tokens, 0 or more; nan without a control.
+        in_range: of the stories' ids, those as frequent as PrOntoQA's (none rarer or more frequent than all of these).
+        counterpart: of ``prontoqa``'s ids, the nearest in frequency to each of ``in_range``, in its order; ids repeat.
+        counterpart_mismatch: ``mismatch`` of this second direction; nan where no token is in range.
     """
 
     prontoqa: Int[np.ndarray, " prontoqa"]
     stories: Int[np.ndarray, " stories"]
     control: Int[np.ndarray, " control"]
     mismatch: float
+    in_range: Int[np.ndarray, " in_range"] = field(default_factory=lambda: NO_TOKEN)
+    counterpart: Int[np.ndarray, " in_range"] = field(default_factory=lambda: NO_TOKEN)
+    counterpart_mismatch: float = math.nan
 
     def group(self, name: str) -> Int[np.ndarray, " token"]:
         """Ids of ``prontoqa``, ``stories`` or ``control``."""
@@ -61,7 +75,7 @@ class Typical:
 
 
 def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float = MIN_RATIO) -> Typical:
-    """Typical tokens of two corpora and the frequency-matched control, from their token counts.
+    """Typical tokens of two corpora, matched in frequency in both directions, from their token counts.
 
     Args:
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
@@ -75,13 +89,15 @@ def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float 
     >>> found = typical_tokens(counts)
     >>> found.prontoqa.tolist(), found.stories.tolist(), found.control.tolist()
     ([0, 1], [2, 4, 3], [2, 4])
+    >>> found.in_range.tolist(), found.counterpart.tolist()  # token 3 is rarer than both of PrOntoQA's
+    ([2, 4], [0, 1])
     """
     check_counts(counts)
     ratio = frequency_ratio(counts)
     own = [_descending(counts[0], ratio >= min_ratio, min_count)]
     own.append(_descending(counts[1], ratio <= 1 / min_ratio, min_count))
-    control, mismatch = matched(counts.sum(0), own[0], own[1])
-    return Typical(own[0], own[1], control, mismatch)
+    totals = counts.sum(0)
+    return Typical(*own, *matched(totals, *own), *nearest(totals, *own))
 
 
 def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:
@@ -94,33 +110,18 @@ def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:
     return smoothed[0] / smoothed[1]
 
 
-def matched(
-    totals: Int[np.ndarray, " d_vocab"], wanted: Int[np.ndarray, " wanted"], offered: Int[np.ndarray, " offered"]
-) -> tuple[Int[np.ndarray, " control"], float]:
-    """An offered token for each wanted one, none twice, with the smallest sum of |ln ratio| of counts, and its mean.
-
-    No token and nan where fewer are offered than wanted, or nothing is wanted.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    if not 0 < len(wanted) <= len(offered):
-        return np.array([], dtype=np.int64), math.nan
-    cost = np.abs(np.log(totals[wanted])[:, None] - np.log(totals[offered]))
-    rows, columns = linear_sum_assignment(cost)
-    return offered[columns], float(cost[rows, columns].mean())
-
-
 def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
-    """One row for each typical token: token, text, corpus, count_prontoqa, count_stories, ratio, control.
+    """One row for each typical token: token, text, corpus, count_prontoqa, count_stories, ratio, control, counterpart.
 
-    ``ratio`` is the smoothed frequency in its own corpus over that in the other, at least MIN_RATIO; ``texts[id]`` is
-    how a token is shown.
+    ``ratio`` is the smoothed frequency in its own corpus over that in the other, at least MIN_RATIO; ``control`` says
+    whether the token is matched to a PrOntoQA token, ``counterpart`` to how many tokens of the stories a PrOntoQA token
+    is matched; ``texts[id]`` is how a token is shown.
 
     Raises:
         TextError: as `typical_tokens` does.
     """
     typical, ratio = typical_tokens(counts), frequency_ratio(counts)
-    control = set(typical.control.tolist())
+    control, counterpart = set(typical.control.tolist()), Counter(typical.counterpart.tolist())
     return [
         {
             "token": token,
@@ -130,6 +131,7 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
             "count_stories": int(counts[1, token]),
             "ratio": float(ratio[token] if corpus == CORPORA[0] else 1 / ratio[token]),
             "control": token in control,
+            "counterpart": counterpart[token],
         }
         for corpus in CORPORA
         for token in typical.group(corpus).tolist()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from language_text import D_MODEL, D_VOCAB, PRONTOQA, STORIES, Embedded, frequency_alone, made_counts, noise
-from scipy.stats import kstest
+from scipy.stats import binomtest, kstest
 
 from rb_interp.errors import TextError
 from rb_interp.models.build import build_model
-from rb_interp.probes.token_similarity import mean_cosines, similarity_nulls, similarity_values, token_similarity
+from rb_interp.probes.token_cosines import mean_cosines, token_intervals
+from rb_interp.probes.token_similarity import similarity_nulls, similarity_values, token_similarity
 from rb_interp.probes.token_typing import Typical
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 
@@ -34,6 +36,57 @@ def test_mean_cosine_without_a_matrix_is_that_of_the_matrix():
     assert np.isnan(mean_cosines(vectors, np.eye(9, dtype=bool)[:1], centre[:1])).all()
 
 
+def test_a_token_counts_as_often_as_its_weight_and_never_against_itself():
+    """Weights are copies: the pairs are those of the list with copies, less those of a token with its own copy."""
+    rng = np.random.default_rng(0)
+    vectors, weights, centre = rng.normal(size=(6, 4)), np.array([[2, 0, 1, 3, 1, 0]]), rng.normal(size=(1, 4))
+    cos = cosines(vectors - centre)
+    pairs = [(i, j) for i in range(6) for j in range(6) if i != j for _ in range(weights[0, i] * weights[0, j])]
+    assert mean_cosines(vectors, weights, centre)[0] == pytest.approx(np.mean([cos[pair] for pair in pairs]))
+    assert np.isnan(mean_cosines(vectors, 3 * np.eye(6, dtype=int)[:1], centre)[0])
+
+
+def test_the_second_direction_weighs_prontoqas_tokens_as_often_as_they_are_matched():
+    """By hand: tokens 0 and 1 of PrOntoQA are matched to three and one tokens of the stories, token 2 to none."""
+    vectors = np.random.default_rng(0).normal(size=(8, 4))
+    typical = Typical(*(np.arange(3), np.arange(3, 8), np.arange(0), math.nan))
+    typical = replace(typical, in_range=np.array([4, 7, 3, 5]), counterpart=np.array([0, 0, 1, 0]))
+    cos, values = cosines(vectors), similarity_values(vectors, typical)
+    assert values["cos_counterpart"] == pytest.approx(cos[0, 1])
+    assert values["cos_in_range"] == pytest.approx(mean_off_diagonal(cos[3:, 3:][np.ix_([0, 1, 2, 4], [0, 1, 2, 4])]))
+    assert values["difference_counterpart"] == pytest.approx(values["cos_counterpart"] - values["cos_in_range"])
+
+
+def test_intervals_over_tokens_cover_what_other_tokens_of_the_kind_read():
+    """Planted lists with one mean direction: the mean cosine of all such tokens is |E u|^2, a difference of lists 0."""
+    rng, n, repeats = np.random.default_rng(0), 30, 100
+    match = {"in_range": np.arange(n, 2 * n), "counterpart": np.repeat(np.arange(n // 2), 2)}
+    typical = replace(Typical(np.arange(n), np.arange(n, 3 * n), np.arange(2 * n, 3 * n), 0.0), **match)
+    many = rng.normal(size=(200_000, 6)) + np.eye(6)[0]
+    truth = ((many / np.linalg.norm(many, axis=1, keepdims=True)).mean(0) ** 2).sum()
+    planted = {f"cos_{name}": truth for name in ("prontoqa", "stories", "control", "counterpart")}
+    planted |= dict.fromkeys(("difference", "difference_control", "difference_counterpart"), 0.0)
+    covered = dict.fromkeys(planted, 0)
+    for _ in range(repeats):
+        vectors = rng.normal(size=(3 * n, 6)) + np.eye(6)[0]
+        ends = token_intervals(vectors, typical, 150, rng).set_index("quantity")
+        for name, value in planted.items():
+            covered[name] += ends["low"][name] <= value <= ends["high"][name]
+    for name, count in covered.items():
+        assert binomtest(count, repeats, 0.95).pvalue > 0.002, (name, count)
+
+
+def test_a_token_and_its_match_are_drawn_as_one():
+    """Every match is its token's own copy, so no draw tells them apart; drawn on its own it would."""
+    vectors = np.tile(np.random.default_rng(0).normal(size=(12, 4)) + 1, (2, 1))
+    both = np.arange(12, 24)
+    typical = Typical(np.arange(12), both, both, 0.0, both, np.arange(12), 0.0)
+    ends = token_intervals(vectors, typical, 50, np.random.default_rng(0)).set_index("quantity")
+    for name in ("difference_control", "difference_counterpart"):
+        np.testing.assert_allclose(ends.loc[name].astype(float), 0, atol=1e-12)
+    assert ends["high"]["difference"] > 0.02
+
+
 def test_one_that_tells_prontoqa_apart_and_not_the_stories():
     W_E = noise()
     W_E[STORIES] += np.ones(D_MODEL) / math.sqrt(D_MODEL)
@@ -53,6 +106,12 @@ def test_frequency_alone_makes_a_difference_that_the_control_takes_away():
     assert reading.nulls["difference"].draws.max() < 0.2  # labels permuted: no defence
     assert abs(reading.values["difference_control"]) < 0.05
     assert 0.05 < p_values(reading)["difference_control"] < 0.95
+    assert reading.values["counterpart_mismatch"] == 0
+    assert abs(reading.values["difference_counterpart"]) < 0.05
+    ends = reading.tables["token_intervals"].set_index("quantity")
+    for name in ("difference_control", "difference_counterpart"):
+        assert ends["low"][name] < 0 < ends["high"][name]
+    assert ends["low"]["difference"] > 0.2
 
 
 def test_the_control_is_no_defence_where_it_does_not_match():
@@ -133,7 +192,11 @@ def test_too_few_tokens_give_nan_and_other_vocabularies_an_error():
     assert missing == {
         *("cos_stories", "cos_control", "difference", "difference_control", "control_mismatch"),
         *("cos_stories_centred", "cos_control_centred", "difference_centred", "difference_control_centred"),
+        *(f"{name}{end}" for name in ("cos_in_range", "cos_counterpart") for end in ("", "_centred")),
+        *("difference_counterpart", "difference_counterpart_centred", "counterpart_mismatch"),
     }
+    ends = reading.tables["token_intervals"].set_index("quantity")
+    assert (set(ends.index[ends["low"].isna()]) - missing, ends["low"]["cos_prontoqa"] < 1) == (set(), True)
     assert all(math.isnan(row["p_value"]) for row in reading.rows())
     with pytest.raises(TextError, match="got counts of 4 tokens; the model knows 220"):
         token_similarity(Embedded(noise()), counts=counts[:, :4])

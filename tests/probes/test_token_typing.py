@@ -10,7 +10,8 @@ import pytest
 from lens_models import lens_model
 
 from rb_interp.errors import TextError
-from rb_interp.probes.token_typing import check_counts, frequency_ratio, matched, token_table, typical_tokens
+from rb_interp.probes.token_matching import matched, nearest
+from rb_interp.probes.token_typing import check_counts, frequency_ratio, token_table, typical_tokens
 
 COUNTS = np.array([[19, 20, 30, 28, 0, 0, 300, 603], [0, 0, 1, 2, 500, 19, 29, 449]])
 """Both corpora have 1,000 tokens, so that the smoothed ratio is (a + 1) / (b + 1)."""
@@ -46,6 +47,17 @@ def test_the_match_is_the_best_of_all_one_to_one_matches():
         assert np.abs(np.log(totals[wanted] / totals[control])).mean() == pytest.approx(mismatch)
 
 
+def test_the_second_direction_takes_the_nearest_of_prontoqas_and_leaves_out_what_has_none():
+    """Totals 100 and 40 of PrOntoQA; 63 and 64 lie on either side of sqrt(100 * 40) = 63.2, 39 and 101 outside."""
+    totals = np.array([100, 40, 63, 64, 39, 101, 40])
+    within, counterpart, mismatch = nearest(totals, np.array([0, 1]), np.arange(2, 7))
+    assert (within.tolist(), counterpart.tolist()) == ([2, 3, 6], [1, 0, 1])
+    assert mismatch == pytest.approx((math.log(63 / 40) + math.log(100 / 64)) / 3)
+    for offered, wanted in (([0, 1], [4, 5]), ([], [2]), ([0], [])):
+        none = nearest(totals, np.array(offered, dtype=int), np.array(wanted, dtype=int))
+        assert (none[0].size, none[1].size, math.isnan(none[2])) == (0, 0, True)
+
+
 def test_equal_frequencies_match_exactly_by_the_count_in_both_corpora():
     counts = np.array([[90, 40, 0, 0, 9, 500], [0, 0, 40, 120, 81, 389]])
     found = typical_tokens(counts, min_ratio=8.0)
@@ -69,6 +81,7 @@ def test_table_shows_each_typical_token_with_the_ratio_of_its_own_corpus():
         (2, " ran", "stories", True),
     ]
     assert [row["ratio"] for row in table] == pytest.approx([51, 101, 52])
+    assert [row["counterpart"] for row in table] == [0, 0, 0]  # 51 and 100 are not within 50 to 50
     assert (table[1]["count_prontoqa"], table[1]["count_stories"]) == (0, 100)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rb_interp.claims.causal_checks import CheckedCause
+from rb_interp.claims.verdict import Judged
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, seeds_text, share_text
 from rb_interp.figures.style import SETS
@@ -38,8 +39,9 @@ def causes(evidence: Evidence) -> Iterator[Block]:
     columns = ("Claim", *(f"γ = {gamma:g}" for gamma in evidence.gammas), "The intervention", "The claim")
     yield Table(columns, tuple(row for check in evidence.checks for row in _check_rows(evidence, check)))
     yield Paragraph(
-        "Medians over seeds with their range. The figure of causes has every seed; the patching matrices "
-        "have what each component carries.",
+        "Medians over seeds with their range. What is judged is taken for each seed first, so the median of a "
+        "difference need not be the difference of two medians. The figure of causes has every seed; the patching "
+        "matrices have what each component carries.",
         kind="soft",
     )
 
@@ -50,7 +52,7 @@ def _check_rows(evidence: Evidence, check: CheckedCause) -> Iterator[Row]:
     meeting = f"{verdict.n_meeting} of {verdict.n_seeds} meet it" + (f"; {verdict.reason}" if verdict.reason else "")
     notes = (
         f"Refuted if {check.refuted_if}.",
-        f"Criterion: {verdict.criterion}.",
+        *map(_decided, verdict.conditions),
         f"{unit[:1].upper()}{unit[1:]}, on {SETS.get(check.set, check.set)}:",
     )
     own = next((own for own in evidence.verdicts if own.id == check.of), None)
@@ -67,6 +69,13 @@ def _check_rows(evidence: Evidence, check: CheckedCause) -> Iterator[Row]:
     )
     found = {float(cell["gamma"]): cell for cell in check.by_gamma}
     yield Row(tuple(_gamma_cell(found.get(gamma, {})) for gamma in evidence.gammas))
+
+
+def _decided(condition: Judged) -> str:
+    """A condition with the number that it is judged on, which may be a difference of what the cells below show."""
+    value = mean_text(condition.effect, condition.low, condition.high)
+    met = f"{condition.n_meeting} of {seeds_text(condition.n_seeds)} meet it"
+    return f"Judged: {condition.criterion}. It is {value}; {met}."
 
 
 def _gamma_cell(cell: Mapping[str, Any]) -> Cell:
@@ -100,11 +109,11 @@ def agreement_of(pairs: Pairs) -> list[str]:
     >>> agreement_of([("M1", "HOLDS", "FAILS")])[0]
     'Of 1 intervention on mechanisms, 0 decide as the claim does and 1 decides the opposite: M1 (the claim HOLDS, ...'
     """
-    same, opposite, half, both = [], [], [], 0
+    same, opposite, half, both = [], [], [], []
     for name, own, cause in pairs:
         undecided = (own, cause).count("UNDECIDED")
         if undecided == 2:
-            both += 1
+            both.append(name)
             continue
         named = half if undecided else same if own == cause else opposite
         named.append(f"{name} (the claim {own}, the intervention {cause})")
@@ -113,7 +122,7 @@ def agreement_of(pairs: Pairs) -> list[str]:
     many = f"{len(pairs)} {'intervention' if len(pairs) == 1 else 'interventions'}"
     found = [f"Of {many} on mechanisms, {_decide(same, 'as the claim does')} and {_decide(opposite, 'the opposite')}."]
     found += [f"One of the two is undecided for {', '.join(half)}."] if half else []
-    return [*found, f"Both are undecided for {both}."] if both else found
+    return [*found, f"Both are undecided for {', '.join(both)}."] if both else found
 
 
 def _decide(named: list[str], how: str) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import interval_of
+from rb_interp.statistics.intervals import Interval
 from rb_interp.studies.language.claims import PAPER_COSINES
 from rb_interp.studies.language.words import (
+    MATCHED,
     by_hops,
     by_rate,
     corpora,
@@ -26,10 +29,15 @@ from rb_interp.studies.language.words import (
     reading_text,
     skill,
     stand_ins,
+    with_tokens,
 )
 
 BY_CHANCE, BY_NOT = 0.50, 0.53
 """Share of two-way answers that are right by guessing, and by the query's "not" alone."""
+MATCHES = (
+    ("the stories' tokens matched to PrOntoQA's", "control_mismatch"),
+    ("PrOntoQA's matched to the stories'", "counterpart_mismatch"),
+)
 NO_CHAIN = 0.01
 """Below this share of right chains at every number of hops a model writes none."""
 
@@ -133,7 +141,7 @@ def _cosines(evidence: Evidence) -> str:
     cos = {group: cosine_text(evidence, f"cos_{group}") for group in PAPER_COSINES}
     if "n/a" in cos.values():
         return ""
-    difference = cosine_text(evidence, "difference")
+    difference = with_tokens(evidence, "difference")
     called, paper = names(evidence), paper_cosines()
     return (
         f"Early in training at γ = {SMALL:g} the mean cosine of embeddings is {cos['prontoqa']} between PrOntoQA "
@@ -149,7 +157,7 @@ def _beyond(evidence: Evidence) -> str:
         return ""
     return (
         f"; in {row['count']:g} of {row['n']:g} seeds it lies beyond two standard deviations of what tokens give whose "
-        "corpora are permuted (intervals are over seeds, which share their tokens)"
+        "corpora are permuted"
     )
 
 
@@ -169,33 +177,44 @@ def _course(evidence: Evidence) -> str:
 
 
 def _control(evidence: Evidence) -> str:
-    """Whether tokens of the stories that are as frequent as PrOntoQA's are as much alike as all of them."""
-    raw, matched = (
-        evidence.interval("token_similarity", name, SMALL, stage="early")
-        for name in ("difference", "difference_control")
-    )
+    """The difference among tokens alike in frequency, in both directions, and what it does not speak of."""
+    raw = evidence.interval("token_similarity", "difference", SMALL, stage="early")
+    matched = {name: evidence.interval("token_similarity", name, SMALL, stage="early") for name in MATCHED}
     if not math.isfinite(raw.estimate):
         return ""
-    below = raw.high < 0
-    if not math.isfinite(matched.estimate):
-        doubt = ", so how often tokens occur may account for the difference" if below else ""
-        return f"No frequency-matched control could be made{doubt}."
-    if not below:
-        verdict = (
-            "below 0 with the matched tokens alone; G3's own difference is not below 0."
-            if matched.high < 0
-            else "G3's difference is not shown to be below 0, matched or not."
+    if not any(math.isfinite(each.estimate) for each in matched.values()):
+        doubt = ", so nothing tells frequency and corpus apart" if raw.high < 0 else ""
+        return f"No tokens of equal frequency could be compared{doubt}."
+    texts = [
+        f"{with_tokens(evidence, name)} with {what} (mean |ln ratio| of counts {cosine_text(evidence, mismatch)})"
+        for (name, each), (what, mismatch) in zip(matched.items(), MATCHES, strict=True)
+        if math.isfinite(each.estimate)
+    ]
+    within, every = (cosine_text(evidence, name) for name in ("n_in_range", "n_stories"))
+    unmatched = (
+        ""
+        if "n/a" in (within, every)
+        else (
+            f" Only {within} of the {every} typical tokens of the stories are as frequent as PrOntoQA's; on the others "
+            "neither direction says anything."
         )
-    elif matched.high < 0:
-        verdict = "frequency alone does not account for it."
-    elif matched.low > 0:
-        verdict = "it turns round, so frequency accounts for what G3 reads."
-    else:
-        verdict = "frequency may account for what G3 reads."
-    return (
-        "With the stories' tokens matched to PrOntoQA's in frequency (mean |ln ratio| of matched counts "
-        f"{cosine_text(evidence, 'control_mismatch')}) the difference is {mean_text(*matched)}: {verdict}"
     )
+    return f"Among tokens of equal frequency the difference is {' and '.join(texts)}: {_sign(raw, matched)}{unmatched}"
+
+
+def _sign(raw: Interval, matched: Mapping[str, Interval]) -> str:
+    """What the matched differences say of G3's, by the side of 0 on which they lie; a sign explains nothing."""
+    known = [each for each in matched.values() if math.isfinite(each.estimate)]
+    below, above = all(each.high < 0 for each in known), all(each.low > 0 for each in known)
+    if raw.high < 0:
+        if below:
+            return "below 0 too, so frequency alone does not account for G3's difference."
+        if above:
+            return "above 0, the reverse of G3's. That shows that other tokens make G3's difference, not why they do."
+        return "not below 0 throughout, so frequency may account for G3's difference."
+    if below:
+        return "below 0 with the matched tokens alone; G3's own difference is not below 0."
+    return "G3's difference is not shown to be below 0, matched or not."
 
 
 def _skills(evidence: Evidence) -> str:

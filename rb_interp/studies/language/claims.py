@@ -65,6 +65,7 @@ CLAIMS: tuple[Claim, ...] = (
             _cosine("cos_prontoqa", f"mean cos between PrOntoQA tokens (paper: {PAPER_COSINES['prontoqa']:g})"),
             _cosine("cos_stories", f"mean cos between TinyStories tokens (paper: {PAPER_COSINES['stories']:g})"),
             _cosine("difference_control", "the difference, TinyStories tokens matched to PrOntoQA's in frequency"),
+            _cosine("difference_counterpart", "the difference, PrOntoQA tokens matched to TinyStories' in frequency"),
             _cosine("difference_centred", "the difference, embeddings centred over both corpora's tokens"),
         ),
     ),

@@ -29,8 +29,15 @@ GLOSSARY: dict[str, str] = {
     "stages": (f"init: step 0, the untrained model. {EARLY}. final: the last step."),
     "typical, matched": (
         "A token is typical of a corpus with at least 20 occurrences there and a smoothed frequency at least 10 times "
-        "that in the other. Matched: for each typical token of PrOntoQA another one of the stories, alike in "
-        "frequency, since an embedding moves the more, the more often its token occurs."
+        "that in the other. Matched, in two directions, since an embedding moves the more, the more often its token "
+        "occurs: for each typical token of PrOntoQA another one of the stories, alike in frequency, each used once; "
+        "and for each typical token of the stories that is as frequent as PrOntoQA's the nearest of PrOntoQA's, which "
+        "may serve several times. Most of the stories' are rarer than all of PrOntoQA's and have no match."
+    ),
+    "interval over tokens": (
+        "Tokens of one model are drawn anew, with replacement, and the number is taken again: 95 % of the draws lie "
+        "between its ends, which are means over seeds. It says how far other tokens of the same kind would move the "
+        "number. The interval over seeds holds the tokens fixed, which seeds share for the most part."
     ),
     "centred": "Less the mean of both corpora's typical tokens, so that a direction shared by all does not count.",
     "P^s, u": "P^s: how often each token follows token s in the training text. u: the uniform distribution.",

@@ -21,7 +21,7 @@ from rb_interp.probes.token_typing import token_table
 from rb_interp.probes.uniformity import uniformity_of_heads
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.losses import corpus_loss_table
-from rb_interp.studies.language.tables import SIMILARITY, derived
+from rb_interp.studies.language.tables import KEPT, SIMILARITY, derived
 from rb_interp.tasks import Inputs
 from rb_interp.text.config import CORPORA
 from rb_interp.text.data import TextData
@@ -41,23 +41,26 @@ def measure(run: Run, progress: bool = True) -> Measured:
     """Probe all members of a finished run at init, early and final, and their skills at every kept step.
 
     The tables are those of ``tables.derived`` and ``skills`` (answers and sentences of chains by number of hops, at
-    every kept step), ``similarity`` (mean cosines of token embeddings at every kept step), ``tokens`` (typical tokens)
-    and ``corpora`` (what was read); docs/tables.md has their columns.
+    every kept step), ``similarity`` (mean cosines of token embeddings at every kept step), ``token_intervals`` (their
+    intervals over tokens), ``tokens`` (typical tokens) and ``corpora`` (what was read); docs/tables.md has their
+    columns.
 
     Raises RunError where a checkpoint is missing or broken, or the text has changed.
     """
     sweep, config = run.sweep(), cast("LanguageConfig", run.config)
     models, texts = MemberModels(sweep), {seed: text_of(sweep, seed) for seed in sweep.seeds}
-    rows, skills, courses, arrays = [], [], [], {}
+    rows, skills, courses, intervals, arrays = [], [], [], [], {}
     for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="probing"):
         text, place = texts[member.seed], {"gamma": member.gamma, "seed": member.seed}
         for stage, step, where, reading in _readings(models, member, text, config):
             rows += [{**place, "stage": stage, "step": step, "set": where, **row} for row in reading.rows()]
+            intervals += _intervals(reading, {**place, "stage": stage, "step": step})
             head = "" if reading.layer is None else f".{reading.layer}.{reading.head}"
             prefix = f"{member.gamma}/{member.seed}/{stage}/{where}/{reading.probe}{head}"
             arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
         for step, similar, reading, table in _along(models, member, text, config.n_null):
-            courses.append({**place, "step": step, **{name: similar[name] for name in SIMILARITY}})
+            courses.append({**place, "step": step, **{name: similar.values[name] for name in SIMILARITY}})
+            intervals += _intervals(similar, {**place, "stage": KEPT, "step": step})
             skills += [{**place, "step": step, **row} for row in table]
             stage = {0: "init", sweep.config.train.steps: "final"}.get(step)
             if stage:
@@ -66,8 +69,9 @@ def measure(run: Run, progress: bool = True) -> Measured:
     losses = corpus_loss_table(curves, {seed: text.entropies for seed, text in texts.items()})
     readings = readings_table(rows, losses)
     own = {"skills": pd.DataFrame(skills), "similarity": pd.DataFrame(courses), "tokens": _tokens(texts)}
-    own["corpora"] = corpora(texts)
-    return Measured(readings, {**own, **derived(readings, curves, own["skills"], own["similarity"])}, arrays)
+    own |= {"corpora": corpora(texts), "token_intervals": pd.DataFrame(intervals)}
+    statistics = derived(readings, curves, own["skills"], own["similarity"], own["token_intervals"])
+    return Measured(readings, {**own, **statistics}, arrays)
 
 
 def text_of(sweep: Sweep, seed: int) -> TextData:
@@ -126,7 +130,7 @@ def _read(
 
 def _along(
     models: MemberModels, member: Member, text: TextData, n_null: int
-) -> Iterator[tuple[int, Mapping[str, float], Reading, list[dict]]]:
+) -> Iterator[tuple[int, Reading, Reading, list[dict]]]:
     """At every kept step: mean cosines of token embeddings, and reading and table of answers and chains."""
     start: dict[str, float] = {}
     examples = chain_inputs(text.examples, text.tokenizer)
@@ -134,8 +138,14 @@ def _along(
         models.load(member, step)
         reading = chain_accuracy(models.model, examples, n_null=n_null)
         start = start or dict(reading.values)
-        similar = token_similarity(models.model, counts=text.counts, n_null=0).values
+        similar = token_similarity(models.model, counts=text.counts, n_null=0)
         yield step, similar, replace(reading, untrained=start), reading.tables["skills"].to_dict("records")
+
+
+def _intervals(reading: Reading, place: Mapping) -> list[dict]:
+    """Rows of the table ``token_intervals``; none for a reading of anything but similarity."""
+    table = reading.tables.get("token_intervals")
+    return [] if table is None else [{**place, **row} for row in table.to_dict("records")]
 
 
 def _tokens(texts: Mapping[int, TextData]) -> pd.DataFrame:

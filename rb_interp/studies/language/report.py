@@ -20,6 +20,7 @@ from rb_interp.studies.language.words import (
     names,
     reading_text,
     skill,
+    tokens_text,
     untrained_text,
 )
 
@@ -48,13 +49,20 @@ COSINES = {
     "cos_prontoqa": "mean cos between PrOntoQA tokens",
     "cos_stories": "mean cos between tokens of the stories",
     "cos_control": "mean cos between tokens of the stories, matched to PrOntoQA's in frequency",
+    "cos_in_range": "mean cos between tokens of the stories that are as frequent as PrOntoQA's",
+    "cos_counterpart": "mean cos between PrOntoQA tokens, matched to these in frequency",
     "difference": "PrOntoQA − stories",
-    "difference_control": "PrOntoQA − matched",
+    "difference_control": "PrOntoQA − stories, the stories' matched to PrOntoQA's",
+    "difference_counterpart": "PrOntoQA − stories, PrOntoQA's matched to the stories'",
     "difference_centred": "PrOntoQA − stories, embeddings centred",
-    "difference_control_centred": "PrOntoQA − matched, embeddings centred",
+    "difference_control_centred": "PrOntoQA − stories, the stories' matched, embeddings centred",
+    "difference_counterpart_centred": "PrOntoQA − stories, PrOntoQA's matched, embeddings centred",
     "n_prontoqa": "typical tokens of PrOntoQA",
     "n_stories": "typical tokens of the stories",
-    "control_mismatch": "mean |ln ratio| of matched counts",
+    "n_in_range": "of these, as frequent as PrOntoQA's",
+    "n_counterpart": "PrOntoQA tokens matched to these, effective number",
+    "control_mismatch": "mean |ln ratio| of counts, the stories' matched",
+    "counterpart_mismatch": "mean |ln ratio| of counts, PrOntoQA's matched",
 }
 PREDICTED = {"prontoqa": "PrOntoQA tokens", "stories": "tokens of the stories", "all": "all pairs"}
 MISSING = "This study has no readings of losses and embeddings; “rb-interp probe RUN” makes them."
@@ -119,12 +127,13 @@ def _row(evidence: Evidence, probe: str, quantity: str, label: str, stage: str =
 
 
 def _cosine(evidence: Evidence, quantity: str, label: str) -> Row:
-    """A row of cosines with the paper's number; an untrained model does not read 0 where embeddings are centred."""
+    """A row of cosines: over seeds, over tokens, the paper's number, and the untrained model's where centred."""
     cells = []
     for gamma in evidence.gammas:
         text = cosine_text(evidence, quantity, gamma)
         untrained = untrained_text(evidence, quantity, gamma) if quantity.endswith("_centred") else ""
-        cells.append(Cell(text, notes=(untrained,) if untrained and text != "n/a" else ()))
+        notes = (tokens_text(evidence, quantity, gamma), untrained) if text != "n/a" else ()
+        cells.append(Cell(text, notes=tuple(filter(None, notes))))
     paper = PAPER_COSINES.get(quantity.removeprefix("cos_"))
     return Row((Cell(label, head=True), *cells, Cell(f"{paper:.3f}" if paper else "")))
 

@@ -14,11 +14,16 @@ TABLES = {
     "rank_ratios_summary": over_seeds("gamma matrix:str"),
     "similarity": Table(
         "gamma seed step",
-        "cos_prontoqa cos_stories cos_control difference difference_control difference_centred "
-        "difference_control_centred",
+        "cos_prontoqa cos_stories cos_control cos_in_range cos_counterpart difference difference_control "
+        "difference_counterpart difference_centred difference_control_centred difference_counterpart_centred",
     ),
     "skills": Table("gamma seed step hops:int accuracy_of:str", "accuracy n"),
     "skills_summary": Table("gamma accuracy_of:str hops:int", "mean low high n"),
-    "tokens": Table("seed token:int", "text:str corpus:str count_prontoqa:int count_stories:int ratio control:bool"),
+    "token_intervals": Table("gamma seed stage step quantity", "low high"),
+    "token_intervals_summary": Table("gamma stage quantity", "low high n"),
+    "tokens": Table(
+        "seed token:int",
+        "text:str corpus:str count_prontoqa:int count_stories:int ratio control:bool counterpart:int",
+    ),
 }
 """Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

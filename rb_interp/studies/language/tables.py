@@ -12,17 +12,24 @@ from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.machine.measured import curves_summary, over_seeds
 
 SIMILARITY = (
-    *("cos_prontoqa", "cos_stories", "cos_control"),
-    *("difference", "difference_control", "difference_centred", "difference_control_centred"),
+    *("cos_prontoqa", "cos_stories", "cos_control", "cos_in_range", "cos_counterpart"),
+    *("difference", "difference_control", "difference_counterpart"),
+    *("difference_centred", "difference_control_centred", "difference_counterpart_centred"),
 )
 """What is read along training."""
+KEPT = "kept"
+"""In the column ``stage`` of the table ``token_intervals``: read along training, at a kept step."""
 MATRICES = ("W_QK", "W_OV", "W_in", "W_out")
 ALL_HOPS = 0
 """Stands for all numbers of hops together."""
 
 
 def derived(
-    readings: pd.DataFrame, curves: pd.DataFrame, skills: pd.DataFrame, similarity: pd.DataFrame
+    readings: pd.DataFrame,
+    curves: pd.DataFrame,
+    skills: pd.DataFrame,
+    similarity: pd.DataFrame,
+    token_intervals: pd.DataFrame,
 ) -> dict[str, pd.DataFrame]:
     """Every table of this module by its name."""
     deltas = delta_table(curves)
@@ -32,6 +39,7 @@ def derived(
         "deltas": deltas,
         "course": course_table(deltas, similarity),
         "skills_summary": skills_table(skills),
+        "token_intervals_summary": token_intervals_table(token_intervals),
         "attention": attention_table(readings),
         "rank_ratios": ratios,
         "rank_ratios_summary": over_seeds(ratios, ["gamma", "matrix"], ["ratio"]),
@@ -65,6 +73,17 @@ def course_table(deltas: pd.DataFrame, similarity: pd.DataFrame) -> pd.DataFrame
         below = below.reset_index().melt(["gamma", "step"], var_name="quantity", value_name="below")
         parts.append(means.merge(below, on=["gamma", "step", "quantity"]))
     return pd.concat(parts, ignore_index=True)
+
+
+def token_intervals_table(intervals: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds of both ends of the intervals over tokens: gamma, stage, quantity, low, high, n (seeds).
+
+    Seeds share most of their tokens, so the mean is about as wide as the interval of one seed. Stages are init, early
+    and final, and ``step N`` for each kept step N.
+    """
+    stage = intervals["stage"].where(intervals["stage"] != KEPT, "step " + intervals["step"].astype(int).astype(str))
+    found = intervals.dropna(subset=["low", "high"]).assign(stage=stage).groupby(["gamma", "stage", "quantity"])
+    return found.agg(low=("low", "mean"), high=("high", "mean"), n=("low", "size")).reset_index()
 
 
 def skills_table(skills: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,8 @@ EARLY = (
     f"{100 * FALLEN:g} % of its start (the last one where that never happens)"
 )
 STAGES = {"init": "untrained", "early": "early", "final": "final"}
+MATCHED = ("difference_control", "difference_counterpart")
+"""Differences among tokens alike in frequency: the stories' matched to PrOntoQA's, and PrOntoQA's to the stories'."""
 KINDS = {
     "answer_two_way": "answer, True against False alone",
     "answer": "answer, whole vocabulary",
@@ -45,6 +47,27 @@ def group_names(evidence: Evidence) -> dict[str, str]:
     """What each list of tokens is called."""
     called = names(evidence)
     return {**called, "control": f"{called['stories']}, matched in frequency"}
+
+
+def token_interval(
+    evidence: Evidence, quantity: str, gamma: float = SMALL, stage: str = "early"
+) -> tuple[float, float]:
+    """Both ends of a reading's interval over tokens, mean over seeds; NaN where the run has none."""
+    for row in evidence.records("token_intervals_summary", quantity=quantity, gamma=gamma, stage=stage):
+        return float(row["low"]), float(row["high"])
+    return math.nan, math.nan
+
+
+def tokens_text(evidence: Evidence, quantity: str, gamma: float = SMALL, stage: str = "early") -> str:
+    """The same in words: ``over tokens [−0.01, 0.05]``; empty where there is none."""
+    low, high = token_interval(evidence, quantity, gamma, stage)
+    return f"over tokens [{three_digits(low)}, {three_digits(high)}]" if math.isfinite(low) else ""
+
+
+def with_tokens(evidence: Evidence, quantity: str, gamma: float = SMALL) -> str:
+    """A reading of ``token_similarity`` at ``early``, over seeds and over tokens: ``0.05 [..] (over tokens [..])``."""
+    tokens = tokens_text(evidence, quantity, gamma)
+    return cosine_text(evidence, quantity, gamma) + (f" ({tokens})" if tokens else "")
 
 
 def entropies(evidence: Evidence) -> dict[str, float]:
@@ -150,13 +173,14 @@ def untrained_text(evidence: Evidence, quantity: str = "difference_centred", gam
 def course_text(evidence: Evidence) -> str:
     """G3's difference at every kept step: ``at step 0: 0.000, 2 of 5 below 0; ...``; empty where it was not read.
 
-    Behind each stands the difference with frequency-matched tokens of the stories, where there are such.
+    Behind each stand the differences among tokens that are matched in frequency, in either direction.
     """
     rows = {(row["quantity"], row["step"]): row for row in evidence.records("course", gamma=SMALL) if row["n"]}
     found = []
     for step in sorted(step for quantity, step in rows if quantity == "difference"):
-        row, matched = rows["difference", step], rows.get(("difference_control", step))
-        control = f" (matched: {three_digits(matched['mean'])})" if matched else ""
+        row = rows["difference", step]
+        both = [rows[name, step]["mean"] for name in MATCHED if (name, step) in rows]
+        control = f" (matched: {' and '.join(map(three_digits, both))})" if both else ""
         below = f"{row['below']:g} of {row['n']:g} below 0"
         found.append(f"at step {step:,}: {three_digits(row['mean'])}, {below}{control}")
     return "; ".join(found)

@@ -31,7 +31,10 @@ def test_causes_stand_beside_the_claims_own_verdicts(evidence):
         assert (claim.text, claim.link) == (check.of, f"claim-{check.of}")
         assert (outcome.verdict, own.verdict) == (check.verdict.outcome, evidence.verdicts[check.of].outcome)
         assert done.notes[0] == f"Refuted if {check.refuted_if}."
-        assert check.verdict.criterion in done.notes[1]
+        for note, judged in zip(done.notes[1:-1], check.verdict.conditions, strict=True):
+            assert note.startswith(f"Judged: {judged.criterion}. It is ")
+            assert numbers(note.split(" It is ")[1].split(";")[0])[0] == pytest.approx(judged.effect, abs=0.0051)
+            assert note.endswith(f"; {judged.n_meeting} of {judged.n_seeds} seeds meet it.")
         early = check.verdict.stage != "final"
         for cell, gamma in zip(cells.cells, evidence.gammas, strict=True):
             stage = "final" if not early else "half" if gamma == 0.8 else "matched"
@@ -52,7 +55,7 @@ def test_disagreements_of_claims_and_causes_are_counted():
         "intervention HOLDS)."
     )
     assert half == "One of the two is undecided for M3 (the claim UNDECIDED, the intervention HOLDS)."
-    assert neither == "Both are undecided for 1."
+    assert neither == "Both are undecided for M7."
     assert agreement_of([]) == []
 
 

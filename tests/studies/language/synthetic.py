@@ -17,6 +17,7 @@ from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.studies.language.losses import corpus_loss_table
 from rb_interp.studies.language.schema import TABLES
+from rb_interp.studies.language.tables import KEPT as KEPT_STEPS
 from rb_interp.studies.language.tables import course_table, derived, early_table, paired_table, skills_table
 from rb_interp.text.config import CORPORA
 
@@ -44,6 +45,7 @@ def make_language(seeds: int = 3, gammas=GAMMAS) -> Evidence:
     made.extend("readings", corpus_loss_table(made.tables()["curves"], entropies))
     made.fill("skills", _skill, **members, step=(0, 500, LAST), hops=range(1, 6), accuracy_of=LEVELS)
     made.fill("similarity", _similarity, **members, step=KEPT)
+    made.extend("token_intervals", _token_intervals(made))
     made.fill("tokens", _token, seed=range(seeds), token=[*range(N_TYPICAL + 10), *range(100, N_TYPICAL + 110)])
     made.extend("corpora", make_corpora())
     return made.evidence(_statistics, "quick", command="rb-interp reproduce language", expected_by_chance=(0.1, 0.1))
@@ -74,7 +76,7 @@ def make_corpora(stand_in: bool = True) -> pd.DataFrame:
 
 def _statistics(evidence: Evidence) -> dict[str, pd.DataFrame]:
     curves, tables = evidence.curves.drop(columns="sweep"), evidence.tables
-    return derived(evidence.readings, curves, tables["skills"], tables["similarity"])
+    return derived(evidence.readings, curves, tables["skills"], tables["similarity"], tables["token_intervals"])
 
 
 def _add_member(made: MadeUp, gamma: float, seed: int) -> None:
@@ -106,10 +108,13 @@ def _token_readings(read, rng, small, grown, arrays):
     cos = {"prontoqa": 0.2 * grown * small, "stories": (0.55 if small else 0.12) * grown}
     cos = {name: value + 0.02 * rng.normal() for name, value in cos.items()}
     cos["control"] = 0.6 * cos["stories"] + 0.4 * cos["prontoqa"]
+    cos["counterpart"], cos["in_range"] = 0.9 * cos["prontoqa"], cos["control"]
     values = {"n_prontoqa": 80, "n_stories": 300, "control_mismatch": 0.08}
+    values |= {"n_in_range": 90, "n_counterpart": 20, "counterpart_mismatch": 0.03}
     for end, factor in (("_centred", 0.3), ("", 1)):
         values |= {f"cos_{name}{end}": factor * value for name, value in cos.items()}
         values[f"difference_control{end}"] = factor * (cos["prontoqa"] - cos["control"])
+        values[f"difference_counterpart{end}"] = factor * (cos["counterpart"] - cos["in_range"])
     values["difference_centred"] = 0.3 * (difference := cos["prontoqa"] - cos["stories"])
     read("token_similarity", values, arrays, untrained=0.01)
     read("token_similarity", {"difference": difference}, untrained=0.01, **null, null_mean=0.0)
@@ -154,8 +159,22 @@ def _similarity(gamma, seed, step):
     prontoqa = gamma * (0.0, 0.12, 0.3, 0.3)[at] + shift
     stories = gamma * (0.0, 0.09, 0.4, 0.15)[at] + shift - 0.001 * seed
     cos = {"cos_prontoqa": prontoqa, "cos_stories": stories, "cos_control": stories / 2}
+    cos |= {"cos_in_range": stories / 2, "cos_counterpart": prontoqa / 2}
     raw = {"difference": prontoqa - stories, "difference_control": prontoqa - stories / 2}
-    return {**cos, **raw, "difference_centred": raw["difference"] - 0.013, "difference_control_centred": -0.011}
+    raw["difference_counterpart"] = (prontoqa - stories) / 2
+    centred = {"difference_centred": raw["difference"] - 0.013, "difference_control_centred": -0.011}
+    return {**cos, **raw, **centred, "difference_counterpart_centred": -0.009}
+
+
+def _token_intervals(made: MadeUp):
+    """Every cosine and difference -0.03 to +0.05, at the stages and at every kept step."""
+    tables = made.tables()
+    read, along = tables["readings"], tables["similarity"]
+    read = read.loc[(read["probe"] == "token_similarity") & read["quantity"].str.contains("cos_|difference")]
+    along = along.melt(["gamma", "seed", "step"], var_name="quantity").assign(stage=KEPT_STEPS)
+    for row in (*read.to_dict("records"), *along.to_dict("records")):
+        place = {name: row[name] for name in ("gamma", "seed", "stage", "step", "quantity")}
+        yield {**place, "low": row["value"] - 0.03, "high": row["value"] + 0.05}
 
 
 def _skill(gamma, seed, step, hops, accuracy_of):

@@ -66,11 +66,12 @@ def test_g2_is_paired_by_seed_and_needs_both_rises():
 def test_g3_is_read_early_and_shows_the_papers_numbers():
     claim = BY_ID["G3"]
     of = claim.conditions[0].of
-    context = [planted(term, [value] * 8) for term, value in zip(claim.context, (0.1, 0.5, -0.2, -0.3), strict=True)]
+    values = (0.1, 0.5, -0.2, 0.4, -0.3)
+    context = [planted(term, [value] * 8) for term, value in zip(claim.context, values, strict=True)]
     found = judged("G3", planted(of, DOWN), planted(of, UP, stage="final"), *context)
     assert found.outcome == "HOLDS"
     assert judged("G3", planted(of, DOWN, stage="final")).n_seeds == 0
-    assert [row.effect for row in found.context] == pytest.approx([0.1, 0.5, -0.2, -0.3])
+    assert [row.effect for row in found.context] == pytest.approx(values)
     assert "(paper: 0.123)" in found.context[0].statistic
     assert "(paper: 0.531)" in found.context[1].statistic
     assert PAPER_COSINES == {"prontoqa": 0.123, "stories": 0.531}

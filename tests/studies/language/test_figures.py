@@ -165,14 +165,23 @@ def test_mean_cosines_have_the_papers_two_numbers_and_untrained_models(evidence)
     assert drawn(early, [0.531] * 2, CORPUS_COLOURS["stories"])
     assert not drawn(final, [0.531] * 2)
     assert drawn(early, [0.01] * 2)
-    for name in ("difference", "difference_control", "difference_centred"):
-        assert drawn(differences, reading(evidence, "token_similarity", name, 0.8, "early")["value"])
+    for axes, quantities in (
+        (early, ("cos_prontoqa", "cos_stories", "cos_control")),
+        (differences, ("difference", "difference_control", "difference_counterpart", "difference_centred")),
+    ):
+        bars = [tuple(path.vertices[:, 1]) for each in axes.collections for path in each.get_paths()]
+        for name in quantities:
+            values = reading(evidence, "token_similarity", name, 0.8, "early")["value"]
+            assert drawn(axes, values)
+            expected = values.mean() - 0.03, values.mean() + 0.05
+            assert any(len(bar) == 2 and np.allclose(bar, expected) for bar in bars), name
     assert early.get_ylim() == final.get_ylim()
 
 
 def test_each_difference_has_the_dash_of_its_own_untrained_model(evidence):
     readings = evidence.readings.copy()
-    untrained = {"difference": 0.002, "difference_control": 0.004, "difference_centred": -0.013}
+    untrained = {"difference": 0.002, "difference_control": 0.004, "difference_counterpart": 0.003}
+    untrained["difference_centred"] = -0.013
     for name, value in untrained.items():
         readings.loc[(readings["quantity"] == name) & (readings["stage"] == "early"), "untrained"] = value
     changed = synthetic.changed(evidence, readings)

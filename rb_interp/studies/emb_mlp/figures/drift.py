@@ -12,7 +12,7 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import number, two_digits
 from rb_interp.figures.panels import by_gamma, gamma_axis, offsets, seeds_at, threshold_at, try_panel
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import GREY, INK, REASONING, new_figure
+from rb_interp.figures.style import GREY, INK, TRAINED, new_figure
 from rb_interp.studies.emb_mlp.agreement import FLOOR
 from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, LEAVING, SWEEPS, at_leaving, floor_band
 from rb_interp.tasks.anchor import PLATEAU
@@ -20,7 +20,7 @@ from rb_interp.tasks.anchor import PLATEAU
 CLAIMED = {"descent": "T1", "one_layer": "T4"}
 POSITIONS = "#b0620a"
 MARKS = {
-    "r2": ("o", REASONING, -0.36, "weights of each step"),
+    "r2": ("o", TRAINED, -0.36, "weights of each step"),
     "r2_positions": ("D", POSITIONS, -0.1, "knowing each token’s position too"),
     "r2_permuted": ("x", GREY, 0.16, "permuted within kind"),
 }

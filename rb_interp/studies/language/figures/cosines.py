@@ -95,5 +95,5 @@ def caption(evidence: Evidence) -> Caption:
         f"factor of e^{mismatch} on average), because an embedding moves the more, the more often its "
         f"token occurs. {EARLY[0].upper()}{EARLY[1:]}.{notes(evidence, gamma)}",
         "a left panel as red as the middle one or redder (G3). A right panel no redder than the left would say that "
-        "frequency, not the corpus, makes the difference.",
+        "tokens of equal frequency do not show the difference.",
     )

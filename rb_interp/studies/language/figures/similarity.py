@@ -18,22 +18,26 @@ from rb_interp.studies.language.figures.shared import Drawn, StyledReading, at_r
 from rb_interp.studies.language.words import (
     STAGES,
     by_rate,
-    cosine_text,
     course_text,
     early_steps,
     group_names,
     notes,
     paper_cosines,
     shown_gamma,
+    token_interval,
     untrained_text,
+    with_tokens,
 )
 
 DIFFERENCES = {
     "difference": ("PrOntoQA − stories", INK, "o"),
-    "difference_control": ("PrOntoQA − matched", "#8a5a00", "D"),
+    "difference_control": ("the same, stories' matched", "#8a5a00", "D"),
+    "difference_counterpart": ("the same, PrOntoQA's matched", "#b8860b", "s"),
     "difference_centred": ("the first, centred", "#6d2a78", "^"),
 }
-SHIFTS = (-0.34, -0.06, 0.22)
+COSINE_SHIFTS = (-0.34, -0.06, 0.22)
+SHIFTS = (-0.38, -0.16, 0.06, 0.28)
+OVER_TOKENS = {"lw": 4.5, "alpha": 0.28, "zorder": 0.8}
 SPREAD = 0.04
 NULL = "#d2d2d2"
 UNTRAINED = "#6b6b6b"
@@ -58,14 +62,16 @@ def draw(evidence: Evidence) -> Figure:
     entries = [*legend.corpora(group_names(evidence)), *(legend.mark(*look) for look in DIFFERENCES.values())]
     entries.append(legend.untrained(colour=UNTRAINED, width=1.4))
     entries.append(legend.line(f"the paper ({', '.join(paper_cosines().values())})", INK, DOTTED, 1.0))
-    legend.above(figure, [*entries, legend.line("labels permuted, ± 2 sd", NULL, width=5.0)], columns=3)
+    entries.append(legend.line("labels permuted, ± 2 sd", NULL, width=5.0))
+    entries.append(legend.line("95 % interval over tokens", CORPUS_COLOURS["prontoqa"], width=4.5, alpha=0.28))
+    legend.above(figure, entries, columns=3)
     return figure
 
 
 def _cosines(axes: Axes, evidence: Evidence, stage: str) -> None:
     series = [
         StyledReading(f"cos_{group}", shift, colour, CORPUS_MARKERS[group], stage)
-        for (group, colour), shift in zip(CORPUS_COLOURS.items(), SHIFTS, strict=True)
+        for (group, colour), shift in zip(CORPUS_COLOURS.items(), COSINE_SHIFTS, strict=True)
     ]
     _with_untrained(axes, evidence, series)
     zero_line(axes)
@@ -81,6 +87,9 @@ def _with_untrained(axes: Axes, evidence: Evidence, series: list[StyledReading])
     for one in drawn:
         untrained = evidence.untrained("token_similarity", one.quantity, one.gamma, stage=one.stage)
         level(axes, one.x + 0.035, untrained, UNTRAINED, half=0.125, width=1.4, zorder=1.0)
+        low, high = token_interval(evidence, one.quantity, one.gamma, one.stage)
+        colour = next(each.colour for each in series if each.quantity == one.quantity)
+        axes.vlines(one.x + 0.035, low, high, color=colour, **OVER_TOKENS)
     return drawn
 
 
@@ -108,6 +117,8 @@ def _course(axes: Axes, evidence: Evidence) -> None:
             continue
         mean_band(axes, by_seed(table, f"cos_{group}"), means, colour)
         axes.plot(means.index, means["mean"], CORPUS_MARKERS[group], ms=4, mfc="white", mec=colour, zorder=4)
+        ends = [token_interval(evidence, f"cos_{group}", gamma, f"step {step:g}") for step in means.index]
+        axes.vlines(means.index, *zip(*ends, strict=True), color=colour, **OVER_TOKENS)
     zero_line(axes)
     axes.set_ylabel("mean cos of two tokens")
     kept_steps_axis(axes, np.unique(table["step"].to_numpy(dtype=float)))
@@ -122,22 +133,26 @@ def _course(axes: Axes, evidence: Evidence) -> None:
 def caption(evidence: Evidence) -> Caption:
     """Caption of the mean cosines, with the numbers that G3 judges and those that only accompany it."""
     course, untrained = course_text(evidence), untrained_text(evidence)
+    early = {name: with_tokens(evidence, name) for name in DIFFERENCES}
     return Caption(
         "Mean cosine of the embeddings of two typical tokens of a corpus, and among TinyStories tokens matched to "
-        "PrOntoQA's in frequency (dots: seeds, bars: mean with 95 % interval). Dotted: the paper's two numbers, which "
+        "PrOntoQA's in frequency (dots: seeds, bars: mean with 95 % interval over seeds; pale bars: 95 % interval over "
+        "tokens). Dotted: the paper's two numbers, which "
         f"are for γ = {SMALL:g}. PrOntoQA less stories, early: "
         f"{by_rate(evidence, 'token_similarity', 'difference', stage='early')}. At γ = {SMALL:g} it is "
-        f"{cosine_text(evidence, 'difference_control')} with the matched tokens in place of all, and "
-        f"{cosine_text(evidence, 'difference_centred')} for embeddings less the mean of both corpora"
+        f"{early['difference_control']} with the stories' tokens matched to PrOntoQA's in frequency, "
+        f"{early['difference_counterpart']} with PrOntoQA's matched to the stories', and "
+        f"{early['difference_centred']} for embeddings less the mean of both corpora"
         f"{f' {untrained}' if untrained else ''}. The "
         "centred difference is to be compared with its untrained model (dash), not with 0: each token is itself a part "
         "of that mean, a larger one where a corpus has fewer typical tokens. Grey bands: corpus labels permuted among "
-        "the tokens (for the matched: each token swapped with its match or not), which asks whether lists as "
+        "the tokens (for the stories' matched: each token swapped with its match or not), which asks whether lists as "
         "different arise by chance, not why they differ. Bottom right: the same cosines at every kept step, on a "
-        "logarithmic axis (thin lines are seeds, bands 95 % intervals)"
+        "logarithmic axis (thin lines are seeds, bands 95 % intervals over seeds)"
         f"{f'; the difference, {course}' if course else ''}. G3 is judged at the stage early alone."
         f"{notes(evidence)}",
-        f"at γ = {SMALL:g}, early, differences at or above the dashed line (G3). Brown diamonds near 0 while black "
-        "dots are below would lay the difference to frequency: PrOntoQA repeats few words often. Purple triangles at "
-        "their untrained dash would lay it to one direction that all tokens of the stories share.",
+        f"at γ = {SMALL:g}, early, differences at or above the dashed line (G3). Brown marks near 0 while black dots "
+        "are below would say that frequency may make the difference; brown marks on the other side of 0, that tokens "
+        "without a match make it. Purple triangles at their untrained dash would lay it to one direction that all "
+        "tokens of the stories share.",
     )
