@@ -2,7 +2,8 @@
 
 A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or several (its fields of
 that type, by name). A dataclass's ``host_fields`` say where and how something is computed; they belong to no
-fingerprint. Its ``source_fields`` say where data comes from; they do not change the scale of a run.
+fingerprint. Its ``later_fields`` came later: where one is None it is left out, so older runs keep their fingerprint.
+Its ``source_fields`` say where data comes from; they do not change the scale of a run.
 """
 
 from __future__ import annotations
@@ -41,9 +42,7 @@ class StudyConfig:
 
     def __post_init__(self) -> None:
         self.check_preset(self.preset)
-        _check_once("seeds", self.seeds)
-        if not 0 <= min(self.seeds) <= max(self.seeds) < 2**31:
-            raise ConfigError(f"seeds={list(self.seeds)}; expected whole numbers from 0 to {2**31 - 1}.")
+        check_seeds("seeds", self.seeds)
 
     @classmethod
     def check_preset(cls, preset: str) -> None:
@@ -73,19 +72,26 @@ class SweepConfig:
         task: what is learned, a ``tasks.Task``.
         model: what learns it.
         train: how it is trained.
+        data_seed: seed of data, labels and batch order of every member, whose own seed then fixes its initial weights
+            alone. None: each member's own seed fixes both.
 
     Raises ConfigError for no or repeated gammas, and for sizes of the model that contradict the task.
     """
+
+    later_fields: ClassVar[tuple[str, ...]] = ("data_seed",)
 
     gammas: tuple[float, ...] = (0.3, 0.5, 0.8)
     task: Any = None
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    data_seed: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self, StudyConfig):
             StudyConfig.__post_init__(self)
         _check_once("gammas", self.gammas)
+        if self.data_seed is not None:
+            check_seeds("data_seed", (self.data_seed,))
         for gamma in self.gammas:
             check_gamma(gamma)
         if self.model.scheme == "torch_default" and len(self.gammas) > 1:
@@ -98,6 +104,17 @@ class SweepConfig:
             if stage not in self.task.stages:
                 known = nearest(stage, self.task.stages) if self.task.stages else "it has none."
                 raise ConfigError(f"stages={list(self.train.stages)}: the task has no stage '{stage}'; {known}")
+
+    def data_seed_of(self, seed: int) -> int:
+        """The seed that fixed data, labels and batch order of the members with a seed."""
+        return seed if self.data_seed is None else self.data_seed
+
+
+def check_seeds(name: str, seeds: tuple[int, ...]) -> None:
+    """Raise ConfigError for no seed, for one that is named twice, and for one that is out of range."""
+    _check_once(name, seeds)
+    if not 0 <= min(seeds) <= max(seeds) < 2**31:
+        raise ConfigError(f"{name}={list(seeds)}; expected whole numbers from 0 to {2**31 - 1}.")
 
 
 def _check_once(name: str, values: tuple) -> None:
@@ -127,7 +144,9 @@ def comparable(config: Any) -> Any:
     """A configuration as plain data without host fields; a task says its class too."""
     if is_dataclass(config):
         left_out = getattr(config, "host_fields", ())
-        found = {f.name: comparable(getattr(config, f.name)) for f in fields(config) if f.name not in left_out}
+        later = [name for name in getattr(config, "later_fields", ()) if getattr(config, name) is None]
+        names = (f.name for f in fields(config) if f.name not in (*left_out, *later))
+        found = {name: comparable(getattr(config, name)) for name in names}
         return {"type": type_of(config), **found} if hasattr(config, "fingerprint") else found
     if isinstance(config, Mapping):
         return {str(key): comparable(value) for key, value in config.items()}
@@ -154,6 +173,7 @@ def scale_of(config: StudyConfig) -> str:
 def _sizes(config: StudyConfig) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, sweep in config.sweeps.items():
+        found[f"{name}.data_seed"] = sweep.data_seed
         for part in ("task", "model", "train"):
             value = getattr(sweep, part)
             left_out = getattr(value, "source_fields", ())

@@ -389,4 +389,4 @@ def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
     for sweep in config.sweeps.values():
         prepare = getattr(sweep.task, "prepare", None)
         if prepare is not None:
-            prepare(seeds)
+            prepare(tuple(dict.fromkeys(map(sweep.data_seed_of, seeds))))

@@ -97,6 +97,18 @@ def test_a_task_of_another_class_has_another_fingerprint():
     assert comparable(other)["type"].endswith("test_config:Other")
 
 
+def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
+    base, apart = One(), from_mapping(One, {"preset": "smoke", "data_seed": 5})
+    assert "data_seed" not in comparable(base)  # so runs from before this setting keep their fingerprints
+    assert len({fingerprint(base), fingerprint(apart), fingerprint(replace(base, data_seed=0))}) == 3
+    assert [apart.data_seed_of(2), base.data_seed_of(2), scale_of(apart)] == [5, 2, "custom"]
+    assert differences(base, apart) == "data_seed: None there, 5 here"
+    (tmp_path / "one.toml").write_text(to_toml("one", apart))
+    assert from_mapping(One, read_toml(tmp_path / "one.toml")) == apart
+    with pytest.raises(ConfigError, match=r"data_seed=\[-1\]; expected whole numbers from 0"):
+        One(data_seed=-1)
+
+
 def test_where_a_text_comes_from_does_not_change_the_scale():
     base = LanguageConfig.from_preset("quick")
     elsewhere = replace(base, task=replace(base.task, stories="hub"))
