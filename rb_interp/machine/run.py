@@ -335,7 +335,7 @@ class Run:
                 **{name: self.metadata[name] for name in ("versions", "host", "created")},
                 "command": self.metadata["command"] or f"rb-interp reproduce --config {self.folder / 'config.toml'}",
                 "toml": to_toml(self.study.name, self.config),
-                "expected_by_chance": expected_by_chance(verdicts),
+                "expected_by_chance": expected_by_chance(verdicts) if len(verdicts) else None,
                 "calibration": self.calibration,
             },
         )

@@ -8,12 +8,13 @@ from own_studies import TRAIN, Half, One, Two
 from rb_interp.errors import ConfigError, RbInterpError
 from rb_interp.machine.config import comparable, differences, fingerprint, from_mapping, read_toml, scale_of, to_toml
 from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
 from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
 
-KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig)
+KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
