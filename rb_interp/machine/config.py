@@ -41,9 +41,7 @@ class StudyConfig:
 
     def __post_init__(self) -> None:
         self.check_preset(self.preset)
-        _check_once("seeds", self.seeds)
-        if not 0 <= min(self.seeds) <= max(self.seeds) < 2**31:
-            raise ConfigError(f"seeds={list(self.seeds)}; expected whole numbers from 0 to {2**31 - 1}.")
+        check_seeds("seeds", self.seeds)
 
     @classmethod
     def check_preset(cls, preset: str) -> None:
@@ -77,6 +75,8 @@ class SweepConfig:
         model: what learns it.
         train: how it is trained.
         rates: learning rates of single gammas, pairs of gamma and rate, in place of ``train.lr``.
+        data_seed: seed of data, labels and batch order of every member, whose own seed then fixes its initial weights
+            alone. None: each member's own seed fixes both.
 
     Raises ConfigError for no or repeated gammas, for rates that do not fit, and for sizes of the model that contradict
     the task.
@@ -87,12 +87,15 @@ class SweepConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     rates: tuple[tuple[float, float], ...] = ()
+    data_seed: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self, StudyConfig):
             StudyConfig.__post_init__(self)
         _check_once("gammas", self.gammas)
         _check_rates(self.rates)
+        if self.data_seed is not None:
+            check_seeds("data_seed", (self.data_seed,))
         for gamma in self.gammas:
             check_gamma(gamma)
         if self.model.scheme == "torch_default" and len(self.gammas) > 1:
@@ -105,6 +108,17 @@ class SweepConfig:
             if stage not in self.task.stages:
                 known = nearest(stage, self.task.stages) if self.task.stages else "it has none."
                 raise ConfigError(f"stages={list(self.train.stages)}: the task has no stage '{stage}'; {known}")
+
+    def data_seed_of(self, seed: int) -> int:
+        """The seed that fixed data, labels and batch order of the members with a seed."""
+        return seed if self.data_seed is None else self.data_seed
+
+
+def check_seeds(name: str, seeds: tuple[int, ...]) -> None:
+    """Raise ConfigError for no seed, for one that is named twice, and for one that is out of range."""
+    _check_once(name, seeds)
+    if not 0 <= min(seeds) <= max(seeds) < 2**31:
+        raise ConfigError(f"{name}={list(seeds)}; expected whole numbers from 0 to {2**31 - 1}.")
 
 
 def _check_once(name: str, values: tuple) -> None:
@@ -184,6 +198,7 @@ def scale_of(config: StudyConfig) -> str:
 def _sizes(config: StudyConfig) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, sweep in config.sweeps.items():
+        found[f"{name}.data_seed"] = sweep.data_seed
         for part in ("task", "model", "train"):
             value = getattr(sweep, part)
             left_out = getattr(value, "source_fields", ())

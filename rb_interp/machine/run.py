@@ -340,7 +340,7 @@ class Run:
                 **{name: self.metadata[name] for name in ("versions", "host", "created")},
                 "command": self.metadata["command"] or f"rb-interp reproduce --config {self.folder / 'config.toml'}",
                 "toml": to_toml(self.study.name, self.config),
-                "expected_by_chance": expected_by_chance(judged["verdicts"]),
+                "expected_by_chance": expected_by_chance(judged["verdicts"]) if judged["verdicts"] else None,
                 "calibration": self.calibration,
             },
         )
@@ -395,4 +395,4 @@ def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
     for sweep in config.sweeps.values():
         prepare = getattr(sweep.task, "prepare", None)
         if prepare is not None:
-            prepare(seeds)
+            prepare(tuple(dict.fromkeys(map(sweep.data_seed_of, seeds))))

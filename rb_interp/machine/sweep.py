@@ -48,7 +48,8 @@ class Sweep:
         siblings: Mapping[str, tuple[str, float]],
     ) -> None:
         self.folder, self.name, self.config, self.siblings = folder, name, config, siblings
-        own, place = (config.gammas, config.task, config.model, config.train, config.rates), folder / "checkpoints"
+        own = (config.gammas, config.task, config.model, config.train, config.rates, config.data_seed)
+        place = folder / "checkpoints"
         self.stores = {
             seeds: Store(place / f"seeds_from_{seeds[0]}" if number else place, fingerprint(*own, seeds))
             for number, seeds in enumerate(batches)
@@ -85,14 +86,15 @@ class Sweep:
 
         Raises RunError where the task's data has changed since training began, see `provenance`.
         """
-        if seed not in self._data:
-            self._check_provenance(seed)
-            self._data[seed] = self.config.task.dataset(seed)
-        return self._data[seed]
+        drawn_by = self.config.data_seed_of(seed)
+        if drawn_by not in self._data:
+            self._check_provenance(drawn_by)
+            self._data[drawn_by] = self.config.task.dataset(drawn_by)
+        return self._data[drawn_by]
 
     @property
     def provenance(self) -> dict[int, Any]:
-        """What the members of each seed learn from, as it was when training began: sources, sizes, hashes.
+        """What each seed of data draws from, as it was when training began: sources, sizes, hashes.
 
         A task with ``provenance(seed) -> plain data`` gives it then, and ``data.json`` keeps it. Returns an empty dict
         before training, and where the task has no such method. Raises RunError for a damaged file.
@@ -111,7 +113,8 @@ class Sweep:
 
     def _keep_provenance(self) -> None:
         held = self.provenance
-        told = {seed: self._task_provenance(seed) for seed in self.seeds if seed not in held}
+        drawn_by = dict.fromkeys(map(self.config.data_seed_of, self.seeds))
+        told = {seed: self._task_provenance(seed) for seed in drawn_by if seed not in held}
         new = {seed: found for seed, found in told.items() if found is not None}
         if new:
             write_bytes(self.folder / PROVENANCE, json.dumps({**held, **new}, indent=1).encode())
@@ -156,8 +159,9 @@ class Sweep:
         for seeds, store in self.stores.items():
             if not self._finished(store):
                 self._keep_provenance()
+                own = {"rates": dict(c.rates), "data_seed": c.data_seed}
                 trained = train_members(
-                    c.task, c.model, c.train, c.gammas, seeds, rates=dict(c.rates), store=store, progress=progress
+                    c.task, c.model, c.train, c.gammas, seeds, **own, store=store, progress=progress
                 )
                 seconds.update(trained.seconds)
         return dict(seconds)

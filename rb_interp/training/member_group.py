@@ -28,7 +28,10 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True, order=True)
 class Member:
-    """One model of a study: its initialisation rate and its seed (data, labels, batch order, normal draws)."""
+    """One model of a study: its initialisation rate and its seed.
+
+    The seed fixes the normal draws. It fixes data, labels and batch order too, unless these have a seed of their own.
+    """
 
     gamma: float
     seed: int
@@ -40,7 +43,7 @@ class MemberGroup:
     Args:
         members: who is in the group. model, task, train: the shared configuration.
         device: where the tensors live.
-        data: the rows of each seed, where they are drawn already.
+        data: the rows that the members of each seed learn, where they are drawn already; seeds may share them.
         rates: gamma -> learning rate, where it is not ``train.lr``.
     """
 
@@ -59,9 +62,11 @@ class MemberGroup:
         self.device = torch.device(device)
         self.dtype = torch.float64 if train.dtype == "float64" else torch.float32
         self.step = 0
-        self.seeds = sorted({member.seed for member in members})
-        self.which_seed = torch.tensor([self.seeds.index(m.seed) for m in members], device=self.device)
-        datasets = [task.dataset(seed) if data is None else data[seed] for seed in self.seeds]
+        seeds = sorted({member.seed for member in members})
+        data = {seed: task.dataset(seed) for seed in seeds} if data is None else data
+        datasets = list({id(data[seed]): data[seed] for seed in seeds}.values())
+        place = {id(rows): number for number, rows in enumerate(datasets)}
+        self.which_seed = torch.tensor([place[id(data[m.seed])] for m in members], device=self.device)
         d_vocab, n_ctx = vocabulary(task, datasets[0]), task.length
         drawn = [draw(model, d_vocab, n_ctx, m.gamma, m.seed) for m in members]
         self.weights = {

@@ -39,6 +39,7 @@ def train_members(
     seeds: Sequence[int],
     *,
     rates: Mapping[float, float] = {},
+    data_seed: int | None = None,
     store: Store | None = None,
     progress: bool = True,
 ) -> Trained:
@@ -52,6 +53,8 @@ def train_members(
         model, train: what learns it, and how.
         gammas, seeds: the members, each initialisation rate with each seed.
         rates: gamma -> learning rate of its members, where it is not ``train.lr``.
+        data_seed: of the data, labels and batch order of every member, whose own seed then fixes its initial weights
+            alone; None takes each member's own.
         store: where checkpoints go; None keeps nothing.
         progress: show a progress bar.
 
@@ -76,7 +79,8 @@ def train_members(
         raise ConfigError(f"the task predicts '{task.predicts}'; {nearest(task.predicts, GROUPS)}")
     device = resolve_device(train.device)
     with torch_settings(train):
-        shares = share_out(members, model, task, train, device, train.workers or os.cpu_count() or 1, rates)
+        cores = train.workers or os.cpu_count() or 1
+        shares = share_out(members, model, task, train, device, cores, rates=rates, data_seed=data_seed)
         return Training(shares, task, train, store).run(progress)
 
 
@@ -87,10 +91,16 @@ def share_out(
     train: TrainConfig,
     device: torch.device,
     workers: int,
+    *,
     rates: Mapping[float, float] = {},
+    data_seed: int | None = None,
 ) -> list[list[MemberGroup]]:
     """Groups of members for each worker: small ones for every thread on CPU, as large as they fit on a GPU."""
-    data = {seed: task.dataset(seed) for seed in dict.fromkeys(member.seed for member in members)}
+    seeds = dict.fromkeys(member.seed for member in members)
+    if data_seed is None:
+        data = {seed: task.dataset(seed) for seed in seeds}
+    else:
+        data = dict.fromkeys(seeds, task.dataset(data_seed))
     together = members_a_group(model, task, train, device, data)
     group, cpu = GROUPS[task.predicts], device.type == "cpu"
     shares = np.array_split(np.arange(len(members)), min(workers, len(members)) if cpu else 1)

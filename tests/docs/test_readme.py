@@ -14,7 +14,7 @@ from rb_interp.cli import COMMANDS, main
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(ROOT.glob("docs/*.md"))]
 WITH_STUDY = ("reproduce", "train", "parameters")
-STUDIES = ("anchor", "emb-mlp", "labels", "language")
+STUDIES = ("anchor", "emb-mlp", "labels", "language", "crossed-seeds")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -8,12 +8,13 @@ from own_studies import TRAIN, Half, One, Two
 from rb_interp.errors import ConfigError, RbInterpError
 from rb_interp.machine.config import comparable, differences, fingerprint, from_mapping, read_toml, scale_of, to_toml
 from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
 from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
 
-KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig)
+KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
@@ -95,6 +96,17 @@ def test_a_task_of_another_class_has_another_fingerprint():
     other = Other(**{name: getattr(task, name) for name in task.__dataclass_fields__})
     assert fingerprint(Half(task=other)) != fingerprint(Half())
     assert comparable(other)["type"].endswith("test_config:Other")
+
+
+def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
+    base, apart = One(), from_mapping(One, {"preset": "smoke", "data_seed": 5})
+    assert len({fingerprint(base), fingerprint(apart), fingerprint(replace(base, data_seed=0))}) == 3
+    assert [apart.data_seed_of(2), base.data_seed_of(2), scale_of(apart)] == [5, 2, "custom"]
+    assert differences(base, apart) == "data_seed: None there, 5 here"
+    (tmp_path / "one.toml").write_text(to_toml("one", apart))
+    assert from_mapping(One, read_toml(tmp_path / "one.toml")) == apart
+    with pytest.raises(ConfigError, match=r"data_seed=\[-1\]; expected whole numbers from 0"):
+        One(data_seed=-1)
 
 
 def test_where_a_text_comes_from_does_not_change_the_scale():

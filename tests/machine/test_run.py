@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass, replace
 from shutil import copytree
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -20,6 +21,7 @@ from rb_interp.models.generations import read_weights
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.loop import Interrupts
 from rb_interp.training.member_group import MemberGroup
+from rb_interp.training.plain import evaluate_model
 
 SMALL = One(seeds=(0,))
 
@@ -303,6 +305,20 @@ def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
             torch.testing.assert_close(one.tensors[name], value, rtol=0, atol=1e-6)
     again = start(grown.folder, replace(SMALL, seeds=(0, 1)))
     assert again.config == whole.config
+
+
+def test_members_of_one_data_seed_are_probed_on_its_rows(tmp_path):
+    run = start(tmp_path / "run", replace(SMALL, seeds=(0, 1), data_seed=3))
+    run.train(progress=False)
+    sweep, expected = run.sweep(), SMALL.task.dataset(3)
+    assert sweep.dataset(0) is sweep.dataset(1)
+    np.testing.assert_array_equal(sweep.dataset(1).tokens, expected.tokens)
+    curve = evaluate_model(run.model(gamma=0.8, seed=1), expected, SMALL.train.eval_rows)
+    last = run.curves.query("gamma == 0.8 and seed == 1").set_index(["step", "set"]).loss.loc[SMALL.train.steps]
+    np.testing.assert_allclose([row["loss"] for row in curve], last[[row["set"] for row in curve]], rtol=1e-5)
+    with pytest.raises(RunError, match="data_seed: 3 there, None here"):
+        start(tmp_path / "run", replace(SMALL, seeds=(0, 1)))
+    assert Run.open(tmp_path / "run", study=ONE).config == run.config
 
 
 def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):

@@ -15,10 +15,13 @@ from safetensors.torch import save_file
 
 from rb_interp.errors import ConfigError, RunError
 from rb_interp.models.config import ModelConfig
+from rb_interp.models.schemes import draw
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
+from rb_interp.training.last_group import LastGroup
 from rb_interp.training.loop import stage_name, step_name
-from rb_interp.training.members import train_members
+from rb_interp.training.member_group import Member
+from rb_interp.training.members import share_out, train_members
 from rb_interp.training.schedule import checkpoint_steps, learning_rate
 from rb_interp.training.store import Store
 
@@ -141,6 +144,24 @@ def test_a_member_with_a_learning_rate_of_its_own_is_as_it_is_alone(tmp_path):
         for name, weight in final.member(gamma, 0).items():
             torch.testing.assert_close(weight, together.final.member(gamma, 0)[name], rtol=0, atol=1e-11)
     assert not torch.equal(final.member(0.8, 0)["embed.W_E"], together.final.member(0.3, 0)["embed.W_E"])
+
+
+def test_the_seed_of_the_data_can_stand_apart():
+    tiny = short(steps=40, workers=1, stages=())
+    own = train_members(TASK, MODEL, tiny, [0.3, 0.8], [1], progress=False).final
+    given = train_members(TASK, MODEL, tiny, [0.3, 0.8], [1], data_seed=1, progress=False).final
+    for name, value in own.tensors.items():
+        assert torch.equal(value, given.tensors[name]), name
+
+    members = [Member(0.8, 3), Member(0.8, 0), Member(0.3, 3)]
+    group = share_out(members, MODEL, TASK, tiny, torch.device("cpu"), 1, data_seed=2)[0][0]
+    (rows, _), data = group.batches.at(0), TASK.dataset(2)
+    assert group.which_seed.tolist() == [0, 0, 0]  # one set of rows, and so the same batches for all
+    np.testing.assert_array_equal(group.batches.tokens[0], data.tokens[data.rows("train")])
+    assert torch.equal(rows[0], LastGroup([Member(0.8, 2)], MODEL, TASK, tiny).batches.at(0)[0][0])
+    for place, member in enumerate(members):
+        drawn = draw(MODEL, TASK.d_vocab, TASK.length, member.gamma, member.seed)["embed.W_E"]
+        np.testing.assert_array_equal(group.weights["embed.W_E"][place].detach(), drawn.astype(np.float32))
 
 
 def test_the_callers_settings_come_back():

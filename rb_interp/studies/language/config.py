@@ -81,7 +81,8 @@ def train_note(config: LanguageConfig) -> list[str]:
 
 def info(run: Run) -> dict[str, str]:
     """What a run has read, and what stands in for the paper's text; nothing before its training."""
-    provenance = run.sweep().provenance.get(run.config.seeds[0])
+    sweep = run.sweep()
+    provenance = sweep.provenance.get(sweep.config.data_seed_of(run.config.seeds[0]))
     if provenance is None:
         return {}
     tokenizer = provenance["tokenizer"]

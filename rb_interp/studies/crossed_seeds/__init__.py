@@ -1,0 +1,23 @@
+"""Seeds taken apart: seeds of the data crossed with seeds of the initial weights, everything else the same."""
+
+from rb_interp.machine.protocol import Study
+
+_HERE = "rb_interp.studies.crossed_seeds"
+
+CROSSED_SEEDS = Study(
+    name="crossed-seeds",
+    title="Crossed seeds: do the data or the initial weights decide which circuit is learned?",
+    question=(
+        "Members of the anchor study that differ in their seed alone learn different circuits. A seed fixes the data "
+        "(rows, label table, order of batches) and the initial weights. Here each seed of the data meets each seed of "
+        "the initial weights, and the variance of the circuit is divided between the two. Nothing is claimed: the "
+        "study measures shares."
+    ),
+    cost="about 20 minutes on two CPU cores",
+    config=f"{_HERE}.config:CrossedSeedsConfig",
+    measure=f"{_HERE}.measure:measure",
+    tables=f"{_HERE}.schema:TABLES",
+    figures=f"{_HERE}.figures:FIGURES",
+    narrative=f"{_HERE}.report:narrative",
+    glossary=f"{_HERE}.glossary:GLOSSARY",
+)

@@ -1,0 +1,26 @@
+"""What the words of the report on crossed seeds mean."""
+
+from rb_interp.report.glossary import shared
+from rb_interp.studies.crossed_seeds.key_route import CARRIES, LEARNED
+
+GLOSSARY: dict[str, str] = {
+    **shared("scale", "γ, initialisation rate", "memory, reasoning"),
+    "seed of the data": "Fixes rows, label table and order of batches; sweep data_3 has the data of seed 3.",
+    "seed of the initial weights": (
+        "Fixes the standard normal draws. A member whose two seeds are the same is the anchor study's member of that "
+        "seed."
+    ),
+    "share of the key's effect": (
+        "Another key changes the logit of the new answer less that of the old one. The share is what remains of this "
+        "change where only the last layer's input at some positions is taken from the row with the other key; sum "
+        "over rows by sum over rows, cut off at 0 and 1."
+    ),
+    "route": (
+        f"Where the key enters the last layer: own position or anchors, where the share is at least {CARRIES:.2f}; "
+        f"mixed where neither is; none where accuracy on rsn_train is below {LEARNED:.2f}."
+    ),
+    "share of variance": (
+        "Seeds of both kinds count as samples of all seeds. The rest is interaction of the two and noise, which one "
+        "member in each cell cannot tell apart."
+    ),
+}

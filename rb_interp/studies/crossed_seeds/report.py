@@ -1,0 +1,76 @@
+"""What the report says of crossed seeds: how often each route occurs, and the shares of variance."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import number, share_text
+from rb_interp.report.section import Cell, Figure, Narrative, Paragraph, Row, Section, Table
+
+PARTS = {
+    "data": "data", "initialisation": "initial weights", "rest": "interaction and noise",
+    "difference": "data less initial weights",
+}  # fmt: skip
+ROUTE_WORDS = {
+    "own_position": "the key's own position", "anchors": "the anchors' positions", "mixed": "neither alone",
+    "none": "nothing to name",
+}  # fmt: skip
+MISSING = "This run has no shares of variance; “rb-interp probe RUN” makes them."
+UNKNOWN = (
+    "No share of variance is known: all members are alike, or one of them diverged or answers no row rightly, so that "
+    "its cell is empty."
+)
+
+
+def narrative(evidence: Evidence) -> Narrative:
+    """Answer, and a section with the table of shares and the figure."""
+    try:
+        unknown, table = math.isnan(part(evidence, "data")[0]), _table(evidence)
+        answer = (_routes(evidence), UNKNOWN if unknown else _decides(evidence))
+    except MissingEvidenceError:
+        return Narrative((MISSING,))
+    note = Paragraph(
+        "Shares are estimated by the analysis of variance; a negative one is cut off at 0. Their 95 % intervals hold "
+        "for numbers near 0 or 1 too, and are wide: six seeds of a kind say little.", "soft",
+    )  # fmt: skip
+    section = Section("shares", "Shares of variance", (table, note, Figure("crossing")), short="Shares")
+    return Narrative(answer, sections=(section,))
+
+
+def part_text(evidence: Evidence, name: str) -> str:
+    """``share [low, high]`` of a part of the variance."""
+    return share_text(*part(evidence, name))
+
+
+def part(evidence: Evidence, name: str) -> tuple[float, float, float]:
+    """A part's share of the variance, and the ends of its interval."""
+    row = evidence.table("components", component=name).iloc[0]
+    return float(row["share"]), float(row["low"]), float(row["high"])
+
+
+def _routes(evidence: Evidence) -> str:
+    counts = Counter(evidence.table("crossing")["route"])
+    named = ", ".join(f"{words} {counts[route]}" for route, words in ROUTE_WORDS.items() if counts[route])
+    return f"Position at which the key enters the last layer, members: {named}."
+
+
+def _decides(evidence: Evidence) -> str:
+    shares = ", ".join(f"{PARTS[name]} {part_text(evidence, name)}" for name in ("data", "initialisation", "rest"))
+    share, low, high = part(evidence, "difference")
+    text = f"Shares of the variance: {shares}. Data less initial weights: {share_text(share, low, high)}"
+    if low > 0:
+        return f"{text}: the data decide more than the initial weights."
+    if high < 0:
+        return f"{text}: the initial weights decide more than the data."
+    return f"{text}: this crossing does not tell which of the two decides more."
+
+
+def _table(evidence: Evidence) -> Table:
+    rows = []
+    for name, words in PARTS.items():
+        variance = float(evidence.table("components", component=name)["variance"].iloc[0])
+        spread = Cell(number(variance)) if math.isfinite(variance) else Cell()
+        rows.append(Row((Cell(words, head=True), Cell(part_text(evidence, name)), spread)))
+    return Table(("", "share [95 % interval]", "variance"), tuple(rows))

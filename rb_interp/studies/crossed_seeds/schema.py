@@ -1,0 +1,9 @@
+"""The tables that the study of crossed seeds measures beside its readings."""
+
+from rb_interp.machine.schema import Table
+
+TABLES = {
+    "crossing": Table("gamma data_seed:int seed", "own_position anchors n route:str accuracy"),
+    "components": Table("gamma component", "variance share low high n"),
+}
+"""Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""
