@@ -196,11 +196,11 @@ def test_only_rows_count_that_are_answered_rightly_both_ways_and_end_in_noise():
     changes = {change: TASK.counterfactual(DATA, rows, change) for change in ("key", "anchor_1", "anchor_2")}
     free = (DATA.anchor_positions[rows, -1] < 8).sum()
     assert [routes(model, given, changes).values[f"{change}:rows"] for change in changes] == [free] * 3
-    wrong, same = changes["key"].labels.copy(), changes["key"].tokens.copy()
+    wrong, same = np.array(changes["key"].labels), changes["key"].tokens.copy()
     apart = np.flatnonzero(DATA.anchor_positions[rows, -1] < 8)
     wrong[apart[:5]] += 1  # not answered rightly with the change
-    same[apart[5:8]], wrong[apart[5:8]] = given.tokens[apart[5:8]], given.labels[apart[5:8]]  # no change at all
-    labels = given.labels.copy()
+    same[apart[5:8]], wrong[apart[5:8]] = given.tokens[apart[5:8]], DATA.labels[rows[apart[5:8]]]  # no change at all
+    labels = DATA.labels[rows].copy()
     labels[apart[8:10]] += 1  # not answered rightly without it
     found = routes(
         model, Inputs(given.tokens, labels, given.roles), changes | {"key": Inputs(same, wrong, given.roles)}
