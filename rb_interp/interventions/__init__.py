@@ -7,10 +7,12 @@ the submodules.
 # Not lazily: once a file is imported, its name would hide the function of the same name.
 from rb_interp.interventions.ablation import ablation
 from rb_interp.interventions.attention import blocked_attention, forced_average
+from rb_interp.interventions.circuit_by_cause import circuit_by_cause
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchange import interchange
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_patch
+from rb_interp.interventions.routes import routes
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspace import subspace_effect
 
@@ -19,9 +21,11 @@ __all__ = [
     "Site",
     "ablation",
     "blocked_attention",
+    "circuit_by_cause",
     "forced_average",
     "interchange",
     "patching_matrix",
     "path_patch",
+    "routes",
     "subspace_effect",
 ]

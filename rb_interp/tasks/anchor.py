@@ -150,12 +150,12 @@ class AnchorTask:
         """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
 
         A changed key or combination is drawn evenly from the others of its own set (memory, reasoning trained on, held
-        out), again and again until it has another right answer. Noise is drawn anew from all keys. The same seed gives
-        the same rows.
+        out), again and again until it has another right answer. ``anchor_1`` .. ``anchor_q`` change one anchor alone,
+        to a combination of the same set. Noise is drawn anew from all keys. The same seed gives the same rows.
 
         Args:
             data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
-            change: ``key``, ``anchors``, ``both`` or ``noise``. seed: of the draws.
+            change: ``key``, ``anchors``, ``anchor_1`` .. ``anchor_q``, ``both`` or ``noise``. seed: of the draws.
 
         Raises:
             TaskError: for an unknown change, where a row has no counterfactual with another answer, and where the rows'

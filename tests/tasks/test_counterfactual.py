@@ -9,6 +9,7 @@ import pytest
 
 from rb_interp.errors import TaskError
 from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.counterfactual import can_change_anchor
 
 TASK = AnchorTask()
 DATA = TASK.dataset(seed=3)
@@ -50,6 +51,30 @@ def test_anchors_stay_in_their_set_and_noise_among_the_keys():
         assert set(map(tuple, parts(other.tokens, other.roles)["anchor"].tolist())) <= known
     noise = parts(TASK.counterfactual(DATA, rows, "noise").tokens, DATA.roles(rows))["noise"]
     assert (noise.min(), noise.max()) == DATA.task.keys
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_one_anchor_changes_alone_within_its_set_and_evenly(number):
+    task = replace(TASK, q=3, masked=((11, 12, 13), (11, 12, 14), (11, 12, 15)))
+    data = task.dataset(0)
+    for name in ("mem", "rsn_train", "rsn_test"):
+        rows = data.sample(name, 4000)
+        can, known = can_change_anchor(data, rows, number), set(map(tuple, task.combinations(name).tolist()))
+        assert can.all() == (name != "rsn_test" or number == 2)  # the masked ones differ in their last anchor alone
+        if not can.all():
+            assert not can.any()
+            continue
+        other = task.counterfactual(data, rows, f"anchor_{number + 1}")
+        before, after = (np.take_along_axis(tokens, data.anchor_positions[rows], 1) for tokens in
+                         (data.tokens[rows], other.tokens))  # fmt: skip
+        assert ((before != after) == (np.arange(3) == number)).all()
+        assert (data.tokens[rows] != other.tokens).sum() == len(rows)
+        assert set(map(tuple, after.tolist())) <= known
+        np.testing.assert_array_equal(other.labels, task.answers(data, rows, other.tokens))
+        if name == "mem":
+            start = before[:, number] == 1
+            counts = np.bincount(after[start, number])[2:]
+            assert counts.min() > 0.7 * counts.max()
 
 
 def test_one_seed_gives_one_draw_and_another_another(rows):

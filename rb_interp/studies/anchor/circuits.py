@@ -1,4 +1,6 @@
-"""Circuit: the name of what a member learned, by thresholds on other probes' readings, fixed before any run.
+"""Circuits: the name of what a member learned by attention, and beside it by cause, with thresholds fixed beforehand.
+
+By attention:
 
     average-then-key   L0 averages when the rule is half learned (TV from 1/i <= .20 at stage ``half``), and in
                        the last layer the last position looks at the key at the end (>= .50): paper 1, Fig. 6
@@ -12,9 +14,13 @@ attention_by_role/anchors (final, highest layer), attention_to_key/key_from_last
 learning_order/acc_rsn_train (final). Where several heads of that layer were read, the one that shows the most
 counts: lowest TV, highest attention.
 
-How it can mislead. A name sums up attention, not causes; patching tests it. An untrained model at small initialisation
-averages perfectly and is ``none`` for its accuracy alone; one that memorised and fails on the held-out rule can still
-be named, so read acc_rsn_test beside it. Attention may be uniform at ``half`` and no longer at the end,
+By cause: ``interventions.circuit_by_cause``, from the shares that ``routes`` reads at the end. Whatever is grouped by
+circuit is grouped by this name.
+
+How it can mislead. A name by attention sums up where the model looks, not what it uses: a model whose attention is
+decorative gets the other circuit's name, and a head that writes nothing counts. An untrained model at small
+initialisation averages perfectly and is ``none`` for its accuracy alone; one that memorised and fails on the held-out
+rule can still be named, so read acc_rsn_test beside it. Attention may be uniform at ``half`` and no longer at the end,
 so the stages belong to the name. Where the last token is an anchor, looking at oneself is looking at an anchor.
 """
 
@@ -26,6 +32,7 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.errors import RunError
+from rb_interp.interventions.circuit_by_cause import ACCURACY_MIN, SHARES, circuit_by_cause
 
 TV_MAX = 0.20
 """L0 averages: mean total variation distance from 1/i at most this."""
@@ -35,8 +42,6 @@ ANCHORS_MIN = 0.50
 """The last position reads the anchors: at least this share of the last layer's attention, over all anchors."""
 CARRY_MIN = 0.50
 """L0 carries the key: at least this attention from the last anchor's position to the key."""
-ACCURACY_MIN = 0.50
-"""Something was learned: at least this final accuracy on rsn_train."""
 
 RULES = {
     "average-then-key": f"L0's TV from 1/i at half <= {TV_MAX:.2f}, and the last layer's attention from the last "
@@ -46,7 +51,7 @@ RULES = {
     "mixed": "neither of the two, or both",
     "none": f"final accuracy on rsn_train < {ACCURACY_MIN:.2f}",
 }
-"""The names and their rules in words."""
+"""The names by attention and their rules in words."""
 CIRCUITS = tuple(RULES)
 
 
@@ -68,12 +73,15 @@ SOURCES = {
     "carry": Source("attention_to_key", "key_from_last_anchor", "final", "rsn_train", "min", "max"),
     "accuracy": Source("learning_order", "acc_rsn_train", "final", "", "min", "max"),
 }
+"""The numbers of the name by attention."""
+ROUTES = {column: Source("routes", quantity, "final", "rsn_train", "min", "max") for column, quantity in SHARES.items()}
+"""The shares of the name by cause."""
 
 
 def name_circuit(
     *, tv_half: float, key_attention: float, anchor_attention: float, carry: float, accuracy: float
 ) -> str:
-    """Name the circuit of one member from five numbers in [0, 1]; a number that is nan meets no threshold.
+    """Name the circuit of one member by attention, from five numbers in [0, 1]; nan meets no threshold.
 
     >>> name_circuit(tv_half=0.05, key_attention=0.9, anchor_attention=0.05, carry=0.3, accuracy=1.0)
     'average-then-key'
@@ -90,17 +98,21 @@ def name_circuit(
 
 
 def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
-    """One row per member with final readings: gamma, seed, circuit, and the five numbers that the name derives from.
+    """One row per member with final readings: its two names, and the numbers that each derives from.
+
+    ``circuit`` is the name by attention, ``cause`` the name by cause.
 
     Raises RunError where a member lacks one of the readings, naming the probe and the stage to run it at.
     """
-    columns = ["gamma", "seed", "circuit", *SOURCES]
+    columns = ["gamma", "seed", "circuit", "cause", *SOURCES, *ROUTES]
     rows = []
     for _, member in readings.groupby(["gamma", "seed"], sort=True):
         if "final" in member["stage"].to_list():
             numbers = {column: _number(member, source) for column, source in SOURCES.items()}
+            shares = {column: _number(member, source) for column, source in ROUTES.items()}
+            cause = circuit_by_cause({SHARES[column]: share for column, share in shares.items()}, numbers["accuracy"])
             place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
-            rows.append({**place, "circuit": name_circuit(**numbers), **numbers})
+            rows.append({**place, "circuit": name_circuit(**numbers), "cause": cause, **numbers, **shares})
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -2,6 +2,7 @@
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.numbers import two_digits
+from rb_interp.interventions.circuit_by_cause import SHARE_MIN
 from rb_interp.report.glossary import shared
 from rb_interp.studies.anchor.error_rates import LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE
 
@@ -49,6 +50,12 @@ GLOSSARY: dict[str, str] = {
     "recovered": (
         "Share of the logit difference between two inputs that comes back when one component, at one role's positions, "
         "is taken from the other input: 0 none, 1 all. Below 0 or above 1 where other components undo or exceed it."
+    ),
+    "route, circuit by cause": (
+        "Changing the key alone, or one anchor alone, changes the answer. A route is the positions at which the last "
+        "layer has this change from; its share is what the answer's logit difference follows when the last layer sees "
+        "the change there alone. A circuit's name by cause is the route that carries at least "
+        f"{two_digits(SHARE_MIN)}; the name by attention, beside it, says where the model looks."
     ),
     "calibrated": (
         "Whether the error rates of the probe behind a claim have been measured on models whose mechanism is known and "

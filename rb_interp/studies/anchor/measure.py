@@ -3,9 +3,11 @@
 Readings are one row per member, stage, set, probe and quantity (docs/tables.md). Means over seeds of readings stand in
 the table ``summary``, which every study has. The other tables, with their columns:
 
-    circuits            gamma, seed, circuit, tv_half, key_attention, anchor_attention, carry, accuracy
-    circuit_counts      gamma, circuit, n, total, share, low, high: the named circuits in a fixed order, zeros included,
-                        then any other; share of seeds with its Clopper-Pearson interval
+    circuits            gamma, seed, circuit (by attention), cause (by cause), the numbers of the first name (tv_half,
+                        key_attention, anchor_attention, carry, accuracy) and the shares of the second
+    circuit_counts      gamma, named_by (cause, attention), circuit, n, total, share, low, high: the named circuits in a
+                        fixed order, zeros included, then any other; share of seeds with its Clopper-Pearson interval
+    circuit_disagreement    gamma, n (seeds with two different names), total, share, low, high
     effects             one row per member, stage and intervention: gamma, seed, stage, step, set, intervention,
                         quantity (its unit), effect, low, high, control, control_low, control_high, difference, n
     effects_summary     gamma, stage, set, intervention, quantity (effect, control, difference), mean, low, high, n
@@ -16,6 +18,7 @@ the table ``summary``, which every study has. The other tables, with their colum
     patching            gamma, seed, stage, counterfactual, component, layer, role, recovered, low, high, control, n
     patching_summary    gamma, stage, circuit, counterfactual, component, layer, role, quantity (recovered, control),
                         mean, low, high, n; circuit "" is of all members, further rows are of the members of one circuit
+                        by cause
     patching_circuits   gamma, stage, circuit, n (seeds)
     patching_controls   gamma, stage, largest: largest |control| of any cell of any member
     dynamics            gamma, seed, step, quantity, value: each mechanism's sign at each checkpoint
@@ -24,7 +27,8 @@ the table ``summary``, which every study has. The other tables, with their colum
     events_summary      gamma, event, event_of, n (members), n_start (met at step 0 already), n_never, n_during (the
                         rest), mean, low, high (steps, of the rest: mean and interval of log(step + 25)), mean_reached
                         (with those from the start)
-    event_order         `dynamics.order_table` by circuit: gamma, circuit, mechanism, loss, n, n_both, n_first, n_after,
+    event_order         `dynamics.order_table` by circuit, named by cause: gamma, circuit, mechanism, loss, n, n_both,
+                        n_first, n_after,
                         log2_ratio, low, high, n_never, n_loss_never
     own_signs           gamma, n (members whose circuit has a sign of its own), n_first (that sign came before the
                         loss on rsn_train was halved)

@@ -10,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from rb_interp.claims.learning_order import SMALL
+from rb_interp.interventions.routes import anchor_routes
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
 from rb_interp.machine.sweep import Sweep
@@ -74,7 +75,10 @@ def read_members(run: Run, progress: bool = True) -> tuple[list[dict[str, Any]],
 
 
 def _member_readings(models: MemberModels, member: Member, config: Any) -> Iterator[tuple[str, int, str, Reading]]:
-    """Stage, step, set and reading of every probe; each reading carries the untrained model's values."""
+    """Stage, step, set and reading of every probe; each reading carries the untrained model's values.
+
+    Routes are an intervention on the finished circuit, and are read of the untrained and of the final model.
+    """
     sweep, data = models.sweep, models.sweep.dataset(member.seed)
     steps = plan(config.model.n_layers, config.model.n_heads)
     inputs = {set: data.inputs(data.sample(set, config.probe_rows)) for set in (REASONING, MEMORY)}
@@ -88,6 +92,8 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
     before = [read(models.untrained, step) for step in steps]
     for (_, set, _), reading in zip(steps, before, strict=True):
         yield "init", 0, set, reading
+    routes_before = anchor_routes(models.untrained, data, set=REASONING, n=config.probe_rows)
+    yield "init", 0, REASONING, routes_before
     for stage in dict.fromkeys(("half", own_stage(sweep, member), "final")):
         at = models.load(member, stage).step
         for step, untrained in zip(steps, before, strict=True):
@@ -95,6 +101,8 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
                 yield stage, at, step[1], read(models.model, step, untrained=models.untrained)
             else:
                 yield stage, at, step[1], replace(read(models.model, step), untrained=untrained.values)
+    routes = anchor_routes(models.model, data, set=REASONING, n=config.probe_rows)
+    yield "final", at, REASONING, replace(routes, untrained=routes_before.values)
 
 
 def _place(reading: Reading) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, number, seeds_text, share_text
+from rb_interp.interventions.circuit_by_cause import CAUSE_RULES
 from rb_interp.report.learning_order import bias_sentence, learning_order_section
 from rb_interp.report.section import Block, Cell, Details, Heading, Narrative, Paragraph, Row, Section, Table, Terms
 from rb_interp.studies.anchor.circuits import RULES
@@ -27,35 +28,58 @@ def narrative(evidence: Evidence) -> Narrative:
 
 
 def _circuit_sentence(evidence: Evidence) -> Iterator[str]:
-    found = evidence.records("circuit_counts", gamma=SMALL)
+    found = evidence.records("circuit_counts", gamma=SMALL, named_by="cause")
     if found:
         named = ", ".join(f"{row['circuit']} {row['n']}" for row in found if row["n"])
-        yield f"Circuits at γ = {SMALL:g}: {named} (of {seeds_text(found[0]['total'])})."
+        yield f"Circuits at γ = {SMALL:g}, named by cause: {named} (of {seeds_text(found[0]['total'])})."
 
 
 def circuits(evidence: Evidence) -> Iterator[Block]:
     """How often each circuit occurs at each gamma, how a circuit is named, and the numbers of each member."""
-    by_gamma: dict[float, list[Mapping[str, Any]]] = {}
-    for row in evidence.records("circuit_counts"):
-        by_gamma.setdefault(row["gamma"], []).append(row)
-    if by_gamma:
-        names = dict.fromkeys(row["circuit"] for rows in by_gamma.values() for row in rows)
-        lines = [
-            Row((Cell(f"{gamma:g}", head=True), *map(_share, rows), Cell(number(rows[0]["total"]))))
-            for gamma, rows in by_gamma.items()
-        ]
-        yield Table(("γ", *names, "seeds"), tuple(lines))
-        yield Paragraph(
-            "Number of seeds, with the share of seeds and its 95 % interval (Clopper-Pearson).", kind="soft"
-        )
-    else:
+    if not evidence.records("circuit_counts"):
         yield Paragraph("No circuit was named in this run.")
-    yield Heading("How a circuit is named")
+    else:
+        yield _counts(evidence, "cause")
+        yield Paragraph(
+            "Circuits named by cause: number of seeds, with the share of seeds and its 95 % interval "
+            "(Clopper-Pearson). All that is grouped by circuit is grouped by this name.",
+            kind="soft",
+        )
+        yield Heading("The names by attention")
+        yield _counts(evidence, "attention")
+        yield from _disagreement(evidence)
+    yield Heading("How a circuit is named by cause")
+    yield Terms(CAUSE_RULES)
+    yield Heading("How a circuit is named by attention")
     yield Terms(RULES)
     members = evidence.records("circuits")
     if members:
         lines = [Row(tuple(Cell(_plain(name, value)) for name, value in row.items())) for row in members]
         yield Details("The numbers of each member", (Table(tuple(members[0]), tuple(lines)),))
+
+
+def _counts(evidence: Evidence, named_by: str) -> Table:
+    """Seeds of each circuit, one row a rate."""
+    by_gamma: dict[float, list[Mapping[str, Any]]] = {}
+    for row in evidence.records("circuit_counts", named_by=named_by):
+        by_gamma.setdefault(row["gamma"], []).append(row)
+    names = dict.fromkeys(row["circuit"] for rows in by_gamma.values() for row in rows)
+    lines = [
+        Row((Cell(f"{gamma:g}", head=True), *map(_share, rows), Cell(number(rows[0]["total"]))))
+        for gamma, rows in by_gamma.items()
+    ]
+    return Table(("γ", *names, "seeds"), tuple(lines))
+
+
+def _disagreement(evidence: Evidence) -> Iterator[Block]:
+    rows = evidence.records("circuit_disagreement")
+    if rows:
+        texts = [
+            f"{row['n']} of {row['total']} at γ = {row['gamma']:g} "
+            f"({share_text(row['share'], row['low'], row['high'])})"
+            for row in rows
+        ]
+        yield Paragraph(f"Seeds whose name by attention is not their name by cause: {'; '.join(texts)}.")
 
 
 def _share(row: Mapping[str, Any]) -> Cell:

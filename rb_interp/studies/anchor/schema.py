@@ -3,8 +3,13 @@
 from rb_interp.machine.schema import Table, over_seeds
 
 TABLES = {
-    "circuits": Table("gamma seed", "circuit:str tv_half key_attention anchor_attention carry accuracy"),
-    "circuit_counts": Table("gamma circuit:str", "n total:int share low high"),
+    "circuits": Table(
+        "gamma seed",
+        "circuit:str cause:str tv_half key_attention anchor_attention carry accuracy key_from_key anchors_L0_at_last "
+        "key_from_last_anchor first_anchors_from_last_anchor key_from_anchors anchors_from_anchors",
+    ),
+    "circuit_counts": Table("gamma named_by:str circuit:str", "n total:int share low high"),
+    "circuit_disagreement": Table("gamma", "n total:int share low high"),
     "effects": Table(
         "gamma seed stage set intervention:str quantity",
         "step site:str effect low high control control_low control_high difference difference_low "

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
+from rb_interp.interventions.circuit_by_cause import CAUSES
 from rb_interp.machine.intervene import ablation_means
 from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
 from rb_interp.statistics.intervals import interval_or_nan, proportion_interval
 from rb_interp.studies.anchor.circuits import CIRCUITS
 from rb_interp.studies.anchor.events import OFFSET, order_table, own_signs
 
+NAMED_BY = {"cause": ("cause", CAUSES), "attention": ("circuit", CIRCUITS)}
+"""How a circuit is named -> the column of ``circuits`` with that name, and the names that there are."""
 AVERAGED: dict[tuple[str, str], tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     ("uniformity", "tv_per_row"): ("tv_per_row", np.asarray),
     ("geometry", "cos_reasoning_matrix"): ("cos_reasoning_matrix", np.asarray),
@@ -24,10 +27,12 @@ AVERAGED: dict[tuple[str, str], tuple[str, Callable[[np.ndarray], np.ndarray]]] 
 
 def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Every table of statistics over seeds, from the tables of members and the learning curves."""
-    circuits, events = tables["circuits"], tables["events"]
+    named, events = tables["circuits"], tables["events"]
+    circuits = named[["gamma", "seed"]].assign(circuit=named["cause"])
     patched, order = patching_summary(tables["patching"], circuits), order_table(events, circuits)
     return {
-        "circuit_counts": circuit_counts(circuits),
+        "circuit_counts": circuit_counts(named),
+        "circuit_disagreement": circuit_disagreement(named),
         "effects_summary": over_seeds(
             tables["effects"], ["gamma", "stage", "set", "intervention"], ["effect", "control", "difference"]
         ),
@@ -44,13 +49,26 @@ def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[
 
 
 def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
-    """How many seeds learned each circuit at each gamma, with the share's Clopper-Pearson interval."""
-    names, rows = [*CIRCUITS, *sorted({*circuits["circuit"]} - {*CIRCUITS})], []
-    for gamma, learned in circuits.groupby("gamma", sort=True)["circuit"]:
-        for name in names:
-            n, total = int((learned == name).sum()), len(learned)
-            rows.append((gamma, name, n, total, *proportion_interval(n, total)))
-    return pd.DataFrame(rows, columns=["gamma", "circuit", "n", "total", "share", "low", "high"])
+    """How many seeds learned each circuit at each gamma, by cause and by attention, with Clopper-Pearson intervals."""
+    rows = []
+    for gamma, members in circuits.groupby("gamma", sort=True):
+        for named_by, (column, known) in NAMED_BY.items():
+            for name in (*known, *sorted({*circuits[column]} - {*known})):
+                n, total = int((members[column] == name).sum()), len(members)
+                rows.append((gamma, named_by, name, n, total, *proportion_interval(n, total)))
+    return pd.DataFrame(rows, columns=["gamma", "named_by", "circuit", "n", "total", "share", "low", "high"])
+
+
+def circuit_disagreement(circuits: pd.DataFrame) -> pd.DataFrame:
+    """In how many seeds of each gamma the name by attention is not the name by cause, with its interval.
+
+    ``gather-at-last-anchor`` is a name by cause alone, so that its members count.
+    """
+    rows = []
+    for gamma, members in circuits.groupby("gamma", sort=True):
+        n, total = int((members["circuit"] != members["cause"]).sum()), len(members)
+        rows.append((gamma, n, total, *proportion_interval(n, total)))
+    return pd.DataFrame(rows, columns=["gamma", "n", "total", "share", "low", "high"])
 
 
 def patching_summary(patching: pd.DataFrame, circuits: pd.DataFrame) -> pd.DataFrame:

@@ -61,7 +61,8 @@ def add_causes(made: MadeUp, gamma: float, seed: int) -> None:
 
 
 def _circuit(gamma, seed):
-    return {"circuit": "average-then-key" if paper_like(gamma, seed) else "none" if gamma < 0.4 else "key-to-anchors"}
+    name = "average-then-key" if paper_like(gamma, seed) else "none" if gamma < 0.4 else "key-to-anchors"
+    return {"circuit": "mixed" if seed == 4 and gamma < 0.7 else name, "cause": name}
 
 
 def _effect(rng, gammas, gamma, seed, intervention, set, stage):

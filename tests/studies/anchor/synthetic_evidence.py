@@ -12,6 +12,7 @@ from made_up import MadeUp
 from synthetic_causes import STAGES, STEPS, add_causes, paper_like
 
 from rb_interp.figures.evidence import Evidence
+from rb_interp.interventions.routes import NEEDED, ROUTES
 from rb_interp.machine.schema import CURVES_SUMMARY, check_tables
 from rb_interp.probes.geometry import Layout, geometry_arrays, geometry_values
 from rb_interp.probes.groups import numbered
@@ -67,6 +68,19 @@ def _add_member(made: MadeUp, gamma: float, seed: int) -> None:
         read("geometry", *_geometry(task, gamma, seed, trained), untrained=0.1)
         _alignment(partial(read, layer=0, head=0), rng, task, gamma > 0.4 and trained)
     _roles_and_shares(read, rng, task, gamma, paper)
+    _routes(read, paper)
+
+
+def _routes(read, paper):
+    """Everything by the paper's routes, or from the anchors."""
+    for change, route in (("key", "from_key"), ("anchors", "L0_at_last")):
+        other = {"key": (0.5, 0.5), "anchors": (0.55, 0.45)}[change]
+        parts = dict.fromkeys(ROUTES, 0.0) | ({route: 1.0} if paper else {"from_anchors": 1.0})
+        if not paper:
+            parts |= dict(zip(("from_first_anchors", "from_last_anchor"), other, strict=True))
+        for end in ("", NEEDED):
+            values = {f"{change}:{name}{end}": value for name, value in parts.items()}
+            read("routes", values, set="rsn_train", untrained=math.nan)
 
 
 def _curve(rng, top, pace, gamma, seed, set, step):

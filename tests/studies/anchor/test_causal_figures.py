@@ -164,7 +164,7 @@ def test_captions_say_the_numbers_of_the_tables(evidence):
     changed = replace(evidence, tables=with_tables(evidence, patching=table))
     assert "0.37 at γ = 0.5" in caption_patching_matrix(changed).seen
     assert "split by circuit" in caption_patching_matrix(changed).seen
-    alike = with_tables(evidence, circuits=evidence.tables["circuits"].assign(circuit="mixed"))
+    alike = with_tables(evidence, circuits=evidence.tables["circuits"].assign(cause="mixed"))
     assert "split by circuit" not in caption_patching_matrix(replace(evidence, tables=alike)).seen
     assert "5 seeds, 4 components" in caption_ablations(evidence).seen
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.errors import RunError
-from rb_interp.studies.anchor.circuits import SOURCES, circuit_table, name_circuit
+from rb_interp.studies.anchor.circuits import ROUTES, SOURCES, circuit_table, name_circuit
 
 AVERAGE = {"tv_half": 0.2, "key_attention": 0.5, "anchor_attention": 0.4, "carry": 0.4, "accuracy": 0.5}
 CARRY = {"tv_half": 0.4, "key_attention": 0.2, "anchor_attention": 0.5, "carry": 0.5, "accuracy": 0.5}
@@ -36,17 +36,25 @@ def test_names_at_their_thresholds(numbers: dict, change: dict, name: str) -> No
     assert name_circuit(**{**numbers, **change}) == name
 
 
+NOWHERE = dict.fromkeys(ROUTES, 0.1)
+
+
 def readings(gamma: float, seed: int, numbers: dict[str, float]) -> pd.DataFrame:
-    """The five readings of a member, and beside each what must not be taken for it."""
-    layers = {"tv_half": 0, "key_attention": 2, "anchor_attention": 2, "carry": 0, "accuracy": None}
+    """The readings of a member that its names need, and beside each what must not be taken for it."""
+    layers = {"tv_half": 0, "key_attention": 2, "anchor_attention": 2, "carry": 0}
     rows = []
-    for column, source in SOURCES.items():
+    for column, source in (SOURCES | ROUTES).items():
         right = {"gamma": gamma, "seed": seed, "stage": source.stage, "set": source.set, "probe": source.probe}
-        right |= {"layer": layers[column], "head": 0, "quantity": source.quantity, "value": numbers[column]}
+        right |= {
+            "layer": layers.get(column),
+            "head": 0,
+            "quantity": source.quantity,
+            "value": {**NOWHERE, **numbers}[column],
+        }
         worse = 1.0 if source.head == "min" else 0.0
         better = 1.0 - worse
         wrong = [{"stage": "matched"}, {"set": "mem"}, {"quantity": "other"}, {"probe": "other"}, {"seed": 99}]
-        if column != "accuracy":
+        if column in layers:
             wrong.append({"layer": 1})
             rows.append({**right, "head": 1, "value": worse})  # another head shows less
         rows += [right, *({**right, "value": better, **change} for change in wrong)]
@@ -55,13 +63,17 @@ def readings(gamma: float, seed: int, numbers: dict[str, float]) -> pd.DataFrame
 
 def test_table_takes_the_right_layer_head_stage_and_rows() -> None:
     table = pd.concat(
-        [readings(0.8, 0, AVERAGE), readings(0.8, 1, CARRY), readings(0.3, 0, {**CARRY, "accuracy": 0.1})]
+        [
+            readings(0.8, 0, AVERAGE | {"key_from_anchors": 0.8, "anchors_from_anchors": 0.8}),
+            readings(0.8, 1, CARRY | {"key_from_key": math.nan}),
+            readings(0.3, 0, {**CARRY, "accuracy": 0.1}),
+        ]
     )
     found = circuit_table(table[table["seed"] != 99])
-    assert found[["gamma", "seed", "circuit"]].to_numpy().tolist() == [
-        [0.3, 0, "none"],
-        [0.8, 0, "average-then-key"],
-        [0.8, 1, "key-to-anchors"],
+    assert found[["gamma", "seed", "circuit", "cause"]].to_numpy().tolist() == [
+        [0.3, 0, "none", "none"],
+        [0.8, 0, "average-then-key", "key-to-anchors"],
+        [0.8, 1, "key-to-anchors", "mixed"],
     ]
     assert found.iloc[1][list(AVERAGE)].to_dict() == AVERAGE
 

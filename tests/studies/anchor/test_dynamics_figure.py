@@ -43,7 +43,7 @@ def evidence():
     made, members = MadeUp(ANCHOR, base.config), {"gamma": [0.8], "seed": range(3)}
     made.fill("events", _event, **members, event=CRITERIA)
     made.fill("dynamics", _value, **members, step=[*KEPT, 100, 101, 102], quantity=["attention_by_role/key"])
-    made.fill("circuits", lambda gamma, seed: {"circuit": CIRCUITS[seed]}, **members)
+    made.fill("circuits", lambda gamma, seed: {"circuit": "mixed", "cause": CIRCUITS[seed]}, **members)
     tables = with_tables(base, **made.tables())
     return replace(base, tables=tables | {"events": tables["events"].sample(frac=1, random_state=0)})
 

@@ -63,6 +63,8 @@ EXPECTED = {
         ("forced_average/effect rsn_train", 0.8, "half", "<=", 0.10),
         ("forced_average/control rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
     ],
+    "M7r": [("routes/key:from_key rsn_train", 0.8, "final", ">=", 0.80)],
+    "M8r": [("routes/anchors:L0_at_last rsn_train", 0.8, "final", ">=", 0.80)],
     "M10b": [("fixed_average: learning_order/acc_rsn_test", 0.8, "final", ">=", 0.90)],
 }
 SOURCES = {
@@ -72,6 +74,7 @@ SOURCES = {
     **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
     **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
     **{"M9": "key + sum, causal", "M10": "average, causal", "M10b": "average, causal"},
+    **{"M7r": "second attention, causal", "M8r": "key + sum, causal"},
     **{"A2b": "Fig. 3A left", "A3b": "Fig. 3A left"},
 }
 EXPECTED |= {f"{id}b": EXPECTED[id] for id in ("A2", "A3")}
@@ -119,6 +122,8 @@ def test_what_is_shown_with_a_verdict():
         "M4": within,
         "M5": within,
         "M9": ["effect"] * 4,
+        "M7r": ["key:from_key:needed", "key:from_anchors"],
+        "M8r": ["anchors:L0_at_last:needed", "anchors:from_anchors"],
     }
 
 

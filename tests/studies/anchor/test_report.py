@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from synthetic_evidence import make_evidence
+from synthetic_evidence import make_evidence, with_tables
 
 from rb_interp.claims import Calibration
-from rb_interp.report.section import Choice, Table
+from rb_interp.report.section import Choice, Paragraph, Table
 from rb_interp.studies.anchor.error_rates import shipped_rates
 from rb_interp.studies.anchor.report import calibration, narrative
 from rb_interp.studies.anchor.report_causes import ablations, agreement_of, causes
@@ -107,11 +107,19 @@ def test_circuits_and_learning_order_are_those_of_the_tables(evidence):
     told = narrative(evidence)
     circuits, _, order = told.sections
     counts = evidence.tables["circuit_counts"]
-    for row, gamma in zip(circuits.blocks[0].rows, evidence.gammas, strict=True):
-        here = counts[counts["gamma"] == gamma]
-        assert [cell.text for cell in row.cells] == [f"{gamma:g}", *map(str, here["n"]), "2"]
-    mixed = next(cell for name, cell in zip(circuits.blocks[0].columns, row.cells, strict=True) if name == "mixed")
+    by_cause, by_attention = (block for block in circuits.blocks if isinstance(block, Table))
+    for table, named_by in ((by_attention, "attention"), (by_cause, "cause")):
+        for row, gamma in zip(table.rows, evidence.gammas, strict=True):
+            here = counts[(counts["gamma"] == gamma) & (counts["named_by"] == named_by)]
+            assert [cell.text for cell in row.cells] == [f"{gamma:g}", *map(str, here["n"]), "2"]
+    mixed = next(cell for name, cell in zip(by_cause.columns, row.cells, strict=True) if name == "mixed")
     assert mixed.notes == ("0 [0, 0.842]",)  # 1 - .025 ** (1 / 2)
+    paragraphs = [block.text for block in circuits.blocks if isinstance(block, Paragraph)]
+    changed = evidence.tables["circuits"].assign(circuit="mixed")
+    other = narrative(replace(evidence, tables=with_tables(evidence, circuits=changed)))
+    assert any("is not their name by cause: 0 of 2 at γ = 0.3 (0.00 [0.00, 0.84])" in text for text in paragraphs)
+    texts = [block.text for block in other.sections[0].blocks if isinstance(block, Paragraph)]
+    assert any("2 of 2 at γ = 0.8 (1.00 [0.16, 1.00])" in text for text in texts)
     assert any(f"average-then-key {here['n'].iloc[0]}" in sentence for sentence in told.answer)
     bias = order.blocks[0].rows[0].cells
     for cell, gamma in zip(bias[1:], evidence.gammas, strict=True):

@@ -14,6 +14,7 @@ from made_up import places
 from synthetic_evidence import make_evidence
 
 from rb_interp.errors import ConfigError
+from rb_interp.interventions.circuit_by_cause import CAUSES
 from rb_interp.machine.config import from_mapping
 from rb_interp.machine.run import Run
 from rb_interp.models.config import ModelConfig
@@ -94,7 +95,7 @@ def test_the_report_has_every_section_with_the_numbers_of_the_tables(run, tmp_pa
     assert "placebo" not in page.lower()
     _, circuits, causes, order = (section["blocks"] for section in content["sections"])
     counts = run.table("circuit_counts")
-    first = counts[counts["gamma"] == 0.3]
+    first = counts[(counts["gamma"] == 0.3) & (counts["named_by"] == "cause")]
     assert [cell["text"] for cell in circuits[0]["rows"][0]["cells"]] == ["0.3", *map(str, first["n"]), "2"]
     switch = next(block for block in causes if block["kind_of_block"] == "Choice")
     assert list(switch["options"]) == ["taken from another input", "set to its mean", "set to zero"]
@@ -121,8 +122,14 @@ def test_a_run_without_tables_says_so_in_its_report(run, tmp_path):
 @pytest.mark.lens
 def test_statistics_over_seeds_are_those_of_the_members(run):
     circuits, counts = run.table("circuits"), run.table("circuit_counts")
-    assert counts["n"].sum() == len(circuits) == 6
-    assert counts[counts["gamma"] == 0.3]["circuit"].tolist() == list(CIRCUITS)
+    assert counts.groupby("named_by")["n"].sum().to_dict() == {"cause": 6, "attention": 6}
+    assert len(circuits) == 6
+    here = counts[counts["gamma"] == 0.3]
+    assert here["circuit"].tolist() == [*CAUSES, *CIRCUITS]
+    differ = circuits[circuits["cause"] != circuits["circuit"]].groupby("gamma").size()
+    assert run.table("circuit_disagreement").set_index("gamma")["n"].to_dict() == {
+        gamma: differ.get(gamma, 0) for gamma in (0.3, 0.5, 0.8)
+    }
     row = counts.iloc[0]
     assert (row["share"], row["low"], row["high"]) == proportion_interval(int(row["n"]), 2)
     patching, means = run.table("patching"), run.table("patching_summary")

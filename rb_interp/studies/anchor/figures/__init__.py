@@ -39,7 +39,7 @@ FIGURES = (
         partial(caption_bias, family="A"),
         ("A1", "A2", "A4"),
     ),
-    FigureSpec("circuits", "Which circuit each member learned", draw_circuits, caption_circuits),
+    FigureSpec("circuits", "Which circuit each member learned", draw_circuits, caption_circuits, ("M7r", "M8r")),
     FigureSpec("first_layer", "L0's attention (after Fig. 6)", draw_first_layer, caption_first_layer, FIRST_LAYER),
     FigureSpec(
         "attention_by_role",

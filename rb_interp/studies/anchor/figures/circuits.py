@@ -1,7 +1,8 @@
-"""How often each circuit occurs at each rate, and in which member."""
+"""How often each circuit occurs at each rate, and by which routes key and anchors travel in each member."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pandas as pd
@@ -14,27 +15,51 @@ from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import new_figure
+from rb_interp.figures.style import BLUE, INK, KEY, NOISE, REASONING, RED, new_figure
 
 CIRCUITS = {
-    "average-then-key": ("#0c6b6f", ""), "key-to-anchors": ("#e9b949", "///"),
-    "mixed": ("#a99bd0", "..."), "none": ("#e2e2e2", ""),
+    "average-then-key": ("#0c6b6f", ""), "gather-at-last-anchor": ("#9cc9ea", "\\\\\\"),
+    "key-to-anchors": ("#e9b949", "///"), "mixed": ("#a99bd0", "..."), "none": ("#e2e2e2", ""),
 }  # fmt: skip
 OTHER = ("#ffffff", "xx")
 EDGE = "#555555"
+PARTS = {
+    "from_key": ("from the key", KEY),
+    "from_first_anchors": ("from the first anchors", "#a8d8c6"),
+    "from_last_anchor": ("from the last anchor", REASONING),
+    "L0_at_last": ("L0's attention to the last position", BLUE),
+    "from_noise": ("from noise", NOISE),
+}
+"""Routes that share no position, in the order in which they are drawn: name and colour."""
+CHANGES = {"key": "the key is changed", "anchors": "one anchor is changed (mean)"}
+NAMED_BY = {"cause": "named by cause", "attention": "named by attention"}
+ROW = 0.155
+"""Inches of one member."""
+PALE = 0.4
+"""Opacity of a member that has not learned the rule."""
 
 
 def draw_circuits(evidence: Evidence) -> Figure:
-    """Share of seeds per circuit at each rate with counts (left), and every member's circuit (right)."""
+    """Share of seeds per circuit at each rate, by cause and by attention; every member's routes and two names."""
     counts, members = evidence.table("circuit_counts"), evidence.table("circuits")
+    members = members.sort_values(["gamma", "seed"], ignore_index=True)
     gammas = sorted(counts["gamma"].astype(float).unique().tolist())
-    figure = new_figure(1.15 + 0.42 * max(len(gammas), 2))
-    bars, grid = figure.subplots(1, 2, width_ratios=(1.2, 1))
-    _bars(bars, counts, gammas)
-    _grid(grid, members, gammas)
-    names = counts["circuit"].astype(str).unique().tolist()
-    entries = [legend.area(name, *CIRCUITS.get(name, OTHER), edge=EDGE) for name in names]
-    legend.above(figure, entries, columns=len(entries))
+    above, below = 0.9 + 0.28 * len(gammas), 0.95 + ROW * len(members)
+    figure = new_figure(above + below)
+    top, bottom = figure.subfigures(2, 1, height_ratios=(above, below))
+    for axes, named_by in zip(top.subplots(1, 2, sharey=True), NAMED_BY, strict=True):
+        _bars(axes, counts.loc[counts["named_by"] == named_by], gammas)
+        axes.set_title(NAMED_BY[named_by])
+    panels = bottom.subplots(1, 3, sharey=True, width_ratios=(1, 1, 1.15))
+    for axes, change in zip(panels, CHANGES, strict=False):
+        _routes(axes, evidence, members, change)
+    _names(panels[2], members)
+    _rows(panels[0], members)
+    found = dict.fromkeys(counts.loc[counts["n"] > 0, "circuit"].astype(str))
+    names = [*(name for name in CIRCUITS if name in found), *(name for name in found if name not in CIRCUITS)]
+    legend.above(top, [legend.area(name, *CIRCUITS.get(name, OTHER), edge=EDGE) for name in names], columns=len(names))
+    parts = [legend.area(words, colour, edge=EDGE) for words, colour in PARTS.values()]
+    legend.above(bottom, parts, columns=len(parts))
     return figure
 
 
@@ -49,38 +74,77 @@ def _bars(axes: Axes, counts: pd.DataFrame, gammas: list[float]) -> None:
         start = 0.0
         for row in counts.loc[(counts["gamma"] == gamma) & (counts["n"] > 0)].to_dict("records"):
             axes.barh(place, row["share"], 0.7, left=start, **look(row["circuit"]))
-            box = {"fc": "white", "ec": "none", "pad": 1.2}
-            text = {"ha": "center", "va": "center", "fontsize": 8, "bbox": box}
+            box = {"fc": "white", "ec": "none", "pad": 1.0}
+            text = {"ha": "center", "va": "center", "fontsize": 7, "bbox": box}
             axes.text(start + row["share"] / 2, place, str(row["n"]), **text)
             start += row["share"]
     axes.set_yticks(range(len(gammas)), [f"γ = {gamma:g}" for gamma in gammas])
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 1), xlabel="share of seeds (written: number of seeds)")
+    axes.set(xlim=(0, 1), ylim=(len(gammas) - 0.5, -0.5), xlabel="share of seeds (written: number of seeds)")
 
 
-def _grid(axes: Axes, members: pd.DataFrame, gammas: list[float]) -> None:
-    seeds = sorted(members["seed"].astype(int).unique().tolist())
-    for row in members.to_dict("records"):
-        x, y = seeds.index(int(row["seed"])), gammas.index(float(row["gamma"]))
-        axes.add_patch(Rectangle((x - 0.42, y - 0.35), 0.84, 0.7, **look(row["circuit"])))
-    axes.set(xlim=(-0.6, len(seeds) - 0.4), ylim=(len(gammas) - 0.5, -0.5))
-    axes.set_xticks(range(len(seeds)), [str(seed) for seed in seeds])
-    axes.set_yticks(range(len(gammas)), [""] * len(gammas))
+def _routes(axes: Axes, evidence: Evidence, members: pd.DataFrame, change: str) -> None:
+    """One bar a member, of the shares of its routes; they need not end at 1."""
+    widest = 1.0
+    for y, member in enumerate(members.to_dict("records")):
+        start, strength = 0.0, PALE if member["cause"] == "none" else 1.0
+        for name, (_, colour) in PARTS.items():
+            place = {"gamma": float(member["gamma"]), "seed": int(member["seed"])}
+            share = evidence.value("routes", f"{change}:{name}", **place, stage="final", set="rsn_train")
+            if share > 0:
+                axes.barh(y, share, 0.74, left=start, fc=colour, ec=EDGE, lw=0.3, alpha=strength)
+                start += share
+        widest = max(widest, start)
+    axes.axvline(1, color=INK, lw=0.7, ls=":")
+    axes.set(xlim=(0, 1.02 * widest), title=CHANGES[change], xlabel="share of the effect, by route")
+    axes.set_xticks([0, 0.5, 1])
+
+
+def _rows(axes: Axes, members: pd.DataFrame) -> None:
+    """A label for each member, and a line between rates."""
+    labels = [f"γ = {row['gamma']:g}, seed {int(row['seed'])}" for row in members.to_dict("records")]
+    axes.set_yticks(range(len(labels)), labels, fontsize=6)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    rates = members["gamma"].tolist()
+    for edge in (i for i in range(1, len(rates)) if rates[i] != rates[i - 1]):
+        for panel in axes.figure.axes:
+            panel.axhline(edge - 0.5, color="#333333", lw=0.6)
+
+
+def _names(axes: Axes, members: pd.DataFrame) -> None:
+    """Each member's name by cause and by attention; red where they differ."""
+    for y, row in enumerate(members.to_dict("records")):
+        colour = INK if row["cause"] == row["circuit"] else RED
+        for x, name in ((0.0, row["cause"]), (0.52, row["circuit"])):
+            axes.add_patch(Rectangle((x, y - 0.33), 0.035, 0.66, **look(name)))
+            axes.text(x + 0.05, y, name, va="center", fontsize=5.8, color=colour)
+    for x, words in ((0.0, "by cause"), (0.52, "by attention")):
+        axes.text(x, -0.8, words, fontsize=7, va="bottom")
+    axes.set(xlim=(0, 1.04))
+    axes.set_xticks([])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel("seed (a column shares data and draws)")
 
 
 def caption_circuits(evidence: Evidence) -> Caption:
     """Caption of the circuits, with their numbers at the small initialisation."""
-    counts = evidence.table("circuit_counts")
+    counts = evidence.table("circuit_counts", named_by="cause")
     rows = counts.loc[(counts["gamma"] == SMALL) & (counts["n"] > 0)].to_dict("records")
     named = ", ".join(f"{row['circuit']} {row['n']}" for row in rows)
     named = f"{named} of {seeds_text(rows[0]['total'])}" if rows else "no circuit was named there"
+    apart = evidence.records("circuit_disagreement", gamma=SMALL)
+    differ = f" The name by attention differs in {apart[0]['n']} of {apart[0]['total']}." if apart else ""
+    unread = any(math.isnan(share) for share in evidence.table("circuits")["key_from_key"])
+    empty = " A member without a bar answers no row rightly both with and without the change." if unread else ""
     return Caption(
-        f"The circuit that each member ends up with, named by fixed thresholds on its readings. At γ = {SMALL:g}: "
-        f"{named}. Average-then-key is the paper's reading (L0 averages, the last layer fetches the key); "
-        "key-to-anchors carries the key to the anchors in L0 and reads them in the last.",
+        "The circuit that each member ends up with. Below: where the last layer has the key and the anchors from. Each "
+        "bar is one member; a part is the share of the effect of changing the key (or one anchor) alone that comes "
+        "about when the last layer's input is changed along this route alone (rsn_train, end of training). Parts need "
+        f"not add up to 1 (dotted). Pale: accuracy on rsn_train below .50, so that the bar rests on few "
+        f"rows.{empty} The name by cause is the route that carries at least .80; the name by "
+        f"attention rests on where the model looks, and is red where it differs. By cause at γ = {SMALL:g}: "
+        f"{named}.{differ} Average-then-key is the paper's reading (L0 averages, the last layer fetches the key); "
+        "key-to-anchors carries the key to the anchors in L0 and reads them in the last; gather-at-last-anchor reads "
+        "the last anchor alone.",
         "that small initialisation leads to the paper's circuit: a small share of average-then-key at γ = "
         f"{SMALL:g}, or as large a share at the other rates. With few seeds a share is coarse: one of five seeds is "
         "already 20 %.",

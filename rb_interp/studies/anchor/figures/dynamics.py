@@ -43,14 +43,15 @@ CRITERIA = {
 """Rows of the figure from above, and the criterion of each."""
 BREAKS = (2, 7, 10)
 """A line is drawn below these rows: losses, L0, last layer, embedding."""
-MARKS = {"average-then-key": "o", "key-to-anchors": "D", "mixed": "s", "none": "v"}
+MARKS = {"average-then-key": "o", "gather-at-last-anchor": "^", "key-to-anchors": "D", "mixed": "s", "none": "v"}
+"""Marks of the circuits, named by cause."""
 OTHER = "P"
 
 
 def draw_dynamics(evidence: Evidence) -> Figure:
     """Step of every event in every seed, one column per rate: losses above, mechanisms below."""
     kept, over = evidence.table("dynamics"), evidence.table("events_summary")
-    circuits = evidence.table("circuits")[["gamma", "seed", "circuit"]]
+    circuits = evidence.table("circuits")[["gamma", "seed", "cause"]].rename(columns={"cause": "circuit"})
     events = evidence.table("events").merge(circuits, on=["gamma", "seed"], how="left").fillna({"circuit": ""})
     gammas, last = sorted(events["gamma"].unique().tolist()), float(kept["step"].to_numpy().max())
     figure = new_figure(0.95 + 0.33 * len(CRITERIA), max(WIDTH, 2.1 + 1.7 * len(gammas)))
@@ -148,9 +149,10 @@ def caption_dynamics(evidence: Evidence) -> Caption:
         "mechanism first meets its threshold and keeps it at the next checkpoint (black), one mark a seed; below them "
         f"the mean in log(step + {OFFSET}) and its 95 % interval. Strips count the seeds that met it at step 0 already "
         "and those that never did; the mean leaves both out. All seeds of a rate are pooled whatever their circuit "
-        "(the mark's shape), and signs of one circuit need not appear in a member of another. A mechanism's step is "
-        "interpolated between checkpoints (grey lines; each seed has one more where its loss on reasoning, trained on, "
-        "is halved): they are about a factor 2 apart and the same for all seeds, so smaller differences are not "
+        "(the mark's shape, named by cause), and signs of one circuit need not appear in a member of another. A "
+        "mechanism's step is interpolated between checkpoints (grey lines; each seed has one more where its loss on "
+        "reasoning, trained on, is halved): they are about a factor 2 apart and the same for all seeds, so smaller "
+        "differences are not "
         f"resolved, however narrow the interval. {order}",
         "that a mechanism brings the rule: its sign appearing only after the loss on reasoning (trained on) is halved, "
         "in most members of its circuit (attention of the last layer to the key, or L0 carrying the key). The "

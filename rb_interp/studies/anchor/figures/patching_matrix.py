@@ -99,7 +99,7 @@ def _panel(axes: Axes, values: Float[np.ndarray, "row role"], rows: list[tuple[s
 def caption_patching_matrix(evidence: Evidence) -> Caption:
     """Caption of the patching matrices."""
     split = any(column.circuit for column in columns(evidence))
-    by_circuit = f"At γ = {SMALL:g} the members are split by circuit. " if split else ""
+    by_circuit = f"At γ = {SMALL:g} the members are split by circuit, named by cause. " if split else ""
     controls = evidence.table("patching_controls", stage="final").dropna(subset="largest").sort_values("gamma")
     largest = [f"{row['largest']:.2f} at γ = {row['gamma']:g}" for row in controls.to_dict("records")]
     return Caption(

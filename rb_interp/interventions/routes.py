@@ -1,0 +1,203 @@
+r"""Routes: by which way does the key, and each anchor, reach the answer?  (claims M7r, M8r)
+
+A counterfactual changes one thing: the key alone, or one anchor alone. With m the logit of the new answer less that of
+the old one at the last position, its effect on a row is m(changed row) - m(row).
+
+Whatever a change does goes through the residual stream before the last layer. A route is a set of positions there. Its
+part is what happens as the row runs with ``resid_pre`` of the last layer taken from the changed row at these positions:
+
+    share  = sum over rows of (m(the route alone changed) - m(row)) / sum over rows of effects
+    needed = 1 - sum over rows of (m(all but the route changed) - m(row)) / sum over rows of effects
+
+both cut off at 0 and 1. The routes are ROUTES. What attention and MLPs of the layers below did on the way is within
+them, and so are the MLPs after. The last token is noise, which no counterfactual changes, so that all that differs at
+its position came by the attention of the layers below: there the route is called ``L0_at_last``. From all other
+positions only the last layer's attention leads to the answer.
+
+Counted are rows that are answered rightly with and without the change, and end in noise. The effect of such a row is
+positive. A model without such rows reads nan.
+
+Source: interchange of one position's state (Geiger et al., 2021, arXiv:2106.02997; Meng et al., 2022,
+arXiv:2202.05262). The ratio of sums keeps single rows with a small effect from deciding.
+
+How it can mislead. Parts need not add up to 1: two routes that say the same may each suffice (shares near 1, needed
+near 0), and two that only work together may each do nothing alone. So read both numbers. A route says from where the
+last layer has it and not how it came there: the last anchor may hold the key alone or key and first anchors together.
+Routes are of the key's and of single anchors' changes within one set. Where few rows are answered rightly the shares
+describe these few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from rb_interp.errors import ModelError
+from rb_interp.interventions.interchange import most_likely
+from rb_interp.interventions.patching import patching_matrix
+from rb_interp.interventions.sites import Site
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.check import check_labels
+from rb_interp.statistics.reading import Reading
+from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
+from rb_interp.tasks.dataset import AnchorDataset
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.roles import Roles
+from rb_interp.torch_threads import few_threads
+
+ROUTES = {
+    "from_key": "the key's own position",
+    "from_first_anchors": "the positions of all anchors but the last",
+    "from_last_anchor": "the last anchor's position",
+    "from_anchors": "the positions of all anchors taken together",
+    "L0_at_last": "the last position, to which the attention of the layers below the last brought it",
+    "from_noise": "the positions of noise before the last one",
+}
+"""Routes by name, in words; ``from_anchors`` joins two of the others."""
+NEEDED = ":needed"
+"""What the name of a share by necessity ends in."""
+
+
+@few_threads
+def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) -> Reading:
+    """Share of each change's effect that travels by each route, in [0, 1]; nan where no row counts.
+
+    Quantities are ``key:from_key`` (the route alone suffices for this share), ``key:from_key:needed`` (this share is
+    lost without it), and so on for each change and each of ROUTES, and ``key:rows``, the rows that counted.
+    ``anchors:...`` is the mean over the changes ``anchor_1``, ``anchor_2``, ..., ``first_anchors:...`` over all of them
+    but the last anchor's. ``n`` is the smallest number of rows of a change.
+
+    Args:
+        model: of two layers or more, with any number of heads.
+        inputs: rows with labels and the roles ``key`` and ``anchor``.
+        changed: name of a change -> as many rows, with key and anchors at the same positions, and their right answers.
+            A row whose answer is the same in both does not count.
+
+    Raises:
+        ModelError: for a model of one layer or without attention, and where the rows are no pairs.
+        RolesError: where key or anchors are missing.
+
+    >>> from rb_interp.models.reference import reference
+    >>> data, model = (known := reference("averager")).task.dataset(seed=0), known.model()
+    >>> rows = data.sample("rsn_train", 50)
+    >>> found = routes(model, data.inputs(rows), {"key": data.task.counterfactual(data, rows, "key")})
+    >>> round(found.values["key:from_key"], 2), round(found.values["key:from_anchors"], 2)
+    (1.0, 0.0)
+    """
+    _check(model, inputs, changed)
+    counts = _ends_in_noise(inputs) & (most_likely(model, inputs.tokens) == inputs.labels)
+    values: dict[str, float] = {}
+    for change, other in changed.items():
+        labels = check_labels(other, "routes")
+        rows = counts & (labels != inputs.labels) & (most_likely(model, other.tokens) == labels)
+        shares = _shares(model, inputs.take(rows), other.take(rows))
+        values |= {f"{change}:{name}": value for name, value in shares.items()}
+    n = int(min(values[f"{change}:rows"] for change in changed))
+    return Reading("routes", values | _over_anchors(values, inputs.roles.position("anchor").shape[1]), n=n)
+
+
+@few_threads
+def anchor_routes(
+    model: HookedModel, data: AnchorDataset, *, set: str = "rsn_train", n: int = 300, seed: int = 0
+) -> Reading:
+    """``routes`` of the key and of each anchor, on rows of a dataset's set.
+
+    Args:
+        set: whose rows; a changed anchor stays in its set. A row for which the set has no such combination does not
+            count for this anchor.
+        n: rows of the set, at most; about one in ``length - q`` ends in an anchor and does not count.
+        seed: of the counterfactuals.
+
+    Raises what ``routes`` and ``AnchorTask.counterfactual`` raise.
+
+    >>> from rb_interp.models.reference import reference
+    >>> known = reference("carrier")
+    >>> found = anchor_routes(known.model(), known.task.dataset(seed=0), n=50)
+    >>> round(found.values["key:from_anchors"], 2), round(found.values["anchors:from_anchors"], 2)
+    (1.0, 1.0)
+    """
+    rows = data.sample(set, n)
+    changes = ("key", *single_anchors(data.task.q))
+    return routes(model, data.inputs(rows), {change: _changed(data, rows, change, seed) for change in changes})
+
+
+def _changed(data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int) -> Inputs:
+    """The rows with one change; those that have no such counterfactual are as they were."""
+    tokens, labels = data.tokens[rows].copy(), data.labels[rows].copy()
+    can = np.ones(len(rows), dtype=bool)
+    if change != "key":
+        can = can_change_anchor(data, rows, single_anchors(data.task.q).index(change))
+    if can.any():
+        other = data.task.counterfactual(data, rows[can], change, seed)
+        tokens[can], labels[can] = other.tokens, other.labels
+    return Inputs(tokens, labels, data.roles(rows))
+
+
+def _check(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) -> None:
+    Site("resid_pre", 0).check(model)
+    if model.cfg.n_layers < 2:
+        raise ModelError("routes got a model of 1 layer; what enters its last layer is the tokens. Use 2 layers.")
+    if not changed:
+        raise ModelError("routes got no change; give at least one, such as changed={'key': counterfactual}.")
+    check_labels(inputs, "routes")
+    for change, other in changed.items():
+        if other.tokens.shape != inputs.tokens.shape:
+            raise ModelError(
+                f"the change '{change}' has tokens of shape {list(other.tokens.shape)} and the rows of "
+                f"{list(inputs.tokens.shape)}; give one changed row for each row, of the same length."
+            )
+
+
+def _ends_in_noise(inputs: Inputs) -> Bool[np.ndarray, " row"]:
+    """Whether the last position holds neither key nor anchor."""
+    taken = np.concatenate([inputs.roles.position(role, "routes") for role in ("key", "anchor")], 1)
+    return (taken != inputs.tokens.shape[1] - 1).all(1)
+
+
+def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, float]:
+    """What each route alone, and all but it, carries of one change, and the number of rows."""
+    if not len(inputs):
+        return {name + end: np.nan for end in ("", NEEDED) for name in ROUTES} | {"rows": 0.0}
+    places = _places(inputs.roles, inputs.tokens.shape[1])
+    roles = Roles(places)
+    base, source = (Inputs(rows.tokens, rows.labels, roles) for rows in (inputs, other))
+    last = model.cfg.n_layers - 1
+    found = patching_matrix(model, source, base, components=("resid_pre",), layers=(last,), roles=tuple(places))
+    parts = (found.patched[0, 0] - found.corrupted).sum(1) / (found.clean - found.corrupted).sum()
+    alone, others = parts[: len(ROUTES)], parts[len(ROUTES) :]
+    shares = np.clip(np.concatenate([alone, 1 - others]), 0, 1)
+    return dict(zip(places, map(float, shares), strict=True)) | {"rows": float(len(inputs))}
+
+
+def _places(roles: Roles, length: int) -> dict[str, Int[np.ndarray, "row n"]]:
+    """Positions of each route, and of all but it, in rows that end in noise."""
+    key, anchors = roles.position("key"), roles.position("anchor")
+    at = {
+        "from_key": key,
+        "from_first_anchors": anchors[:, :-1],
+        "from_last_anchor": anchors[:, -1:],
+        "from_anchors": anchors,
+        "L0_at_last": np.full((len(roles), 1), length - 1),
+    }
+    at["from_noise"] = _other_positions(np.concatenate([key, anchors, at["L0_at_last"]], 1), length)
+    return at | {name + NEEDED: _other_positions(positions, length) for name, positions in at.items()}
+
+
+def _other_positions(positions: Int[np.ndarray, "row n"], length: int) -> Int[np.ndarray, "row m"]:
+    free = np.ones((len(positions), length), dtype=bool)
+    np.put_along_axis(free, positions, False, 1)
+    return np.nonzero(free)[1].reshape(len(positions), -1)
+
+
+def _over_anchors(values: Mapping[str, float], q: int) -> dict[str, float]:
+    """Means over the changes of single anchors, and over those of all but the last; nan where a change is missing."""
+    names = single_anchors(q)
+    quantities = [name + end for end in ("", NEEDED) for name in ROUTES]
+
+    def mean(over: tuple[str, ...], quantity: str) -> float:
+        return float(np.mean([values.get(f"{one}:{quantity}", np.nan) for one in over])) if over else np.nan
+
+    groups = {"anchors": names, "first_anchors": names[:-1]}
+    return {f"{group}:{quantity}": mean(over, quantity) for group, over in groups.items() for quantity in quantities}

@@ -1,0 +1,260 @@
+"""Routes are patches of the last layer's input; on models written by hand they are the ways that were built."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from probes.lens_models import hooks_on, lens_model
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions import circuit_by_cause, routes
+from rb_interp.interventions.circuit_by_cause import CAUSES, NAMED, SHARES
+from rb_interp.interventions.interchange import most_likely
+from rb_interp.interventions.path import patched_logits
+from rb_interp.interventions.routes import ROUTES, anchor_routes
+from rb_interp.models.build import build_model
+from rb_interp.models.build import lens_model as with_weights
+from rb_interp.models.reference import perturbed, reference
+from rb_interp.models.reference.averager import embed_presence
+from rb_interp.models.reference.blueprint import Blueprint
+from rb_interp.tasks import Inputs, Roles
+from rb_interp.tasks.anchor import AnchorTask
+
+pytestmark = pytest.mark.lens
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
+ROWS = DATA.sample("rsn_train", 80)
+SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2, "gamma": 0.3, "dtype": torch.float64}
+MODELS = {
+    "none": lambda: build_model(TASK, norm="none", **SMALL),
+    "pre": lambda: build_model(TASK, norm="pre", n_layers=3, train_biases=True, **SMALL),
+    "post": lambda: build_model(TASK, norm="post", **SMALL),
+    "rotary": lambda: lens_model("rotary", d_vocab=40, n_layers=2, n_heads=2),
+}
+MASKED = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=((5, 7), (7, 5)), d_vocab=40,
+    n_sequences=400,
+)  # fmt: skip
+
+
+def answered_by(model, inputs):
+    """The inputs with the model's own answers as the right ones."""
+    return Inputs(inputs.tokens, most_likely(model, inputs.tokens), inputs.roles)
+
+
+def difference(logits, base, source):
+    rows, found = np.arange(len(logits)), logits.double().numpy()
+    return found[rows, source.labels] - found[rows, base.labels]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shares_are_those_of_plain_patches_one_route_at_a_time(name):
+    model = MODELS[name]()
+    given, changed = (answered_by(model, x) for x in (DATA.inputs(ROWS), TASK.counterfactual(DATA, ROWS, "key")))
+    found = routes(model, given, {"key": changed})
+    ends_in_noise = ~(given.roles.positions["anchor"] == 8).any(1)
+    counts = ends_in_noise & (given.labels != changed.labels)
+    base, source = given.take(counts), changed.take(counts)
+    assert found.n == found.values["key:rows"] == counts.sum() > 5
+    last, below = model.cfg.n_layers - 1, range(model.cfg.n_layers - 1)
+
+    def run(rows, others, sites):
+        logits = patched_logits(model, rows.tokens, rows.roles, others.tokens, others.roles, sites)
+        return difference(logits, base, source)
+
+    before, after = (run(rows, rows, "resid_pre.0@last") for rows in (base, source))
+    sites = {
+        "from_key": f"resid_pre.{last}@key",
+        "from_first_anchors": f"resid_pre.{last}@first_anchor",
+        "from_last_anchor": f"resid_pre.{last}@last_anchor",
+        "from_anchors": f"resid_pre.{last}@anchor",
+        "L0_at_last": [f"attn_out.{layer}@last" for layer in below],  # the same as the stream there: an identity
+    }
+    for route, at in sites.items():
+        alone = (run(base, source, at) - before).sum() / (after - before).sum()
+        lost = 1 - (run(source, base, at) - before).sum() / (after - before).sum()  # all others changed, this one not
+        assert found.values[f"key:{route}"] == pytest.approx(np.clip(alone, 0, 1), abs=1e-4), route
+        assert found.values[f"key:{route}:needed"] == pytest.approx(np.clip(lost, 0, 1), abs=1e-4), route
+    assert sum(0.01 < found.values[f"key:{route}"] < 0.99 for route in sites) >= 2  # there is something to see
+    assert hooks_on(model) == []
+
+
+def gatherer(task):
+    """L0 brings the mean of key and first anchors to the position after them, and L1 reads the last anchor alone."""
+    at = Blueprint(task, ["number", "anchor", "key", "carried", "out", *(f"place_{i}" for i in range(task.length))])
+    keys, anchors = task.tokens("key"), task.tokens("reasoning_anchor")
+    at.embed(keys, "key", 0.5 * (keys - keys.mean()))
+    at.embed(anchors, "number", 2.0 * (anchors - anchors.mean()))
+    embed_presence(at, 1.0, "anchor")
+    for i, one_hot in enumerate(np.eye(task.length)):
+        at.place(f"place_{i}", one_hot)
+        if i >= task.q:
+            at.attend(0, {f"place_{i}": 1.0}, {f"place_{i - back}": 15.0 for back in range(1, task.q + 1)})
+    at.move(0, {"key": task.q / 0.5, "number": task.q / 2.0}, {"carried": 1.0})
+    at.attend(1, {"constant": 1.0}, {"position": 10.0, "anchor": 10.0 * (task.length + 1)})
+    at.move(1, {"number": 1 / 2.0, "carried": 1.0}, {"out": 4.0})
+    low, high = keys[0] + task.q * anchors[0], keys[-1] + task.q * anchors[-1]
+    at.answer({"out": 4.0}, keys.mean() + task.q * anchors.mean(), int(low), int(high))
+    facts = {"name": "gatherer", "circuit": "", "description": "", "label_seed": 0}
+    return at.reference(solves=("rsn_train",), mechanisms=(), **facts)
+
+
+BUILT = {
+    "averager": ("average-then-key", "from_key", "L0_at_last"),
+    "peaked_averager": ("average-then-key", "from_key", "L0_at_last"),
+    "carrier": ("key-to-anchors", "from_anchors", "from_anchors"),
+    "memoriser": ("gather-at-last-anchor", "from_last_anchor", "from_last_anchor"),
+    "gatherer": ("gather-at-last-anchor", "from_last_anchor", "from_last_anchor"),
+}
+
+
+def accuracy(model, data=DATA):
+    rows = data.sample("rsn_train", 100)
+    return float((most_likely(model, data.tokens[rows]) == data.labels[rows]).mean())
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_models_written_by_hand_have_the_routes_that_were_built(name):
+    known = gatherer(TASK) if name == "gatherer" else reference(name, TASK)
+    for model in (known.model(), perturbed(known, seed=1).model()):
+        found = anchor_routes(model, DATA, n=40)
+        circuit, key, anchors = BUILT[name]
+        assert circuit_by_cause(found.values, accuracy(model)) == circuit
+        where = {"key": key, "anchors": anchors}
+        if name == "carrier":  # it has the key at both anchors in equal shares, and each anchor at its own position
+            assert found.values["key:from_last_anchor"] == pytest.approx(0.5, abs=0.05)
+            assert found.values["anchor_1:from_first_anchors"] == pytest.approx(1, abs=0.05)
+            assert found.values["anchor_2:from_first_anchors"] == pytest.approx(0, abs=0.05)
+        for change, route in where.items():
+            assert found.values[f"{change}:{route}"] == pytest.approx(1, abs=0.05)
+            assert found.values[f"{change}:{route}:needed"] == pytest.approx(1, abs=0.05)
+            apart = {"from_noise", "L0_at_last", "from_key"} - {route}
+            assert max(found.values[f"{change}:{other}"] for other in apart) < 0.05
+
+
+def direct_sum(first, second, share):
+    """Two heads side by side, each with a residual stream of its own; logits are the weighted sum of the two models'.
+
+    At a share of 0 or 1 one of the heads writes nothing that is read.
+    """
+    config = replace(first.config, n_heads=2, d_model=2 * first.config.d_model, d_mlp=2 * first.config.d_mlp)
+    weights, scale = {}, {0: share, 1: 1 - share}
+    for name, tensor in first.weights.items():
+        pair, kind = [tensor, second.weights[name]], name.rsplit(".", 1)[-1]
+        if kind in ("W_Q", "W_K", "W_V", "W_O"):
+            axis, width = (2, tensor.shape[2]) if kind == "W_O" else (1, tensor.shape[1])
+            padded = [torch.nn.functional.pad(x, pad(axis, width, i)) for i, x in enumerate(pair)]
+            weights[name] = torch.cat(padded)
+        elif kind in ("W_in", "W_out"):
+            weights[name] = torch.block_diag(*pair)
+        elif kind == "W_U":
+            weights[name] = torch.cat([scale[i] * x for i, x in enumerate(pair)])
+        elif kind == "b_U":
+            weights[name] = share * pair[0] + (1 - share) * pair[1]
+        else:
+            weights[name] = torch.cat(pair, 0 if kind in ("b_Q", "b_K", "b_V") else -1)
+    return with_weights(config, first.task.d_vocab, first.task.length, weights)
+
+
+def pad(axis, width, place):
+    """Zeros beside a head's own half of the residual stream, in the order of ``torch.nn.functional.pad``."""
+    sides = (width, 0) if place else (0, width)
+    return sides if axis == 2 else (0, 0, *sides)
+
+
+@pytest.mark.parametrize(
+    ("share", "name"),
+    [
+        (1, "average-then-key"),
+        (0.9, "average-then-key"),
+        (0.7, "mixed"),
+        (0.15, "key-to-anchors"),
+        (0, "key-to-anchors"),
+    ],
+)
+def test_two_circuits_side_by_side_have_graded_shares_and_a_silent_head_carries_nothing(share, name):
+    found = anchor_routes(
+        model := direct_sum(reference("averager", TASK), reference("carrier", TASK), share), DATA, n=30
+    )
+    assert accuracy(model) == 1
+    for quantity, expected in (("key:from_key", share), ("key:from_anchors", 1 - share)):
+        assert found.values[quantity] == pytest.approx(expected, abs=0.02)
+        assert found.values[f"{quantity}:needed"] == pytest.approx(expected, abs=0.02)
+    assert found.values["anchors:L0_at_last"] == pytest.approx(share, abs=0.02)
+    assert circuit_by_cause(found.values, 1.0) == name
+
+
+def test_only_rows_count_that_are_answered_rightly_both_ways_and_end_in_noise():
+    model, rows = reference("averager", TASK).model(), DATA.sample("rsn_train", 60)
+    given = DATA.inputs(rows)
+    changes = {change: TASK.counterfactual(DATA, rows, change) for change in ("key", "anchor_1", "anchor_2")}
+    free = (DATA.anchor_positions[rows, -1] < 8).sum()
+    assert [routes(model, given, changes).values[f"{change}:rows"] for change in changes] == [free] * 3
+    wrong, same = np.array(changes["key"].labels), changes["key"].tokens.copy()
+    apart = np.flatnonzero(DATA.anchor_positions[rows, -1] < 8)
+    wrong[apart[:5]] += 1  # not answered rightly with the change
+    same[apart[5:8]], wrong[apart[5:8]] = given.tokens[apart[5:8]], DATA.labels[rows[apart[5:8]]]  # no change at all
+    labels = DATA.labels[rows].copy()
+    labels[apart[8:10]] += 1  # not answered rightly without it
+    found = routes(
+        model, Inputs(given.tokens, labels, given.roles), changes | {"key": Inputs(same, wrong, given.roles)}
+    )
+    assert [found.values[f"{change}:rows"] for change in changes] == [free - 10, free - 2, free - 2]
+    assert found.n == free - 10
+
+
+def test_an_untrained_model_reads_nan_and_has_no_name():
+    found = anchor_routes(build_model(TASK, gamma=0.8), DATA, n=20)
+    assert found.n == 0
+    assert np.isnan([found.values["key:from_key"], found.values["anchors:L0_at_last:needed"]]).all()
+    assert circuit_by_cause(found.values, accuracy=0.03) == "none"
+    assert circuit_by_cause(found.values, accuracy=0.9) == "mixed"
+
+
+def test_sets_and_tasks_with_few_anchors():
+    data = MASKED.dataset(0)
+    held_out = anchor_routes(reference("averager", MASKED).model(), data, set="rsn_test", n=20)
+    assert held_out.values["key:from_key"] == pytest.approx(1, abs=0.05)
+    assert held_out.values["anchor_1:rows"] == 0  # (5, 7) and (7, 5) differ in both anchors
+    assert np.isnan(held_out.values["anchors:L0_at_last"])
+    one = replace(TASK, q=1)
+    found = anchor_routes(reference("carrier", one).model(), one.dataset(0), n=30).values
+    assert circuit_by_cause(found, 1.0) == "key-to-anchors"  # there are no first anchors to gather
+    assert (found["key:from_last_anchor"], found["key:from_first_anchors"]) == pytest.approx((1, 0), abs=0.02)
+
+
+def test_names_at_their_thresholds_and_in_their_order():
+    at_least = dict.fromkeys(SHARES.values(), 0.8)
+    left = dict(at_least)
+    assert list(NAMED) == list(CAUSES[:3]) == ["average-then-key", "gather-at-last-anchor", "key-to-anchors"]
+    for name, rule in NAMED.items():
+        assert circuit_by_cause(left, 0.5) == name
+        for share in rule.shares:
+            assert circuit_by_cause({**left, SHARES[share]: 0.7999}, 0.5) != name
+            assert circuit_by_cause({**left, SHARES[share]: np.nan}, 0.5) != name
+        left[SHARES[rule.shares[0]]] = 0.7
+    assert circuit_by_cause(left, 0.5) == circuit_by_cause({}, 0.5) == "mixed"
+    assert circuit_by_cause(at_least, 0.4999) == circuit_by_cause(at_least, np.nan) == "none"
+
+
+def test_what_has_no_routes_is_said():
+    given = DATA.inputs(ROWS)
+    key = TASK.counterfactual(DATA, ROWS, "key")
+    with pytest.raises(ModelError, match=r"routes got a model of 1 layer; what enters its last layer is the tokens"):
+        routes(build_model(TASK, **{**SMALL, "n_layers": 1}), given, {"key": key})
+    with pytest.raises(ModelError, match=r"the change 'key' has tokens of shape \[5, 9\] and the rows of \[80, 9\]"):
+        routes(MODELS["none"](), given, {"key": key.take(np.arange(5))})
+    with pytest.raises(ModelError, match="routes got no change"):
+        routes(MODELS["none"](), given, {})
+    bare = Inputs(given.tokens, given.labels, Roles({"key": given.roles.positions["key"]}))
+    with pytest.raises(RolesError, match="routes needs the role 'anchor'"):
+        routes(MODELS["none"](), bare, {"key": key})
+    with pytest.raises(ModelError, match="is in a transformer layer"):
+        routes(build_model(TASK, gamma=0.5, architecture="emb_mlp", n_layers=1), given, {"key": key})
+    assert set(ROUTES) >= {quantity.split(":")[1] for quantity in SHARES.values()}
