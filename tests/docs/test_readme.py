@@ -115,4 +115,4 @@ def test_the_claims_page_has_every_claim_word_for_word():
     claims = {
         name: [(c.id, c.statement, c.source, c.criterion) for c in rb.study(name).load("claims")] for name in STUDIES
     }
-    assert written == claims["anchor"] + checks + claims["emb-mlp"] + claims["labels"] + claims["language"]
+    assert sorted(written) == sorted(sum(claims.values(), checks))

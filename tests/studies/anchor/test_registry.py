@@ -61,6 +61,8 @@ EXPECTED = {
         ("forced_average/effect rsn_train", 0.8, "half", "<=", 0.10),
         ("forced_average/control rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
     ],
+    "Q1": [("equivalence/held_out", 0.8, "final", "<=", 0.02)],
+    "Q2": [("equivalence/length_4", 0.8, "final", ">=", 0.20)],
 }
 SOURCES = {
     **{"A1": "Fig. 3A right", "A2": "Fig. 3A left", "A3": "Fig. 3A left", "A4": "Fig. 3A", "A5": "Fig. 3A right"},
@@ -68,7 +70,7 @@ SOURCES = {
     **{"E6": "Fig. 5C, Eq. 14", "I1": "Lemma 1", "M1": "Fig. 6, attention", "M2": "contrast"},
     **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
     **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
-    **{"M9": "key + sum, causal", "M10": "average, causal"},
+    **{"M9": "key + sum, causal", "M10": "average, causal", "Q1": "ours", "Q2": "ours"},
 }
 
 

@@ -102,7 +102,7 @@ def test_error_rates_are_those_of_the_table(evidence):
 
 def test_circuits_and_learning_order_are_those_of_the_tables(evidence):
     told = narrative(evidence)
-    circuits, _, order = told.sections
+    circuits, _, _, order = told.sections
     counts = evidence.tables["circuit_counts"]
     for row, gamma in zip(circuits.blocks[0].rows, evidence.gammas, strict=True):
         here = counts[counts["gamma"] == gamma]
