@@ -6,10 +6,11 @@ partners of its own; NaN where it has no partner of one kind. The permutation te
 are those of `statistics.disagreement`. Members named ``none`` take no part, since they learned nothing. ``mixed``
 counts as a circuit like the others.
 
-How it can mislead. Q1 is met by untrained models too: they disagree with everybody alike. Read it beside the accuracy.
-A circuit whose members all fail on a battery, each in its own way, has a disagreement within itself that is as large as
-that with others. Its seeds then read about 0, although the other circuit answers rightly, and the test over members
-finds what the seeds do not show. ``mixed`` means that no rule fits; two such members need share nothing.
+How it can mislead. Untrained models read about 0 too, at or near the bound of Q1, since their later circuit says
+nothing of their answers: read the accuracy beside it. A circuit whose members all fail on a battery, each in its own
+way, has a disagreement within itself that is as large as that with others. Its seeds then read about 0, although the
+other circuit answers rightly: look at the means of each circuit. ``mixed`` means that no rule fits; two such members
+need share nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True)
 
     Raises RunError where a checkpoint is missing or broken.
     """
-    sweep, models, config = run.sweep(), MemberModels(run.sweep()), run.config
+    config: Any = run.config
+    sweep, models = run.sweep(), MemberModels(run.sweep())
     names, step = circuit_names(circuits), 0
     members = [member for member in sweep.sound_members if member.gamma == SMALL]
     battery = batteries(config.task) if members else {}
