@@ -88,7 +88,7 @@ def test_every_claim_stands_in_the_page_with_its_verdict(evidence, page):
     tally = re.findall(r'<li><b>(\d+)</b>\s*<span class="verdict (\w+)">', page)
     assert {outcome: int(n) for n, outcome in tally} == {outcome: counts[outcome] for outcome in OUTCOMES}
     families = re.findall(r'<tr class="family"><th colspan="6" scope="colgroup">(\w[\w ]*)<', page)
-    assert families == ["Learning order", "Embedding", "Initialisation", "Mechanism"]
+    assert families == ["Learning order", "Embedding", "Initialisation", "Mechanism", "Equivalence of circuits"]
 
 
 def test_the_heading_of_a_claim_is_that_of_the_longest_beginning():

@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import RunError
 from rb_interp.interventions.circuit_by_cause import ACCURACY_MIN, SHARES, circuit_by_cause
 
@@ -114,6 +115,12 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
             place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
             rows.append({**place, "circuit": name_circuit(**numbers), "cause": cause, **numbers, **shares})
     return pd.DataFrame(rows, columns=columns)
+
+
+def circuit_of_seed(circuits: pd.DataFrame) -> dict[int, str]:
+    """Seed -> circuit, by cause, of its member at gamma .8; seeds ascending."""
+    here = circuits.loc[np.isclose(circuits["gamma"].astype(float), SMALL)].sort_values("seed")
+    return dict(zip(map(int, here["seed"]), map(str, here["cause"]), strict=True))
 
 
 def _number(member: pd.DataFrame, source: Source) -> float:

@@ -50,6 +50,11 @@ def _forced(quantity: str, label: str) -> Term:
     return Term("forced_average", quantity, SMALL, "half", "rsn_train", label=label)
 
 
+def _disagreement(battery: str, inputs: str) -> Term:
+    label = f"disagreement on {inputs} with members of other circuits - with members of the same circuit"
+    return Term("equivalence", battery, SMALL, "final", label=label)
+
+
 def _uniform_share(gamma: float) -> Term:
     return Term("lemma_1", "within_0.05", gamma, "init", label="uniform share")
 
@@ -303,6 +308,18 @@ SECOND = (
                 0.90,
             ),
         ),
+    ),
+    Claim(
+        "Q1",
+        "On held-out rows, members of two circuits answer alike as often as members of one.",
+        "ours",
+        (Condition(_disagreement("held_out", "held-out rows"), "<=", 0.02),),
+    ),
+    Claim(
+        "Q2",
+        "On rows of length 4, members of two circuits answer alike less often than members of one.",
+        "ours",
+        (Condition(_disagreement("length_4", "rows of length 4"), ">=", 0.20),),
     ),
 )
 """Second criteria, beside the claims whose number they carry (docs/claims.md); written before any run was read."""

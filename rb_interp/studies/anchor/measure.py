@@ -32,6 +32,7 @@ the table ``summary``, which every study has. The other tables, with their colum
                         log2_ratio, low, high, n_never, n_loss_never
     own_signs           gamma, n (members whose circuit has a sign of its own), n_first (that sign came before the
                         loss on rsn_train was halved)
+    disagreement, disagreement_means, equivalence, battery_accuracy      see ``equivalence`` and docs/tables.md
     curves_summary      sweep, gamma, step, set, quantity (loss, accuracy), mean, low, high, n
 
 In all of them n counts the seeds with a finite value, low and high are the ends of a 95 % Student t interval and NaN
@@ -57,6 +58,7 @@ from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.circuits import circuit_table
 from rb_interp.studies.anchor.config import FIXED
 from rb_interp.studies.anchor.dynamics import dynamics
+from rb_interp.studies.anchor.equivalence import measure_equivalence
 from rb_interp.studies.anchor.readings import read_members
 from rb_interp.studies.anchor.summaries import array_means, summaries
 from rb_interp.tasks import SETS
@@ -75,8 +77,12 @@ def measure(run: Run, progress: bool = True) -> Measured:
     fixed = [_fixed_average(run.sweep(FIXED), entropies)] if FIXED in run.sweeps else []
     causes, moved = measure_causes(run, progress), dynamics(run, progress)
     readings = readings_table(rows, order, causes.readings(), *fixed)
+    circuits = circuit_table(readings)
+    equivalence = measure_equivalence(run, circuits, progress)
+    readings = readings_table(readings, equivalence.readings)
     tables = {
-        "circuits": circuit_table(readings),
+        "circuits": circuits,
+        **equivalence.tables,
         "effects": causes.effects,
         "ablations": causes.ablations,
         "patching": causes.patching,

@@ -13,14 +13,17 @@ from rb_interp.report.learning_order import bias_sentence, learning_order_sectio
 from rb_interp.report.section import Block, Cell, Details, Heading, Narrative, Paragraph, Row, Section, Table, Terms
 from rb_interp.studies.anchor.circuits import RULES
 from rb_interp.studies.anchor.report_causes import ablations, agreement, causes
+from rb_interp.studies.anchor.report_equivalence import equivalence_section, equivalence_sentence
 
 
 def narrative(evidence: Evidence) -> Narrative:
     """The answer in short and the sections between verdicts and figures."""
-    answer = (*bias_sentence(evidence), *_circuit_sentence(evidence), *agreement(evidence)[:1])
+    answer = (*bias_sentence(evidence), *_circuit_sentence(evidence), *equivalence_sentence(evidence))
+    answer = (*answer, *agreement(evidence)[:1])
     blocks = (*causes(evidence), *ablations(evidence), *calibration(evidence))
     sections = (
         Section("circuits", "Which circuit, how often", tuple(circuits(evidence)), short="Circuits"),
+        equivalence_section(evidence),
         Section("causes", "Causes", blocks),
         learning_order_section(evidence),
     )

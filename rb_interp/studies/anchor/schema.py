@@ -38,5 +38,11 @@ TABLES = {
         "n n_both:int n_first:int n_after:int log2_ratio low high n_never:int n_loss_never:int",
     ),
     "own_signs": Table("gamma", "n n_first:int"),
+    "disagreement": Table("battery:str gamma seed_a:int seed_b:int", "circuit_a:str circuit_b:str disagreement n"),
+    "disagreement_means": Table("battery:str gamma circuit_a:str circuit_b:str", "mean smallest largest n"),
+    "equivalence": Table(
+        "battery:str gamma", "groups:str within between difference p_value n_relabelings:int exact:bool n_members:int"
+    ),
+    "battery_accuracy": Table("battery:str gamma seed", "circuit:str accuracy second_accuracy n"),
 }
 """Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

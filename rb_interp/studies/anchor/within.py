@@ -6,12 +6,10 @@ of members of several circuits and is left out.
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
-
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.claims.within import Grouping
 from rb_interp.machine.measured import Measured
+from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.studies.anchor.claims import CLAIMS
 
 CLAIMS_WITHIN = tuple(
@@ -21,13 +19,4 @@ CLAIMS_WITHIN = tuple(
 
 def groups(measured: Measured) -> Grouping:
     """Seeds by the circuit of their member at gamma .8, and the claims that are read within circuits."""
-    circuits = measured.tables["circuits"]
-    by = "circuit" if "cause" in circuits else "circuit by attention"
-    return Grouping(f"{by}, gamma {SMALL:g}", circuit_of_seed(circuits), CLAIMS_WITHIN)
-
-
-def circuit_of_seed(circuits: pd.DataFrame) -> dict[int, str]:
-    """Seed -> circuit of its member at gamma .8: the name by cause where the table has it, else that by attention."""
-    here = circuits.loc[np.isclose(circuits["gamma"].astype(float), SMALL)]
-    names = here["cause"] if "cause" in here else here["circuit"]
-    return dict(zip(map(int, here["seed"]), map(str, names), strict=True))
+    return Grouping(f"circuit, gamma {SMALL:g}", circuit_of_seed(measured.tables["circuits"]), CLAIMS_WITHIN)

@@ -21,9 +21,11 @@ from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes
 from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.anchor.equivalence import Equivalence, compare
 from rb_interp.studies.anchor.summaries import array_means, summaries
 from rb_interp.tasks import SETS
 from rb_interp.tasks.anchor import GROUPS
+from rb_interp.tasks.battery import batteries
 
 COMPONENTS = ("resid_pre.0", "attn_out.0", "mlp_out.0", "attn_out.1", "mlp_out.1", "resid_post.1")
 STRONG = {("attn_out.1", "key"), ("attn_out.0", "anchor_sum"), ("resid_post.1", "key_and_sum")}
@@ -40,8 +42,25 @@ def make_evidence(gammas: tuple[float, ...] = (0.3, 0.5, 0.8), seeds: int = 5) -
         add_causes(made, gamma, seed)
     tables = made.tables()
     made.extend("readings", Causes(*(tables[name] for name in ("effects", "ablations", "patching"))).readings())
+    compared = _equivalence(made.config.task, range(seeds) if 0.8 in gammas else ())
+    made.extend("readings", compared.readings)
     made.arrays |= array_means(made.arrays)
-    return made.evidence(lambda evidence: summaries(evidence.tables, evidence.curves), **META)
+    return made.evidence(lambda evidence: compared.tables | summaries(evidence.tables, evidence.curves), **META)
+
+
+def _equivalence(task, seeds) -> Equivalence:
+    """Members are right but for a few rows; those of the paper's circuit fail on short rows, each in its own way."""
+    battery = batteries(task, rows=200) if seeds else {}
+    answers = {name: {seed: _answers(name, rows, seed) for seed in seeds} for name, rows in battery.items()}
+    untrained = {name: {seed: 0 * given[seed] + seed for seed in seeds} for name, given in answers.items()}
+    names = {seed: "average-then-key" if paper_like(0.8, seed) else "key-to-anchors" for seed in seeds}
+    return compare(battery, answers, untrained, names, STEPS[-1])
+
+
+def _answers(name, rows, seed):
+    rng, labels = np.random.default_rng([seed, 9]), rows.inputs.labels
+    wrong = 0.9 if name.startswith("length_") and paper_like(0.8, seed) else 0.02
+    return np.where(rng.random(len(labels)) < wrong, rng.integers(0, 100, len(labels)), labels)
 
 
 def with_tables(evidence: Evidence, **changed: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -66,6 +66,8 @@ EXPECTED = {
     "M7r": [("routes/key:from_key rsn_train", 0.8, "final", ">=", 0.80)],
     "M8r": [("routes/anchors:L0_at_last rsn_train", 0.8, "final", ">=", 0.80)],
     "M10b": [("fixed_average: learning_order/acc_rsn_test", 0.8, "final", ">=", 0.90)],
+    "Q1": [("equivalence/held_out", 0.8, "final", "<=", 0.02)],
+    "Q2": [("equivalence/length_4", 0.8, "final", ">=", 0.20)],
 }
 SOURCES = {
     **{"A1": "Fig. 3A right", "A2": "Fig. 3A left", "A3": "Fig. 3A left", "A4": "Fig. 3A", "A5": "Fig. 3A right"},
@@ -76,6 +78,7 @@ SOURCES = {
     **{"M9": "key + sum, causal", "M10": "average, causal", "M10b": "average, causal"},
     **{"M7r": "second attention, causal", "M8r": "key + sum, causal"},
     **{"A2b": "Fig. 3A left", "A3b": "Fig. 3A left"},
+    **{"Q1": "ours", "Q2": "ours"},
 }
 EXPECTED |= {f"{id}b": EXPECTED[id] for id in ("A2", "A3")}
 LEARNED = ("learning_order/acc_rsn_train", 0.3, "final", ">=", 0.95)

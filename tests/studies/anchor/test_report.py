@@ -105,7 +105,7 @@ def test_error_rates_are_those_of_the_table(evidence):
 
 def test_circuits_and_learning_order_are_those_of_the_tables(evidence):
     told = narrative(evidence)
-    circuits, _, order = told.sections
+    circuits, _, _, order = told.sections
     counts = evidence.tables["circuit_counts"]
     by_cause, by_attention = (block for block in circuits.blocks if isinstance(block, Table))
     for table, named_by in ((by_attention, "attention"), (by_cause, "cause")):

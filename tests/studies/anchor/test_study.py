@@ -87,13 +87,14 @@ def test_made_up_readings_are_a_part_of_a_runs(run):
 @pytest.mark.lens
 def test_the_report_has_every_section_with_the_numbers_of_the_tables(run, tmp_path):
     content = json.loads((write_report(run.study, run.evidence, tmp_path).parent / "report.json").read_text())
-    assert [section["id"] for section in content["sections"]] == ["within", "circuits", "causes", "learning-order"]
+    sections = ["within", "circuits", "equivalence", "causes", "learning-order"]
+    assert [section["id"] for section in content["sections"]] == sections
     page = (tmp_path / "report.html").read_text()
-    for place in ("circuits", "causes", "ablations", "calibration", "learning-order"):
+    for place in ("circuits", "equivalence", "causes", "ablations", "calibration", "learning-order"):
         assert f'id="{place}"' in page
     assert "Twin" not in page
     assert "placebo" not in page.lower()
-    _, circuits, causes, order = (section["blocks"] for section in content["sections"])
+    _, circuits, _, causes, order = (section["blocks"] for section in content["sections"])
     counts = run.table("circuit_counts")
     first = counts[(counts["gamma"] == 0.3) & (counts["named_by"] == "cause")]
     assert [cell["text"] for cell in circuits[0]["rows"][0]["cells"]] == ["0.3", *map(str, first["n"]), "2"]

@@ -1,25 +1,21 @@
 """Which seeds belong to which circuit, and which claims are read within circuits."""
 
 import pandas as pd
-import pytest
 
 from rb_interp.machine.measured import Measured
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.within import CLAIMS_WITHIN, groups
 
-CIRCUITS = pd.DataFrame(
-    {"gamma": [0.3, 0.8, 0.8, 0.8], "seed": [0, 0, 1, 2], "circuit": ["none", "mixed", "key-to-anchors", "mixed"]}
-)
 
-
-@pytest.mark.parametrize(
-    ("cause", "by"), [((), "circuit by attention, gamma 0.8"), (("none", "a", "b", "c"), "circuit, gamma 0.8")]
-)
-def test_a_seed_belongs_to_the_circuit_of_its_member_at_small_initialisation(cause, by):
-    table = CIRCUITS.assign(cause=cause) if cause else CIRCUITS
-    grouping = groups(Measured(pd.DataFrame(), {"circuits": table}))
-    names = cause[1:] or ("mixed", "key-to-anchors", "mixed")
-    assert (grouping.by, grouping.groups) == (by, dict(enumerate(names)))
+def test_a_seed_belongs_to_the_circuit_by_cause_of_its_member_at_small_initialisation():
+    columns = {
+        "gamma": [0.8, 0.3, 0.8, 0.8],
+        "seed": [2, 0, 0, 1],
+        "circuit": ["x"] * 4,
+        "cause": ["c", "none", "a", "b"],
+    }
+    grouping = groups(Measured(pd.DataFrame(), {"circuits": pd.DataFrame(columns)}))
+    assert (grouping.by, grouping.groups) == ("circuit, gamma 0.8", {0: "a", 1: "b", 2: "c"})
 
 
 def test_read_within_circuits_is_every_mechanism_claim_of_one_gamma():

@@ -1,0 +1,138 @@
+"""Are two circuits two mechanisms? What members of each answer to the same rows, some unlike any they learned.
+
+At gamma .8, final, on the rows of `tasks.battery`. With d_ab the share of rows that members a and b answer differently
+(argmax), a seed's reading ``equivalence/<battery>`` is its mean over partners of other circuits less its mean over
+partners of its own; NaN where it has no partner of one kind. The permutation test over members and the means over pairs
+are those of `statistics.disagreement`. Members named ``none`` take no part, since they learned nothing. ``mixed``
+counts as a circuit like the others.
+
+How it can mislead. Untrained models read about 0 too, at or near the bound of Q1, since their later circuit says
+nothing of their answers: read the accuracy beside it. A circuit whose members all fail on a battery, each in its own
+way, has a disagreement within itself that is as large as that with others. Its seeds then read about 0, although the
+other circuit answers rightly: look at the means of each circuit. ``mixed`` means that no rule fits; two such members
+need share nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+from tqdm import tqdm
+
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.interventions.interchange import most_likely
+from rb_interp.machine.members import MemberModels
+from rb_interp.machine.run import Run
+from rb_interp.statistics.disagreement import between_less_within, disagreement, excess_disagreement, pair_means
+from rb_interp.studies.anchor.circuits import circuit_of_seed
+from rb_interp.studies.anchor.schema import TABLES
+from rb_interp.tasks.battery import Battery, batteries
+
+Answers = Mapping[int, Int[np.ndarray, " row"]]
+"""Seed -> answer of its member to each row of one battery."""
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """What members answer to the battery; the columns stand in ``schema`` and docs/tables.md.
+
+    Attributes:
+        readings: rows of readings, one a member and battery.
+        tables: ``disagreement``, ``disagreement_means``, ``equivalence`` and ``battery_accuracy``.
+    """
+
+    readings: list[dict[str, Any]]
+    tables: dict[str, pd.DataFrame]
+
+
+def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Equivalence:
+    """Let every member at gamma .8 answer the battery, trained and untrained; empty where the run has none.
+
+    Args:
+        run: a finished run. circuits: the table of that name.
+
+    Raises RunError where a checkpoint is missing or broken.
+    """
+    config: Any = run.config
+    sweep, models = run.sweep(), MemberModels(run.sweep())
+    names, step = circuit_of_seed(circuits), 0
+    members = [member for member in sweep.sound_members if member.gamma == SMALL]
+    battery = batteries(config.task) if members else {}
+    answers, before = ({name: {} for name in battery} for _ in range(2))
+    for member in tqdm(members, disable=not progress, unit="member", desc="battery"):
+        step = models.load(member, "final").step
+        for name, rows in battery.items():
+            answers[name][member.seed] = most_likely(models.model, rows.inputs.tokens)
+            before[name][member.seed] = most_likely(models.untrained, rows.inputs.tokens)
+    return compare(battery, answers, before, names, step)
+
+
+def compare(
+    battery: Mapping[str, Battery],
+    answers: Mapping[str, Answers],
+    untrained: Mapping[str, Answers],
+    names: Mapping[int, str],
+    step: int,
+) -> Equivalence:
+    """Readings and tables of answers that were given.
+
+    Args:
+        battery: rows by name. answers, untrained: by the same names, of the members at the end and at step 0.
+        names: seed -> circuit. step: the last one.
+    """
+    found: dict[str, list] = {name: [] for name in ("disagreement", "disagreement_means", "equivalence")}
+    found |= {"battery_accuracy": [], "readings": []}
+    for name, rows in battery.items():
+        place = {"battery": name, "gamma": SMALL}
+        named = [seed for seed in answers[name] if names[seed] != "none"]
+        groups = [names[seed] for seed in named]
+        d, d_before = (_matrix(given[name], named) for given in (answers, untrained))
+        found["disagreement"] += [{**place, **pair, "n": len(rows.inputs)} for pair in _pairs(d, named, groups)]
+        found["disagreement_means"] += [{**place, **row} for row in _means(d, groups)]
+        found["equivalence"].append({**place, **_tested(d, groups)})
+        found["battery_accuracy"] += [
+            {**place, "seed": seed, "circuit": names[seed], **_accuracy(rows, given), "n": len(rows.inputs)}
+            for seed, given in answers[name].items()
+        ]
+        value, at_start = (dict(zip(named, excess_disagreement(m, groups), strict=True)) for m in (d, d_before))
+        about = {"gamma": SMALL, "stage": "final", "step": step, "set": "", "probe": "equivalence", "quantity": name}
+        about |= {"layer": np.nan, "head": np.nan, "null": None, "null_mean": np.nan, "null_sd": np.nan}
+        about |= {"p_value": np.nan, "n": len(rows.inputs)}
+        found["readings"] += [
+            {**about, "seed": s, "value": value.get(s, np.nan), "untrained": at_start.get(s, np.nan)}
+            for s in answers[name]
+        ]
+    readings = found.pop("readings")
+    return Equivalence(readings, {name: TABLES[name].frame(rows) for name, rows in found.items()})
+
+
+def _matrix(answers: Answers, seeds: list[int]) -> np.ndarray:
+    return disagreement(np.array([answers[seed] for seed in seeds])) if seeds else np.zeros((0, 0))
+
+
+def _pairs(d: np.ndarray, seeds: list[int], groups: list[str]) -> Iterator[dict[str, Any]]:
+    for a, b in combinations(range(len(seeds)), 2):
+        named = {"seed_a": seeds[a], "seed_b": seeds[b], "circuit_a": groups[a], "circuit_b": groups[b]}
+        yield {**named, "disagreement": d[a, b]}
+
+
+def _means(d: np.ndarray, groups: list[str]) -> Iterator[dict[str, Any]]:
+    for (a, b), values in pair_means(d, groups).items():
+        spread = {"mean": values.mean(), "smallest": values.min(), "largest": values.max(), "n": len(values)}
+        yield {"circuit_a": a, "circuit_b": b, **spread}
+
+
+def _tested(d: np.ndarray, groups: list[str]) -> dict[str, Any]:
+    counts = ", ".join(f"{name} {groups.count(name)}" for name in sorted({*groups}))
+    return {"groups": counts, **between_less_within(d, groups)._asdict(), "n_members": len(groups)}
+
+
+def _accuracy(rows: Battery, answers: np.ndarray) -> dict[str, float]:
+    right = {"accuracy": rows.inputs.labels, "second_accuracy": rows.second}
+    return {name: np.nan if labels is None else float((answers == labels).mean()) for name, labels in right.items()}
