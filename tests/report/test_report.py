@@ -185,7 +185,7 @@ def test_verdicts_within_groups_stand_beside_those_of_all_seeds():
     assert {"M2", "A1"}.isdisjoint(verdict.id for verdict in average.verdicts)  # M2 compares two gammas
     page = page_of(evidence)
     section = page.partition('<section id="within">')[2].partition("</section>")[0]
-    assert "grouped by circuit by attention, gamma 0.8." in visible(section)
+    assert "grouped by circuit, gamma 0.8." in visible(section)
     assert "it describes and does not test" in visible(section)
     header, seeds, *rows = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in section.split("<tr>")[1:]]
     assert [visible(cell).strip() for cell in header] == ["claim", "all seeds", average.name, carried.name]
