@@ -2,18 +2,17 @@ r"""Gauge copies: other weights with the same logits, by name, so that a probe c
 
 With x the residual stream, A a pattern, R invertible, Q orthogonal, C a constant and w any vector:
 
-    value_basis      W_V R, b_V R, R^-1 W_O of each head         query_key_basis   W_Q R, b_Q R, W_K R^-T, b_K R^-T
-    value_rotation   the same with R orthogonal                  key_bias          b_K + w: adds q . w to a row of scores
-    value_bias       b_V + w, b_O - w W_O: rows of A sum to 1    heads             heads in another order
-    mlp_order        units of the MLP in another order           mlp_scale         c W_in, c b_in, W_out / c, c > 0 (ReLU)
-    embedding_shift  W_E + w, W_pos - w                          coordinates       coordinates of x in another order
-    rotation         x Q                                         residual_scale    C x
-    mean_shift       what the MLPs and heads write, each plus a multiple of (1, ..., 1)
+    value_basis       W_V R, b_V R, R^-1 W_O of each head       value_rotation   the same with R orthogonal
+    query_key_basis   W_Q R, b_Q R, W_K R^-T, b_K R^-T          key_bias         b_K + w: adds q . w to a row of scores
+    value_bias        b_V + w, b_O - w W_O: rows of A sum to 1  heads            heads in another order
+    mlp_order         units of the MLP in another order         mlp_scale        c W_in, c b_in, W_out / c for c > 0
+    embedding_shift   W_E + w, W_pos - w                        coordinates      coordinates of x in another order
+    rotation          x Q                                       residual_scale   C x
+    mean_shift        to what MLPs and heads write, multiples of (1, ..., 1) are added
 
-All hold for every model but mlp_scale (ReLU alone), rotation and residual_scale (``none`` alone: LayerNorm's weights
-belong to coordinates, and its eps to a length), and mean_shift (``pre`` and ``post``: LayerNorm removes the mean; with
-``post`` the embeddings reach L0's attention without LayerNorm, so they stay). A unit more or less of every logit changes
-no answer, but it changes logits, and is no gauge here.
+Most hold for every transformer. mlp_scale needs ReLU. rotation and residual_scale need ``norm="none"``: LayerNorm's
+weights belong to coordinates, and its eps to a length. mean_shift needs ``pre`` or ``post``: LayerNorm removes the
+mean. A number added to every logit changes no probability, but it changes logits, so it is no gauge here.
 
 Where it misleads. A copy is exact in exact arithmetic: use float64, where logits agree to 1e-10. Weights that training
 ties (W_U = W_E^T) are no longer tied in a copy.

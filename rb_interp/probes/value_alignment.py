@@ -10,22 +10,23 @@ The caller names the groups, and two of them to contrast (the anchor study: reas
 the first less the second, and ``_within`` is centred over these two alone.
 
 ``ov_<quantity>`` is the same of W_V W_O, the OV matrix of this one head (Elhage et al. 2021, "A Mathematical Framework
-for Transformer Circuits"). For any invertible R, the weights W_V R and R^-1 W_O give the same logits. They leave W_V W_O
-as it is, and give W_V any spectrum and any leading direction within its column space (``models.gauge``).
+for Transformer Circuits"). For any invertible R, the weights W_V R and R^-1 W_O give the same logits. They leave
+W_V W_O as it is, and give W_V any spectrum, and any leading direction that it reads at all (``models.gauge``).
 
 "Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
 LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,
 averaged over positions. Which of the two is found by which one gives the head's value vectors.
 
 How it can mislead. What W_V alone reads depends on the basis of the head's values, which the function does not fix: of
-two models with the same logits one can meet M3 and M4 and the other miss both. Compare with ``ov_``. The paper's circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An
-untrained model reads a ratio just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all
-embeddings share a direction: then *raw* cosines are all large or all small together, trained or not, which is why
-these are centred and the raw ones stand beside them. Centring over anchors and keys leaves what sets one group apart
-from another: `_within`, centred over the anchors alone, takes away what sets anchors apart from keys. A head that
-reads no anchors can have a dominant direction too (ratio high, cosines low). Where s_1 is near s_2, u_1 is arbitrary:
-read the subspace. In layers above the first, W_E tells what the head reads of the token itself, not of earlier layers'
-output, and a captured embedding holds what earlier layers wrote on the constant sequence.
+two models with the same logits one can meet M3 and M4 and the other miss both. Compare with ``ov_``. The paper's
+circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An untrained model reads a ratio
+just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all embeddings share a direction: then
+*raw* cosines are all large or all small together, trained or not, which is why these are centred and the raw ones
+stand beside them. Centring over anchors and keys leaves what sets one group apart from another: `_within`, centred
+over the anchors alone, takes away what sets anchors apart from keys. A head that reads no anchors can have a dominant
+direction too (ratio high, cosines low). Where s_1 is near s_2, u_1 is arbitrary: read the subspace. In layers above
+the first, W_E tells what the head reads of the token itself, not of earlier layers' output, and a captured embedding
+holds what earlier layers wrote on the constant sequence.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def value_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[
 def value_output_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
     """W_V W_O of one head in float64, its columns turned into as few as W_O has rows.
 
-    With W_O^T = Q R it is W_V R^T, which has the left singular vectors and the singular values of W_V W_O = W_V R^T Q^T.
+    With W_O^T = Q R it is W_V R^T: the left singular vectors and singular values of W_V W_O = W_V R^T Q^T.
 
     Raises ModelError for a layer or head that is not there.
     """
@@ -194,13 +195,13 @@ def value_alignment(
     groups: Mapping | None = None,
     contrast: tuple[str, str] | None = None,
 ) -> Reading:
-    """Spectrum of one head's W_V and W_V W_O, and how their leading left singular vectors align with groups of tokens.
+    """Spectra of a head's W_V and W_V W_O, and how their leading left singular vectors align with groups of tokens.
 
     Values: ``spectrum_ratio`` s1/s2, at least 1; ``cos_<group>`` in [0, 1], mean absolute cosine of u1 with centred
     embeddings; ``cos_gap``, the contrast's first group less its second; ``cos_<group>_within`` (centred over the
     contrast's groups alone); ``cos_<group>_raw`` (not centred); ``subspace_<group>`` in [0, 1]; and all of them as
-    ``ov_<quantity>`` of this head's W_V W_O. Arrays: ``singular_values``; ``tokens``, ``group`` (numbers in the order of
-    ``groups``) and ``cosines`` ``[k, token]``, signed and centred; ``ov_singular_values`` and ``ov_cosines``.
+    ``ov_<quantity>`` of this head's W_V W_O. Arrays: ``singular_values``; ``tokens``, ``group`` (numbers in the order
+    of ``groups``) and ``cosines`` ``[k, token]``, signed and centred; ``ov_singular_values`` and ``ov_cosines``.
     Source: paper 1, Fig. 6.
 
     Args:

@@ -10,6 +10,7 @@ import pytest
 
 import rb_interp as rb
 from rb_interp.cli import COMMANDS, main
+from rb_interp.studies.anchor.claims import SECOND as ANCHOR_SECOND
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -115,4 +116,6 @@ def test_the_claims_page_has_every_claim_word_for_word():
     claims = {
         name: [(c.id, c.statement, c.source, c.criterion) for c in rb.study(name).load("claims")] for name in STUDIES
     }
-    assert written == claims["anchor"] + checks + claims["emb-mlp"] + claims["labels"] + claims["language"]
+    second = len(ANCHOR_SECOND)
+    anchor = claims["anchor"][:-second] + checks + claims["anchor"][-second:]
+    assert written == anchor + claims["emb-mlp"] + claims["labels"] + claims["language"]

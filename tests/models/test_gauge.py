@@ -49,5 +49,7 @@ def test_which_gauges_are_exact():
         assert set(GAUGES) - set(gauges_of(CONFIGS[norm])) == {"rotation", "residual_scale"}
     with pytest.raises(ModelError, match="no gauge 'rotations'; did you mean 'rotation'?"):
         gauge_copy({}, "rotations", CONFIGS["none"])
-    with pytest.raises(ModelError, match="gauge 'rotation' is not exact for a model with norm='pre', act='relu'; exact"):
+    with pytest.raises(
+        ModelError, match="gauge 'rotation' is not exact for a model with norm='pre', act='relu'; exact"
+    ):
         gauge_copy({}, "rotation", CONFIGS["pre"])

@@ -62,10 +62,11 @@ def measure(run: Run, progress: bool = True) -> Measured:
     rows, arrays = read_members(run, progress)
     entropies = {(seed, name): label_entropy(d.labels[d.rows(name)]) for seed, d in data.items() for name in SETS}
     order = learning_order_table(sweep.curves(), sweep.config.task.d_vocab, entropies)
-    causes, moved = measure_causes(run, progress), dynamics(run, progress)
+    circuits = circuit_table(readings_table(rows, order))
+    causes, moved = measure_causes(run, circuits, progress), dynamics(run, progress)
     readings = readings_table(rows, order, causes.readings())
     tables = {
-        "circuits": circuit_table(readings),
+        "circuits": circuits,
         "effects": causes.effects,
         "ablations": causes.ablations,
         "patching": causes.patching,

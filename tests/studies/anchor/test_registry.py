@@ -61,6 +61,14 @@ EXPECTED = {
         ("forced_average/effect rsn_train", 0.8, "half", "<=", 0.10),
         ("forced_average/control rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
     ],
+    "M3b": [("value_alignment/ov_spectrum_ratio @0", 0.8, "half", ">=", 2.5)],
+    "M4b": [("without_reasoning_matched/difference rsn_train", 0.8, "half", ">=", 0.50)],
+    "M9b": [
+        ("swap_key_in_place/effect rsn_train", 0.8, "final", ">=", 0.90),
+        ("swap_sum_in_place/effect rsn_train", 0.8, "final", ">=", 0.90),
+        ("swap_key_in_place/control rsn_train", 0.8, "final", "<=", 0.10),
+        ("swap_sum_in_place/control rsn_train", 0.8, "final", "<=", 0.10),
+    ],
 }
 SOURCES = {
     **{"A1": "Fig. 3A right", "A2": "Fig. 3A left", "A3": "Fig. 3A left", "A4": "Fig. 3A", "A5": "Fig. 3A right"},
@@ -69,6 +77,7 @@ SOURCES = {
     **{"M3": "Fig. 6, spectrum", "M4": "Fig. 6, alignment", "M5": "Fig. 6, alignment", "M6": "contrast"},
     **{"M7": "second attention", "M7b": "second attention", "M8": "key + sum"},
     **{"M9": "key + sum, causal", "M10": "average, causal"},
+    **{"M3b": "beside M3", "M4b": "beside M4", "M9b": "beside M9"},
 }
 
 
@@ -106,8 +115,10 @@ def test_what_is_shown_with_a_verdict():
         assert {(term.gamma, term.stage, term.set) for term in claim.context} <= {(of.gamma, of.stage, of.set)}
     assert {claim.id: [term.quantity for term in claim.context] for claim in CLAIMS if claim.context} == {
         "E3": ["own_pc1_key", "own_pc1_reasoning"],
-        "M4": within,
-        "M5": within,
+        "M3": ["ov_spectrum_ratio"],
+        "M4": [*within, "ov_cos_reasoning"],
+        "M5": [*within, "ov_cos_memory"],
+        "M6": ["ov_cos_gap"],
         "M9": ["effect"] * 4,
     }
 
