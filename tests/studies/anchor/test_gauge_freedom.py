@@ -29,9 +29,9 @@ from rb_interp.tasks import AnchorTask
 pytestmark = pytest.mark.lens
 
 TASK = AnchorTask(
-    length=7, keys=(21, 30), memory_anchors=(1, 5), reasoning_anchors=(11, 15), d_vocab=80, n_sequences=300
+    length=7, keys=(21, 30), memory_anchors=(1, 5), reasoning_anchors=(11, 15), d_vocab=80, n_sequences=200
 )
-SAME, OTHER = 1e-6, 1e-3
+SAME, OTHER = 1e-6, 1e-5
 """Relative differences up to which a reading is the same, and from which on it is another."""
 TABLES = ("ablations", "patching")
 Found = dict[tuple[str, str, str], np.ndarray]
@@ -89,10 +89,11 @@ def number_lines(model, data) -> Found:
 
 
 def difference(value: np.ndarray, other: np.ndarray) -> float:
-    """Largest difference by the largest number, nan beside nan aside."""
-    assert value.shape == other.shape
-    np.testing.assert_array_equal(np.isnan(value), np.isnan(other))
-    return float(np.nanmax(np.abs(value - other), initial=0) / max(1, np.nanmax(np.abs(value), initial=0)))
+    """Largest difference by the largest number, or by 1; what is not finite must be the same."""
+    finite = np.isfinite(value)
+    np.testing.assert_array_equal(value[~finite], other[~finite])
+    value, other = value[finite], other[finite]
+    return float(np.abs(value - other).max(initial=0) / np.abs(value).max(initial=1))
 
 
 def check(before: Found, after: Found, name: str) -> set[tuple[str, str]]:
@@ -125,7 +126,7 @@ def seen(changed: dict[str, set[tuple[str, str]]]) -> set[tuple[str, str, str]]:
 
 def test_probes_change_as_declared_and_not_otherwise():
     data, changed = TASK.dataset(0), {name: set() for name in GAUGES}
-    normalised = {"value_basis", "value_bias", "embedding_shift", "coordinates", "mean_shift"}
+    normalised = ("value_basis", "embedding_shift", "coordinates", "mean_shift")
     for norm in ("none", "pre", "post"):
         config = ModelConfig(norm=norm, n_heads=2, d_model=16, d_head=6, d_mlp=24)
         weights = random_weights(config)
