@@ -2,12 +2,15 @@ r"""What is lost when an attention pattern is changed: replaced by a fixed one, 
 
     forced_average       L0's pattern is exactly 1/i in every head (claim M10)
     forced_pattern_of    ... or what another model attends to on the same inputs
+    average_beside       exactly 1/i, beside what other models attend to on the same inputs
     blocked_attention    a query's attention to some positions is 0, and what remains is scaled to sum to 1
 
 Controls. For forced patterns: random patterns, each one for all inputs, as attention by position is: row i is the
 softmax of Gaussian logits, scaled so that its entropy is exactly the one asked for. They are as sharp as the pattern
-that they are compared with, and look at other positions. For blocked attention: as many of the row's noise positions
-blocked, chosen at random.
+that they are compared with, and look at other positions. For ``average_beside``: patterns of other models that do the
+same work, such as members of the same circuit. A cost that these have too is that of any change of pattern; one that
+they do not have is that of the average. For blocked attention: as many of the row's noise positions blocked, chosen at
+random.
 
 How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20 more, so here the
 control is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
@@ -17,6 +20,8 @@ evenly to the rest.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -35,6 +40,7 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
 CONTROL = "random fixed pattern of the same entropy"
+BESIDE = "pattern of another model on the same inputs"
 BLOCKED = "as many noise positions"
 STEPS = 80
 """Halvings of the search for an entropy: below the spacing of doubles."""
@@ -181,10 +187,36 @@ def forced_pattern_of(
         raise ModelError(
             f"this model has {model.cfg.n_heads} heads, the other {other.cfg.n_heads}; compare models with as many."
         )
-    pattern = capture(other, inputs.tokens, [site.hook])[site.hook]
+    pattern = pattern_of(other, inputs.tokens, layer=layer)
     entropies = row_entropies(other, inputs.tokens, layer=layer, head=head)
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
     return _forced("attention of another model", model, inputs, layer, head, pattern, control)
+
+
+def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[Tensor, "row head query key"]:
+    """What every head of a layer attends to, for ``forced_pattern`` and ``average_beside``.
+
+    Raises ModelError for a layer that is not there.
+    """
+    site = Site("pattern", layer)
+    site.check(model)
+    return capture(model, tokens, [site.hook])[site.hook]
+
+
+@few_threads
+def average_beside(
+    model: HookedModel, inputs: Inputs, patterns: Sequence[np.ndarray | Tensor], *, layer: int = 0
+) -> Effect:
+    """Nats that each input loses when a layer's attention is exactly 1/i, beside given patterns; unbounded.
+
+    Args:
+        inputs: rows with labels.
+        patterns: one for each draw of the control, as ``pattern_of`` gives them for other models on the same inputs.
+
+    Raises ModelError for a layer that is not there, and for patterns of another shape.
+    """
+    average = average_operator(inputs.tokens.shape[1])
+    return _forced("attention forced to 1/i", model, inputs, layer, None, average, patterns, BESIDE)
 
 
 def _control_patterns(
@@ -208,12 +240,13 @@ def _forced(
     layer: int,
     head: int | None,
     pattern: np.ndarray | Tensor,
-    control: Float[np.ndarray, "draw head query key"],
+    control: Iterable[np.ndarray | Tensor],
+    control_name: str = CONTROL,
 ) -> Effect:
     cost = cost_of_edits(model, inputs, "loss_increase", "forced attention")
     effect, *other = (cost(forced_pattern(model, drawn, layer=layer, head=head)) for drawn in (pattern, *control))
     site = str(Site("pattern", layer, head=head))
-    return Effect(name, site, "loss_increase", effect, np.reshape(other, (len(other), len(effect))), CONTROL)
+    return Effect(name, site, "loss_increase", effect, np.reshape(other, (len(other), len(effect))), control_name)
 
 
 @few_threads

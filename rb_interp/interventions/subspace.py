@@ -13,23 +13,30 @@ The control is a random subspace Q of the same dimension with a change of the sa
 without, W_V - c Q Q^T W_V with |c Q Q^T W_V| = |U U^T W_V|; only, c Q Q^T W_V of the same norm as U U^T W_V. A random
 subspace holds little of W_V, so c is often above 1. Then the control reverses the sign of what W_V reads there.
 
-How it can mislead. A large W_V direction that nothing reads costs nothing to remove. Tokens that share a mean share
-their subspace too, and then removing one group's removes the other's: centred bases (the default) are less the mean
-over all anchors and keys. k tokens span k dimensions, however little lies in most of them. With LayerNorm before the
-attention, token vectors are LayerNorm's output; what earlier layers write is in them for layers above the first.
+A random subspace misses an embedding that fills few dimensions. Two controls do not; their change has the same norm
+too (``match``). ``spans_of_tokens``: spans of as many random tokens of another group (claim M4b: keys), centred as the
+group is. ``spans_in_embedding``: Gaussian directions with the covariance of the embeddings in use.
+
+How it can mislead. The norm of a change of W_V depends on the basis of the head's values (``models.gauge``). So a
+control depends on it, and so does W_V's leading direction; the effect of a span of tokens does not. A large W_V
+direction that nothing reads costs nothing to remove. Tokens that share a mean share their subspace too, and then
+removing one group's removes the other's: centred bases (the default) are less the mean over all anchors and keys. k
+tokens span k dimensions, however little lies in most of them. With LayerNorm before the attention, token vectors are
+LayerNorm's output; what earlier layers write is in them for layers above the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rb_interp.errors import ModelError
+from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.interchange import cost_of_edits
@@ -46,6 +53,13 @@ RANK = 1e-6
 """Directions with less than this share of the largest singular value do not count as spanned."""
 
 Basis = Float[np.ndarray, "d_model k"]
+
+
+class Match(NamedTuple):
+    """Subspaces of a control that are drawn from what the model embeds: what they are, in words, and a basis a draw."""
+
+    name: str
+    bases: list[Basis]
 
 
 def span(vectors: Float[np.ndarray, "n d_model"]) -> Basis:
@@ -94,15 +108,73 @@ def token_basis(
 
     Raises RolesError for a group that there is not.
     """
-
-    def vectors(ids: np.ndarray) -> np.ndarray:
-        return token_embeddings(model, ids, inputs.tokens.shape[1], layer, head)
-
     ids = inputs.roles.group(group, "token_basis") if isinstance(group, str) else np.asarray(group)
     if not centred:
-        return span(vectors(ids))
-    over = token_groups(groups, inputs.roles, "token_basis")
-    return span(vectors(ids) - np.concatenate([vectors(tokens) for tokens in over.values()]).mean(0))
+        return span(token_embeddings(model, ids, inputs.tokens.shape[1], layer, head))
+    return span(_centred(model, inputs, ids, layer, head, groups))
+
+
+@few_threads
+def spans_of_tokens(
+    model: HookedModel,
+    inputs: Inputs,
+    group: str | np.ndarray,
+    k: int,
+    *,
+    n_draws: int = 20,
+    layer: int = 0,
+    head: int = 0,
+    groups: Mapping | None = None,
+    seed: int = 0,
+) -> Match:
+    """Spans of k random tokens of a group, centred as ``token_basis`` centres, for the control of another group.
+
+    Args:
+        group: a token group of the roles, or token ids; ``k`` of them in each draw, none twice.
+        layer, head, groups: as for ``token_basis``. n_draws, seed: number of spans, and the seed of the choice.
+
+    Raises RolesError for a group that there is not, and for one with fewer than ``k`` tokens.
+    """
+    ids = inputs.roles.group(group, "spans_of_tokens") if isinstance(group, str) else np.asarray(group)
+    if not 1 <= k <= len(ids):
+        raise RolesError(f"spans_of_tokens got k={k} and a group of {len(ids)} tokens; use k=1 to k={len(ids)}.")
+    vectors, rng = _centred(model, inputs, ids, layer, head, groups), np.random.default_rng([seed, 15])
+    name = f"span of as many random {'tokens' if not isinstance(group, str) else group + ' tokens'}"
+    return Match(name, [span(vectors[rng.choice(len(ids), k, replace=False)]) for _ in range(n_draws)])
+
+
+@few_threads
+def spans_in_embedding(
+    model: HookedModel,
+    inputs: Inputs,
+    k: int = 1,
+    *,
+    n_draws: int = 20,
+    layer: int = 0,
+    head: int = 0,
+    groups: Mapping | None = None,
+    seed: int = 0,
+) -> Match:
+    """Spans of k Gaussian directions with the covariance of the embeddings in use, for the control of ``leading``.
+
+    Args:
+        k: directions in each draw. groups: the tokens in use, and what they are centred over, as for ``token_basis``.
+        layer, head: who reads the embeddings. n_draws, seed: number of spans, and the seed of the draws.
+    """
+    used = np.concatenate(list(token_groups(groups, inputs.roles, "spans_in_embedding").values()))
+    vectors = _centred(model, inputs, used, layer, head, groups)
+    draws = np.random.default_rng([seed, 16]).standard_normal((n_draws, k, len(used))) @ vectors
+    return Match("random direction within the embedding", [span(drawn) for drawn in draws])
+
+
+def _centred(
+    model: HookedModel, inputs: Inputs, ids: np.ndarray, layer: int, head: int, groups: Mapping | None
+) -> Float[np.ndarray, "token d_model"]:
+    """Embeddings of tokens as a head reads them, less the mean over all tokens of the groups."""
+    over = np.concatenate(list(token_groups(groups, inputs.roles, "token_basis").values()))
+    length = inputs.tokens.shape[1]
+    found = token_embeddings(model, np.concatenate([ids, over]), length, layer, head)
+    return found[: len(ids)] - found[len(ids) :].mean(0)
 
 
 @contextmanager
@@ -140,12 +212,13 @@ def subspace_effect(
     head: int | None = None,
     n_draws: int = 20,
     quantity: str = "loss_increase",
+    match: Match | None = None,
     seed: int = 0,
 ) -> Effect:
     """What each input loses without a subspace of a layer's value input, or with nothing else (``keep``).
 
-    In nats, or as 0, 1 or -1 for accuracy. Control: random subspaces of the same dimension whose change of W_V (for
-    ``keep``: whose W_V) has the same Frobenius norm.
+    In nats, or as 0, 1 or -1 for accuracy. Control: random subspaces of the same dimension, or those of ``match``,
+    whose change of W_V (for ``keep``: whose W_V) has the same Frobenius norm.
 
     Args:
         inputs: rows with labels.
@@ -154,6 +227,7 @@ def subspace_effect(
         layer: the layer, counted from 0. head: the only head that is changed; by default all of them.
         n_draws, seed: number of random subspaces of the control, and their seed.
         quantity: ``loss_increase`` or ``accuracy_drop``.
+        match: the control's subspaces in place of random ones, from ``spans_of_tokens`` or ``spans_in_embedding``.
 
     Raises:
         ModelError: for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head or
@@ -169,12 +243,14 @@ def subspace_effect(
 
     effect = cost(part)
     d_model, k = basis.shape
-    random = random_subspaces(n_draws, d_model, k, np.random.default_rng([seed, 12]))
-    other = [cost(_as_large(_inside(model, Q, W_V), part)) for Q in random]
+    if match is None:
+        random = random_subspaces(n_draws, d_model, k, np.random.default_rng([seed, 12]))
+        match = Match("random subspace", list(random))
+    other = [cost(_as_large(_inside(model, Q, W_V), part)) for Q in match.bases]
     name = f"values {'read only' if keep else 'without'} {k} dimensions"
-    control = "random subspace, change of the same norm"
+    control = f"{match.name}, change of the same norm"
     site = f"W_V.{layer}" + ("" if head is None else f".{head}")
-    return Effect(name, site, quantity, effect, np.reshape(other, (n_draws, -1)), control)  # pyright: ignore
+    return Effect(name, site, quantity, effect, np.reshape(other, (len(other), len(effect))), control)  # pyright: ignore
 
 
 def _values(model: HookedModel, layer: int) -> Float[Tensor, "head d_model d_head"]:

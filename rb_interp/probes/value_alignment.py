@@ -9,18 +9,24 @@ first. With u_1 the first, and e_t the embedding of token t less the mean over a
 The caller names the groups, and two of them to contrast (the anchor study: reasoning and memory anchors). cos_gap is
 the first less the second, and ``_within`` is centred over these two alone.
 
+``ov_<quantity>`` is the same of W_V W_O, the OV matrix of this one head (Elhage et al. 2021, "A Mathematical Framework
+for Transformer Circuits"). For any invertible R, the weights W_V R and R^-1 W_O give the same logits. They leave
+W_V W_O as it is, and give W_V any spectrum, and any leading direction that it reads at all (``models.gauge``).
+
 "Embedding" is what enters this head's attention: W_E where it reads the residual stream itself (no LayerNorm, or a
 LayerNorm after the sublayers), else LayerNorm's output, with its weight and bias, on constant sequences of each token,
 averaged over positions. Which of the two is found by which one gives the head's value vectors.
 
-How it can mislead. The paper's circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An
-untrained model reads a ratio just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all
-embeddings share a direction: then *raw* cosines are all large or all small together, trained or not, which is why
-these are centred and the raw ones stand beside them. Centring over anchors and keys leaves what sets one group apart
-from another: `_within`, centred over the anchors alone, takes away what sets anchors apart from keys. A head that
-reads no anchors can have a dominant direction too (ratio high, cosines low). Where s_1 is near s_2, u_1 is arbitrary:
-read the subspace. In layers above the first, W_E tells what the head reads of the token itself, not of earlier layers'
-output, and a captured embedding holds what earlier layers wrote on the constant sequence.
+How it can mislead. What W_V alone reads depends on the basis of the head's values, which the function does not fix: of
+two models with the same logits one can meet M3 and M4 and the other miss both. Compare with ``ov_``. The paper's
+circuit reads s_1 / s_2 >= 1.5, cos_reasoning >= .70, cos_memory <= .30 (M3 to M6). An untrained model reads a ratio
+just above 1 and sqrt(2 / (pi d)) for every cosine (.10 at d_model 64), unless all embeddings share a direction: then
+*raw* cosines are all large or all small together, trained or not, which is why these are centred and the raw ones
+stand beside them. Centring over anchors and keys leaves what sets one group apart from another: `_within`, centred
+over the anchors alone, takes away what sets anchors apart from keys. A head that reads no anchors can have a dominant
+direction too (ratio high, cosines low). Where s_1 is near s_2, u_1 is arbitrary: read the subspace. In layers above
+the first, W_E tells what the head reads of the token itself, not of earlier layers' output, and a captured embedding
+holds what earlier layers wrote on the constant sequence.
 """
 
 from __future__ import annotations
@@ -35,12 +41,19 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_layer_head, check_rows
 from rb_interp.probes.groups import Groups, numbered, token_groups
-from rb_interp.statistics.nulls import gaussian_singular_values, random_directions, random_subspaces
+from rb_interp.statistics.nulls import (
+    gaussian_product_singular_values,
+    gaussian_singular_values,
+    random_directions,
+    random_subspaces,
+)
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
 Vectors = Mapping[str, Float[np.ndarray, "token d_model"]]
+OV = "ov_"
+"""What the quantities of W_V W_O begin with."""
 
 
 def contrasted(vectors: Mapping, contrast: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -95,7 +108,7 @@ def subspace_values(
 def alignment(
     W_V: Float[np.ndarray, "d_model d_head"], vectors: Vectors, *, k: int = 3, contrast: Sequence[str] | None = None
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Values and arrays of the reading, from one head's W_V and the embeddings of the groups.
+    """Values and arrays of the reading, from one head's W_V, or its W_V W_O, and the embeddings of the groups.
 
     Singular vectors have no sign of their own. Here each has a mean cosine of 0 or more with the first of the contrast.
 
@@ -125,15 +138,18 @@ def alignment_nulls(
     rng: np.random.Generator,
     contrast: Sequence[str] | None = None,
 ) -> dict[str, Null]:
-    """Nulls of every quantity: random directions, random k-subspaces, Gaussian matrices of W_V's shape."""
+    """Nulls of every quantity: random directions, random k-subspaces, Gaussian matrices in the place of W_V and W_O."""
     directions, bases = random_directions(n_null, shape[0], rng), random_subspaces(n_null, shape[0], k, rng)
     found = cosine_values(directions, vectors, contrast)
     nulls = {name: Null("random direction", draws) for name, draws in found.items()}
     found = subspace_values(bases, vectors, contrast)
     nulls |= {name: Null("random subspace", draws) for name, draws in found.items()}
+    nulls |= {f"{OV}{name}": null for name, null in nulls.items()}
     if min(shape) > 1:
         top = gaussian_singular_values(n_null, *shape, rng)
         nulls["spectrum_ratio"] = Null("Gaussian matrix of the same shape", top[:, 0] / top[:, 1])
+        top = gaussian_product_singular_values(n_null, *shape, rng)
+        nulls[f"{OV}spectrum_ratio"] = Null("product of Gaussian matrices of the same shapes", top[:, 0] / top[:, 1])
     return nulls
 
 
@@ -153,6 +169,18 @@ def value_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[
     return stacked[head * len(stacked) // model.cfg.n_heads].detach().double().cpu().numpy()
 
 
+def value_output_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
+    """W_V W_O of one head in float64, its columns turned into as few as W_O has rows.
+
+    With W_O^T = Q R it is W_V R^T: the left singular vectors and singular values of W_V W_O = W_V R^T Q^T.
+
+    Raises ModelError for a layer or head that is not there.
+    """
+    W_V = value_matrix(model, layer=layer, head=head)
+    W_O = model.W_O[layer][head].detach().double().cpu().numpy()
+    return W_V @ np.linalg.qr(W_O.T, mode="r").T
+
+
 @few_threads
 def value_alignment(
     model: HookedModel,
@@ -167,13 +195,14 @@ def value_alignment(
     groups: Mapping | None = None,
     contrast: tuple[str, str] | None = None,
 ) -> Reading:
-    """Spectrum of one head's W_V, and how its leading left singular vectors align with each group of tokens.
+    """Spectra of a head's W_V and W_V W_O, and how their leading left singular vectors align with groups of tokens.
 
     Values: ``spectrum_ratio`` s1/s2, at least 1; ``cos_<group>`` in [0, 1], mean absolute cosine of u1 with centred
     embeddings; ``cos_gap``, the contrast's first group less its second; ``cos_<group>_within`` (centred over the
-    contrast's groups alone); ``cos_<group>_raw`` (not centred); ``subspace_<group>`` in [0, 1]. Arrays:
-    ``singular_values``; ``tokens``, ``group`` (numbers in the order of ``groups``) and ``cosines`` ``[k, token]``,
-    signed and centred. Source: paper 1, Fig. 6.
+    contrast's groups alone); ``cos_<group>_raw`` (not centred); ``subspace_<group>`` in [0, 1]; and all of them as
+    ``ov_<quantity>`` of this head's W_V W_O. Arrays: ``singular_values``; ``tokens``, ``group`` (numbers in the order
+    of ``groups``) and ``cosines`` ``[k, token]``, signed and centred; ``ov_singular_values`` and ``ov_cosines``.
+    Source: paper 1, Fig. 6.
 
     Args:
         inputs: rows of which only the length is used, and roles that name the groups.
@@ -200,13 +229,19 @@ def value_alignment(
     for name, ids in found.items():
         if not len(ids):
             raise RolesError(f"value_alignment got no tokens in the group '{name}'; name at least one.")
+
+    def both(model: HookedModel, vectors: Vectors) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        values, arrays = alignment(value_matrix(model, layer=layer, head=head), vectors, k=k, contrast=contrast)
+        ov = alignment(value_output_matrix(model, layer=layer, head=head), vectors, k=k, contrast=contrast)
+        of_ov, arrays_of_ov = ({f"{OV}{name}": value for name, value in part.items()} for part in ov)
+        return values | of_ov, arrays | arrays_of_ov
+
     vectors = _group_vectors(model, found, length, layer, head)
-    values, arrays = alignment(W_V, vectors, k=k, contrast=contrast)
+    values, arrays = both(model, vectors)
     arrays["tokens"], arrays["group"] = numbered(found)
     before = {}
     if untrained is not None:
-        other = _group_vectors(untrained, found, length, layer, head)
-        before, _ = alignment(value_matrix(untrained, layer=layer, head=head), other, k=k, contrast=contrast)
+        before, _ = both(untrained, _group_vectors(untrained, found, length, layer, head))
     rng = np.random.default_rng(seed)
     nulls = alignment_nulls(W_V.shape, vectors, k, n_null, rng, contrast) if n_null else {}
     return Reading("value_alignment", values, layer, head, before, nulls, arrays)

@@ -8,6 +8,7 @@ from rb_interp.lazy import lazy_names
 _WHERE = {
     "Interval": "intervals",
     "dirichlet_rows": "nulls",
+    "gaussian_product_singular_values": "nulls",
     "gaussian_singular_values": "nulls",
     "paired_differences": "intervals",
     "permutations": "nulls",
@@ -20,6 +21,7 @@ _WHERE = {
 __all__ = [
     "Interval",
     "dirichlet_rows",
+    "gaussian_product_singular_values",
     "gaussian_singular_values",
     "paired_differences",
     "permutations",

@@ -78,3 +78,24 @@ def gaussian_singular_values(
     window = (m - top, m - 1)
     squared = [eigvalsh_tridiagonal(d, e, select="i", select_range=window) for d, e in zip(main, side, strict=True)]
     return np.sqrt(np.maximum(np.array(squared).reshape(n_draws, top), 0))[:, ::-1]
+
+
+def gaussian_product_singular_values(
+    n_draws: int, outer: int, inner: int, rng: np.random.Generator, top: int = 2
+) -> Float[np.ndarray, "draw top"]:
+    """Leading singular values, largest first, of A B with A [outer, inner] and B [inner, outer] of standard normals.
+
+    A and B^T have QR decompositions, so A B has the singular values of R_A R_B^T. R of a Gaussian matrix that is not
+    wide has independent entries: chi variables on the diagonal and normals above it (Bartlett). `top` is at most the
+    smaller size.
+
+    >>> values = gaussian_product_singular_values(1, 64, 32, np.random.default_rng(0))[0]
+    >>> bool(values[0] > values[1] > 0)
+    True
+    """
+    if inner > outer:
+        R = rng.standard_normal((2, n_draws, outer, inner))
+    else:
+        R = np.triu(rng.standard_normal((2, n_draws, inner, inner)), 1)
+        R += np.sqrt(rng.chisquare(np.arange(outer, outer - inner, -1), (2, n_draws, inner)))[..., None] * np.eye(inner)
+    return np.linalg.svd(R[0] @ R[1].swapaxes(1, 2), compute_uv=False)[:, :top]

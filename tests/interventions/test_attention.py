@@ -8,11 +8,13 @@ from scipy.special import entr
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.attention import (
+    average_beside,
     blocked_attention,
     blocked_edits,
     forced_average,
     forced_pattern,
     forced_pattern_of,
+    pattern_of,
     random_patterns,
     row_entropies,
 )
@@ -136,6 +138,19 @@ def test_a_model_that_averages_loses_nothing_and_its_control_does():
     ]
     np.testing.assert_array_equal(draws[0], draws[1])
     assert (draws[0] != draws[2]).any()
+
+
+@pytest.mark.lens
+def test_the_average_beside_patterns_of_others():
+    """Its control is what forcing each pattern costs: nothing for the model's own, the effect for the average."""
+    model, other = model_of("plain"), lens_model("plain", seed=1, d_vocab=40)
+    own, theirs = (pattern_of(found, INPUTS.tokens, layer=1) for found in (model, other))
+    effect = average_beside(model, INPUTS, [own, theirs, average_operator(9)], layer=1)
+    assert (effect.control.shape, effect.control_name) == ((3, 30), "pattern of another model on the same inputs")
+    assert np.abs(effect.control[0]).max() < 1e-4
+    np.testing.assert_allclose(effect.control[1], forced_pattern_of(model, other, INPUTS, layer=1, n_draws=1).values)
+    np.testing.assert_allclose(effect.control[2], effect.values)
+    assert np.abs(effect.values).max() > 0.01
 
 
 @pytest.mark.lens

@@ -9,9 +9,12 @@ from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import subspace
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.subspace import (
+    Match,
     leading,
     only_subspace,
     span,
+    spans_in_embedding,
+    spans_of_tokens,
     subspace_effect,
     token_basis,
     without_subspace,
@@ -127,6 +130,42 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
         with without_subspace(model, other):
             assert (last_logits(model, sample.tokens).argmax(1).numpy() == sample.labels).mean() > 0.9
     assert not subspace_effect(model, sample, first, layer=1, quantity="accuracy_drop", n_draws=1).values.any()
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2"])
+def test_controls_that_match_lie_in_the_embedding_and_change_as_much(kind):
+    """Spans of keys lie in that of all keys, directions in that of all tokens, and one's own span costs the same."""
+    model, every = model_of(kind), token_basis(model_of(kind), INPUTS, "key")
+    keys, lines = spans_of_tokens(model, INPUTS, "key", 3, n_draws=4), spans_in_embedding(model, INPUTS, n_draws=4)
+    used = np.concatenate(list(INPUTS.roles.tokens.values()))
+    whole = token_basis(model, INPUTS, used)
+    for bases, around, k in ((keys.bases, every, 3), (lines.bases, whole, 1)):
+        assert [basis.shape for basis in bases] == [(16, k)] * 4
+        assert all(np.allclose(around @ (around.T @ basis), basis, atol=1e-6) for basis in bases)
+        assert len({round(float(np.abs(basis).sum()), 9) for basis in bases}) == 4
+    (all_keys,) = spans_of_tokens(model, INPUTS, "key", 10, n_draws=1).bases
+    np.testing.assert_allclose(all_keys @ all_keys.T, every @ every.T, atol=1e-6)
+    own = token_basis(model, INPUTS, "reasoning_anchor")
+    effect = subspace_effect(model, INPUTS, own, match=Match("the same span", [own, *keys.bases]))
+    np.testing.assert_allclose(effect.control[0], effect.values, atol=1e-5)
+    assert np.abs(effect.control[1:] - effect.values).max() > 1e-3
+    assert effect.control_name == "the same span, change of the same norm"
+    with pytest.raises(RolesError, match="spans_of_tokens got k=11 and a group of 10 tokens; use k=1 to k=10"):
+        spans_of_tokens(model, INPUTS, "key", 11)
+
+
+@pytest.mark.lens
+def test_directions_in_the_embedding_have_its_covariance():
+    model = model_of("plain")
+    vectors = model.W_E.detach().double().numpy()[np.concatenate(list(INPUTS.roles.tokens.values()))]
+    vectors -= vectors.mean(0)
+    n = 2000
+    drawn = np.stack(spans_in_embedding(model, INPUTS, n_draws=n).bases)[:, :, 0]
+    size = np.linalg.svd(vectors)[1] ** 2
+    along = ((drawn @ np.linalg.svd(vectors)[2][:2].T) ** 2).mean(0)
+    rng = np.random.default_rng(0).standard_normal((n, 16)) ** 2 * np.pad(size, (0, 16))[:16]
+    np.testing.assert_allclose(along, (rng / rng.sum(1, keepdims=True)).mean(0)[:2], atol=4 * 0.3 / n**0.5)
 
 
 @pytest.mark.lens

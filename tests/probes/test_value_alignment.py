@@ -7,9 +7,10 @@ from lens_models import lens_model
 from scipy.stats import kstest
 
 from rb_interp.errors import ModelError, RolesError
+from rb_interp.models.generations import live_tensors
 from rb_interp.probes import value_alignment
 from rb_interp.probes.attention_input import attention_inputs, token_embeddings
-from rb_interp.probes.value_alignment import alignment, alignment_nulls, centre
+from rb_interp.probes.value_alignment import alignment, alignment_nulls, centre, value_matrix, value_output_matrix
 from rb_interp.tasks import Roles
 from rb_interp.tasks.inputs import Inputs
 
@@ -145,9 +146,9 @@ def test_groups_of_any_name_are_read_as_the_anchor_task_s_are():
             name = name.replace(f"_{old}", f"_{new}")
         assert found.values[name] == value
     np.testing.assert_array_equal(found.arrays["cosines"], own.arrays["cosines"])
-    assert list(value_alignment(model, Inputs(TOKENS), groups={"hour": [3, 4]}, n_null=2).values)[1:] == [
-        *("cos_hour", "cos_hour_raw", "subspace_hour"),
-    ]
+    alone = ["spectrum_ratio", "cos_hour", "cos_hour_raw", "subspace_hour"]
+    found = value_alignment(model, Inputs(TOKENS), groups={"hour": [3, 4]}, n_null=2)
+    assert list(found.values) == [*alone, *(f"ov_{name}" for name in alone)]
     with pytest.raises(RolesError, match="no group 'shifts' to contrast; did you mean 'shift'?"):
         value_alignment(model, Inputs(TOKENS), groups=groups, contrast=("shifts", "place"))
 
@@ -160,6 +161,32 @@ def write_value_matrix(model, layer: int, head: int, W_V: torch.Tensor) -> None:
         elif f".{layer}." in name and ".v." in name and name.endswith("weight"):
             width = W_V.shape[1]
             parameter[head * width : (head + 1) * width] = W_V.T
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "grouped"])
+def test_the_ov_matrix_has_the_spectrum_and_the_directions_of_the_product(kind):
+    model = lens_model(kind)
+    for head in (0, 3):
+        product = value_matrix(model, layer=1, head=head) @ model.W_O[1, head].detach().double().numpy()
+        U, S, _ = np.linalg.svd(product)
+        found = np.linalg.svd(value_output_matrix(model, layer=1, head=head), full_matrices=False)
+        np.testing.assert_allclose(found[1], S[:4], rtol=1e-5)
+        np.testing.assert_allclose(np.abs((found[0] * U[:, :4]).sum(0)), 1, rtol=1e-5)
+
+
+@pytest.mark.lens
+def test_what_the_head_passes_on_decides_between_directions_that_it_reads_alike():
+    """W_V reads two directions alike; W_O lets three times as much of the second through."""
+    model = lens_model("plain")
+    with torch.no_grad():
+        model.W_E[[11, 12, 1, 2]] = torch.eye(16)[[0, 0, 1, 1]] * torch.tensor([1.0, -1, 1, -1])[:, None]
+        write_value_matrix(model, 0, 0, torch.tensor(np.eye(16)[:, :4]))
+        live_tensors(model)["blocks.0.attn.W_O"][0] = torch.diag(torch.tensor([1.0, 3, 0, 0])) @ torch.eye(4, 16)
+    values = value_alignment(model, Inputs(TOKENS), groups={"reasoning": [11, 12], "memory": [1, 2]}, n_null=0).values
+    ov = {name: values[f"ov_{name}"] for name in ("spectrum_ratio", "cos_memory", "cos_reasoning", "cos_gap")}
+    assert ov == pytest.approx({"spectrum_ratio": 3, "cos_memory": 1, "cos_reasoning": 0, "cos_gap": -1}, abs=1e-6)
+    assert values["spectrum_ratio"] == pytest.approx(1)
 
 
 @pytest.mark.lens

@@ -7,6 +7,7 @@ from scipy.stats import ks_2samp
 
 from rb_interp.statistics import (
     dirichlet_rows,
+    gaussian_product_singular_values,
     gaussian_singular_values,
     permutations,
     random_directions,
@@ -56,5 +57,15 @@ def test_bidiagonal_draws_are_those_of_the_full_matrix():
         rng = np.random.default_rng(3)
         direct = np.linalg.svd(rng.standard_normal((1500, *shape)), compute_uv=False)[:, :2]
         drawn = gaussian_singular_values(1500, *shape, rng)
+        assert min(ks_2samp(direct[:, i], drawn[:, i]).pvalue for i in (0, 1)) > 0.01
+        assert ks_2samp(direct[:, 0] / direct[:, 1], drawn[:, 0] / drawn[:, 1]).pvalue > 0.01
+
+
+def test_products_are_those_of_the_full_matrices():
+    for outer, inner in ((20, 7), (7, 20), (2, 2)):
+        rng = np.random.default_rng(5)
+        A, B = rng.standard_normal((1500, outer, inner)), rng.standard_normal((1500, inner, outer))
+        direct = np.linalg.svd(A @ B, compute_uv=False)[:, :2]
+        drawn = gaussian_product_singular_values(1500, outer, inner, rng)
         assert min(ks_2samp(direct[:, i], drawn[:, i]).pvalue for i in (0, 1)) > 0.01
         assert ks_2samp(direct[:, 0] / direct[:, 1], drawn[:, 0] / drawn[:, 1]).pvalue > 0.01

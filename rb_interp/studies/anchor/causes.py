@@ -1,8 +1,10 @@
 """Intervene on every member: what each mechanism is worth, with its control, and what each component contributes.
 
-Interventions on L0 are made where its claims are read: at ``half`` for gamma .8, at the same step (``matched``) for the
-other members, and on the untrained model. Those on the finished circuit are made at the end. What each one does, and
-what its control does instead, stands in ``checks.INTERVENTIONS``.
+Interventions on L0 are made where its claims are read: at ``half`` for gamma .8, at the same step (``matched``) for
+the other members, and on the untrained model. Those on the finished circuit are made at the end. What each one does,
+and what its control does instead, stands in ``checks.INTERVENTIONS``. Those on L0 stand a second time beside a control
+that matches (``_matched``): spans of as many keys, directions within the embedding, patterns of members of the same
+circuit.
 """
 
 from __future__ import annotations
@@ -13,16 +15,29 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 from tqdm import tqdm
 
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.interventions.ablation import ablations
-from rb_interp.interventions.attention import blocked_attention, forced_average, row_entropies
+from rb_interp.interventions.attention import (
+    average_beside,
+    blocked_attention,
+    forced_average,
+    pattern_of,
+    row_entropies,
+)
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchange import key_and_sum, n_other_answers
 from rb_interp.interventions.number_line import permuted_number_line
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.subspace import leading, subspace_effect, token_basis
+from rb_interp.interventions.subspace import (
+    leading,
+    spans_in_embedding,
+    spans_of_tokens,
+    subspace_effect,
+    token_basis,
+)
 from rb_interp.machine.intervene import with_noise_of
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
@@ -39,6 +54,10 @@ PAIRS = 64
 """Pairs of inputs in a patching matrix."""
 DRAWS = 20
 """Draws of a random control, as claim M10 asks."""
+MATCHED_DRAWS = 10
+"""Draws of a control that matches."""
+OTHERS = 4
+"""Members of the same circuit whose patterns stand beside the average, at most."""
 COMPONENTS = ("resid_pre", "attn_out", "mlp_out", "resid_post")
 ROLES = ("key", "first_anchor", "last_anchor", "noise", "last")
 
@@ -65,8 +84,8 @@ class Causes:
             yield from _as_readings(member)
 
 
-def measure_causes(run: Run, progress: bool = True) -> Causes:
-    """Intervene on all members of a finished run.
+def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Causes:
+    """Intervene on all members of a finished run, whose circuits are named by cause in a table.
 
     Raises RunError where a checkpoint that a stage needs is missing or broken.
     """
@@ -74,11 +93,15 @@ def measure_causes(run: Run, progress: bool = True) -> Causes:
     models = MemberModels(sweep)
     entropies = {seed: _entropies(models, seed) for seed in sweep.seeds}
     for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="intervening"):
-        data = sweep.dataset(member.seed)
+        data, alike = sweep.dataset(member.seed), _same_circuit(circuits, member)
         for stage in ("init", own_stage(sweep, member), "final"):
+            patterns = _patterns(models, alike, stage, data) if stage in ("half", "matched") else []
             step = models.load(member, stage).step
             place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step}
-            found = _effects(stage, models.model, data, entropies[member.seed])
+            found = [*_effects(stage, models.model, data, entropies[member.seed])]
+            if patterns:
+                beside = average_beside(models.model, _inputs(data, REASONING), patterns)
+                found.append(("forced_average_matched", REASONING, beside))
             effects += [{**place, "set": s, **effect.summary(), "intervention": name} for name, s, effect in found]
         place = {"gamma": member.gamma, "seed": member.seed, "stage": "final"}
         ablated += [table.assign(**place) for table in contributions(models.model, data)]
@@ -104,15 +127,19 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """Nats lost on rsn_train as L0's W_V reads less; nothing where L0 has several heads."""
     if model.cfg.n_heads > 1:
         return
-    given = _inputs(data, REASONING)
+    given, drawn = _inputs(data, REASONING), {"n_draws": MATCHED_DRAWS, "seed": data.seed}
     bases = {
         "leading_direction_only": leading(value_matrix(model)),
         "without_reasoning": token_basis(model, given, "reasoning_anchor"),
         "without_memory": token_basis(model, given, "memory_anchor"),
     }
     for name, basis in bases.items():
-        keep = name == "leading_direction_only"
+        keep, k = name == "leading_direction_only", basis.shape[1]
         yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
+        match = (
+            spans_in_embedding(model, given, k, **drawn) if keep else spans_of_tokens(model, given, "key", k, **drawn)
+        )
+        yield f"{name}_matched", REASONING, subspace_effect(model, given, basis, keep=keep, match=match)
 
 
 def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
@@ -167,6 +194,23 @@ def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
         control = with_noise_of(corrupted, other)
         found = patching_matrix(model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control)
         yield found.table().assign(counterfactual=changed)
+
+
+def _same_circuit(circuits: pd.DataFrame, member: Member) -> list[Member]:
+    """The members of other seeds, OTHERS at most, whose circuit has this member's name."""
+    here = circuits.loc[np.isclose(circuits["gamma"], member.gamma)]
+    name = here.loc[here["seed"] == member.seed, "cause"]
+    others = here.loc[here["cause"].isin(name) & (here["seed"] != member.seed), "seed"]
+    return [Member(member.gamma, int(seed)) for seed in others[:OTHERS]]
+
+
+def _patterns(models: MemberModels, others: list[Member], stage: str, data: AnchorDataset) -> list[Tensor]:
+    """What L0 of other members attends to at a stage of their own, on this member's inputs."""
+    found, tokens = [], _inputs(data, REASONING).tokens
+    for other in others:
+        models.load(other, stage)
+        found.append(pattern_of(models.model, tokens))
+    return found
 
 
 def _inputs(data: AnchorDataset, set: str) -> Inputs:

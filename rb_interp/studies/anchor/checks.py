@@ -20,6 +20,7 @@ from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.studies.anchor.claims import CLAIMS
 
 SUBSPACE = "a random subspace of the same dimension, the change of W_V of the same norm"
+KEYS = "the span of as many random keys, the change of W_V of the same norm"
 BLOCKED = ("L1's attention from the last position to the key set to 0", "to a random noise position")
 NOISE = "from the same input with other noise"
 DIRECTION = "along a random direction, the change of the same norm"
@@ -31,6 +32,16 @@ INTERVENTIONS: dict[str, tuple[str, str]] = {
     ),
     "without_reasoning": ("the span of the reasoning anchors projected out of L0's W_V", SUBSPACE),
     "without_memory": ("the span of the memory anchors projected out of L0's W_V", SUBSPACE),
+    "forced_average_matched": (
+        "L0's attention set to exactly 1/i",
+        "to what other members whose circuit has the same name attend to on the same inputs",
+    ),
+    "leading_direction_only_matched": (
+        "L0's W_V reduced to its leading direction",
+        "to a random direction within the embeddings in use, what is left of the same norm",
+    ),
+    "without_reasoning_matched": ("the span of the reasoning anchors projected out of L0's W_V", KEYS),
+    "without_memory_matched": ("the span of the memory anchors projected out of L0's W_V", KEYS),
     "key_blocked": BLOCKED,
     "key_blocked_answers": BLOCKED,
     "swap_key": ("L1's attention output at the last position taken from another input", NOISE),
@@ -51,7 +62,17 @@ INTERVENTIONS: dict[str, tuple[str, str]] = {
         DIRECTION,
     ),
 }
-"""Interventions by name: what is done, and what the control does instead."""
+"""Interventions by name: what is done, and what the control does instead; ``_matched``: with a control that matches."""
+AT_HALF = (
+    *("forced_average", "leading_direction_only", "without_reasoning", "without_memory"),
+    *(
+        "forced_average_matched",
+        "leading_direction_only_matched",
+        "without_reasoning_matched",
+        "without_memory_matched",
+    ),
+)
+"""Interventions on L0, made where its claims are read; the others are made at the end."""
 BY_ID = {claim.id: claim for claim in CLAIMS}
 
 

@@ -29,6 +29,10 @@ def _value(quantity: str, label: str) -> Term:
     return Term("value_alignment", quantity, SMALL, "half", "", 0, label)
 
 
+def _ov(quantity: str, label: str) -> tuple[Term]:
+    return (_value(f"ov_{quantity}", f"{label}, of W_V W_O"),)
+
+
 def _attention(set: str, inputs: str) -> Term:
     label = f"L1's attention from the last position to the key, {inputs}"
     return Term("attention_by_role", "key", SMALL, "final", set, 1, label)
@@ -44,6 +48,20 @@ def _swap(what: str, quantity: str, label: str) -> Term:
 
 def _route(quantity: str, label: str) -> Term:
     return Term("routes", quantity, SMALL, "final", "rsn_train", label=label)
+
+
+def _swapped(suffix: str, pairs: str) -> tuple[Condition, ...]:
+    """M9's conditions: the answer follows key and sum, and does not follow new noise."""
+
+    def part(what: str, quantity: str, label: str, layer: int) -> Term:
+        return _swap(f"{what}{suffix}", quantity, f"share of {label}, L{layer}'s output swapped{pairs}")
+
+    return (
+        Condition(part("key", "effect", "pairs answered z_source + sum_base", 1), ">=", 0.90),
+        Condition(part("sum", "effect", "pairs answered z_base + sum_source", 0), ">=", 0.90),
+        Condition(part("key", "control", "answers changed by new noise", 1), "<=", 0.10),
+        Condition(part("sum", "control", "answers changed by new noise", 0), "<=", 0.10),
+    )
 
 
 def _forced(quantity: str, label: str) -> Term:
@@ -163,26 +181,28 @@ MECHANISM = (
         "One direction dominates L0's value matrix.",
         "Fig. 6, spectrum",
         (Condition(_value("spectrum_ratio", "s1 / s2 of L0's W_V"), ">=", 1.5),),
+        context=_ov("spectrum_ratio", "s1 / s2"),
     ),
     Claim(
         "M4",
         "The leading direction of L0's value matrix is that of the reasoning anchors.",
         "Fig. 6, alignment",
         (Condition(_value("cos_reasoning", "mean |cos(u1, reasoning anchors)|, centred"), ">=", 0.70),),
-        context=_WITHIN,
+        context=(*_WITHIN, *_ov("cos_reasoning", "mean |cos(u1, reasoning anchors)|, centred")),
     ),
     Claim(
         "M5",
         "The leading direction of L0's value matrix is not that of the memory anchors.",
         "Fig. 6, alignment",
         (Condition(_value("cos_memory", "mean |cos(u1, memory anchors)|, centred"), "<=", 0.30),),
-        context=_WITHIN,
+        context=(*_WITHIN, *_ov("cos_memory", "mean |cos(u1, memory anchors)|, centred")),
     ),
     Claim(
         "M6",
         "L0's value matrix is aligned with reasoning anchors more than with memory anchors.",
         "contrast",
         (Condition(_value("cos_gap", "mean |cos| of reasoning anchors - of memory anchors, centred"), ">=", 0.30),),
+        context=_ov("cos_gap", "mean |cos| of reasoning anchors - of memory anchors, centred"),
     ),
     Claim(
         "M7",
@@ -217,24 +237,7 @@ CAUSAL = (
         "M9",
         "The answer is the key that L1's attention carries plus the sum that L0's carries.",
         "key + sum, causal",
-        (
-            Condition(
-                _swap("key", "effect", "share of pairs answered z_source + sum_base, L1's output swapped"),
-                ">=",
-                0.90,
-            ),
-            Condition(
-                _swap("sum", "effect", "share of pairs answered z_base + sum_source, L0's output swapped"),
-                ">=",
-                0.90,
-            ),
-            Condition(
-                _swap("key", "control", "share of answers changed by new noise, L1's output swapped"), "<=", 0.10
-            ),
-            Condition(
-                _swap("sum", "control", "share of answers changed by new noise, L0's output swapped"), "<=", 0.10
-            ),
-        ),
+        _swapped("", ""),
         context=(
             _swap("key_in_place", "effect", "key swapped between inputs with the key at one position"),
             _swap("sum_in_place", "effect", "sum swapped between inputs with the key at one position"),
@@ -258,7 +261,25 @@ CAUSAL = (
     ),
 )
 
+_MORE = "nats lost without reasoning anchors beyond those without as many random keys"
+
 SECOND = (
+    Claim(
+        "M3b",
+        "One direction dominates what L0's head passes on.",
+        "beside M3",
+        (Condition(_value("ov_spectrum_ratio", "s1 / s2 of L0's W_V W_O"), ">=", 2.5),),
+    ),
+    Claim(
+        "M4b",
+        "L0's values need the reasoning anchors' directions more than those of as many keys.",
+        "beside M4",
+        (
+            Condition(
+                Term("without_reasoning_matched", "difference", SMALL, "half", "rsn_train", label=_MORE), ">=", 0.50
+            ),
+        ),
+    ),
     Claim(
         "M7r",
         "On reasoning inputs the key travels from its own position through L1's attention.",
@@ -296,6 +317,12 @@ SECOND = (
             _route("anchors:L0_at_last:needed", "share of the anchors' effect that is lost without that route"),
             _route("anchors:from_anchors", "share of the anchors' effect that travels from the anchors' positions"),
         ),
+    ),
+    Claim(
+        "M9b",
+        "Between inputs with the key at one position, the answer is the key of L1's attention plus the sum of L0's.",
+        "beside M9",
+        _swapped("_in_place", ", same position"),
     ),
     Claim(
         "M10b",

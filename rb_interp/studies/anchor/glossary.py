@@ -22,6 +22,10 @@ GLOSSARY: dict[str, str] = {
     "u1, s1, s2": (
         "Leading left singular vector of L0's W_V (in the residual stream, x W_V) and its two largest singular values."
     ),
+    "W_V W_O": (
+        "What L0's head passes on of what it reads: its OV matrix. Other bases of the head's values give W_V another "
+        "spectrum and another leading direction with the same logits, and leave W_V W_O as it is."
+    ),
     "centred": (
         "Less the mean over all anchors and keys in use, so that a direction shared by all tokens does not count."
     ),

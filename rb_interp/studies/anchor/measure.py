@@ -75,11 +75,10 @@ def measure(run: Run, progress: bool = True) -> Measured:
     entropies = {(seed, name): label_entropy(d.labels[d.rows(name)]) for seed, d in data.items() for name in SETS}
     order = learning_order_table(sweep.curves(), sweep.config.task.d_vocab, entropies)
     fixed = [_fixed_average(run.sweep(FIXED), entropies)] if FIXED in run.sweeps else []
-    causes, moved = measure_causes(run, progress), dynamics(run, progress)
-    readings = readings_table(rows, order, causes.readings(), *fixed)
-    circuits = circuit_table(readings)
+    circuits = circuit_table(readings_table(rows, order))
+    causes, moved = measure_causes(run, circuits, progress), dynamics(run, progress)
     equivalence = measure_equivalence(run, circuits, progress)
-    readings = readings_table(readings, equivalence.readings)
+    readings = readings_table(rows, order, causes.readings(), equivalence.readings, *fixed)
     tables = {
         "circuits": circuits,
         **equivalence.tables,

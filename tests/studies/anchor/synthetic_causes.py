@@ -21,6 +21,10 @@ NATS = {
     "leading_direction_only": ((9.0, 11.0), (0.7, 1.9), (0.05, 2.4), (0.4, 2.6)),
     "without_reasoning": ((4.0, 1.5), (1.1, 0.2), (2.2, 0.02), (1.8, 0.03)),
     "without_memory": ((3.0, 1.5), (0.3, 0.2), (0.04, 0.02), (-0.03, 0.03)),
+    "forced_average_matched": ((14.0, 12.0), (1.2, 0.5), (0.02, 0.03), (0.9, 0.1)),
+    "leading_direction_only_matched": ((9.0, 10.0), (0.7, 1.5), (0.05, 1.9), (0.4, 1.8)),
+    "without_reasoning_matched": ((4.0, 3.0), (1.1, 0.9), (2.2, 0.7), (1.8, 2.4)),
+    "without_memory_matched": ((3.0, 3.0), (0.3, 0.8), (0.04, 0.6), (-0.03, 2.3)),
     "key_blocked": ((0.8, 0.6), (0.9, 0.05), (3.9, 0.01), (0.05, 0.02)),
 }
 SHARES = {
@@ -66,7 +70,7 @@ def _circuit(gamma, seed):
 
 
 def _effect(rng, gammas, gamma, seed, intervention, set, stage):
-    read = {stage_of(intervention, gamma, gammas), *(["init"] if intervention.startswith(UNTRAINED) else [])}
+    read = {stage_of(intervention, gamma, gammas), *(["init"] if _compared(intervention) else [])}
     if stage not in read or (set == "mem" and not intervention.startswith("key_blocked")):
         return None
     kind = 0 if gamma < 0.4 else 1 if gamma < 0.7 else 2 if paper_like(gamma, seed) else 3
@@ -77,6 +81,10 @@ def _effect(rng, gammas, gamma, seed, intervention, set, stage):
     unit = QUANTITIES.get(intervention, "loss_increase" if intervention in NATS else "moved_as_predicted")
     about = {"quantity": unit, "step": 100, "p_value": 0.05, "control_name": INTERVENTIONS[intervention][1], "n": 400}
     return {**about, "effect": effect, "control": control, "difference": effect - control}
+
+
+def _compared(intervention):
+    return intervention.startswith(UNTRAINED) and not intervention.endswith("_matched")
 
 
 def _ablation(rng, gamma, seed, stage, set, component, method):

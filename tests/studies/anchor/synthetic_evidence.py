@@ -164,4 +164,5 @@ def _alignment(read, rng, task, strong):
     cosines = np.clip(strength + rng.normal(0, 0.07, (3, len(tokens))), -1, 1)
     values = {f"cos_{name}": np.abs(cosines[0, group == at]).mean() for at, name in ((1, "memory"), (2, "reasoning"))}
     values |= {"spectrum_ratio": singular[0] / singular[1], "cos_gap": 0.6}
+    values |= {f"ov_{name}": value * (1.5 if name == "spectrum_ratio" else 1) for name, value in values.items()}
     read("value_alignment", values, {"singular_values": singular, "cosines": cosines, "tokens": tokens, "group": group})

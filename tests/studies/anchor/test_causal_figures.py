@@ -11,7 +11,7 @@ from rb_interp.figures.evidence import MissingEvidenceError
 from rb_interp.figures.save import draw
 from rb_interp.figures.style import SET_COLOURS, styled
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
-from rb_interp.studies.anchor.claims import CAUSAL
+from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.figures import FIGURES
 from rb_interp.studies.anchor.figures.ablations import METHODS, PLACES, caption_ablations, components, draw_ablations
 from rb_interp.studies.anchor.figures.cause_criteria import PANELS, by_seed, conditions, level, over_seeds, stage_of
@@ -54,7 +54,9 @@ def drawn(axes, values) -> bool:
 def test_every_intervention_and_condition_has_its_panel():
     assert {panel.intervention for panel in PANELS} == set(INTERVENTIONS)
     shown = {condition: ids for panel in PANELS for condition, ids in conditions(panel).items()}
-    for claim_id, claim in [(check.of, check.check) for check in CHECKS] + [(claim.id, claim) for claim in CAUSAL]:
+    causal = [claim for claim in (*CAUSAL, *SECOND) if claim.conditions[0].of.probe in INTERVENTIONS]
+    assert [claim.id for claim in causal] == ["M9", "M10", "M4b", "M9b"]
+    for claim_id, claim in [(check.of, check.check) for check in CHECKS] + [(claim.id, claim) for claim in causal]:
         for condition in claim.conditions:
             assert claim_id in shown[condition].split(", "), condition
     for check in CHECKS:
@@ -81,6 +83,8 @@ def test_thresholds_lie_where_the_mean_over_seeds_would_meet_them(evidence, caus
     judged = {}
     for check, found in zip(CHECKS, evidence.checks, strict=True):
         judged |= dict(zip(check.check.conditions, found.verdict.conditions, strict=True))
+    for claim in SECOND:
+        judged |= dict(zip(claim.conditions, evidence.verdicts[claim.id].conditions, strict=True))
     for panel in PANELS:
         for condition in conditions(panel):
             marks = "control" if condition.of.quantity == "control" else "effect"

@@ -63,8 +63,16 @@ EXPECTED = {
         ("forced_average/effect rsn_train", 0.8, "half", "<=", 0.10),
         ("forced_average/control rsn_train", 0.8, "half", ">=", 0.20, 0.8, "half"),
     ],
+    "M3b": [("value_alignment/ov_spectrum_ratio @0", 0.8, "half", ">=", 2.5)],
+    "M4b": [("without_reasoning_matched/difference rsn_train", 0.8, "half", ">=", 0.50)],
     "M7r": [("routes/key:from_key rsn_train", 0.8, "final", ">=", 0.80)],
     "M8r": [("routes/anchors:L0_at_last rsn_train", 0.8, "final", ">=", 0.80)],
+    "M9b": [
+        ("swap_key_in_place/effect rsn_train", 0.8, "final", ">=", 0.90),
+        ("swap_sum_in_place/effect rsn_train", 0.8, "final", ">=", 0.90),
+        ("swap_key_in_place/control rsn_train", 0.8, "final", "<=", 0.10),
+        ("swap_sum_in_place/control rsn_train", 0.8, "final", "<=", 0.10),
+    ],
     "M10b": [("fixed_average: learning_order/acc_rsn_test", 0.8, "final", ">=", 0.90)],
     "Q1": [("equivalence/held_out", 0.8, "final", "<=", 0.02)],
     "Q2": [("equivalence/length_4", 0.8, "final", ">=", 0.20)],
@@ -79,6 +87,7 @@ SOURCES = {
     **{"M7r": "second attention, causal", "M8r": "key + sum, causal"},
     **{"A2b": "Fig. 3A left", "A3b": "Fig. 3A left"},
     **{"Q1": "ours", "Q2": "ours"},
+    **{"M3b": "beside M3", "M4b": "beside M4", "M9b": "beside M9"},
 }
 EXPECTED |= {f"{id}b": EXPECTED[id] for id in ("A2", "A3")}
 LEARNED = ("learning_order/acc_rsn_train", 0.3, "final", ">=", 0.95)
@@ -122,8 +131,10 @@ def test_what_is_shown_with_a_verdict():
         assert {(term.gamma, term.stage, term.set) for term in claim.context} <= {(of.gamma, of.stage, of.set)}
     assert {claim.id: [term.quantity for term in claim.context] for claim in CLAIMS if claim.context} == {
         "E3": ["own_pc1_key", "own_pc1_reasoning"],
-        "M4": within,
-        "M5": within,
+        "M3": ["ov_spectrum_ratio"],
+        "M4": [*within, "ov_cos_reasoning"],
+        "M5": [*within, "ov_cos_memory"],
+        "M6": ["ov_cos_gap"],
         "M9": ["effect"] * 4,
         "M7r": ["key:from_key:needed", "key:from_anchors"],
         "M8r": ["anchors:L0_at_last:needed", "anchors:from_anchors"],

@@ -3,7 +3,7 @@
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
-FEW = {"ROWS": 60, "PAIRS": 16, "DRAWS": 4}
+FEW = {"ROWS": 60, "PAIRS": 16, "DRAWS": 4, "MATCHED_DRAWS": 3}
 """Fewer inputs and draws for interventions: these tests ask whether tables are right, not how sharp they are."""
 TINY = {
     "gammas": (0.3, 0.5, 0.8),

@@ -11,8 +11,8 @@ from rb_interp.figures.evidence import NOTHING, Evidence
 from rb_interp.figures.numbers import SIGNS, two_digits
 from rb_interp.figures.panels import interval_of
 from rb_interp.statistics.intervals import Interval
-from rb_interp.studies.anchor.checks import CHECKS
-from rb_interp.studies.anchor.claims import CAUSAL
+from rb_interp.studies.anchor.checks import AT_HALF, CHECKS
+from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 
 
 class Panel(NamedTuple):
@@ -40,8 +40,12 @@ PANELS = (
     Panel("swap_sum_carried", "rsn_train", "embeddings at the\nanchors, by sum"),
     Panel("number_line", "rsn_train", "number line reversed\n(W$_V$'s direction)"),
     Panel("number_line_component", "rsn_train", "number line reversed\n(own component)"),
+    Panel("forced_average_matched", "rsn_train", "L0's attention: 1/i,\nbeside its circuit's"),
+    Panel("leading_direction_only_matched", "rsn_train", "W$_V$: leading alone,\nbeside the embedding's"),
+    Panel("without_reasoning_matched", "rsn_train", "W$_V$: without reasoning\nanchors, beside keys"),
+    Panel("without_memory_matched", "rsn_train", "W$_V$: without memory\nanchors, beside keys"),
 )
-"""The panels of the figure, row by row, four in a row."""
+"""The panels of the figure, row by row, four in a row; the last row has the controls that match."""
 NATS = "loss_increase"
 UNITS = {
     NATS: "nats lost (cross entropy)",
@@ -64,7 +68,7 @@ def conditions(panel: Panel) -> dict[Condition, str]:
     >>> list(conditions(PANELS[1]).values())
     ['M3', 'M3']
     """
-    checks = [(check.of, check.check) for check in CHECKS] + [(claim.id, claim) for claim in CAUSAL]
+    checks = [(check.of, check.check) for check in CHECKS] + [(claim.id, claim) for claim in (*CAUSAL, *SECOND)]
     named: dict[Condition, list[str]] = {}
     for claim_id, claim in checks:
         for condition in claim.conditions:
@@ -79,9 +83,7 @@ def stage_of(intervention: str, gamma: float, gammas: Sequence[float]) -> str:
     >>> [stage_of("forced_average", gamma, [0.3, 0.8]) for gamma in (0.8, 0.3)], stage_of("swap_key", 0.3, [0.3])
     (['half', 'matched'], 'final')
     """
-    terms = [condition.of for check in CHECKS for condition in check.check.conditions]
-    early = any(term.probe == intervention and term.stage == "half" for term in terms)
-    if not early:
+    if intervention not in AT_HALF:
         return "final"
     return "half" if gamma == SMALL or SMALL not in gammas else "matched"
 
