@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import seeds_text
+from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, INK, KEY, NOISE, REASONING, RED, new_figure
 
@@ -131,6 +131,7 @@ def caption_circuits(evidence: Evidence) -> Caption:
     rows = counts.loc[(counts["gamma"] == SMALL) & (counts["n"] > 0)].to_dict("records")
     named = ", ".join(f"{row['circuit']} {row['n']}" for row in rows)
     named = f"{named} of {seeds_text(rows[0]['total'])}" if rows else "no circuit was named there"
+    small, whole = (two_digits(evidence.threshold(claim)) for claim in ("M7r", "M8r"))
     apart = evidence.records("circuit_disagreement", gamma=SMALL)
     differ = f" The name by attention differs in {apart[0]['n']} of {apart[0]['total']}." if apart else ""
     unread = any(math.isnan(share) for share in evidence.table("circuits")["key_from_key"])
@@ -146,6 +147,7 @@ def caption_circuits(evidence: Evidence) -> Caption:
         "key-to-anchors carries the key to the anchors in L0 and reads them in the last; gather-at-last-anchor reads "
         "the last anchor alone.",
         "that small initialisation leads to the paper's circuit: a small share of average-then-key at γ = "
-        f"{SMALL:g}, or as large a share at the other rates. With few seeds a share is coarse: one of five seeds is "
-        "already 20 %.",
+        f"{SMALL:g} (M7r: of the key, parts from its own position below {small}; M8r: of the anchors, parts by L0's "
+        f"attention at the last position below {whole}), or as large a share at the other rates. With few seeds "
+        "a share is coarse: one of eight seeds is already 13 %.",
     )
