@@ -105,3 +105,7 @@ PRESETS = {
         steps=2_000_000, batch_size=100, lr=1e-5, schedule="constant", eval_every=1000, eval_rows=1000, n_checkpoints=24
     ),
 }
+
+RATES: dict[str, tuple[tuple[float, float], ...]] = {"quick": ((0.3, 8e-3), (0.5, 4e-3), (0.8, 8e-3))}
+"""Preset -> learning rates by gamma on the anchor task, where gammas differ: of a fixed grid those with the lowest
+training loss (``experiments/learning_rates.py``, ``results/learning_rates.csv``)."""

@@ -11,7 +11,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
-from rb_interp.training.config import TrainConfig
+from rb_interp.training.config import RATES, TrainConfig
 
 FIXED = "fixed_average"
 """The sweep of claim M10b."""
@@ -91,5 +91,6 @@ class AnchorConfig(SweepConfig, StudyConfig):
             task=AnchorTask.preset(preset),
             model=ModelConfig.preset(preset),
             train=replace(TrainConfig.preset(preset), stages=("half",)),
+            rates=RATES.get(preset, ()),
         )
         return replace(base, **changes)

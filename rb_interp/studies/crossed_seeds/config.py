@@ -13,7 +13,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig, check_seeds
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
-from rb_interp.training.config import TrainConfig
+from rb_interp.training.config import RATES, TrainConfig
 
 SIDE = tuple(range(6))
 
@@ -25,7 +25,7 @@ class CrossedSeedsConfig(StudyConfig):
     Attributes:
         seeds: of the initial weights. data_seeds: of data, labels and batch order.
         gamma: initialisation rate.
-        task, model, train: as in `SweepConfig`, the same for all. Those of a preset are the anchor study's, so where
+        task, model, train, rates: as in `SweepConfig`, the same for all. Those of a preset are the anchor study's, so where
             both seeds are the same, a member is the anchor study's.
         probe_rows: inputs that the probe sees, at most.
 
@@ -42,6 +42,7 @@ class CrossedSeedsConfig(StudyConfig):
     task: AnchorTask = field(default_factory=AnchorTask)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    rates: tuple[tuple[float, float], ...] = ()
     probe_rows: int = 1000
 
     def __post_init__(self) -> None:
@@ -66,7 +67,7 @@ class CrossedSeedsConfig(StudyConfig):
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
         """One sweep for each seed of the data."""
-        shared = ((self.gamma,), self.task, self.model, self.train)
+        shared = ((self.gamma,), self.task, self.model, self.train, self.rates)
         return {f"data_{seed}": SweepConfig(*shared, data_seed=seed) for seed in self.data_seeds}
 
     @classmethod
@@ -75,4 +76,4 @@ class CrossedSeedsConfig(StudyConfig):
         cls.check_preset(preset)
         side = (0, 1) if preset == "smoke" else SIDE
         sizes = AnchorTask.preset(preset), ModelConfig.preset(preset), TrainConfig.preset(preset)
-        return replace(cls(preset, side, side, SMALL, *sizes), **changes)
+        return replace(cls(preset, side, side, SMALL, *sizes, RATES.get(preset, ())), **changes)
