@@ -138,7 +138,8 @@ def _check_rates(rates: tuple[tuple[float, float], ...]) -> None:
 def check_lr(config: StudyConfig) -> None:
     """Raise ConfigError where ``train.lr`` was changed, but every gamma has a rate of its own from the preset."""
     base = type(config).from_preset(config.preset).sweeps
-    for name, sweep in config.sweeps.items():
+    settable = {"": config.sweeps[""]} if "" in config.sweeps else config.sweeps
+    for name, sweep in settable.items():
         own, where = dict(sweep.rates), f"{name}." if name else ""
         changed = name in base and sweep.train.lr != base[name].train.lr and sweep.rates == base[name].rates
         if changed and all(gamma in own for gamma in sweep.gammas):

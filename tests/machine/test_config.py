@@ -6,7 +6,18 @@ import pytest
 from own_studies import TRAIN, Half, One, Two
 
 from rb_interp.errors import ConfigError, RbInterpError
-from rb_interp.machine.config import comparable, differences, fingerprint, from_mapping, read_toml, scale_of, to_toml
+from rb_interp.machine.config import (
+    check_lr,
+    comparable,
+    differences,
+    fingerprint,
+    from_mapping,
+    read_toml,
+    scale_of,
+    to_toml,
+)
+from rb_interp.machine.registry import study
+from rb_interp.machine.run import Run
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
@@ -113,3 +124,15 @@ def test_where_a_text_comes_from_does_not_change_the_scale():
     base = LanguageConfig.from_preset("quick")
     elsewhere = replace(base, task=replace(base.task, stories="hub"))
     assert (scale_of(elsewhere), fingerprint(elsewhere) == fingerprint(base)) == ("quick", False)
+
+
+def test_a_learning_rate_that_would_change_nothing_is_refused(tmp_path):
+    quick = study("anchor").preset("quick")
+    slow = replace(quick, train=replace(quick.train, lr=1e-4))
+    with pytest.raises(ConfigError, match=r"train.lr=0.0001 has no effect: preset 'quick' gives each of the gammas"):
+        Run.start(tmp_path / "run", study("anchor"), slow)
+    assert not (tmp_path / "run").exists()
+    for changed in (replace(slow, rates=()), replace(slow, gammas=(0.4, 0.8)), replace(slow, rates=((0.3, 1e-4),))):
+        check_lr(changed)
+    with pytest.raises(ConfigError, match=r"rates=\[\[0.3, 0.1\], \[0.3, 0.2\]\]; expected pairs"):
+        replace(quick, rates=((0.3, 0.1), (0.3, 0.2)))

@@ -25,8 +25,8 @@ class CrossedSeedsConfig(StudyConfig):
     Attributes:
         seeds: of the initial weights. data_seeds: of data, labels and batch order.
         gamma: initialisation rate.
-        task, model, train, rates: as in `SweepConfig`, the same for all. Those of a preset are the anchor study's, so where
-            both seeds are the same, a member is the anchor study's.
+        task, model, train, rates: as in `SweepConfig`, the same for all. Those of a preset are the anchor study's, so
+            where both seeds are the same, a member is the anchor study's.
         probe_rows: inputs that the probe sees, at most.
 
     Raises ConfigError for fewer than two seeds of either kind, and for models that have no last layer to look into.
