@@ -48,7 +48,7 @@ class Run:
     >>> folder = Path(tempfile.mkdtemp()) / "run"
     >>> run = Run.start(folder, rb.study("anchor"), rb.study("anchor").preset("smoke", seeds=(0,)))
     >>> Run.open(folder).config == run.config, list(run.sweeps)
-    (True, [''])
+    (True, ['', 'fixed_average'])
 
     Attributes:
         folder: its path. study, config: the study and its settings, with the seeds that were added.
