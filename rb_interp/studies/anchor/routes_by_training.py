@@ -116,9 +116,11 @@ RECIPES: Mapping[str, Recipe] = {
     "averages": Recipe("average-then-key", AVERAGING, steps=600, **GENTLE),
     "carries": Recipe("key-to-anchors", CARRYING),
     "gathers": Recipe("gather-at-last-anchor", GATHERING),
-    "averages at exactly 1/i": Recipe("average-then-key", AVERAGING, uniform_layers=(0,), **GENTLE),
+    "averages at exactly 1/i": Recipe(
+        "average-then-key", AVERAGING, uniform_layers=(0,), lr=1e-3, warmup=30, steps=600
+    ),
     "averages, attends like carrying": Recipe("average-then-key", AVERAGING, "key-to-anchors", steps=600, **GENTLE),
-    "carries, attends like averaging": Recipe("key-to-anchors", CARRYING, "average-then-key", steps=600),
+    "carries, attends like averaging": Recipe("key-to-anchors", CARRYING, "average-then-key"),
 }
 """What members are trained to be, by name."""
 
@@ -308,3 +310,14 @@ def shares(
     logits, predicted = exchanged(weights, batch, plain, model, q, swaps)
     as_asked = (logits.argmax(-1) == predicted).double().unflatten(1, (len(swaps), n)).mean(-1)
     return torch.cat([torch.stack(right, 1), as_asked], 1).numpy()
+
+
+@torch.no_grad()
+def attention_reached(
+    weights: Mapping[str, Tensor], datasets: Sequence[AnchorDataset], model: ModelConfig, recipe: Recipe, n: int = 300
+) -> Float[np.ndarray, " member"]:
+    """How nearly each member attends as its recipe wants: 1 less the hinge, on rows left out of training."""
+    base, _, _ = next(pairs(datasets, recipe.circuit, n, left_out=True))
+    found = run_with_exchanges(weights, base.tokens, model)
+    first, last = found["pattern.0"][:, :, 0], found["pattern.1"][:, :, 0]
+    return 1 - attention_hinge(first, last, base.at, datasets[0].task.q, recipe.attends_like).double().numpy()
