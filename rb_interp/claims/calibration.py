@@ -27,8 +27,10 @@ class Calibration:
         family: of the models, in words.
         standings: claim id -> what is known of its probe; claims without an entry need no calibration.
         rates: rows of the table of error rates, as a report shows them; empty where the family has none.
+        trained: rows of the table of error rates on trained models, each with its ``source``.
     """
 
     family: str
     standings: Mapping[str, Standing] = field(default_factory=dict)
     rates: Sequence[Mapping[str, Any]] = ()
+    trained: Sequence[Mapping[str, Any]] = ()

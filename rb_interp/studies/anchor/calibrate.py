@@ -1,5 +1,7 @@
 """Measure the error rates again: every detector on models whose mechanism is known, and on two kinds where it is not.
 
+Hand-written models and trained ones have tables of their own, and are never mixed.
+
 The thresholds are the claims'; nothing here chooses one. Everything follows from seeds; the label-shuffled models are
 trained, so their last digits depend on the machine.
 """
@@ -17,18 +19,35 @@ from rich.table import Table
 from tqdm import tqdm
 
 from rb_interp.files import write_whole
+from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference import REFERENCES
 from rb_interp.report.terminal import console_of
 from rb_interp.studies.anchor import known_models
-from rb_interp.studies.anchor.error_rates import COPIES, RATES, rates, read_table
+from rb_interp.studies.anchor.blends import blend_means, blend_table
+from rb_interp.studies.anchor.error_rates import (
+    BLENDS,
+    COPIES,
+    RATES,
+    TRAINED_COPIES,
+    TRAINED_MODELS,
+    TRAINED_RATES,
+    rates,
+    read_table,
+    trained_rates,
+)
+from rb_interp.studies.anchor.figures.blends import save_blends
 from rb_interp.studies.anchor.known_models import GAMMAS, N_COPIES, N_SHUFFLED, N_UNTRAINED, Subject
+from rb_interp.studies.anchor.routes_by_training import BLENDED
+from rb_interp.studies.anchor.trained_models import answers, members_as_trained
 from rb_interp.torch_threads import threads
 
-PARTIAL = "calibration_partial"
+PARTIAL, TRAINED = "calibration_partial", "trained"
 
 
 def calibrate(folder: Path | str, progress: bool = True) -> pd.DataFrame:
-    """Measure, write both tables into a folder, print the rates and return them; about ten minutes on two cores.
+    """Measure, write the tables into a folder, print the rates and return those on hand-written models.
+
+    About ten minutes on two cores for the hand-written models, and twenty for those that are trained.
 
     The same call continues after an interruption. Begin with an empty folder after a change of probes, models or
     claims. The package reads the tables in ``rb_interp/studies/anchor/tables``.
@@ -37,6 +56,29 @@ def calibrate(folder: Path | str, progress: bool = True) -> pd.DataFrame:
         copies = measure_copies(folder, progress)
     table = write_tables(copies, folder)
     print_rates(table)
+    with threads(1):
+        trained = calibrate_on_trained_models(folder, progress)
+    print_trained_rates(trained)
+    return table
+
+
+def calibrate_on_trained_models(
+    folder: Path | str, progress: bool = True, config: ModelConfig | None = None
+) -> pd.DataFrame:
+    """Train models with a known route, write the tables and the figure about them into a folder, return the rates.
+
+    Weights that are trained already are read from ``folder/trained``, which keeps them.
+    """
+    folder = Path(folder)
+    found, models = answers(folder / TRAINED, config, progress)
+    write_whole(folder / TRAINED_MODELS, lambda path: models.to_csv(path, index=False))
+    write_whole(folder / TRAINED_COPIES, lambda path: found.to_csv(path, index=False))
+    pairs = [members_as_trained(folder / TRAINED, pair, config or ModelConfig.preset("quick")) for pair in BLENDED]
+    blends = blend_table([(first, second) for first, second in pairs], progress=progress)
+    write_whole(folder / BLENDS, lambda path: blends.to_csv(path, index=False))
+    save_blends(blend_means(blends), folder / BLENDS.replace(".csv", ".png"))
+    table = trained_rates(read_table(folder / TRAINED_COPIES))
+    write_whole(folder / TRAINED_RATES, lambda path: table.to_csv(path, index=False, na_rep="nan"))
     return table
 
 
@@ -113,6 +155,22 @@ def print_rates(table: pd.DataFrame, console: Console | None = None) -> None:
                 f"{row['label_shuffled_rate']:.2f}",
                 "yes" if row["calibrated"] else "no",
             )
+        console.print(shown)
+
+
+def print_trained_rates(table: pd.DataFrame, console: Console | None = None) -> None:
+    """Print the rates on trained models, by family and source."""
+    console = console_of(console)
+    for _, rows in table.groupby(["family", "source"], sort=False):
+        title = f"{rows['source'].iloc[0]}: {rows['family'].iloc[0]}"
+        shown = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+        for heading in ("detector", "with", "true positive", "without", "false positive", "calibrated"):
+            shown.add_column(heading, no_wrap=True)
+        for row in rows.to_dict("records"):
+            rates = [_interval(row, name) for name in ("true_positive", "false_positive")]
+            numbers = [str(row[name]) for name in ("n_positive", "n_negative")]
+            said = "yes" if row["calibrated"] else "no"
+            shown.add_row(str(row["detector"]), numbers[0], rates[0], numbers[1], rates[1], said)
         console.print(shown)
 
 

@@ -5,8 +5,13 @@ hand-written models, where the truth is known by construction, and two kinds of 
 and ones trained on permuted labels). ``rates`` follows from it alone: `rates(copies())`. The module ``calibrate`` makes
 both again from seeds.
 
-A family of models is its norm, number of layers and kind of position embedding. Where the family has rates and a probe
-misses them, its claim is UNDECIDED; where the family has none, verdicts stand and are marked as not calibrated.
+Three more come from trained models (``trained_models``), and are never mixed with these: ``trained_copies``, the rates
+of each *source* of such models, and the table of the models themselves, with the shares that say that training reached
+its aim.
+
+A family of models is its norm, number of layers and kind of position embedding. Where the family has rates, of
+hand-written models or of any source of trained ones, and a probe misses them, its claim is UNDECIDED; where the family
+has none, verdicts stand and are marked as not calibrated.
 """
 
 from __future__ import annotations
@@ -35,9 +40,12 @@ DEVELOPMENT = 20
 """Copies with a seed below this choose the ROC's own threshold; all rates rest on the others."""
 FOLDER = Path(__file__).parent / "tables"
 COPIES, RATES = "calibration_copies.csv", "calibration_rates.csv"
+TRAINED_COPIES, TRAINED_RATES, TRAINED_MODELS = "trained_copies.csv", "trained_rates.csv", "trained_models.csv"
+BLENDS = "blends.csv"
 CONTROLS = ("untrained", "label_shuffled")
 TEXT = ("family", "source", "name", "detector", "truth", "worst_positive", "worst_negative")
-FLAGS = ("present", "calibrated")
+TEXT += ("exchange", "pair", "probe", "quantity", "of")
+FLAGS = ("present", "calibrated", "counts", "met")
 
 
 def family(config: ModelConfig) -> str:
@@ -53,9 +61,11 @@ def family(config: ModelConfig) -> str:
 
 def calibration(config: AnchorConfig) -> Calibration:
     """The shipped error rates of the probes on models of this configuration's family."""
-    of, table = family(config.model), shipped_rates()
-    rows: Any = table.loc[table["family"] == of].to_dict("records")
-    return Calibration(of, {claim: standing(claim, of) for claim in MECHANISM_CLAIMS}, rows)
+    of = family(config.model)
+    rows, trained = (
+        table.loc[table["family"] == of].to_dict("records") for table in (shipped_rates(), shipped_trained_rates())
+    )
+    return Calibration(of, {claim: standing(claim, of) for claim in MECHANISM_CLAIMS}, rows, trained)
 
 
 def copies() -> pd.DataFrame:
@@ -73,6 +83,27 @@ def shipped_rates() -> pd.DataFrame:
     return read_table(FOLDER / RATES)
 
 
+@lru_cache(maxsize=1)
+def shipped_trained_rates() -> pd.DataFrame:
+    """The rates of every detector on each source of trained models, as shipped; see `trained_rates`."""
+    return read_table(FOLDER / TRAINED_RATES)
+
+
+def trained_copies() -> pd.DataFrame:
+    """Each detector's answer about each trained model whose truth is known, as shipped; columns as in `copies`."""
+    return read_table(FOLDER / TRAINED_COPIES)
+
+
+def trained_models() -> pd.DataFrame:
+    """What was trained: name, gamma, seed, ``exchange``, share of rows answered as it asks, and whether it counts."""
+    return read_table(FOLDER / TRAINED_MODELS)
+
+
+def blends() -> pd.DataFrame:
+    """What probes read of blends of two circuits, as shipped; see ``blends.blend_table``."""
+    return read_table(FOLDER / BLENDS)
+
+
 def read_table(path: Path) -> pd.DataFrame:
     """One of the two tables, with every number exactly as it was written, whatever the version of pandas."""
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -82,7 +113,7 @@ def read_table(path: Path) -> pd.DataFrame:
 def _reader(column: str) -> Callable[[str], Any]:
     if column in FLAGS:
         return "True".__eq__
-    return int if column == "seed" or column.startswith("n_") else float
+    return int if column in ("seed", "number") or column.startswith("n_") else float
 
 
 def standing(claim: str, of_family: str) -> Standing:
@@ -95,25 +126,60 @@ def standing(claim: str, of_family: str) -> Standing:
     """
     if claim not in MECHANISM_CLAIMS:
         return Standing(None)
-    table = shipped_rates()
-    rows = table.loc[(table["family"] == of_family) & (table["detector"] == claim)].to_dict("records")
-    if not rows:
-        return Standing(False)
-    return Standing(True) if rows[0]["calibrated"] else Standing(False, _misleads(rows[0]))
-
-
-def _misleads(row: Mapping[Hashable, Any]) -> str:
-    """The sentence that a withheld verdict gives."""
-    seen = row["true_positive_rate"] >= LEAST_TRUE_POSITIVE
-    quiet = row["false_positive_rate"] <= MOST_FALSE_POSITIVE
-    missed = [name for name, met in (("worst_positive", seen), ("worst_negative", quiet)) if not met and row[name]]
-    worst = [f"{row[name]}, {row[f'{name}_rate']:.2f}" for name in missed]
-    named = f" (worst: {'; '.join(worst)})" if worst else ""
-    return (
-        f"the probe misleads on hand-written models: true-positive rate {row['true_positive_rate']:.2f}, "
-        f"false-positive rate {row['false_positive_rate']:.2f}{named}; needs >= {LEAST_TRUE_POSITIVE:.2f} and "
-        f"<= {MOST_FALSE_POSITIVE:.2f}"
+    hand_written, trained = (
+        table.loc[(table["family"] == of_family) & (table["detector"] == claim)].to_dict("records")
+        for table in (shipped_rates(), shipped_trained_rates())
     )
+    parts = [("hand-written models", row) for row in hand_written]
+    parts += [(f"trained models ({row['source']})", row) for row in trained]
+    missed = [_misleads(on, row) for on, row in parts if not row["calibrated"]]
+    if missed:
+        return Standing(False, "; ".join(missed))
+    whole = any(row["n_positive"] and row["n_negative"] for _, row in parts)
+    return Standing(whole)
+
+
+def _misleads(on: str, row: Mapping[Hashable, Any]) -> str:
+    """The sentence that a withheld verdict gives; a rate of which there is no model is left out."""
+    bounds = {
+        "positive": (LEAST_TRUE_POSITIVE, "true-positive", ">="),
+        "negative": (MOST_FALSE_POSITIVE, "false-positive", "<="),
+    }
+    rates, needs, worst = [], [], []
+    for truth, (bound, words, sign) in bounds.items():
+        rate = row[f"{words.replace('-', '_')}_rate"]
+        if not row[f"n_{truth}"]:
+            continue
+        rates.append(f"{words} rate {rate:.2f}")
+        needs.append(f"{sign} {bound:.2f}")
+        if row[f"worst_{truth}"] and not (rate >= bound if truth == "positive" else rate <= bound):
+            worst.append(f"{row[f'worst_{truth}']}, {row[f'worst_{truth}_rate']:.2f}")
+    named = f" (worst: {'; '.join(worst)})" if worst else ""
+    return f"the probe misleads on {on}: {', '.join(rates)}{named}; needs {' and '.join(needs)}"
+
+
+def trained_rates(copies: pd.DataFrame) -> pd.DataFrame:
+    """Error rates of every detector on each source of trained models, one row each.
+
+    Models of which the truth is not known are left out. Rates are shares in [0, 1] with 95 % Clopper-Pearson intervals,
+    rounded to six digits; a rate without models is nan and is not asked for. The worst are the names with the lowest
+    true-positive and the highest false-positive rate.
+    """
+    known = copies.loc[copies["truth"] != ""]
+    found = pd.DataFrame([named | _trained(rows) for named, rows in _groups(known, "family", "source", "detector")])
+    numbers = found.select_dtypes("float").columns
+    return found.assign(**{name: found[name].round(6) for name in numbers})
+
+
+def _trained(rows: pd.DataFrame) -> dict:
+    """The row of one detector on one source."""
+    positive, negative = (rows.loc[rows["truth"] == truth] for truth in ("yes", "no"))
+    found = {"n_positive": len(positive), **_share("true_positive_", positive)}
+    found |= {"n_negative": len(negative), **_share("false_positive_", negative)}
+    found |= _worst("worst_positive", positive, lowest=True) | _worst("worst_negative", negative, lowest=False)
+    seen = not len(positive) or found["true_positive_rate"] >= LEAST_TRUE_POSITIVE
+    quiet = not len(negative) or found["false_positive_rate"] <= MOST_FALSE_POSITIVE
+    return {**found, "calibrated": bool(seen and quiet)}
 
 
 def rates(copies: pd.DataFrame) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import perturbed, reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import geometry
-from rb_interp.studies.anchor.detectors import Place, detect, truth
+from rb_interp.studies.anchor.detectors import Detection, Place, detect, truth
 from rb_interp.studies.anchor.error_rates import family
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, plan
 from rb_interp.tasks import AnchorDataset, AnchorTask
@@ -47,7 +47,10 @@ Weights = Mapping[str, Any]
 
 
 class Subject(NamedTuple):
-    """One model to look at; ``circuit`` and ``mechanisms`` are None where nobody knows them."""
+    """One model to look at.
+
+    ``circuit`` and ``mechanisms`` are None where nobody knows them all; ``known`` has the truth of single detectors.
+    """
 
     source: str
     name: str
@@ -57,6 +60,7 @@ class Subject(NamedTuple):
     weights: Weights
     circuit: str | None = None
     mechanisms: frozenset[str] | None = None
+    known: Mapping[str, bool] = {}
 
 
 @dataclass(frozen=True)
@@ -114,15 +118,22 @@ def examine(model: HookedModel, data: AnchorDataset, rows: int = ROWS) -> dict[P
     """
     if model.cfg.n_heads != 1:
         raise ModelError(f"a model with {model.cfg.n_heads} heads has no calibration; claims speak of models with one.")
+    return {place: value for place, (value, *_) in readings_of(model, data, rows).items()}
+
+
+def readings_of(model: HookedModel, data: AnchorDataset, rows: int = ROWS) -> dict[Place, list[float]]:
+    """What `examine` reads, of a model with any number of heads: one value for each head, or one alone."""
     chosen = {set: data.sample(set, rows) for set in (REASONING, MEMORY)}
-    found: dict[Place, float] = {}
+    found: dict[Place, list[float]] = {}
     for probe, set, where in plan(model.cfg.n_layers, model.cfg.n_heads):
         if probe is not geometry:  # geometry needs no calibration
             reading = probe(model, data.inputs(chosen[set or REASONING]), n_null=0, **where)
-            found |= {(reading.probe, name, set, reading.layer): float(x) for name, x in reading.values.items()}
+            for name, value in reading.values.items():
+                found.setdefault((reading.probe, name, set, reading.layer), []).append(float(value))
     at = chosen[REASONING]
     right = last_logits(model, data.tokens[at]).argmax(1).numpy() == data.labels[at]
-    return {**found, ("learning_order", "acc_rsn_train", "", None): float(right.mean()), **_swaps(model, data)}
+    found["learning_order", "acc_rsn_train", "", None] = [float(right.mean())]
+    return found | {place: [value] for place, value in _swaps(model, data).items()}
 
 
 def _swaps(model: HookedModel, data: AnchorDataset) -> dict[Place, float]:
@@ -139,10 +150,15 @@ def _swaps(model: HookedModel, data: AnchorDataset) -> dict[Place, float]:
 
 def rows_of(subject: Subject, readings: Mapping[Place, float]) -> list[dict]:
     """One row of the table of copies for each detector."""
+    return rows_from(subject, detect(readings))
+
+
+def rows_from(subject: Subject, found: Mapping[str, Detection]) -> list[dict]:
+    """The same, from what the detectors said."""
     named = {"family": family(subject.config), "source": subject.source, "name": subject.name, "seed": subject.seed}
     rows = []
-    for detector, (present, margin) in detect(readings).items():
-        known = ""
+    for detector, (present, margin) in found.items():
+        known = {True: "yes", False: "no"}.get(subject.known.get(detector), "")  # type: ignore[arg-type]
         if subject.circuit is not None and subject.mechanisms is not None:
             known = "yes" if truth(detector, subject.circuit, subject.mechanisms) else "no"
         rounded = float(f"{margin:.{SIGNIFICANT}g}")

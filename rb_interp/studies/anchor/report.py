@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rb_interp.claims.learning_order import SMALL
@@ -103,6 +103,7 @@ def calibration(evidence: Evidence) -> Iterator[Block]:
     if not rates:
         named = f" ({family})" if family else ""
         yield Paragraph(f"This family of models{named} has no table of error rates: it is not calibrated.")
+        yield from _on_trained_models(known.trained if known else ())
         return
     yield Paragraph(
         f"What each probe says of models of this family ({family}) whose mechanism is known: perturbed copies of "
@@ -119,6 +120,38 @@ def calibration(evidence: Evidence) -> Iterator[Block]:
         "not) and is misjudged most often, with the share of its copies of which the probe says yes.",
         kind="soft",
     )
+    yield from _on_trained_models(known.trained if known else ())
+
+
+def _on_trained_models(rates: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    """The same on trained models, a table for itself: each row is one source of them."""
+    if not rates:
+        return
+    yield Paragraph(
+        "Trained models of this family, by source. interchange: training gave them a known route. decorative: the "
+        "same, with the attention of another circuit. uniform: trained with L0's attention at exactly 1/i. gauge, "
+        "silent head, split head: other weights of the same function, of which a probe should say what it says of the "
+        "original."
+    )
+    columns = (
+        *("Source", "Probe", "True-positive rate", "False-positive rate", "Worst with it", "Worst without it"),
+        "Calibrated",
+    )
+    lines = [
+        Row(
+            (
+                Cell(str(row["source"]), head=True),
+                Cell(str(row["detector"])),
+                _rate(row, "true_positive", row["n_positive"]),
+                _rate(row, "false_positive", row["n_negative"]),
+                _worst(row, "worst_positive", right=1),
+                _worst(row, "worst_negative", right=0),
+                Cell(badge="yes" if row["calibrated"] else "no", good=bool(row["calibrated"])),
+            )
+        )
+        for row in rates
+    ]
+    yield Table(columns, tuple(lines))
 
 
 def _rates(row: Mapping[str, Any]) -> Row:

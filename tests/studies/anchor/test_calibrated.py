@@ -22,7 +22,9 @@ from rb_interp.studies.anchor.error_rates import (
     rates_by_model,
     read_table,
     standing,
+    trained_rates,
 )
+from rb_interp.studies.anchor.routes_by_training import SMALLEST_SHARE
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 HERE = "norm none, 2 layers, learned positions"
@@ -111,13 +113,15 @@ def test_the_rates_of_single_models():
 GOOD = (answers("a", "yes", [True] * 20), answers("b", "no", [False] * 20))
 LOUD = (answers("a", "yes", [True] * 20), answers("b", "no", [False] * 20), answers("carrier", "no", [True] * 10))
 DEAF = (answers("a", "yes", [True] * 20), answers("weak", "yes", [False] * 20), answers("b", "no", [False] * 20))
+OTHER_DETECTOR = answers("a", "yes", [True], source="gauge", detector="M3")
 
 
 @pytest.fixture
 def plant(monkeypatch):
-    def put(*tables: pd.DataFrame) -> None:
-        found = rates(pd.concat(tables, ignore_index=True))
+    def put(*tables: pd.DataFrame, trained: pd.DataFrame = OTHER_DETECTOR) -> None:
+        found, on_trained = rates(pd.concat(tables, ignore_index=True)), trained_rates(trained)
         monkeypatch.setattr(error_rates, "shipped_rates", lambda: found)
+        monkeypatch.setattr(error_rates, "shipped_trained_rates", lambda: on_trained)
 
     return put
 
@@ -168,7 +172,44 @@ def test_without_a_table_verdicts_stand_and_are_marked(plant):
 
 def test_a_detector_that_was_not_rated_has_no_table(plant):
     plant(*LOUD)
-    assert standing("M3", HERE) == Standing(False)
+    assert standing("M4", HERE) == standing("M3", HERE) == Standing(False)  # M3: trained models of one kind alone
+
+
+def test_rates_on_trained_models_are_by_source_and_leave_out_what_is_not_known():
+    found = trained_rates(
+        pd.concat([
+            answers("a", "yes", [True] * 3 + [False], source="interchange"),
+            answers("b", "no", [True] + [False] * 3, source="decorative"),
+            answers("c", "", [True] * 9, source="decorative"),
+        ])
+    ).set_index("source")  # fmt: skip
+    one, other = found.loc["interchange"], found.loc["decorative"]
+    assert (one["n_positive"], one["true_positive_rate"], one["n_negative"]) == (4, 0.75, 0)
+    assert (other["n_negative"], other["false_positive_rate"], other["worst_negative"]) == (4, 0.25, "b")
+    low, high = proportion_interval(1, 4)[1:]
+    assert (other["false_positive_low"], other["false_positive_high"]) == (round(low, 6), round(high, 6))
+    assert math.isnan(one["false_positive_rate"])
+    assert found["calibrated"].tolist() == [False, False]
+
+
+def test_one_source_of_trained_models_is_enough_to_withhold_a_verdict(plant):
+    fooled = answers("carries", "no", [True, False], source="decorative")
+    plant(*GOOD, trained=pd.concat([answers("x", "yes", [True] * 4, source="interchange"), fooled]))
+    claim = m1(0.05)
+    assert (claim.outcome, claim.uncalibrated_outcome, claim.withheld) == ("UNDECIDED", "HOLDS", True)
+    assert claim.reason == (
+        "the probe misleads on trained models (decorative): false-positive rate 0.50 (worst: carries, 0.50); "
+        "needs <= 0.05"
+    )
+    plant(*LOUD, trained=fooled)
+    assert "on hand-written models" in m1(0.05).reason
+    assert "; the probe misleads on trained models" in m1(0.05).reason
+
+
+def test_trained_models_that_are_met_leave_the_verdict(plant):
+    met = pd.concat([answers("x", "yes", [True] * 4, source="uniform"), answers("y", "no", [False], source="gauge")])
+    plant(*GOOD, trained=met)
+    assert standing("M1", HERE) == Standing(True)
 
 
 def test_losses_contrasts_and_geometry_need_none(plant):
@@ -187,6 +228,7 @@ def test_a_configuration_has_the_rates_of_its_family():
     quick = AnchorConfig.from_preset("quick")
     known = calibration(quick)
     assert (known.family, set(known.standings)) == (HERE, set(MECHANISM_CLAIMS))
+    assert {row["detector"] for row in known.trained} == {*MECHANISM_CLAIMS, *NAMES}
     assert [row["detector"] for row in known.rates] == [*MECHANISM_CLAIMS, *NAMES]
     paper = calibration(AnchorConfig.from_preset("quick", model=ModelConfig(norm="post")))
     assert (paper.family, paper.rates) == (OTHER, [])
@@ -196,6 +238,22 @@ def test_a_configuration_has_the_rates_of_its_family():
 def test_the_shipped_rates_follow_from_the_shipped_copies():
     shipped = read_table(error_rates.FOLDER / error_rates.RATES)
     pd.testing.assert_frame_equal(rates(error_rates.copies()), shipped, check_exact=True, check_dtype=False)
+
+
+def test_the_shipped_rates_on_trained_models_follow_from_the_shipped_answers():
+    shipped = read_table(error_rates.FOLDER / error_rates.TRAINED_RATES)
+    found = trained_rates(error_rates.trained_copies())
+    pd.testing.assert_frame_equal(found, shipped, check_exact=True, check_dtype=False)
+
+
+def test_trained_models_count_where_training_reached_its_aim():
+    models, copies = error_rates.trained_models(), error_rates.trained_copies()
+    reached = models.groupby(["name", "gamma", "seed"])[["share", "counts"]].agg(["min", "max"])
+    assert ((reached["share", "min"] >= SMALLEST_SHARE) == reached["counts", "max"]).all()
+    assert (reached["counts", "min"] == reached["counts", "max"]).all()
+    direct = copies.loc[copies["source"].isin(["interchange", "decorative", "uniform"]) & (copies["detector"] == "M9")]
+    assert len(direct) == reached["counts", "max"].sum()
+    assert copies.loc[copies["source"] == "decorative", "truth"].isin(["yes", "no", ""]).all()
 
 
 def test_the_shipped_tables_are_whole():

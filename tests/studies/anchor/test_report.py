@@ -97,6 +97,11 @@ def test_error_rates_are_those_of_the_table(evidence):
     assert (by_name["M4"][4].text, by_name["M4"][4].notes) == ("peaked averager", ("0.10",))
     assert by_name["M4"][-1].badge == "no"
     assert by_name["M5"][2].text == "no such model"
+    trained = replace(
+        evidence, meta={"calibration": Calibration("norm none", {}, rows, [{**first, "source": "gauge"}])}
+    )
+    _, second = (block for block in calibration(trained) if isinstance(block, Table))
+    assert [cell.text for cell in second.rows[0].cells[:3]] == ["gauge", first["detector"], good[1].text]
     unknown = replace(evidence, meta={"calibration": Calibration("norm post", {}, [])})
     assert [block.text for block in calibration(unknown)][1] == (
         "This family of models (norm post) has no table of error rates: it is not calibrated."

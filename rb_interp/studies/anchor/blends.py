@@ -1,0 +1,179 @@
+r"""Graded blends of two circuits: at which share does each probe change its mind?
+
+Two members, one of each circuit, stand side by side in one model of two heads and twice the width: neither reads what
+the other writes, and their logits add up. All that one of them writes is s times as large and all that it reads is
+divided by s, except the unembedding, so that
+
+    logits = (1 - share) logits_of_average-then-key / m_1 + share logits_of_key-to-anchors / m_2
+
+with m the member's mean margin of the right answer over the mean logit, on reasoning rows. So ``share`` is that of the
+right answer's margin that comes by key-to-anchors; it is known without any probe.
+
+How it can mislead. In a blend the circuits do not meet; in a trained model they share directions. Attention has no
+scale here: it is the same at every share. The shares 0 and 1 stand for LEAST and 1 - LEAST, where one half is all but
+silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from rb_interp.interventions.hooking import last_logits
+from rb_interp.interventions.interchange import key_and_sum
+from rb_interp.models.build import lens_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.reference.symmetry import READ, WRITE, kind
+from rb_interp.studies.anchor.detectors import NAMES, Place
+from rb_interp.studies.anchor.known_models import PAIRS, Subject, readings_of
+from rb_interp.tasks import AnchorDataset
+
+LEAST = 1e-3
+"""The smaller half's share at the ends."""
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+TOKENS = ("embed.W_E", "pos_embed.W_pos")
+
+Weights = Mapping[str, Tensor]
+
+
+class Quantity(NamedTuple):
+    """A number that a probe says by, and its threshold."""
+
+    probe: str
+    words: str
+    threshold: float
+    of: str
+
+
+QUANTITIES = (
+    Quantity("M7", "L1's attention to the key, the head with most", 0.90, NAMES[0]),
+    Quantity("M8", "variance of L1's attention output explained by the key", 0.80, NAMES[0]),
+    Quantity("M8", "variance of L0's attention output explained by the sum", 0.80, NAMES[0]),
+    Quantity("M9", "answers that follow L1's attention output (key)", 0.90, NAMES[0]),
+    Quantity("M9", "answers that follow L0's attention output (sum)", 0.90, NAMES[0]),
+    Quantity("carried", "answers that follow L0's attention output at the anchors (key)", 0.90, NAMES[1]),
+    Quantity("carried", "answers that follow the anchors' embeddings (sum)", 0.90, NAMES[1]),
+)
+"""What is read of a blend; the last column says whose circuit it speaks for."""
+
+
+def blend(first: Weights, second: Weights, scales: tuple[float, float]) -> dict[str, Tensor]:
+    """Two models side by side, each with its logits times a scale; for models without LayerNorm.
+
+    Heads, MLP units and the residual stream's dimensions of the second come after those of the first.
+    """
+    parts = [_scaled(weights, scale) for weights, scale in zip((first, second), scales, strict=True)]
+    return {name: _joined(name, parts[0][name], parts[1][name]) for name in first}
+
+
+def _scaled(weights: Weights, scale: float) -> dict[str, Tensor]:
+    """The same model with a residual stream ``scale`` times as long, which the unembedding reads as it is."""
+    found = {}
+    for name, weight in weights.items():
+        of = kind(name)
+        factor = scale if of in WRITE or of == "b_U" else 1 / scale if of in READ and of != "W_U" else 1.0
+        found[name] = weight.double() * factor
+    return found
+
+
+def _joined(name: str, one: Tensor, other: Tensor) -> Tensor:
+    of = kind(name)
+    if of == "b_U":
+        return one + other
+    if name in TOKENS or of in ("b_O", "b_in", "b_out"):
+        return torch.cat([one, other], -1)
+    if of in ("b_Q", "b_K", "b_V") or of == "W_U":
+        return torch.cat([one, other], 0)
+    if of in ("W_in", "W_out"):
+        return torch.block_diag(one, other)
+    reads = of in ("W_Q", "W_K", "W_V")  # [head, d_model, d_head]; W_O is [head, d_head, d_model]
+    axis, n = (1, other.shape[1]) if reads else (2, other.shape[2])
+    before, after = (_padded(part, axis, n, first) for part, first in ((one, False), (other, True)))
+    return torch.cat([before, after], 0)
+
+
+def _padded(weight: Tensor, axis: int, n: int, first: bool) -> Tensor:
+    shape = list(weight.shape)
+    shape[axis] = n
+    zeros = torch.zeros(shape, dtype=weight.dtype)
+    return torch.cat([zeros, weight] if first else [weight, zeros], axis)
+
+
+def margin(weights: Weights, config: ModelConfig, data: AnchorDataset) -> float:
+    """Mean of the right answer's logit less the mean logit, on reasoning rows."""
+    rows = data.sample("rsn_train", 300)
+    logits = last_logits(lens_model(config, data.task.d_vocab, data.task.length, weights), data.tokens[rows])
+    right = logits.gather(1, torch.from_numpy(data.labels[rows])[:, None])[:, 0]
+    return float((right - logits.mean(1)).mean())
+
+
+def blend_table(
+    pairs: Sequence[tuple[Subject, Subject]], shares: Sequence[float] = SHARES, progress: bool = False
+) -> pd.DataFrame:
+    """What each probe reads along the share of key-to-anchors, one row for each pair, share and quantity.
+
+    Args:
+        pairs: a member of average-then-key and one of key-to-anchors, whose reasoning rows are alike.
+        shares: of the second in the right answer's margin, from 0 to 1. progress: show a progress bar.
+
+    Returns:
+        Columns pair, share, probe, quantity, of (the circuit that it speaks for), value, threshold, met.
+    """
+    from tqdm import tqdm
+
+    rows = []
+    for number, (first, second) in enumerate(pairs):
+        margins = [margin(each.weights, each.config, each.data) for each in (first, second)]
+        config = replace(first.config, n_heads=2, d_model=2 * first.config.d_model, d_mlp=2 * first.config.d_mlp)
+        size = sum(margins) / 2
+        named = "; ".join(f"{each.name}, seed {each.seed}" for each in (first, second))
+        for share in tqdm(shares, disable=not progress, unit="blend"):
+            at = min(max(share, LEAST), 1 - LEAST)
+            scales = ((1 - at) * size / margins[0], at * size / margins[1])
+            found = values_of(blend(first.weights, second.weights, scales), config, first.data)
+            for quantity, value in zip(QUANTITIES, found, strict=True):
+                rows.append({
+                    "pair": named, "number": number, "share": share,
+                    "probe": quantity.probe, "quantity": quantity.words, "of": quantity.of, "value": round(value, 6),
+                    "threshold": quantity.threshold, "met": value >= quantity.threshold,
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def values_of(weights: Weights, config: ModelConfig, data: AnchorDataset) -> list[float]:
+    """QUANTITIES of one blend."""
+    model = lens_model(config, data.task.d_vocab, data.task.length, weights)
+    read = readings_of(model, data)
+
+    def most(place: Place) -> float:
+        return max(read[place])
+
+    set = "rsn_train"
+    carried = key_and_sum(model, data, circuit=NAMES[1], n=PAIRS, set=set)
+    return [
+        most(("attention_by_role", "key", set, 1)),
+        most(("variance_explained", "attn_out.1:key", set, None)),
+        most(("variance_explained", "attn_out.0:anchor_sum", set, None)),
+        most(("swap_key", "effect", set, None)),
+        most(("swap_sum", "effect", set, None)),
+        float(carried.key.values.mean()),
+        float(carried.sum.values.mean()),
+    ]
+
+
+def blend_means(table: pd.DataFrame) -> pd.DataFrame:
+    """Mean over pairs of each quantity at each share, and the share of pairs in which its probe says yes.
+
+    A probe says yes where all its quantities meet their thresholds. Columns probe, quantity, of, threshold, share,
+    mean, said, n (pairs).
+    """
+    said = table.groupby(["probe", "number", "share"], as_index=False)["met"].all()
+    said = said.groupby(["probe", "share"], as_index=False).agg(said=("met", "mean"))
+    columns = ["probe", "quantity", "of", "threshold", "share"]
+    means = table.groupby(columns, sort=False, as_index=False).agg(mean=("value", "mean"), n=("value", "size"))
+    return means.merge(said, on=["probe", "share"], how="left")

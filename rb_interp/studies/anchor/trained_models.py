@@ -1,0 +1,287 @@
+"""Trained models whose mechanism is known: probes are calibrated on them beside the hand-written ones.
+
+    interchange   trained members that interchange training gave a route (`routes_by_training`)
+    decorative    the same with the attention of another circuit
+    uniform       the same route with L0's attention fixed at exactly 1/i
+    gauge         the same function with W_V R and R^-1 W_O in place of W_V and W_O, R random or whitening W_V
+    silent head   the same function with a second head whose W_O is 0; it attends uniformly, or anyhow
+    split head    the same function with each head as two equal ones of half the output
+
+The truth of the first three is what training asked for; of what it did not ask, nothing is known. The last three
+compute what their original computes, so a detector is right where it says what it says of the original.
+
+How it can mislead. All members begin from ten members of one run, so they are few, and copies of one are no
+independent cases.
+Members whose training did not reach `SMALLEST_SHARE` do not count; the table of models says which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from tqdm import tqdm
+
+from rb_interp.claims.learning_order import MIDDLE, SMALL
+from rb_interp.files import write_whole
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.protocol import HookedModel
+from rb_interp.studies.anchor import circuits
+from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS, NAMES, Detection, Place, detect
+from rb_interp.studies.anchor.known_models import Subject, examine, load, readings_of, rows_from
+from rb_interp.studies.anchor.routes_by_training import (
+    RECIPES,
+    ROUTES,
+    SMALLEST_SHARE,
+    Recipe,
+    attention_reached,
+    shares,
+    train_routes,
+)
+from rb_interp.tasks import AnchorDataset, AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.members import train_members
+
+GAMMAS = (MIDDLE, SMALL)
+SEEDS = (0, 1, 2, 3, 4)
+N_COPIES = 2
+"""Gauge copies of each original, every second one whitened."""
+ALL = (*MECHANISM_CLAIMS, *NAMES)
+OF_SEVERAL_HEADS = ("M8", "M9", *NAMES)
+"""Detectors that a model with several heads has: no claim says which head the others mean."""
+
+ROUTE: Mapping[str, Mapping[str, bool]] = {
+    "average-then-key": dict.fromkeys(("M7", "M8", "M9", "average-then-key"), True) | {"key-to-anchors": False},
+    "key-to-anchors": dict.fromkeys(("M7", "M8", "M9", "average-then-key"), False) | {"key-to-anchors": True},
+    "gather-at-last-anchor": dict.fromkeys(("M7", "M8", "M9", *NAMES), False),
+}
+"""What follows from a route: the key comes from its own position or it does not, and likewise the sum."""
+ATTENTION: Mapping[str, Mapping[str, bool]] = {"": {}, "average-then-key": {}, "key-to-anchors": {"M1": False}}
+"""What follows from attention that was trained: one that takes the key to the last anchor does not average."""
+
+FURTHER: dict[str, Callable[[HookedModel, AnchorDataset], Detection]] = {}
+"""Detectors beside those of claims and names by attention: names by cause go here, under their names."""
+
+Weights = Mapping[str, Tensor]
+
+
+def starts(
+    folder: Path, members: Sequence[tuple[float, int]], config: ModelConfig, progress: bool = True
+) -> dict[str, Tensor]:
+    """Members of the quick preset at the end of training, members first, by gamma and seed."""
+    everyone = [(gamma, seed) for gamma in GAMMAS for seed in SEEDS]
+
+    def make() -> dict[str, Tensor]:
+        final = _final(config, GAMMAS, progress)
+        found = [final.member(*member) for member in everyone]
+        return {name: torch.stack([torch.as_tensor(one[name]) for one in found]) for name in found[0]}
+
+    weights = kept(folder / f"start-{config.norm}.safetensors", make)
+    return {name: weight[[everyone.index(member) for member in members]] for name, weight in weights.items()}
+
+
+def _final(config: ModelConfig, gammas: Sequence[float], progress: bool):
+    train = TrainConfig.preset("quick")
+    train = replace(train, eval_every=train.steps, device="cpu")
+    return train_members(AnchorTask.preset("quick"), config, train, gammas, SEEDS, progress=progress).final
+
+
+def kept(path: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Weights that lie in a file, made and written where they do not."""
+    if not path.exists():
+        weights = {name: weight.contiguous() for name, weight in make().items()}
+        write_whole(path, lambda to: save_file(weights, to))
+    return load_file(path)
+
+
+def trained_subjects(
+    folder: Path, progress: bool = True, config: ModelConfig | None = None
+) -> tuple[list[Subject], pd.DataFrame]:
+    """Trained models with a known mechanism, and a table of all that were trained, those that do not count included.
+
+    Args:
+        folder: keeps weights that are trained already. config: the models; by default those of ``quick``.
+
+    Returns:
+        Subjects, and one row for each model and exchange: name, gamma, seed, exchange (``task``: none), share, counts.
+    """
+    config, subjects, tables = config or ModelConfig.preset("quick"), [], []
+    for name, recipe in RECIPES.items():
+        data = [AnchorTask.preset("quick").dataset(seed) for _, seed in recipe.starts]
+        found = routed(folder, name, config, progress)
+        share = shares(found, data, config, recipe.circuit)
+        asked = ["task", *map(_words, ROUTES[recipe.circuit])]
+        if recipe.attends_like:
+            share = np.column_stack([share, attention_reached(found, data, config, recipe)])
+            asked.append(f"attends like {recipe.attends_like}")
+        counts = np.all(share >= SMALLEST_SHARE, axis=1)
+        source, own = source_of(recipe), replace(config, uniform_layers=recipe.uniform_layers)
+        for member in np.flatnonzero(counts):
+            weights = {key: weight[member] for key, weight in found.items()}
+            gamma, seed = recipe.starts[member]
+            called = f"{name}, gamma {gamma:g}"
+            subjects.append(Subject(source, called, seed, own, data[member], weights, known=truth_of(recipe)))
+        tables.append(_table_of(name, recipe.starts, share, counts, asked))
+    return subjects, pd.concat(tables, ignore_index=True)
+
+
+def source_of(recipe: Recipe) -> str:
+    """The source that members of a recipe are counted under."""
+    return "decorative" if recipe.attends_like else "uniform" if recipe.uniform_layers else "interchange"
+
+
+def truth_of(recipe: Recipe) -> dict[str, bool]:
+    """What each detector ought to say of members of a recipe, as far as training settled it."""
+    averages = {"M1": True} if 0 in recipe.uniform_layers else {}
+    return {**ROUTE[recipe.circuit], **ATTENTION[recipe.attends_like], **averages}
+
+
+def routed(folder: Path, name: str, config: ModelConfig, progress: bool = True) -> dict[str, Tensor]:
+    """The members of one recipe, trained or read from the folder."""
+    recipe = RECIPES[name]
+
+    def make() -> dict[str, Tensor]:
+        data = [AnchorTask.preset("quick").dataset(seed) for _, seed in recipe.starts]
+        start = starts(folder, recipe.starts, config, progress)
+        start |= {f"blocks.{layer}.attn.W_Q": 0 * start[f"blocks.{layer}.attn.W_Q"] for layer in recipe.uniform_layers}
+        own = replace(config, uniform_layers=recipe.uniform_layers)
+        return train_routes(start, data, own, recipe, progress=progress)
+
+    slug = "-".join(re.findall(r"\w+", name))
+    return kept(folder / f"{slug}-{config.norm}.safetensors", make)
+
+
+def _words(swap) -> str:
+    held = f", {swap.hold} held" if swap.hold else ""
+    return f"{swap.site} at {swap.where}{held}: key of the {swap.key}, sum of the {swap.sum}"
+
+
+def _table_of(
+    name: str, members: Sequence[tuple[float, int]], share: np.ndarray, counts: np.ndarray, exchanges: Sequence[str]
+) -> pd.DataFrame:
+    rows = [
+        {"name": name, "gamma": gamma, "seed": seed, "exchange": exchange, "share": round(float(value), 4),
+         "counts": bool(count)}
+        for (gamma, seed), values, count in zip(members, share, counts, strict=True)
+        for exchange, value in zip(exchanges, values, strict=True)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def originals(folder: Path, subjects: Sequence[Subject], config: ModelConfig) -> list[Subject]:
+    """Models that copies are made of: members of gamma .8 as trained, and those that training gave a route."""
+    plain = members_as_trained(folder, [(SMALL, seed) for seed in SEEDS], config)
+    return plain + [subject for subject in subjects if subject.source == "interchange"]
+
+
+def members_as_trained(folder: Path, members: Sequence[tuple[float, int]], config: ModelConfig) -> list[Subject]:
+    """Members of the quick preset as they are, by gamma and seed."""
+    start, task = starts(folder, members, config), AnchorTask.preset("quick")
+    return [
+        Subject(
+            "member", f"gamma {gamma:g}", seed, config, task.dataset(seed), {key: w[at] for key, w in start.items()}
+        )
+        for at, (gamma, seed) in enumerate(members)
+    ]
+
+
+def copies_of(original: Subject, n: int = N_COPIES) -> Iterator[Subject]:
+    """Copies of a model that compute what it computes, without their truth."""
+    rng = np.random.default_rng([original.seed, 12])
+    two = replace(original.config, n_heads=2 * original.config.n_heads)
+    for number in range(n):
+        at, whiten = original.seed * n + number, number % 2 == 1
+        name = f"{original.name}, {'whitened' if whiten else 'random'}"
+        yield original._replace(source="gauge", name=name, seed=at, weights=in_gauge(original.weights, rng, whiten))
+        if number < 2:
+            name = f"{original.name}, {'attends anyhow' if number else 'attends uniformly'}"
+            weights = with_silent_head(original.weights, rng, size=float(number))
+            yield original._replace(source="silent head", name=name, seed=at, config=two, weights=weights)
+        if number < 1:
+            weights = with_split_heads(original.weights)
+            yield original._replace(source="split head", seed=at, config=two, weights=weights)
+
+
+def in_gauge(weights: Weights, rng: np.random.Generator, whiten: bool) -> dict[str, Tensor]:
+    """The same function with W_V R and R^-1 W_O, R random, or the one that makes the columns of W_V orthonormal."""
+    changed = {name: weight.double() for name, weight in weights.items()}
+    for name in [name for name in changed if name.endswith("W_V")]:
+        W_V, block = changed[name], name.removesuffix("W_V")
+        n_heads, _, d_head = W_V.shape
+        R = torch.from_numpy(rng.standard_normal((n_heads, d_head, d_head)))
+        R = torch.linalg.inv(torch.linalg.qr(W_V).R) if whiten else R
+        changed |= {name: W_V @ R, f"{block}W_O": torch.linalg.solve(R, changed[f"{block}W_O"])}
+        changed[f"{block}b_V"] = (changed[f"{block}b_V"][:, None] @ R)[:, 0]
+    return changed
+
+
+def with_silent_head(weights: Weights, rng: np.random.Generator, size: float) -> dict[str, Tensor]:
+    """The same function with as many further heads, of W_O = 0.
+
+    Their other matrices are normal, ``size`` times as large as the trained ones. Size 0 makes them attend exactly 1/i.
+    """
+
+    def further(name: str, weight: Tensor) -> Tensor:
+        if name.endswith("W_O") or "attn.b_" in name:
+            return torch.zeros_like(weight)
+        spread = size * float(weight.std())
+        return torch.from_numpy(spread * rng.standard_normal(weight.shape)).to(weight.dtype)
+
+    return {name: torch.cat([w, further(name, w)]) if _of_heads(name) else w for name, w in weights.items()}
+
+
+def with_split_heads(weights: Weights) -> dict[str, Tensor]:
+    """The same function with every head twice, each with half the output."""
+    half = {name: weight / 2 if name.endswith("W_O") else weight for name, weight in weights.items()}
+    return {name: torch.cat([weight, weight]) if _of_heads(name) else weight for name, weight in half.items()}
+
+
+def _of_heads(name: str) -> bool:
+    return ".attn." in name and not name.endswith("b_O")
+
+
+def detections(subject: Subject) -> dict[str, Detection]:
+    """What every detector says of a model; where it has several heads, those of OF_SEVERAL_HEADS alone."""
+    model = load(subject)
+    if subject.config.n_heads == 1:
+        found = detect(examine(model, subject.data))
+    else:
+        readings = {
+            place: _of_heads_together(place, values) for place, values in readings_of(model, subject.data).items()
+        }
+        found = {name: said for name, said in detect(readings).items() if name in OF_SEVERAL_HEADS}
+    return found | {name: detector(model, subject.data) for name, detector in FURTHER.items()}
+
+
+def _of_heads_together(place: Place, values: Sequence[float]) -> float:
+    """The head that a circuit's name goes by: the one that shows the most."""
+    rules = {(s.probe, s.quantity, s.set): s.head for s in circuits.SOURCES.values()}
+    return min(values) if rules.get(place[:3]) == "min" else max(values)
+
+
+def answers(
+    folder: Path, config: ModelConfig | None = None, progress: bool = True
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Each detector's answer about each trained model, in the columns of the table of copies; and the table of models.
+
+    A copy's truth is what the detector says of its original. Args are those of `trained_subjects`.
+    """
+    config = config or ModelConfig.preset("quick")
+    subjects, models = trained_subjects(folder, progress, config)
+    rows = []
+    for subject in tqdm(subjects, disable=not progress, unit="model", desc="reading trained models"):
+        rows += rows_from(subject, detections(subject))
+    for original in tqdm(
+        originals(folder, subjects, config), disable=not progress, unit="model", desc="reading copies"
+    ):
+        said = {name: found.present for name, found in detections(original).items()}
+        for copy in copies_of(original):
+            rows += rows_from(copy._replace(known=said), detections(copy))
+    return pd.DataFrame(rows), models

@@ -1,0 +1,111 @@
+r"""Forward pass of many members of two layers in which activations can be taken from other rows.
+
+Sites, in the order in which they are computed (all tensors begin with ``[member, row]``):
+
+    resid_pre.0   [pos, d_model]   token plus position embedding
+    pattern.0     [head, query, key]
+    attn_out.0    [pos, d_model]
+    resid_pre.1   [pos, d_model]   what the last layer reads
+    pattern.1     [head, key]      of the last position
+    attn_out.1    [d_model]        at the last position
+    logits        [d_vocab]        at the last position
+
+What misleads: an exchange at ``resid_pre.1`` takes all that a position holds, its own token and place included; one at
+``attn_out.0`` takes what attention brought there alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from rb_interp.errors import ModelError
+from rb_interp.models.config import ModelConfig
+from rb_interp.training.stacked import Block, Weights, causal_mask, embed, linear, unembed
+
+
+class Exchange(NamedTuple):
+    """Values that replace a site's own where ``mask`` is true.
+
+    Attributes:
+        mask: positions that are replaced. values: what stands there then.
+    """
+
+    mask: Bool[Tensor, "member row pos"]
+    values: Float[Tensor, "member row pos d_model"]
+
+
+def run_with_exchanges(
+    weights: Weights,
+    tokens: Int[Tensor, "member row pos"],
+    model: ModelConfig,
+    exchanges: Mapping[str, Exchange] | None = None,
+) -> dict[str, Tensor]:
+    """What every member computes at every site, with some positions' activations replaced.
+
+    Args:
+        weights: by TransformerLens name, members first. tokens: each member's own rows.
+        model: a transformer of two layers. exchanges: by site, of ``resid_pre.0``, ``attn_out.0`` and ``resid_pre.1``.
+
+    Returns:
+        Site -> activation, after the exchange.
+
+    Raises ModelError for another number of layers, or another architecture.
+    """
+    if model.n_layers != 2 or model.architecture != "transformer":
+        raise ModelError(
+            f"a {model.architecture} with {model.n_layers} layers; interchange training needs a transformer of two."
+        )
+    exchanges = exchanges or {}
+
+    def exchanged(site: str, own: Tensor) -> Tensor:
+        if site not in exchanges:
+            return own
+        return torch.where(exchanges[site].mask[..., None], exchanges[site].values, own)
+
+    found: dict[str, Tensor] = {}
+    first, last = Block(weights, 0, model), Block(weights, 1, model)
+    x = found["resid_pre.0"] = exchanged("resid_pre.0", embed(weights, tokens))
+    found["pattern.0"], z = _attend(first, x, every_query=True)
+    out = found["attn_out.0"] = exchanged("attn_out.0", _write(first, z))
+    x = found["resid_pre.1"] = exchanged("resid_pre.1", _rest(first, x, out))
+    pattern, z = _attend(last, x, every_query=False)
+    found["pattern.1"], out = pattern[..., 0, :], _write(last, z)[:, :, 0]
+    found["attn_out.1"] = out
+    found["logits"] = unembed(weights, _rest(last, x[:, :, -1:], out[:, :, None])[:, :, 0], model)
+    return found
+
+
+def _attend(
+    block: Block, x: Float[Tensor, "member row pos d_model"], every_query: bool
+) -> tuple[Float[Tensor, "member row head query key"], Float[Tensor, "member row query all_heads"]]:
+    """Attention pattern and what it brings; queries of the last position alone, or of all."""
+    members, rows, length, _ = x.shape
+    x = block.attention_input(x)
+    asking = x if every_query else x[:, :, -1:]
+    heads = []
+    for name, source in zip("QKV", (asking, x, x), strict=True):
+        part = linear(source.flatten(1, 2), *block.projection(name))
+        heads.append(part.view(members, rows, source.shape[2], block.model.n_heads, -1).transpose(2, 3))
+    q, k, v = heads
+    scores = q @ k.mT
+    pattern = (scores + causal_mask(length, scores) if every_query else scores).softmax(-1)
+    return pattern, (pattern @ v).transpose(2, 3).flatten(3)
+
+
+def _write(block: Block, z: Float[Tensor, "member row query all_heads"]) -> Float[Tensor, "member row query d_model"]:
+    """Attention's output."""
+    bias = block["attn.b_O"] if block.model.train_biases else None
+    return linear(z.flatten(1, 2), block["attn.W_O"].flatten(1, 2), bias).unflatten(1, z.shape[1:3])
+
+
+def _rest(
+    block: Block, resid: Float[Tensor, "member row query d_model"], out: Float[Tensor, "member row query d_model"]
+) -> Float[Tensor, "member row query d_model"]:
+    """Residual stream after the block, from its start and attention's output."""
+    mid = block.after((resid + out).flatten(1, 2), "ln1")
+    return block.feed_forward(mid).unflatten(1, resid.shape[1:3])

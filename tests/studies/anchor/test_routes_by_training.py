@@ -1,0 +1,95 @@
+"""Exchanges of a route on hand-written models that are that route; what training towards one changes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.reference import reference
+from rb_interp.models.schemes import draw
+from rb_interp.studies.anchor.routes_by_training import (
+    ROUTES,
+    Recipe,
+    attention_hinge,
+    losses,
+    masks,
+    pairs,
+    shares,
+    train_routes,
+)
+from rb_interp.tasks import AnchorTask
+
+TASK = AnchorTask.preset("smoke")
+SIZES = ModelConfig.preset("smoke")
+
+
+@pytest.mark.parametrize(
+    ("name", "circuit"),
+    [("averager", "average-then-key"), ("carrier", "key-to-anchors"), ("memoriser", "gather-at-last-anchor")],
+)
+def test_a_hand_written_model_answers_its_own_routes_exchanges_and_no_others(name, circuit):
+    written = reference(name)
+    weights = {key: weight[None] for key, weight in written.weights.items()}
+    config, data = replace(written.config, train_biases=True), [written.task.dataset(0)]
+    for other in ROUTES:
+        found = shares(weights, data, config, other, n=25)[0]
+        assert found[0] == 1  # the task itself
+        assert (found.min() == 1) == (other == circuit), (other, found)
+
+
+def test_places_worked_by_hand():
+    found = masks(torch.tensor([[1]]), length=6, q=2)
+    at = {name: np.flatnonzero(mask[0, 0]).tolist() for name, mask in found.items()}
+    assert at == {
+        "key": [1], "last": [5], "anchors": [2, 3], "last anchor": [3], "not anchors": [0, 1, 4, 5],
+        "not last anchor": [0, 1, 2, 4, 5], "neither key nor last": [0, 2, 3, 4],
+    }  # fmt: skip
+
+
+def test_sources_share_the_keys_position_and_rows_left_out_stay_out():
+    data = [TASK.dataset(seed) for seed in (0, 1)]
+    seen = [set(), set()]
+    for left_out in (False, True):
+        batches = pairs(data, "key-to-anchors", 50, left_out=left_out)
+        for _ in range(5):
+            base, source, _ = next(batches)
+            assert (base.at == source.at).all()
+            assert (base.at + TASK.q < TASK.length - 1).all()  # ends in noise
+            assert (
+                base.labels - base.key == base.tokens.gather(2, base.at[..., None] + torch.tensor([1, 2])).sum(2)
+            ).all()
+            seen[left_out] |= {tuple(row) for rows in (base, source) for row in rows.tokens[0].tolist()}
+    assert not seen[0] & seen[1]
+
+
+def test_attention_that_looks_like_a_circuit_costs_nothing_and_other_attention_does():
+    length, at = 5, torch.tensor([[0]])
+    uniform = (torch.tril(torch.ones(length, length)) / torch.arange(1, length + 1)[:, None])[None, None]
+    key, anchors = torch.eye(length)[0][None, None], (torch.eye(length)[1] + torch.eye(length)[2])[None, None] / 2
+    carried = uniform.clone()
+    carried[..., 2, :] = torch.eye(length)[0]
+    assert attention_hinge(uniform, key, at, 2, "average-then-key").item() == 0
+    assert attention_hinge(carried, anchors, at, 2, "key-to-anchors").item() == 0
+    # L0's last anchor gives the key 1/3, and the last position gives the anchors nothing.
+    assert attention_hinge(uniform, key, at, 2, "key-to-anchors").item() == pytest.approx(0.8 - 1 / 3 + 0.8)
+    # One query of five is 2/3 away from uniform; the last position gives the key nothing.
+    assert attention_hinge(carried, anchors, at, 2, "average-then-key").item() == pytest.approx(2 / 15 - 0.05 + 0.97)
+
+
+def test_training_lowers_the_loss_of_every_member_and_leaves_its_start_alone():
+    data = [TASK.dataset(seed) for seed in (0, 1)]
+    drawn = [draw(SIZES, TASK.d_vocab, TASK.length, 0.5, seed) for seed in (0, 1)]
+    start = {name: torch.from_numpy(np.stack([one[name] for one in drawn])).float() for name in drawn[0]}
+    before = {name: weight.clone() for name, weight in start.items()}
+    recipe = Recipe("average-then-key", (), lr=5e-3, steps=12)
+    found = train_routes(start, data, SIZES, recipe, progress=False)
+    assert all(torch.equal(start[name], before[name]) for name in start)
+    batch = next(pairs(data, "average-then-key", 50, left_out=True))
+    with torch.no_grad():
+        losses_of = [losses(weights, batch, SIZES, TASK.q, recipe) for weights in (start, found)]
+    assert (losses_of[1] < losses_of[0] - 0.1).all()
+    second = {name: weight[1:] for name, weight in start.items()}
+    alone = train_routes(second, data[1:], SIZES, recipe, progress=False)
+    torch.testing.assert_close(alone["embed.W_E"][0], found["embed.W_E"][1], rtol=0, atol=1e-4)
