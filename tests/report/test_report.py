@@ -167,7 +167,7 @@ def test_a_reader_is_warned(evidence):
 
 def test_a_study_without_claims_says_nothing_of_verdicts(evidence):
     bare = replace(evidence, verdicts=Verdicts(), within=None, meta={**evidence.meta, "expected_by_chance": None})
-    study = replace(ANCHOR, claims=(), narrative=None, figures=(), glossary={})
+    study = replace(ANCHOR, question="Why?", claims=(), narrative=None, figures=(), glossary={})
     (smoke,) = report_content(study, bare)["answer"]["warnings"]
     assert smoke.endswith("says nothing about the question.")
     assert "HOLDS" not in (page := page_of(bare, study)).split("</style>")[1]
