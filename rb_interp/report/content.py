@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts
     from rb_interp.machine.protocol import Study
 
-EVERY_REPORT = ("scale", "untrained model", "HOLDS, FAILS, UNDECIDED", "median [range]")
+EVERY_REPORT = ("scale",)
+OF_VERDICTS = ("untrained model", "HOLDS, FAILS, UNDECIDED", "median [range]")
 OUTCOMES = ("HOLDS", "FAILS", "UNDECIDED")
 
 
@@ -49,7 +50,7 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
         "claims": [_claim(study, verdict) for verdict in evidence.verdicts],
         "sections": [_section(section) for section in sections],
         "figures": [{**_figure(spec, evidence), "section": placed.get(spec.id, "")} for spec in figures],
-        "glossary": _glossary(study.load("glossary")),
+        "glossary": _glossary(study.load("glossary"), evidence.verdicts),
         "repeat": {"command": meta.get("command", ""), "toml": meta.get("toml", "")},
         "run": {
             "host": ", ".join(f"{name} {value}" for name, value in (meta.get("host") or {}).items()),
@@ -59,9 +60,10 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
     return json_safe(content)
 
 
-def _glossary(own: Mapping[str, str]) -> dict[str, str]:
-    """A study's words, and after them those of every verdict that it does not explain itself."""
-    return {**own, **{word: text for word, text in shared(*EVERY_REPORT).items() if word not in own}}
+def _glossary(own: Mapping[str, str], verdicts: Verdicts) -> dict[str, str]:
+    """A study's words, and after them those of every report and every verdict that it does not explain itself."""
+    words = shared(*EVERY_REPORT, *(OF_VERDICTS if verdicts else ()))
+    return {**own, **{word: text for word, text in words.items() if word not in own}}
 
 
 def family_of(study: Study, claim: str) -> str:
@@ -105,8 +107,9 @@ def _chance(evidence: Evidence) -> Iterator[str]:
 
 def _runs(evidence: Evidence) -> Iterator[str]:
     if evidence.scale == "smoke":
-        yield "This is a smoke run. It shows that every part works and says nothing about the claims."
-    if len(evidence.seeds) < FEWEST:
+        asked = "claims" if evidence.verdicts else "question"
+        yield f"This is a smoke run. It shows that every part works and says nothing about the {asked}."
+    if evidence.verdicts and len(evidence.seeds) < FEWEST:
         yield (
             f"This run has {seeds_text(len(evidence.seeds))}. No claim about members can hold or fail with fewer than "
             f"{FEWEST}."

@@ -29,8 +29,11 @@ HELD = "; held: it is not good enough, so the verdict is withheld"
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     """Print each claim's outcome, calibration, seeds that meet it, effect, untrained value and statement.
 
-    The table takes 100 columns at most; without claims that need calibration it has no column for it.
+    The table takes 100 columns at most; without claims that need calibration it has no column for it. Without verdicts
+    nothing is printed.
     """
+    if not verdicts:
+        return
     console = console_of(console)
     marks = [calibration_mark(verdict) for verdict in verdicts]
     table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
@@ -90,7 +93,7 @@ def run_rows(run: Run) -> dict[str, str]:
         "study": f"{run.study.name}, scale {run.scale}, seeds {list(run.config.seeds)}",
         **sweeps,
         **({} if info is None else info(run)),
-        "verdicts": _counts(run),
+        **({"verdicts": _counts(run)} if run.study.load("claims") else {}),
         "made": f"{run.metadata['created']}  {run.metadata['command']}".strip(),
         "versions": ", ".join(f"{name} {version}" for name, version in run.metadata["versions"].items()),
     }

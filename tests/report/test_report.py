@@ -165,6 +165,16 @@ def test_a_reader_is_warned(evidence):
     assert told.endswith("they are undecided: A2 (the numbers alone: FAILS), A2b.")
 
 
+def test_a_study_without_claims_says_nothing_of_verdicts(evidence):
+    bare = replace(evidence, verdicts=Verdicts(), within=None, meta={**evidence.meta, "expected_by_chance": None})
+    study = replace(ANCHOR, question="Why?", claims=(), narrative=None, figures=(), glossary={})
+    (smoke,) = report_content(study, bare)["answer"]["warnings"]
+    assert smoke.endswith("says nothing about the question.")
+    assert "HOLDS" not in (page := page_of(bare, study)).split("</style>")[1]
+    assert "laim" not in (words := visible(page)), words
+    assert "erdict" not in words
+
+
 def test_a_mapping_that_was_not_learned_stands_beside_the_verdict(evidence):
     change = {"learned": False, "withheld": True, "outcome": "UNDECIDED", "uncalibrated_outcome": "HOLDS"}
     known = {v.id: replace(v, learned=None, withheld=False) for v in evidence.verdicts}

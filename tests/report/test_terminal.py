@@ -61,6 +61,10 @@ def test_the_table_says_which_probes_are_calibrated(verdicts):
     assert not any("cal." in line for line in printed(Verdicts(v for v in verdicts if v.calibrated is None)))
 
 
+def test_without_claims_nothing_is_said_of_verdicts():
+    assert printed(Verdicts()) == []
+
+
 def test_the_table_names_what_was_not_learned(verdicts):
     unlearned = Verdicts(replace(v, learned=False) if v.id in ("A1", "M7b") else v for v in verdicts)
     assert printed(unlearned)[-2] == "not learned by half of the seeds, so undecided: M7b"  # A1 holds all the same

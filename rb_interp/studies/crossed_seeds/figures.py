@@ -15,15 +15,15 @@ from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import heat_map, try_panel
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.figures.style import ATTENTION, INK, RED, new_figure, styled
-from rb_interp.studies.crossed_seeds.key_route import CARRIES
 from rb_interp.studies.crossed_seeds.report import PARTS, part, part_text
 
-NAMES = {"own_position": "own", "anchors": "anchors", "mixed": "mixed", "none": "none"}
+SHORT = {"average-then-key": "average", "gather-at-last-anchor": "gather", "key-to-anchors": "anchors"}
+"""Circuits -> what a cell says of them; other names are said whole."""
 
 
 @styled
 def draw_crossing(evidence: Evidence) -> Figure:
-    """Share of the key's effect from its own position in every member, and whose seed decides it."""
+    """Share of the key's effect from its own position, and circuit, of every member, and whose seed decides it."""
     figure = new_figure(3.6)
     crossing, shares = figure.subplots(1, 2, width_ratios=(1.25, 1))
     try_panel(crossing, _crossing, evidence, figure)
@@ -39,13 +39,13 @@ def draw_crossing(evidence: Evidence) -> Figure:
 def _crossing(axes: Axes, evidence: Evidence, figure: Figure) -> None:
     members = evidence.table("crossing")
     rows, columns = (np.unique(members[name]).tolist() for name in ("data_seed", "seed"))
-    values = members.pivot(index="data_seed", columns="seed", values="own_position").reindex(rows, columns=columns)
+    values = members.pivot(index="data_seed", columns="seed", values="key_from_key").reindex(rows, columns=columns)
     shade = heat_map(axes, values.to_numpy(), low=0, high=1, colours=ATTENTION)
     for member in members.to_dict("records"):
-        row, column, share = rows.index(member["data_seed"]), columns.index(member["seed"]), member["own_position"]
+        row, column, share = rows.index(member["data_seed"]), columns.index(member["seed"]), member["key_from_key"]
         ink: dict[str, Any] = {"color": "white" if share > 0.6 else INK, "ha": "center"}
         axes.text(column, row - 0.03, two_digits(share) if np.isfinite(share) else "", va="bottom", fontsize=7, **ink)
-        axes.text(column, row + 0.03, NAMES[member["route"]], va="top", fontsize=5.5, **ink)
+        axes.text(column, row + 0.03, SHORT.get(member["circuit"], member["circuit"]), va="top", fontsize=5.5, **ink)
         if member["data_seed"] == member["seed"]:
             frame = Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, ec=RED, lw=1.4, zorder=5)
             axes.add_patch(frame)
@@ -71,12 +71,14 @@ def caption_crossing(evidence: Evidence) -> Caption:
     """Caption of the crossing, with the shares of variance."""
     members = evidence.table("crossing")
     parts = ", ".join(f"{PARTS[name]} {part_text(evidence, name)}" for name in PARTS)
+    here = {name: words for name, words in SHORT.items() if (members["circuit"] == name).any()}
+    names = f" ({', '.join(f'{words}: {name}' for name, words in here.items())})" if here else ""
     return Caption(
         f"{len(members)} members: each seed of the data (rows, label table, order of batches) with each seed of the "
         "initial weights. Left: share of the key's effect on the answer that enters the last layer at the key's own "
-        f"position, and the route that carries at least {two_digits(CARRIES)} of it: own position, the anchors' "
-        f"positions, or neither (mixed). Right: the variance of that share, divided between the two seeds: {parts}. "
-        "The rest is interaction and noise: with one member in each cell the two cannot be told apart.",
+        f"position, and below it the circuit by cause{names}. Right: the variance of that share, "
+        f"divided between the two seeds: {parts}. The rest is interaction and noise: with one member in each cell the "
+        "two cannot be told apart.",
         "that the data decide: rows that are not of one colour, and an interval of the difference below 0. That the "
         "initial weights decide: columns that are not of one colour, and an interval above 0. That neither does "
         "alone: a small rest.",
@@ -84,5 +86,5 @@ def caption_crossing(evidence: Evidence) -> Caption:
 
 
 FIGURES: tuple[FigureSpec, ...] = (
-    FigureSpec("crossing", "Which seed decides the route of the key", draw_crossing, caption_crossing),
+    FigureSpec("crossing", "Which seed decides the route of the key, and the circuit", draw_crossing, caption_crossing),
 )

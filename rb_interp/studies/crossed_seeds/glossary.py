@@ -1,7 +1,7 @@
 """What the words of the report on crossed seeds mean."""
 
+from rb_interp.interventions.circuit_by_cause import CAUSE_RULES
 from rb_interp.report.glossary import shared
-from rb_interp.studies.crossed_seeds.key_route import CARRIES, LEARNED
 
 GLOSSARY: dict[str, str] = {
     **shared("scale", "γ, initialisation rate", "memory, reasoning"),
@@ -12,12 +12,12 @@ GLOSSARY: dict[str, str] = {
     ),
     "share of the key's effect": (
         "Another key changes the logit of the new answer less that of the old one. The share is what remains of this "
-        "change where only the last layer's input at some positions is taken from the row with the other key; sum "
-        "over rows by sum over rows, cut off at 0 and 1."
+        "change where only the last layer's input at some positions (a route) is taken from the row with the other "
+        "key; sum over rows by sum over rows, cut off at 0 and 1."
     ),
-    "route": (
-        f"Where the key enters the last layer: own position or anchors, where the share is at least {CARRIES:.2f}; "
-        f"mixed where neither is; none where accuracy on rsn_train is below {LEARNED:.2f}."
+    "circuit by cause": (
+        "What a member learned, named by the routes of the key and of the anchors; the first rule that fits is the "
+        f"name. {'. '.join(f'{name}: {rule}' for name, rule in CAUSE_RULES.items())}."
     ),
     "share of variance": (
         "Seeds of both kinds count as samples of all seeds. The rest is interaction of the two and noise, which one "

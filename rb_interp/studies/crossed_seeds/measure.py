@@ -1,6 +1,7 @@
-"""Measure crossed seeds: the route of the key in every member, and whose seed decides it.
+"""Measure crossed seeds: the routes and the circuit of every member, and whose seed decides them.
 
-y_ds    share of the key's effect from the key's own position, of the member with data seed d and own seed s
+y_ds    ``key:from_key`` of ``routes``: share of the key's effect from the key's own position, of the member with data
+        seed d and own seed s
 shares  of the variance of y: data, initialisation and the rest, see ``statistics.variance_components``
 """
 
@@ -12,6 +13,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from rb_interp.interventions.circuit_by_cause import circuit_by_cause
+from rb_interp.interventions.routes import anchor_routes
 from rb_interp.machine.measured import Measured, readings_table
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run
@@ -19,15 +22,16 @@ from rb_interp.machine.sweep import Sweep
 from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.statistics.variance_components import variance_components
 from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
-from rb_interp.studies.crossed_seeds.key_route import key_routes, route_name
 from rb_interp.studies.crossed_seeds.schema import TABLES
 
 SET = "rsn_train"
-OUTCOME = "own_position"
+OUTCOME = "key_from_key"
+SHARES = {OUTCOME: "key:from_key", "key_from_anchors": "key:from_anchors"}
+"""Shares in the table ``crossing`` -> the quantities of ``routes`` that they are."""
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
-    """Read learning curves and the routes of the key; readings ``learning_order`` and ``key_routes`` of every sweep.
+    """Read learning curves and routes; readings ``learning_order`` and ``routes`` of every sweep.
 
     Tables: ``crossing``, one row a member, and ``components``, the shares of variance. A member that diverged has no
     row, and then no share is known.
@@ -48,16 +52,15 @@ def measure(run: Run, progress: bool = True) -> Measured:
 def _routes(sweep: Sweep, probe_rows: int, progress: bool) -> pd.DataFrame:
     models, found = MemberModels(sweep), []
     for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc=f"routes of {sweep.name}"):
-        data = sweep.dataset(member.seed)
         step = models.load(member, "final").step
-        reading = key_routes(models.model, data, data.sample(SET, probe_rows))
+        reading = anchor_routes(models.model, sweep.dataset(member.seed), set=SET, n=probe_rows)
         place = {"gamma": member.gamma, "seed": member.seed, "stage": "final", "step": step, "set": SET}
         found += [{**place, **row} for row in reading.rows()]
     return readings_table(found, sweep=sweep.name)
 
 
 def crossing_table(readings: pd.DataFrame, data_seeds: dict[str, int | None]) -> pd.DataFrame:
-    """One row a member: shares by route, rows they rest on, the route's name, and final accuracy on rsn_train.
+    """One row a member: the key's shares, rows they rest on, the circuit by cause, and final accuracy on rsn_train.
 
     Args:
         data_seeds: sweep -> its seed of the data.
@@ -65,12 +68,13 @@ def crossing_table(readings: pd.DataFrame, data_seeds: dict[str, int | None]) ->
     rows = []
     accuracies = readings.loc[(readings["probe"] == "learning_order") & (readings["quantity"] == f"acc_{SET}")]
     accuracy = accuracies.set_index(["sweep", "gamma", "seed"])["value"]
-    routes = readings.loc[readings["probe"] == "key_routes"]
+    routes = readings.loc[readings["probe"] == "routes"]
     for (sweep, gamma, seed), here in routes.groupby(["sweep", "gamma", "seed"], sort=False):
-        shares = dict(zip(here["quantity"], here["value"], strict=True))
+        found = dict(zip(here["quantity"], here["value"], strict=True))
         learned = float(accuracy[sweep, gamma, seed])
-        place = {"gamma": gamma, "data_seed": data_seeds[sweep], "seed": seed, "n": int(here["n"].iloc[0])}
-        rows.append({**place, **shares, "route": route_name(shares, learned), "accuracy": learned})
+        place = {"gamma": gamma, "data_seed": data_seeds[sweep], "seed": seed, "n": int(found["key:rows"])}
+        shares = {column: found[quantity] for column, quantity in SHARES.items()}
+        rows.append({**place, **shares, "circuit": circuit_by_cause(found, learned), "accuracy": learned})
     return TABLES["crossing"].frame(rows)
 
 

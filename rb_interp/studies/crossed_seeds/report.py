@@ -1,4 +1,4 @@
-"""What the report says of crossed seeds: how often each route occurs, and the shares of variance."""
+"""What the report says of crossed seeds: how often each circuit occurs, and the shares of variance."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections import Counter
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import number, share_text
+from rb_interp.interventions.circuit_by_cause import CAUSES
 from rb_interp.report.section import Cell, Figure, Narrative, Paragraph, Row, Section, Table
 
 PARTS = {
     "data": "data", "initialisation": "initial weights", "rest": "interaction and noise",
     "difference": "data less initial weights",
-}  # fmt: skip
-ROUTE_WORDS = {
-    "own_position": "the key's own position", "anchors": "the anchors' positions", "mixed": "neither alone",
-    "none": "nothing to name",
 }  # fmt: skip
 MISSING = "This run has no shares of variance; “rb-interp probe RUN” makes them."
 UNKNOWN = (
@@ -28,7 +25,7 @@ def narrative(evidence: Evidence) -> Narrative:
     """Answer, and a section with the table of shares and the figure."""
     try:
         unknown, table = math.isnan(part(evidence, "data")[0]), _table(evidence)
-        answer = (_routes(evidence), UNKNOWN if unknown else _decides(evidence))
+        answer = (_circuits(evidence), UNKNOWN if unknown else _decides(evidence))
     except MissingEvidenceError:
         return Narrative((MISSING,))
     note = Paragraph(
@@ -50,16 +47,17 @@ def part(evidence: Evidence, name: str) -> tuple[float, float, float]:
     return float(row["share"]), float(row["low"]), float(row["high"])
 
 
-def _routes(evidence: Evidence) -> str:
-    counts = Counter(evidence.table("crossing")["route"])
-    named = ", ".join(f"{words} {counts[route]}" for route, words in ROUTE_WORDS.items() if counts[route])
-    return f"Position at which the key enters the last layer, members: {named}."
+def _circuits(evidence: Evidence) -> str:
+    counts = Counter(evidence.table("crossing")["circuit"])
+    named = ", ".join(f"{circuit} {counts[circuit]}" for circuit in CAUSES if counts[circuit])
+    return f"Circuits by cause, members: {named}."
 
 
 def _decides(evidence: Evidence) -> str:
     shares = ", ".join(f"{PARTS[name]} {part_text(evidence, name)}" for name in ("data", "initialisation", "rest"))
     share, low, high = part(evidence, "difference")
-    text = f"Shares of the variance: {shares}. Data less initial weights: {share_text(share, low, high)}"
+    of = "Variance of the share of the key's effect from its own position"
+    text = f"{of}: {shares}. Data less initial weights: {share_text(share, low, high)}"
     if low > 0:
         return f"{text}: the data decide more than the initial weights."
     if high < 0:

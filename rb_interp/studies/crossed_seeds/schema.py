@@ -3,7 +3,7 @@
 from rb_interp.machine.schema import Table
 
 TABLES = {
-    "crossing": Table("gamma data_seed:int seed", "own_position anchors n route:str accuracy"),
+    "crossing": Table("gamma data_seed:int seed", "key_from_key key_from_anchors n circuit:str accuracy"),
     "components": Table("gamma component", "variance share low high n"),
 }
 """Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""
