@@ -46,7 +46,7 @@ def learning_order_claims(
         ),
         (Condition(curve("acc_rsn_test", "accuracy on rsn_test", **where), ">=", 0.90),),
     )
-    learned = dict.fromkeys((2, 3), reasoning_learned(**where))
+    learned: dict[int, Condition] = dict.fromkeys((2, 3), reasoning_learned(**where))
     return tuple(
         Claim(f"{prefix}{number}", statement, source, criteria, learned=learned.get(number))
         for number, (statement, source, criteria) in enumerate(

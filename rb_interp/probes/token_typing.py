@@ -94,10 +94,10 @@ def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float 
     """
     check_counts(counts)
     ratio = frequency_ratio(counts)
-    own = [_descending(counts[0], ratio >= min_ratio, min_count)]
-    own.append(_descending(counts[1], ratio <= 1 / min_ratio, min_count))
+    prontoqa = _descending(counts[0], ratio >= min_ratio, min_count)
+    stories = _descending(counts[1], ratio <= 1 / min_ratio, min_count)
     totals = counts.sum(0)
-    return Typical(*own, *matched(totals, *own), *nearest(totals, *own))
+    return Typical(prontoqa, stories, *matched(totals, prontoqa, stories), *nearest(totals, prontoqa, stories))
 
 
 def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:

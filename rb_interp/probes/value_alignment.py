@@ -178,7 +178,7 @@ def value_output_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) ->
     """
     W_V = value_matrix(model, layer=layer, head=head)
     W_O = model.W_O[layer][head].detach().double().cpu().numpy()
-    return W_V @ np.linalg.qr(W_O.T, mode="r").T
+    return W_V @ np.linalg.qr(W_O.T).R.T
 
 
 @few_threads
@@ -233,8 +233,8 @@ def value_alignment(
     def both(model: HookedModel, vectors: Vectors) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         values, arrays = alignment(value_matrix(model, layer=layer, head=head), vectors, k=k, contrast=contrast)
         ov = alignment(value_output_matrix(model, layer=layer, head=head), vectors, k=k, contrast=contrast)
-        of_ov, arrays_of_ov = ({f"{OV}{name}": value for name, value in part.items()} for part in ov)
-        return values | of_ov, arrays | arrays_of_ov
+        of_ov = {f"{OV}{name}": value for name, value in ov[0].items()}
+        return values | of_ov, arrays | {f"{OV}{name}": array for name, array in ov[1].items()}
 
     vectors = _group_vectors(model, found, length, layer, head)
     values, arrays = both(model, vectors)

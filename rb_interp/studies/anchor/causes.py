@@ -127,7 +127,7 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """Nats lost on rsn_train as L0's W_V reads less; nothing where L0 has several heads."""
     if model.cfg.n_heads > 1:
         return
-    given, drawn = _inputs(data, REASONING), {"n_draws": MATCHED_DRAWS, "seed": data.seed}
+    given = _inputs(data, REASONING)
     bases = {
         "leading_direction_only": leading(value_matrix(model)),
         "without_reasoning": token_basis(model, given, "reasoning_anchor"),
@@ -136,9 +136,10 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     for name, basis in bases.items():
         keep, k = name == "leading_direction_only", basis.shape[1]
         yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
-        match = (
-            spans_in_embedding(model, given, k, **drawn) if keep else spans_of_tokens(model, given, "key", k, **drawn)
-        )
+        if keep:
+            match = spans_in_embedding(model, given, k, n_draws=MATCHED_DRAWS, seed=data.seed)
+        else:
+            match = spans_of_tokens(model, given, "key", k, n_draws=MATCHED_DRAWS, seed=data.seed)
         yield f"{name}_matched", REASONING, subspace_effect(model, given, basis, keep=keep, match=match)
 
 

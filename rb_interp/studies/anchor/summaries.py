@@ -54,7 +54,7 @@ def circuit_counts(circuits: pd.DataFrame) -> pd.DataFrame:
     for gamma, members in circuits.groupby("gamma", sort=True):
         for named_by, (column, known) in NAMED_BY.items():
             for name in (*known, *sorted({*circuits[column]} - {*known})):
-                n, total = int((members[column] == name).sum()), len(members)
+                n, total = int(np.sum(members[column] == name)), len(members)
                 rows.append((gamma, named_by, name, n, total, *proportion_interval(n, total)))
     return pd.DataFrame(rows, columns=["gamma", "named_by", "circuit", "n", "total", "share", "low", "high"])
 
@@ -66,7 +66,7 @@ def circuit_disagreement(circuits: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for gamma, members in circuits.groupby("gamma", sort=True):
-        n, total = int((members["circuit"] != members["cause"]).sum()), len(members)
+        n, total = int(np.sum(members["circuit"] != members["cause"])), len(members)
         rows.append((gamma, n, total, *proportion_interval(n, total)))
     return pd.DataFrame(rows, columns=["gamma", "n", "total", "share", "low", "high"])
 

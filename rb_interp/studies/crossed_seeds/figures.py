@@ -45,7 +45,8 @@ def _crossing(axes: Axes, evidence: Evidence, figure: Figure) -> None:
         row, column, share = rows.index(member["data_seed"]), columns.index(member["seed"]), member["key_from_key"]
         ink: dict[str, Any] = {"color": "white" if share > 0.6 else INK, "ha": "center"}
         axes.text(column, row - 0.03, two_digits(share) if np.isfinite(share) else "", va="bottom", fontsize=7, **ink)
-        axes.text(column, row + 0.03, SHORT.get(member["circuit"], member["circuit"]), va="top", fontsize=5.5, **ink)
+        name = str(member["circuit"])
+        axes.text(column, row + 0.03, SHORT.get(name, name), va="top", fontsize=5.5, **ink)
         if member["data_seed"] == member["seed"]:
             frame = Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, ec=RED, lw=1.4, zorder=5)
             axes.add_patch(frame)
@@ -71,7 +72,7 @@ def caption_crossing(evidence: Evidence) -> Caption:
     """Caption of the crossing, with the shares of variance."""
     members = evidence.table("crossing")
     parts = ", ".join(f"{PARTS[name]} {part_text(evidence, name)}" for name in PARTS)
-    here = {name: words for name, words in SHORT.items() if (members["circuit"] == name).any()}
+    here = {name: words for name, words in SHORT.items() if name in set(members["circuit"])}
     names = f" ({', '.join(f'{words}: {name}' for name, words in here.items())})" if here else ""
     return Caption(
         f"{len(members)} members: each seed of the data (rows, label table, order of batches) with each seed of the "

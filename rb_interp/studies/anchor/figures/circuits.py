@@ -46,7 +46,7 @@ def draw_circuits(evidence: Evidence) -> Figure:
     gammas = sorted(counts["gamma"].astype(float).unique().tolist())
     above, below = 0.9 + 0.28 * len(gammas), 0.95 + ROW * len(members)
     figure = new_figure(above + below)
-    top, bottom = figure.subfigures(2, 1, height_ratios=(above, below))
+    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(above, below))[:, 0]
     for axes, named_by in zip(top.subplots(1, 2, sharey=True), NAMED_BY, strict=True):
         _bars(axes, counts.loc[counts["named_by"] == named_by], gammas)
         axes.set_title(NAMED_BY[named_by])

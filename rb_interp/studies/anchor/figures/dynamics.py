@@ -51,7 +51,8 @@ OTHER = "P"
 def draw_dynamics(evidence: Evidence) -> Figure:
     """Step of every event in every seed, one column per rate: losses above, mechanisms below."""
     kept, over = evidence.table("dynamics"), evidence.table("events_summary")
-    circuits = evidence.table("circuits")[["gamma", "seed", "cause"]].rename(columns={"cause": "circuit"})
+    named = evidence.table("circuits")
+    circuits = named.assign(circuit=named["cause"])[["gamma", "seed", "circuit"]]
     events = evidence.table("events").merge(circuits, on=["gamma", "seed"], how="left").fillna({"circuit": ""})
     gammas, last = sorted(events["gamma"].unique().tolist()), float(kept["step"].to_numpy().max())
     figure = new_figure(0.95 + 0.33 * len(CRITERIA), max(WIDTH, 2.1 + 1.7 * len(gammas)))

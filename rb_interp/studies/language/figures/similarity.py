@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,7 +39,7 @@ DIFFERENCES = {
 }
 COSINE_SHIFTS = (-0.34, -0.06, 0.22)
 SHIFTS = (-0.38, -0.16, 0.06, 0.28)
-OVER_TOKENS = {"lw": 4.5, "alpha": 0.28, "zorder": 0.8}
+OVER_TOKENS: dict[str, Any] = {"lw": 4.5, "alpha": 0.28, "zorder": 0.8}
 SPREAD = 0.04
 NULL = "#d2d2d2"
 UNTRAINED = "#6b6b6b"
@@ -89,7 +91,7 @@ def _with_untrained(axes: Axes, evidence: Evidence, series: list[StyledReading])
         level(axes, one.x + 0.035, untrained, UNTRAINED, half=0.125, width=1.4, zorder=1.0)
         low, high = token_interval(evidence, one.quantity, one.gamma, one.stage)
         colour = next(each.colour for each in series if each.quantity == one.quantity)
-        axes.vlines(one.x + 0.035, low, high, color=colour, **OVER_TOKENS)
+        axes.plot([one.x + 0.035] * 2, [low, high], color=colour, solid_capstyle="butt", **OVER_TOKENS)
     return drawn
 
 
