@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rb_interp.figures import legend
 from rb_interp.figures.save import render
 from rb_interp.figures.style import BLUE, DASHED, GREY, MARKERS, RED, new_figure, styled
 from rb_interp.files import write_bytes
@@ -26,7 +27,8 @@ def draw_blends(means: pd.DataFrame) -> Figure:
     """
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
-    for (_, rows), marker in zip(means.groupby("quantity", sort=False), MARKERS, strict=False):
+    for quantity, marker in zip(dict.fromkeys(means["quantity"]), MARKERS, strict=False):
+        rows = means.loc[means["quantity"] == quantity]
         first = rows.iloc[0]
         label, colour = f"{first['probe']}: {first['quantity']}", COLOURS[first["of"]]
         left.plot(rows["share"], rows["mean"], marker=marker, ms=3.5, lw=1, color=colour, label=label)
@@ -36,7 +38,7 @@ def draw_blends(means: pd.DataFrame) -> Figure:
     left.set(xlim=(-0.02, 1.02), ylim=(-0.03, 1.05), xlabel=X, ylabel="what the probe reads")
     left.set_title(f"Readings (mean of {means['n'].max()} pairs; dashed: thresholds)")
     _minds(right, means)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=6)
+    legend.above(figure, left.get_legend_handles_labels()[0], columns=2, fontsize=6)
     return figure
 
 

@@ -91,7 +91,7 @@ def _with_untrained(axes: Axes, evidence: Evidence, series: list[StyledReading])
         level(axes, one.x + 0.035, untrained, UNTRAINED, half=0.125, width=1.4, zorder=1.0)
         low, high = token_interval(evidence, one.quantity, one.gamma, one.stage)
         colour = next(each.colour for each in series if each.quantity == one.quantity)
-        axes.plot([one.x + 0.035] * 2, [low, high], color=colour, solid_capstyle="butt", **OVER_TOKENS)
+        axes.vlines(one.x + 0.035, low, high, color=colour, **OVER_TOKENS)
     return drawn
 
 
