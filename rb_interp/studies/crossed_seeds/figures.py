@@ -65,6 +65,7 @@ def _shares(axes: Axes, evidence: Evidence) -> None:
         axes.text(0.0, place - 0.22, words, transform=axes.get_yaxis_transform(), fontsize=7.5)
     axes.axvline(0, color="#b0b0b0", lw=0.7, zorder=0)
     axes.set(xlim=(-1.04, 1.04), ylim=(len(PARTS) - 0.5, -0.7), yticks=[], xlabel="share of the variance")
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
     axes.spines["left"].set_visible(False)
 
 
