@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from made_up import places
 from synthetic_evidence import make_evidence
 
@@ -23,7 +24,7 @@ from rb_interp.report.write import write_report
 from rb_interp.statistics.intervals import proportion_interval, t_interval
 from rb_interp.studies.anchor import ANCHOR, summaries
 from rb_interp.studies.anchor.circuits import CIRCUITS
-from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.anchor.config import FIXED, AnchorConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
@@ -169,3 +170,19 @@ def test_one_probe_reads_every_member_at_any_kept_step(run):
     assert found["value"].tolist() == pytest.approx(own["value"].tolist())
     assert found["untrained"].tolist() == pytest.approx(own["untrained"].tolist())
     assert set(found["step"]) == {80}
+
+
+@pytest.mark.lens
+def test_small_members_are_trained_again_with_an_l0_that_only_averages(run):
+    for seed in run.config.seeds:
+        start, own = (run.sweep(name).weights(0.8, seed, "init") for name in (FIXED, ""))
+        query = start.pop("blocks.0.attn.W_Q")
+        assert not query.any()
+        assert not run.sweep(FIXED).weights(0.8, seed)["blocks.0.attn.W_Q"].any()
+        for name, value in start.items():
+            assert torch.equal(value, own[name]), name
+    last = run.curves.query("sweep == @FIXED and set == 'rsn_test'").groupby("seed")["accuracy"].last()
+    assert run.verdicts["M10b"].conditions[0].values == pytest.approx(tuple(last))
+    assert set(run.evidence.curves["sweep"]) == {""}  # figures and report are of the main sweep
+    without = replace(run.config, gammas=(0.3,))
+    assert list(without.sweeps) == [""]
