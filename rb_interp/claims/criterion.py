@@ -100,6 +100,8 @@ class Claim:
         conditions: all must hold.
         gate: a part of the criterion: a seed counts only where it meets this too, such as to have learned a mapping.
         learned: of a criterion without a gate: where fewer than half of the seeds meet this, the verdict is withheld.
+        first_seed: the first seed that the outcome rests on. Seeds below it had been read before the criterion was
+            written; they are counted and shown, and decide nothing.
         unit: what is counted: each ``seed`` that meets every condition, or the ``share`` of units whose value is 1,
             which stands against the threshold itself.
         context: terms that are shown with the verdict and judge nothing.
@@ -113,6 +115,7 @@ class Claim:
     unit: Literal["seed", "share"] = "seed"
     context: tuple[Term, ...] = ()
     learned: Condition | None = None
+    first_seed: int = 0
 
     @property
     def terms(self) -> tuple[Term, ...]:

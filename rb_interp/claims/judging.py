@@ -76,7 +76,7 @@ def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
         if verdict.unit == "share" and not verdict.withheld:
             found.append(Chance(CHANCE_OF_SHARE, CHANCE_OF_SHARE * len(verdict.conditions)))
         elif not verdict.withheld:
-            found.append(Chance(*outcome_probabilities(0.5, verdict.n_seeds)))
+            found.append(Chance(*outcome_probabilities(0.5, verdict.n_decisive)))
     return Chance(*map(sum, zip(*found, strict=True)))
 
 
@@ -122,13 +122,13 @@ def _judge_claim(
     learners = _learners(readings, claim.gate or claim.learned, sorted(set().union(*(one.values for one in read))))
     read = [one.among(learners.seeds) for one in read] if claim.gate else read
     unlearned = learners.reason if claim.learned and learners.by_half is False else ""
-    records = tuple(_judge_condition(one, claim.unit, lost) for one in read)
+    records = tuple(_judge_condition(one, claim, lost) for one in read)
     if claim.unit == "share":
         outcome, finding, met = _of_shares(records)
         shown = next((record for record in records if record.outcome == outcome), records[0])
     else:
         met = _met_by_seed([(one.condition, one.values) for one in read], lost)
-        finding = decide(list(met.values()))
+        finding = _decide(met, claim)
         outcome, shown = finding.outcome, min(records, key=lambda record: record.n_meeting)
     before = _met_by_seed([(one.condition, one.untrained) for one in read], ())
     everyone = set().union(*(one.values for one in read)) | set(lost)
@@ -167,6 +167,7 @@ def _judge_claim(
         conditions=records,
         context=tuple(_shown(readings, term) for term in claim.context),
         learned=learners.by_half,
+        first_seed=claim.first_seed,
     )
 
 
@@ -207,8 +208,19 @@ def _read_condition(readings: pd.DataFrame, condition: Condition) -> _Read:
     return _Read(condition, values, before, of.values, minus.values if minus else None, "; ".join(problems))
 
 
-def _judge_condition(read: _Read, unit: str, lost: Collection[int]) -> Judged:
-    condition, values = read.condition, read.values
+def _decide(met: Mapping[int, bool], claim: Claim) -> Finding:
+    """Judge which seeds meet something: all are counted, and those from the claim's first seed on decide."""
+    decisive = [is_met for seed, is_met in met.items() if seed >= claim.first_seed]
+    finding, n, k = decide(decisive), len(met), sum(met.values())
+    if len(decisive) == n:
+        return finding
+    reason = f"judged on seeds from {claim.first_seed} on: {sum(decisive)}/{len(decisive)}"
+    reason = "; ".join(filter(None, (reason, finding.reason)))
+    return replace(finding, n_seeds=n, n_meeting=k, share=proportion_interval(k, n), reason=reason)
+
+
+def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> Judged:
+    condition, values, unit = read.condition, read.values, claim.unit
     met = _met_by_seed([(condition, values)], lost)
     before = list(read.untrained.values())
     if unit == "share":
@@ -218,7 +230,7 @@ def _judge_condition(read: _Read, unit: str, lost: Collection[int]) -> Judged:
         untrained = float(np.mean(before)) if before else float("nan")
         started = condition.met(untrained)
     else:
-        finding, interval = decide(list(met.values())), median_and_range(list(values.values()))
+        finding, interval = _decide(met, claim), median_and_range(list(values.values()))
         outcome, reason, untrained = finding.outcome, "", median_and_range(before).estimate
         started = _by_half(map(condition.met, before))
     return Judged(

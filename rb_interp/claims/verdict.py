@@ -67,6 +67,7 @@ class Verdict:
         n_seeds, n_meeting: seeds that count, and those that meet every condition.
         share_low, share_high: Clopper-Pearson interval of the share of seeds that meet every condition.
         decided_after: number of seeds after which it was decided; None where it was not.
+        first_seed: the first seed that the outcome rests on; those below are counted and decide nothing.
         met_at_initialisation: whether at least half of the untrained models meet every condition.
         seeds, met: the seeds that count, ascending, and which of them meet every condition.
         scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
@@ -109,6 +110,12 @@ class Verdict:
     conditions: tuple[Judged, ...]
     context: tuple[Judged, ...] = ()
     learned: bool | None = None
+    first_seed: int = 0
+
+    @property
+    def n_decisive(self) -> int:
+        """How many of the seeds that count the outcome rests on."""
+        return sum(seed >= self.first_seed for seed in self.seeds) if self.unit == "seed" else self.n_seeds
 
     def _repr_html_(self) -> str:
         return Verdicts([self])._repr_html_()

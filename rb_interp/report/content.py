@@ -132,6 +132,11 @@ def _probes(verdicts: Verdicts) -> Iterator[str]:
             "Not learned: fewer than half of the seeds have learned the mapping that these claims speak of, so that "
             f"they are undecided: {', '.join(unlearned)}."
         )
+    if early := read_before(verdicts):
+        yield (
+            f"Written after earlier seeds had been read, so that seeds from {early[0].first_seed} on alone decide: "
+            f"{', '.join(verdict.id for verdict in early)}. Their numbers are those of all seeds."
+        )
     met = [verdict.id for verdict in verdicts if verdict.met_at_initialisation and verdict.outcome == "HOLDS"]
     if met:
         yield f"Already met by untrained models, so that training has shown nothing by it: {', '.join(met)}."
@@ -140,6 +145,11 @@ def _probes(verdicts: Verdicts) -> Iterator[str]:
 def not_learned(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Those that are undecided and ask for a mapping that fewer than half of the seeds have learned."""
     return [verdict for verdict in verdicts if verdict.learned is False and verdict.outcome == "UNDECIDED"]
+
+
+def read_before(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Those whose criterion is younger than the reading of some of the seeds."""
+    return [verdict for verdict in verdicts if verdict.n_decisive < verdict.n_seeds]
 
 
 def _alone(verdict: Verdict) -> str:

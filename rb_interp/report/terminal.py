@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rb_interp.figures.numbers import interval_text, number, share_text
-from rb_interp.report.content import OUTCOMES, calibration_mark, not_learned
+from rb_interp.report.content import OUTCOMES, calibration_mark, not_learned, read_before
 from rb_interp.report.within import DESCRIBES
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     console.print(Text(", ".join(f"{counts[name]} {name}" for name in OUTCOMES) + starred))
     if unlearned := not_learned(verdicts):
         console.print(Text(f"not learned by half of the seeds, so undecided: {', '.join(v.id for v in unlearned)}"))
+    if early := read_before(verdicts):
+        named = ", ".join(verdict.id for verdict in early)
+        console.print(Text(f"decided by seeds from {early[0].first_seed} on alone: {named}"))
     if any(marks):
         console.print(Text(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}"))
 

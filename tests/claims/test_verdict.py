@@ -217,12 +217,35 @@ def test_m7b_counts_only_seeds_that_know_the_memory_mapping():
     assert "no reading of learning_order/acc_mem" in unknown.reason
 
 
+@pytest.mark.parametrize(
+    ("seeds", "n_meeting", "outcome", "reason"),
+    [
+        (range(10, 18), 8, "HOLDS", ""),
+        (range(8), 8, "UNDECIDED", "judged on seeds from 10 on: 0/0; seeds: 0, needed: 8"),
+        (range(2, 18), 8, "FAILS", "judged on seeds from 10 on: 0/8"),
+        (range(18), 18, "HOLDS", "judged on seeds from 10 on: 8/8"),
+    ],
+)
+def test_seeds_read_before_a_criterion_was_written_do_not_decide(seeds, n_meeting, outcome, reason):
+    """Values of M3b, of which the first ``n_meeting`` seeds meet it."""
+    values = [3.0] * n_meeting + [1.0] * (len(seeds) - n_meeting)
+    found = judged("M3b", planted(BY_ID["M3b"].conditions[0].of, values, seeds=seeds))
+    n_decisive = sum(seed >= 10 for seed in seeds)
+    assert (found.outcome, found.conditions[0].outcome, found.reason) == (outcome, outcome, reason)
+    assert (found.n_meeting, found.n_seeds, found.n_decisive) == (n_meeting, len(seeds), n_decisive)
+    assert (found.share_low, found.share_high) == proportion_interval(n_meeting, len(seeds))[1:]
+    assert found.effect == np.median(values)
+    assert expected_by_chance([found]) == outcome_probabilities(0.5, n_decisive)
+    assert Verdicts.from_json(Verdicts([found]).to_json())[0] == found
+
+
 @pytest.mark.parametrize("n_learned", [0, 3, 4, 8, 9])
 def test_what_was_not_learned_is_not_decided(n_learned):
     """A2's numbers hold in 9 seeds, some of which have learned nothing: their loss is where it started."""
     accuracy = [1.0] * n_learned + [0.94] * (9 - n_learned)
-    tables = [planted(part.of, [0.05 if part.operator == "<=" else 0.4] * 9) for part in BY_ID["A2"].conditions]
-    tables.append(planted(BY_ID["A2"].learned.of, accuracy))
+    seeds, conditions = range(10, 19), BY_ID["A2"].conditions
+    tables = [planted(part.of, [0.05 if part.operator == "<=" else 0.4] * 9, seeds=seeds) for part in conditions]
+    tables.append(planted(BY_ID["A2"].learned.of, accuracy, seeds=seeds))
     first, second = judged("A2", *tables), judged("A2b", *tables)
     said = f"accuracy on rsn_train >= 0.95 in {n_learned} of 9 seeds"
     by_half = n_learned >= 5

@@ -145,7 +145,7 @@ def test_a_reader_is_warned(evidence):
     assert "has 2 seeds" in few
     assert unknown.startswith("Not calibrated: M4. ")
     enough, calm = make_evidence(seeds=8), {"met_at_initialisation": False, "calibrated": None}
-    quiet = {v.id: replace(v, **calm, learned=None, withheld=False) for v in enough.verdicts}
+    quiet = {v.id: replace(v, **calm, learned=None, withheld=False, first_seed=0) for v in enough.verdicts}
     held = {"withheld": True, "calibrated": False, "outcome": "UNDECIDED", "uncalibrated_outcome": "HOLDS"}
 
     def warned(**changes):
@@ -163,6 +163,9 @@ def test_a_reader_is_warned(evidence):
     (told,) = warned(**few, M7b={"learned": False, "outcome": "HOLDS"})  # enough of the seeds that count
     assert told.startswith("Not learned: ")
     assert told.endswith("they are undecided: A2 (the numbers alone: FAILS), A2b.")
+    first, *_ = quiet["E1"].seeds
+    (early,) = warned(E1={"first_seed": first + 1})
+    assert f"so that seeds from {first + 1} on alone decide: E1. " in early
 
 
 def test_a_study_without_claims_says_nothing_of_verdicts(evidence):
@@ -177,7 +180,7 @@ def test_a_study_without_claims_says_nothing_of_verdicts(evidence):
 
 def test_a_mapping_that_was_not_learned_stands_beside_the_verdict(evidence):
     change = {"learned": False, "withheld": True, "outcome": "UNDECIDED", "uncalibrated_outcome": "HOLDS"}
-    known = {v.id: replace(v, learned=None, withheld=False) for v in evidence.verdicts}
+    known = {v.id: replace(v, learned=None, withheld=False, first_seed=0) for v in evidence.verdicts}
     verdicts = Verdicts({**known, "A3": replace(known["A3"], **change)}.values())
     rows = claim_rows(page_of(replace(evidence, verdicts=verdicts)))
     assert [name for name, row in rows.items() if ">not learned<" in row] == ["A3"]

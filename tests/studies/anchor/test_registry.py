@@ -124,6 +124,11 @@ def test_what_must_be_learned_and_that_only_i1_is_about_a_share():
     assert [claim.id for claim in CLAIMS if claim.unit == "share"] == ["I1"]
 
 
+def test_second_criteria_are_judged_on_seeds_that_had_not_been_read():
+    later = ["A2b", "A3b", "M3b", "M4b", "M7r", "M8r", "M9b", "M10b", "Q1", "Q2"]
+    assert {claim.id: claim.first_seed for claim in CLAIMS if claim.first_seed} == dict.fromkeys(later, 10)
+
+
 def test_what_is_shown_with_a_verdict():
     within = ["cos_reasoning_within", "cos_memory_within"]
     for claim in CLAIMS:
