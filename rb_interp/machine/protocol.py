@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rb_interp.figures.spec import FigureSpec
     from rb_interp.machine.config import StudyConfig
     from rb_interp.machine.run import Run
-    from rb_interp.machine.schema import Table
+    from rb_interp.machine.schema import TableSchema
     from rb_interp.report.section import Narrative
 
 Lazy = str
@@ -60,7 +60,7 @@ class Study:
     cost: str
     config: type[StudyConfig] | Lazy
     measure: Callable[[Run, bool], Any] | Lazy
-    tables: Mapping[str, Table] | Lazy = field(default_factory=dict)
+    tables: Mapping[str, TableSchema] | Lazy = field(default_factory=dict)
     claims: tuple[Claim, ...] | Lazy = ()
     figures: tuple[FigureSpec, ...] | Lazy = ()
     narrative: Callable[[Any], Narrative] | Lazy | None = None

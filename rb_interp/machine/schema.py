@@ -24,7 +24,7 @@ KNOWN = {
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSchema:
     """Columns of a table, as text: names with a space between, each with ``:type`` behind it where it needs one.
 
     Attributes:
@@ -33,7 +33,7 @@ class Table:
 
     Types are ``str``, ``int``, ``float`` and ``bool``. A column in KNOWN has its type there, any other is a float.
 
-    >>> Table(keys="gamma seed circuit:str", values="share n").columns
+    >>> TableSchema(keys="gamma seed circuit:str", values="share n").columns
     {'gamma': 'float', 'seed': 'int', 'circuit': 'str', 'share': 'float', 'n': 'int'}
     """
 
@@ -75,24 +75,24 @@ class Table:
         return ""
 
 
-CURVES = Table(keys="sweep gamma seed step set", values="loss accuracy")
-READINGS = Table(
+CURVES = TableSchema(keys="sweep gamma seed step set", values="loss accuracy")
+READINGS = TableSchema(
     keys="sweep gamma seed stage step set probe layer head quantity",
     values="value untrained null null_mean null_sd p_value n",
 )
 """Readings of probes; docs/tables.md says what each column holds."""
-SUMMARY = Table(keys="sweep gamma stage set probe layer head quantity", values="mean low high n untrained")
-CURVES_SUMMARY = Table(keys="sweep gamma step set quantity", values="mean low high n")
+SUMMARY = TableSchema(keys="sweep gamma stage set probe layer head quantity", values="mean low high n untrained")
+CURVES_SUMMARY = TableSchema(keys="sweep gamma step set quantity", values="mean low high n")
 EVERY_STUDY = {"curves": CURVES, "readings": READINGS, "summary": SUMMARY, "curves_summary": CURVES_SUMMARY}
 """Tables that every run has."""
 
 
-def over_seeds(keys: str) -> Table:
+def over_seeds(keys: str) -> TableSchema:
     """The table that `machine.measured.over_seeds` makes: means over seeds at each place."""
-    return Table(keys=f"{keys} quantity", values="mean low high n")
+    return TableSchema(keys=f"{keys} quantity", values="mean low high n")
 
 
-def check_tables(study: str, declared: Mapping[str, Table], tables: Mapping[str, pd.DataFrame]) -> None:
+def check_tables(study: str, declared: Mapping[str, TableSchema], tables: Mapping[str, pd.DataFrame]) -> None:
     """Compare what a study measured with what it declares.
 
     Raises StudyError for a table that it does not declare, for one that is missing, and for one with other columns or

@@ -14,9 +14,9 @@ from rb_interp.machine import Run
 from rb_interp.machine.measured import readings_table
 from rb_interp.machine.registry import names
 from rb_interp.machine.registry import study as find_study
-from rb_interp.machine.schema import EVERY_STUDY, READINGS, Table, check_tables, over_seeds
+from rb_interp.machine.schema import EVERY_STUDY, READINGS, TableSchema, check_tables, over_seeds
 
-COUNTS = Table(keys="gamma circuit:str", values="n share found:bool")
+COUNTS = TableSchema(keys="gamma circuit:str", values="n share found:bool")
 DOCS = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
 
 

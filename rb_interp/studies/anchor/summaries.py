@@ -126,4 +126,4 @@ def array_means(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if (probe, name) in AVERAGED:
             new, derive = AVERAGED[probe, name]
             drawn[f"{place}/{probe}/{new}"] = derive(array)
-    return arrays_over_seeds(drawn)
+    return drawn | arrays_over_seeds(drawn)

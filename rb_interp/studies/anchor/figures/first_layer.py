@@ -83,10 +83,10 @@ def _distance(axes: Axes, evidence: Evidence) -> None:
 
 
 def _spectrum(axes: Axes, evidence: Evidence) -> None:
-    seeds = evidence.array(VALUES, "singular_values", SMALL, stage="half").values()
+    seeds = evidence.array(VALUES, "relative_singular_values", SMALL, stage="half").values()
     colour = gamma_colour(SMALL, evidence.gammas)
     for values in seeds:
-        _ranked(axes, values / values[0], color=colour, lw=0.5, alpha=0.5)
+        _ranked(axes, values, color=colour, lw=0.5, alpha=0.5)
     mean = evidence.mean_array(VALUES, "relative_singular_values", SMALL, stage="half")
     _ranked(axes, mean, color=colour, marker="D", ms=3, lw=1.4, label=f"γ = {SMALL:g}, half")
     untrained = evidence.mean_array(VALUES, "relative_singular_values", SMALL, stage="init")
@@ -104,8 +104,7 @@ def _ranked(axes: Axes, values: np.ndarray, **look: Any) -> None:
 
 def _alignment(axes: Axes, evidence: Evidence) -> None:
     tokens, group = (evidence.first(VALUES, name, SMALL, stage="half")[1] for name in ("tokens", "group"))
-    seeds = evidence.array(VALUES, "cosines", SMALL, stage="half").values()
-    leading = np.abs([cosines[0] for cosines in seeds])
+    leading = np.stack(list(evidence.array(VALUES, "abs_leading_cosines", SMALL, stage="half").values()))
     mean, untrained = (
         evidence.mean_array(VALUES, "abs_leading_cosines", SMALL, stage=stage) for stage in ("half", "init")
     )
