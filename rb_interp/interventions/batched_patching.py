@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.interventions.hooking import last_logits, with_edits, write_at
+from rb_interp.interventions.last_position import last_block_cuts
 from rb_interp.interventions.path import aligned, check_pairs
 from rb_interp.interventions.sites import Edit, Site, gather_at
 from rb_interp.models.generations import resid_mid_is_a_copy
@@ -83,13 +84,7 @@ class PatchGrid:
         held = [Site("attn_out", site.layer).hook for site in groups if site.component == "mlp_out"]
         self.found = capture(model, self.tokens, list({*self.hooks, *self.states, *held}))
         self.source = clean, capture(model, clean.tokens, list({*self.hooks, self.states[-1]}))
-        # What cuts the last block to the last position; the scores only where what follows reads them from the hook.
-        self.narrow: dict[str, Callable[[Tensor], Tensor]] = {
-            Site("z", self.last).hook: lambda z: z[:, -1:],
-            Site("resid_mid", self.last).hook: lambda resid: resid[:, -1:],
-        }
-        if not resid_mid_is_a_copy(model):
-            self.narrow[f"blocks.{self.last}.attn.hook_attn_scores"] = lambda scores: scores[:, :, -1:]
+        self.narrow = last_block_cuts(model)
         self.changes: dict[str, Callable[[Tensor], Tensor]] = {}
 
     @contextmanager
@@ -208,7 +203,9 @@ class PatchGrid:
     def _passes(self, writes: list[Write]) -> Iterator[tuple[int, Tensor, list[Write]]]:
         """Start and runs of each pass, and what is written in it, with runs numbered within the pass."""
         for start, group in groupby(sorted(writes, key=lambda some: some.start), key=lambda some: some.start):
-            together, size = list(group), self._pass_rows(self.length if start <= self.last else 1)
+            positions = self.length if start <= self.last else 1
+            size = self._pass_rows(positions, 1 if start == self.last and self.narrow else positions)
+            together = list(group)
             every = torch.cat([some.run for some in together]).unique()
             cuts = [
                 [*torch.searchsorted(some.run, every[::size].contiguous()).tolist(), len(some.run)] for some in together
@@ -221,10 +218,11 @@ class PatchGrid:
                         parts.append(Write(start, some.site, torch.searchsorted(runs, run), pos, values))
                 yield start, runs, parts
 
-    def _pass_rows(self, positions: int) -> int:
-        """Rows of a pass over so many positions of each."""
-        cfg = self.model.cfg
-        return max(1, PASS_VALUES // (positions * max(cfg.d_model, cfg.d_mlp or 0, cfg.n_heads * positions)))
+    def _pass_rows(self, positions: int, in_mlp: int | None = None) -> int:
+        """Rows of a pass over so many positions of each, of which the MLP sees all or as many as are given."""
+        cfg, in_mlp = self.model.cfg, positions if in_mlp is None else in_mlp
+        widest = positions * max(cfg.d_model, cfg.n_heads * positions), in_mlp * (cfg.d_mlp or 0)
+        return max(1, PASS_VALUES // max(widest))
 
     def _step(self, start: int, rows: Tensor, parts: Sequence[Write]) -> Float[Tensor, "row d_vocab"]:
         """Logits at the last position, from one block on, of some rows with what is written in them."""

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
+from rb_interp.interventions.last_position import cuts
 from rb_interp.interventions.sites import Edit, Site, scatter_at, site_positions
 from rb_interp.models.generations import resid_mid_is_a_copy, writable_tensors
 from rb_interp.models.protocol import HookedModel
@@ -51,6 +52,8 @@ def last_logits(
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits at the last position under edits, on CPU, in evaluation mode, with no gradient.
 
+    Where a model allows it, its last block is computed at the last position alone (``last_position``).
+
     Args:
         tokens: integers ``[row, pos]``.
         batch: rows of one pass; by default at most 1,024 and no more than ``capture.MAX_LOGITS`` allows.
@@ -59,8 +62,9 @@ def last_logits(
     check_range(model, inputs)
     device, found = next(model.parameters()).device, []
     with torch.no_grad(), evaluation(model):
+        every = [*edits, *cuts(model, inputs, edits)]
         for rows in torch.arange(len(inputs)).split(batch or passes(model, inputs)):
-            with with_edits(model, edits, rows):
+            with with_edits(model, every, rows):
                 found.append(model(inputs[rows].to(device))[:, -1].cpu())
     return torch.cat(found)
 
