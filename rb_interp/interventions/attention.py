@@ -30,11 +30,12 @@ from scipy.special import entr, softmax
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.interchange import cost_of_edits
+from rb_interp.interventions.effect import Effect, answer_cost
+from rb_interp.interventions.interchange import answer_logits, cost_of_edits
 from rb_interp.interventions.sites import Edit, Site, positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, capture
+from rb_interp.probes.check import check_labels
 from rb_interp.probes.uniformity import average_operator
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -278,14 +279,43 @@ def blocked_attention(
         ModelError: where nothing is left to attend to.
         RolesError: for missing roles, and for too little noise.
     """
+    asked = {"layer": layer, "query": query, "key": key, "head": head, "n_draws": n_draws, "seed": seed}
+    return blocked_attention_costs(model, inputs, (quantity,), **asked)[quantity]
+
+
+@few_threads
+def blocked_attention_costs(
+    model: HookedModel,
+    inputs: Inputs,
+    quantities: Sequence[str] = ("loss_increase", "accuracy_drop"),
+    *,
+    layer: int,
+    query: str = "last",
+    key: str = "key",
+    head: int | None = None,
+    n_draws: int = 5,
+    seed: int = 0,
+) -> dict[str, Effect]:
+    """`blocked_attention` in several quantities, from the same runs: quantity -> effect.
+
+    Args:
+        quantities: ``loss_increase``, ``accuracy_drop``, or both. All others are those of `blocked_attention`.
+
+    Raises what `blocked_attention` raises.
+    """
     length = inputs.tokens.shape[1]
     queries, keys = (positions(inputs.roles, role, length, "blocked_attention") for role in (query, key))
-    cost, rng = cost_of_edits(model, inputs, quantity, "blocked_attention"), np.random.default_rng([seed, 11])
+    labels, rng = check_labels(inputs, "blocked_attention"), np.random.default_rng([seed, 11])
     blocked = [keys, *(_noise(inputs, queries, keys.shape[1], rng) for _ in range(n_draws))]
-    effect, *other = (cost(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked)
+    edits = [[], *(blocked_edits(model, queries, at, layer=layer, head=head) for at in blocked)]
+    before, *after = (answer_logits(model, inputs, each) for each in edits)
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
-    control = np.reshape(other, (len(other), len(effect)))
-    return Effect(name, site, quantity, effect, control, BLOCKED)  # pyright: ignore
+    effects = {}
+    for quantity in quantities:
+        effect, *other = (answer_cost(before, logits, labels, quantity) for logits in after)
+        control = np.reshape(other, (len(other), len(effect)))
+        effects[quantity] = Effect(name, site, quantity, effect, control, BLOCKED)  # pyright: ignore
+    return effects
 
 
 def blocked_edits(

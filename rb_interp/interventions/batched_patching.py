@@ -208,7 +208,9 @@ class PatchGrid:
     def _passes(self, writes: list[Write]) -> Iterator[tuple[int, Tensor, list[Write]]]:
         """Start and runs of each pass, and what is written in it, with runs numbered within the pass."""
         for start, group in groupby(sorted(writes, key=lambda some: some.start), key=lambda some: some.start):
-            together, size = list(group), self._pass_rows(self.length if start <= self.last else 1)
+            positions = self.length if start <= self.last else 1
+            size = self._pass_rows(positions, 1 if start == self.last else positions)
+            together = list(group)
             every = torch.cat([some.run for some in together]).unique()
             cuts = [
                 [*torch.searchsorted(some.run, every[::size].contiguous()).tolist(), len(some.run)] for some in together
@@ -221,10 +223,11 @@ class PatchGrid:
                         parts.append(Write(start, some.site, torch.searchsorted(runs, run), pos, values))
                 yield start, runs, parts
 
-    def _pass_rows(self, positions: int) -> int:
-        """Rows of a pass over so many positions of each."""
-        cfg = self.model.cfg
-        return max(1, PASS_VALUES // (positions * max(cfg.d_model, cfg.d_mlp or 0, cfg.n_heads * positions)))
+    def _pass_rows(self, positions: int, in_mlp: int | None = None) -> int:
+        """Rows of a pass over so many positions of each, of which the MLP sees all, or so many."""
+        cfg, in_mlp = self.model.cfg, positions if in_mlp is None else in_mlp
+        widest = positions * max(cfg.d_model, cfg.n_heads * positions), in_mlp * (cfg.d_mlp or 0)
+        return max(1, PASS_VALUES // max(widest))
 
     def _step(self, start: int, rows: Tensor, parts: Sequence[Write]) -> Float[Tensor, "row d_vocab"]:
         """Logits at the last position, from one block on, of some rows with what is written in them."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rb_interp.errors import RunError
 from rb_interp.machine.measured import readings_table
+from rb_interp.machine.side_by_side import check_stop, side_by_side
 from rb_interp.machine.sweep import Sweep
 from rb_interp.models.build import exported, lens_model
 from rb_interp.models.generations import write_weights
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from rb_interp.probes import Reading
+
+Found = TypeVar("Found")
 
 
 class MemberModels:
@@ -34,6 +37,7 @@ class MemberModels:
 
     def load(self, member: Member, stage: str | int) -> Checkpoint:
         """Write a member at a stage into ``model``, and its untrained model into ``untrained``."""
+        check_stop()
         checkpoint = self.sweep.checkpoint(stage, member.gamma, member.seed)
         weights = checkpoint.member(member.gamma, member.seed)
         if not all(weight.isfinite().all() for weight in weights.values()):
@@ -45,6 +49,21 @@ class MemberModels:
         write_weights(self.untrained, exported(self.sweep.weights(member.gamma, member.seed, "init"), config))
         write_weights(self.model, exported(weights, config))
         return checkpoint
+
+
+def each_member(
+    sweep: Sweep,
+    members: Sequence[Member],
+    work: Callable[[MemberModels, Member], Found],
+    *,
+    progress: bool = True,
+    desc: str = "",
+) -> list[Found]:
+    """``work(models, member)`` of members, in their order, with as many at once as ``train.workers`` says."""
+    for seed in dict.fromkeys(member.seed for member in members):
+        sweep.dataset(seed)  # drawn once, before several ask for it
+    workers = sweep.config.train.workers
+    return side_by_side(lambda: MemberModels(sweep), members, work, workers=workers, progress=progress, desc=desc)
 
 
 @few_threads

@@ -2,7 +2,7 @@
 
 from rb_interp.probes.attention_by_role import attention_by_role
 from rb_interp.probes.attention_to_key import attention_to_key
-from rb_interp.probes.capture import capture
+from rb_interp.probes.capture import capture, captured
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
 from rb_interp.probes.embedding_rank import embedding_rank, weight_rank
 from rb_interp.probes.geometry import geometry
@@ -22,6 +22,7 @@ __all__ = [
     "attention_by_role",
     "attention_to_key",
     "capture",
+    "captured",
     "chain_accuracy",
     "chain_inputs",
     "embedding_rank",

@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import RolesError
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.pattern import Found, pattern_reading
+from rb_interp.probes.source import Source
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -53,7 +53,8 @@ def permuted_roles(
 ) -> Null:
     """Mean attention on a role whose positions are taken from another row."""
     shuffled = positions[permutations(n_null, len(attention), rng)]
-    found = attention[np.arange(len(attention))[None, :, None], shuffled]
+    first = attention.shape[1] * np.arange(len(attention))[None, :, None]
+    found = attention.ravel().take(first + shuffled)
     return Null("roles permuted over rows", found.sum(2).mean(1))
 
 
@@ -73,12 +74,12 @@ def _key_and_anchors(roles: Roles) -> tuple[KeyPositions, AnchorPositions]:
 
 @few_threads
 def attention_by_role(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs,
     *,
     layer: int = 1,
     head: int = 0,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
@@ -90,6 +91,7 @@ def attention_by_role(
     module".
 
     Args:
+        model: a model, or the cache of these rows that ``captured`` gives.
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
         layer, head: the head that is read, both counted from 0.
         untrained: the same model at step 0, read beside it; None for no comparison.

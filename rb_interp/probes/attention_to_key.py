@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.pattern import Found, pattern_reading
+from rb_interp.probes.source import Source
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -29,12 +29,12 @@ from rb_interp.torch_threads import few_threads
 
 @few_threads
 def attention_to_key(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs,
     *,
     layer: int = 0,
     head: int = 0,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
@@ -44,6 +44,7 @@ def attention_to_key(
     another row. Arrays: attention [row, q].
 
     Args:
+        model: a model, or the cache of these rows that ``captured`` gives.
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
         layer, head: the head that is read, both counted from 0.
         untrained: the same model at step 0, read beside it; None for no comparison.

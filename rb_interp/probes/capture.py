@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -13,6 +13,10 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.source import Source, held, is_cache, model_of
+
+if TYPE_CHECKING:
+    from transformer_lens import ActivationCache
 
 Tokens = np.ndarray | Tensor
 """Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what to change."""
@@ -22,7 +26,7 @@ MAX_LOGITS = 2**26
 
 
 def capture(
-    model: HookedModel,
+    model: Source,
     tokens: Tokens,
     names: Sequence[str],
     *,
@@ -34,6 +38,7 @@ def capture(
     The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act.
 
     Args:
+        model: the model, or what `captured` gave for these tokens; then nothing runs.
         tokens: integers ``[row, pos]``.
         names: full hook names, such as ``blocks.0.attn.hook_pattern``.
         batch: rows of one pass; by default at most 1,024 and no more than MAX_LOGITS allows.
@@ -41,9 +46,12 @@ def capture(
 
     Raises:
         ModelError: where a hook name does not exist in this model (naming the nearest one) or does not fire, and where
-            tokens lie outside its vocabulary or context.
+            tokens lie outside its vocabulary or context. For a cache, where it lacks one or is of other rows.
     """
     names = list(dict.fromkeys(names))
+    if is_cache(model):
+        return held(cast(Any, model), as_rows(tokens), names, keep)
+    model = model_of(model)
     for name in names:
         if name not in model.hook_dict:
             raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
@@ -65,6 +73,24 @@ def capture(
                     )
                 parts[name].append((fired[name] if keep is None else keep(fired[name])).detach().cpu())
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
+
+
+def captured(model: HookedModel, tokens: Tokens, names: Sequence[str], *, batch: int | None = None) -> ActivationCache:
+    """The named activations of some rows in one pass, for every probe that reads these rows.
+
+    Pass it to a probe in place of the model. Raises ModelError as `capture` does.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> from rb_interp.probes import attention_to_key, uniformity
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> inputs = data.inputs(data.sample("rsn_train", 20))
+    >>> cache = captured(model, inputs.tokens, ["blocks.0.attn.hook_pattern"])
+    >>> uniformity(cache, inputs).values == uniformity(model, inputs).values
+    True
+    """
+    from transformer_lens import ActivationCache
+
+    return ActivationCache(capture(model, tokens, names, batch=batch), model)
 
 
 @contextmanager
@@ -126,7 +152,7 @@ def evaluation(model: HookedModel) -> Iterator[None]:
 
 
 def head_pattern(
-    model: HookedModel, tokens: Tokens, *, layer: int, head: int, queries: slice | int = slice(None)
+    model: Source, tokens: Tokens, *, layer: int, head: int, queries: slice | int = slice(None)
 ) -> np.ndarray:
     """Attention pattern of one head in float64, ``[row, query, key]``, or ``[row, key]`` of one query."""
     name = f"blocks.{layer}.attn.hook_pattern"

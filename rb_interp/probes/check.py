@@ -11,6 +11,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import as_rows
+from rb_interp.probes.source import Source, model_of
 from rb_interp.tasks.inputs import Inputs
 
 
@@ -19,17 +20,16 @@ def has_attention(model: HookedModel) -> bool:
     return model.cfg.n_layers > 0 and model.cfg.n_heads > 0
 
 
-def check_layer_head(
-    model: HookedModel, layer: int, head: int | None, probe: str, untrained: HookedModel | None = None
-) -> None:
+def check_layer_head(model: Source, layer: int, head: int | None, probe: str, untrained: Source | None = None) -> None:
     """Raise ModelError where one of the models has no attention, or no such layer or head (counted from 0)."""
     for what, looked_at in (("this model", model), ("the untrained model", untrained)):
         if looked_at is None:
             continue
-        cfg = looked_at.cfg
-        if not has_attention(looked_at):
+        cfg = model_of(looked_at).cfg
+        if not has_attention(model_of(looked_at)):
+            kind = type(model_of(looked_at)).__name__
             raise ModelError(
-                f"{probe} looks at layers and heads, and {what}, of type {type(looked_at).__name__}, has none; use it "
+                f"{probe} looks at layers and heads, and {what}, of type {kind}, has none; use it "
                 f"on a model with attention. geometry reads a model without."
             )
         for name, given, count in (("layer", layer, cfg.n_layers), ("head", head, cfg.n_heads)):

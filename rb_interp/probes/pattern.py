@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import head_pattern
 from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.source import Source
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 
@@ -18,20 +18,20 @@ Found = tuple[Mapping[str, float], Mapping[str, np.ndarray]]
 
 def pattern_reading(
     probe: str,
-    model: HookedModel,
+    source: Source,
     inputs: Inputs,
     *,
     layer: int,
     head: int,
-    untrained: HookedModel | None,
+    untrained: Source | None,
     measure: Callable[[np.ndarray], Found],
     nulls: Callable[[np.ndarray], Mapping[str, Null]],
     queries: slice | int = slice(None),
 ) -> Reading:
     """Reading of one head's pattern, ``[row, query, key]``, or of one query of it, ``[row, key]``."""
-    check_layer_head(model, layer, head, probe, untrained)
+    check_layer_head(source, layer, head, probe, untrained)
     rows = check_rows(inputs, probe)
-    pattern = head_pattern(model, rows, layer=layer, head=head, queries=queries)
+    pattern = head_pattern(source, rows, layer=layer, head=head, queries=queries)
     values, arrays = measure(pattern)
     before: Mapping[str, float] = {}
     if untrained is not None:

@@ -15,6 +15,7 @@ sharpen later, so say at which step. Uniform attention also says nothing about w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -25,6 +26,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import capture
 from rb_interp.probes.check import check_layer_head, check_rows
 from rb_interp.probes.pattern import pattern_reading
+from rb_interp.probes.source import Source
 from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -86,14 +88,22 @@ def simplex_null(length: int, n_null: int, rng: np.random.Generator) -> Null:
     return Null("attention rows drawn uniformly from the simplex", total / (length - 1), side="less")
 
 
+@lru_cache(maxsize=8)
+def _null_of_seed(length: int, n_null: int, seed: int) -> Null:
+    """The same null for every model, drawn once."""
+    null = simplex_null(length, n_null, np.random.default_rng(seed))
+    null.draws.setflags(write=False)
+    return null
+
+
 @few_threads
 def uniformity(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs,
     *,
     layer: int = 0,
     head: int = 0,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
@@ -105,6 +115,7 @@ def uniformity(
     Source: paper 1, Lemma 1 and Fig. 6.
 
     Args:
+        model: a model, or the cache of these rows that ``captured`` gives.
         inputs: rows of two positions or more; roles and labels are not needed.
         layer, head: the head that is read, both counted from 0.
         untrained: the same model at step 0, read beside it; None for no comparison.
@@ -115,7 +126,7 @@ def uniformity(
     """
 
     def nulls(pattern: Pattern) -> dict[str, Null]:
-        return {"tv": simplex_null(pattern.shape[-1], n_null, np.random.default_rng(seed))} if n_null else {}
+        return {"tv": _null_of_seed(pattern.shape[-1], n_null, seed)} if n_null else {}
 
     return pattern_reading(
         "uniformity", model, inputs, layer=layer, head=head, untrained=untrained, measure=summarise, nulls=nulls

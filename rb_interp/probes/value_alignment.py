@@ -32,6 +32,8 @@ holds what earlier layers wrote on the constant sequence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -139,17 +141,46 @@ def alignment_nulls(
     contrast: Sequence[str] | None = None,
 ) -> dict[str, Null]:
     """Nulls of every quantity: random directions, random k-subspaces, Gaussian matrices in the place of W_V and W_O."""
+    return _nulls(_draw(shape, k, n_null, rng), vectors, contrast)
+
+
+class Draws(NamedTuple):
+    """What the nulls draw; it depends on no model. The ratios s1/s2 are None where there is a single singular value."""
+
+    directions: Float[np.ndarray, "draw d_model"]
+    bases: Float[np.ndarray, "draw d_model k"]
+    ratio: Float[np.ndarray, " draw"] | None
+    ov_ratio: Float[np.ndarray, " draw"] | None
+
+
+def _draw(shape: tuple[int, int], k: int, n_null: int, rng: np.random.Generator) -> Draws:
     directions, bases = random_directions(n_null, shape[0], rng), random_subspaces(n_null, shape[0], k, rng)
-    found = cosine_values(directions, vectors, contrast)
-    nulls = {name: Null("random direction", draws) for name, draws in found.items()}
-    found = subspace_values(bases, vectors, contrast)
-    nulls |= {name: Null("random subspace", draws) for name, draws in found.items()}
+    if min(shape) < 2:
+        return Draws(directions, bases, None, None)
+    draw = gaussian_singular_values, gaussian_product_singular_values
+    tops = [singular(n_null, *shape, rng) for singular in draw]
+    return Draws(directions, bases, *(top[:, 0] / top[:, 1] for top in tops))
+
+
+@lru_cache(maxsize=8)
+def _draws_of_seed(shape: tuple[int, int], k: int, n_null: int, seed: int) -> Draws:
+    """The same draws for every model of a shape, drawn once."""
+    draws = _draw(shape, k, n_null, np.random.default_rng(seed))
+    for drawn in draws:
+        if drawn is not None:
+            drawn.setflags(write=False)
+    return draws
+
+
+def _nulls(draws: Draws, vectors: Vectors, contrast: Sequence[str] | None) -> dict[str, Null]:
+    found = cosine_values(draws.directions, vectors, contrast)
+    nulls = {name: Null("random direction", values) for name, values in found.items()}
+    found = subspace_values(draws.bases, vectors, contrast)
+    nulls |= {name: Null("random subspace", values) for name, values in found.items()}
     nulls |= {f"{OV}{name}": null for name, null in nulls.items()}
-    if min(shape) > 1:
-        top = gaussian_singular_values(n_null, *shape, rng)
-        nulls["spectrum_ratio"] = Null("Gaussian matrix of the same shape", top[:, 0] / top[:, 1])
-        top = gaussian_product_singular_values(n_null, *shape, rng)
-        nulls[f"{OV}spectrum_ratio"] = Null("product of Gaussian matrices of the same shapes", top[:, 0] / top[:, 1])
+    if draws.ratio is not None and draws.ov_ratio is not None:
+        nulls["spectrum_ratio"] = Null("Gaussian matrix of the same shape", draws.ratio)
+        nulls[f"{OV}spectrum_ratio"] = Null("product of Gaussian matrices of the same shapes", draws.ov_ratio)
     return nulls
 
 
@@ -242,6 +273,5 @@ def value_alignment(
     before = {}
     if untrained is not None:
         before, _ = both(untrained, _group_vectors(untrained, found, length, layer, head))
-    rng = np.random.default_rng(seed)
-    nulls = alignment_nulls(W_V.shape, vectors, k, n_null, rng, contrast) if n_null else {}
+    nulls = _nulls(_draws_of_seed(W_V.shape, k, n_null, seed), vectors, contrast) if n_null else {}
     return Reading("value_alignment", values, layer, head, before, nulls, arrays)

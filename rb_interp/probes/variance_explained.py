@@ -41,6 +41,7 @@ from jaxtyping import Float, Int
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, capture
 from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
@@ -56,12 +57,12 @@ ROUNDING = 1e-6
 
 @few_threads
 def variance_explained(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs,
     *,
     layer: int | None = None,
     head: int | None = None,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
@@ -73,6 +74,7 @@ def variance_explained(
     Arrays: shares [component, grouping], in the order of the values.
 
     Args:
+        model: a model, or the cache of these rows that ``captured`` gives.
         inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
         layer: one layer, of which all four components are read; by default the components above.
         head: attn_out is what this head writes (z W_O); by default it is the sum over heads.
@@ -92,8 +94,8 @@ def variance_explained(
     nulls = {}
     for name in NULL_GROUPINGS if n_null else ():
         permuted = rng.permuted(np.tile(_numbered(groupings[name]), (n_null, 1)), axis=1)
-        for component, vectors in outputs.items():
-            nulls[f"{component}:{name}"] = Null("labels permuted", omega_squared_draws(vectors, permuted))
+        for component, draws in _draws_of_each(outputs, permuted).items():
+            nulls[f"{component}:{name}"] = Null("labels permuted", draws)
     untrained_values = (
         {} if untrained is None else _all_shares(last_position_outputs(untrained, rows, layer, head), groupings)
     )
@@ -127,20 +129,31 @@ def omega_squared_draws(
 
     ``permuted`` holds non-negative labels; the closer to 0 .. k - 1, the faster.
     """
+    return _draws_of_each({"": vectors}, permuted)[""]
+
+
+def _draws_of_each(
+    outputs: Mapping[str, Float[np.ndarray, "row d"]], permuted: Int[np.ndarray, "draw row"]
+) -> dict[str, Float[np.ndarray, " draw"]]:
+    """The same of several components; the matrix that sums over groups is made once."""
     from scipy.sparse import csr_matrix
 
-    centred, total = _centred(vectors)
     draws, n = permuted.shape
     sizes = np.bincount(permuted[:1].reshape(-1))
     k = int(np.count_nonzero(sizes))
-    if not total > 0 or k < 2 or n <= k:
-        return np.full(draws, np.nan)
     which = (permuted + len(sizes) * np.arange(draws)[:, None]).reshape(-1)
     entries = np.ones(draws * n, dtype=np.float32), (which, np.tile(np.arange(n), draws))
-    sums = csr_matrix(entries, shape=(draws * len(sizes), n)) @ (centred / math.sqrt(total)).astype(np.float32)
-    squares = np.einsum("gd,gd->g", sums, sums, dtype=np.float64).reshape(draws, len(sizes))
-    between = (squares / np.maximum(sizes, 1)).sum(1)
-    return _omega_squared(between, n, k) + ROUNDING
+    summing = csr_matrix(entries, shape=(draws * len(sizes), n))
+
+    def omega(vectors: Float[np.ndarray, "row d"]) -> Float[np.ndarray, " draw"]:
+        centred, total = _centred(vectors)
+        if not total > 0 or k < 2 or n <= k:
+            return np.full(draws, np.nan)
+        sums = summing @ (centred / math.sqrt(total)).astype(np.float32)
+        squares = np.einsum("gd,gd->g", sums, sums, dtype=np.float64).reshape(draws, len(sizes))
+        return _omega_squared((squares / np.maximum(sizes, 1)).sum(1), n, k) + ROUNDING
+
+    return {name: omega(vectors) for name, vectors in outputs.items()}
 
 
 def shares(vectors: Float[np.ndarray, "row d"], groupings: Mapping[str, Int[np.ndarray, " row"]]) -> dict[str, float]:
@@ -167,24 +180,35 @@ def row_groupings(tokens: Int[np.ndarray, "row pos"], roles: Roles) -> dict[str,
 
 
 def last_position_outputs(
-    model: HookedModel, tokens: Tokens, layer: int | None, head: int | None = None
+    model: Source, tokens: Tokens, layer: int | None, head: int | None = None
 ) -> dict[str, Float[np.ndarray, "row d"]]:
     """Output of each component at the last position in float64, keyed ``f"{component}.{layer}"``, in forward order.
 
     attn_out is that of all heads with the output bias, or what one head writes.
     """
+    hooks = component_hooks(model_of(model), layer, head)
+    cache = capture(model, tokens, list(hooks.values()), keep=lambda activation: activation[:, -1])
+    outputs = {name: cache[hook].double() for name, hook in hooks.items()}
+    for name in hooks if head is not None else ():
+        component, _, at = name.partition(".")
+        if component == "attn_out":
+            W_O = model_of(model).W_O[int(at), head].detach().cpu().double()
+            outputs[name] = outputs[name][:, head] @ W_O
+    return {name: output.numpy() for name, output in outputs.items()}
+
+
+def component_hooks(model: HookedModel, layer: int | None = None, head: int | None = None) -> dict[str, str]:
+    """Component, such as ``attn_out.0`` -> the hook that it is read at, in forward order.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> list(component_hooks(build_model(AnchorTask(), gamma=0.5), layer=1))
+    ['resid_pre.1', 'attn_out.1', 'mlp_out.1', 'resid_post.1']
+    """
     layers = range(model.cfg.n_layers) if layer is None else [layer]
     sublayers = ["attn_out"] if getattr(model.cfg, "attn_only", False) else ["attn_out", "mlp_out"]
     wanted = [("resid_pre", layers[0]), *((out, at) for at in layers for out in sublayers), ("resid_post", layers[-1])]
     hooks = {f"{component}.{at}": f"blocks.{at}.hook_{component}" for component, at in wanted}
-    if head is not None:
-        hooks |= {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
-    cache = capture(model, tokens, list(hooks.values()), keep=lambda activation: activation[:, -1])
-    outputs = {name: cache[hook].double() for name, hook in hooks.items()}
-    if head is not None:
-        for at in layers:
-            outputs[f"attn_out.{at}"] = outputs[f"attn_out.{at}"][:, head] @ model.W_O[at, head].detach().cpu().double()
-    return {name: output.numpy() for name, output in outputs.items()}
+    return hooks if head is None else hooks | {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
 
 
 def _all_shares(

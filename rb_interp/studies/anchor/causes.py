@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
-from tqdm import tqdm
 
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.interventions.ablation import ablations
 from rb_interp.interventions.attention import (
     average_beside,
-    blocked_attention,
+    blocked_attention_costs,
     forced_average,
     pattern_of,
     row_entropies,
@@ -39,7 +39,7 @@ from rb_interp.interventions.subspace import (
     token_basis,
 )
 from rb_interp.machine.intervene import with_noise_of
-from rb_interp.machine.members import MemberModels
+from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.value_alignment import value_matrix
@@ -89,10 +89,12 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> C
 
     Raises RunError where a checkpoint that a stage needs is missing or broken.
     """
-    effects, ablated, patched, sweep = [], [], [], run.sweep()
+    sweep = run.sweep()
     models = MemberModels(sweep)
     entropies = {seed: _entropies(models, seed) for seed in sweep.seeds}
-    for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="intervening"):
+
+    def intervene(models: MemberModels, member: Member) -> tuple[list[dict], list[pd.DataFrame], list[pd.DataFrame]]:
+        effects: list[dict] = []
         data, alike = sweep.dataset(member.seed), _same_circuit(circuits, member)
         for stage in ("init", own_stage(sweep, member), "final"):
             patterns = _patterns(models, alike, stage, data) if stage in ("half", "matched") else []
@@ -104,8 +106,13 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> C
                 found.append(("forced_average_matched", REASONING, beside))
             effects += [{**place, "set": s, **effect.summary(), "intervention": name} for name, s, effect in found]
         place = {"gamma": member.gamma, "seed": member.seed, "stage": "final"}
-        ablated += [table.assign(**place) for table in contributions(models.model, data)]
-        patched += [table.assign(**place) for table in matrices(models.model, data)]
+        lost, patched = (
+            [table.assign(**place) for table in part(models.model, data)] for part in (contributions, matrices)
+        )
+        return effects, lost, patched
+
+    found = each_member(sweep, sweep.sound_members, intervene, progress=progress, desc="intervening")
+    effects, ablated, patched = (list(chain.from_iterable(parts)) for parts in zip(*found, strict=True))
     tables = (pd.concat(parts, ignore_index=True) for parts in (ablated, patched))
     return Causes(pd.DataFrame(effects), *tables)
 
@@ -165,9 +172,9 @@ def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]
     """What the last layer's look at the key is worth on reasoning and on memory inputs, and the number line."""
     last = model.cfg.n_layers - 1
     for set in (REASONING, MEMORY):
-        given = _inputs(data, set)
-        for name, quantity in (("key_blocked", "loss_increase"), ("key_blocked_answers", "accuracy_drop")):
-            yield name, set, blocked_attention(model, given, layer=last, quantity=quantity, seed=data.seed)
+        blocked = blocked_attention_costs(model, _inputs(data, set), layer=last, seed=data.seed)
+        yield "key_blocked", set, blocked["loss_increase"]
+        yield "key_blocked_answers", set, blocked["accuracy_drop"]
     if model.cfg.n_heads == 1 and not n_other_answers(data, REASONING):
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
             effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)

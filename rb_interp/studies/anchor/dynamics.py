@@ -25,17 +25,16 @@ tests causes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
+from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
-from rb_interp.machine.sweep import Sweep
-from rb_interp.models.build import exported, lens_model
+from rb_interp.models.build import exported
 from rb_interp.models.generations import write_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes import (
@@ -47,7 +46,7 @@ from rb_interp.probes import (
     variance_explained,
 )
 from rb_interp.studies.anchor.events import QUANTITIES, event_table
-from rb_interp.studies.anchor.readings import OPTIONS
+from rb_interp.studies.anchor.readings import OPTIONS, one_pass
 from rb_interp.tasks import Inputs
 from rb_interp.training.member_group import Member
 
@@ -74,36 +73,28 @@ def dynamics(run: Run, progress: bool = True) -> Dynamics:
     Values are nan where a member's weights are not finite. Raises RunError where a checkpoint is missing or broken.
     """
     config: Any = run.config
-    sweep, rows, work = run.sweep(), [], list(_work(run.sweep()))
-    first, inputs = sweep.members[0], {}
-    model = lens_model(sweep.config.model, *sweep.sizes, sweep.weights(first.gamma, first.seed, "init"))
-    for seed in sweep.seeds:
-        data = sweep.dataset(seed)
-        inputs[seed] = data.inputs(data.sample("rsn_train", min(ROWS, config.probe_rows)))
-    bar = tqdm(total=sum(len(members) for _, members in work), disable=not progress, unit="model", desc="dynamics")
-    with bar:
-        for step, members in work:
-            gamma, seed = members[0].gamma, members[0].seed
-            checkpoint = sweep.checkpoint("half", gamma, seed) if step is None else sweep.whole_checkpoint(step)
-            for member in members:
-                weights, found = checkpoint.member(member.gamma, member.seed), dict.fromkeys(QUANTITIES, np.nan)
-                if all(weight.isfinite().all() for weight in weights.values()):
-                    write_weights(model, exported(weights, sweep.config.model))
-                    found = mechanism_values(model, inputs[member.seed])
-                place = {"gamma": member.gamma, "seed": member.seed, "step": checkpoint.step}
-                rows += [{**place, "quantity": quantity, "value": value} for quantity, value in found.items()]
-                bar.update()
-    values = pd.DataFrame(rows).sort_values(["gamma", "seed", "step"], kind="stable", ignore_index=True)
+    sweep, kept = run.sweep(), run.sweep().kept_steps
+    halves, n = sweep.stage_steps("half"), min(ROWS, config.probe_rows)
+
+    def read(models: MemberModels, member: Member) -> list[dict[str, Any]]:
+        data, rows = sweep.dataset(member.seed), []
+        inputs = data.inputs(data.sample("rsn_train", n))
+        own = ["half"] if halves[member] >= 0 and halves[member] not in kept else []
+        for step in (*kept, *own):
+            checkpoint, found = sweep.checkpoint(step, member.gamma, member.seed), dict.fromkeys(QUANTITIES, np.nan)
+            weights = checkpoint.member(member.gamma, member.seed)
+            if all(weight.isfinite().all() for weight in weights.values()):
+                write_weights(models.model, exported(weights, sweep.config.model))
+                found = mechanism_values(models.model, inputs)
+            place = {"gamma": member.gamma, "seed": member.seed, "step": checkpoint.step}
+            rows += [{**place, "quantity": quantity, "value": value} for quantity, value in found.items()]
+        return rows
+
+    found = each_member(sweep, sweep.members, read, progress=progress, desc="dynamics")
+    values = pd.DataFrame(chain.from_iterable(found)).sort_values(
+        ["gamma", "seed", "step"], kind="stable", ignore_index=True
+    )
     return Dynamics(values, event_table(values, sweep.curves(), sweep.config.task.d_vocab))
-
-
-def _work(sweep: Sweep) -> Iterator[tuple[int | None, list[Member]]]:
-    """Kept steps with all members, and None with each member whose ``half`` is none of these steps."""
-    steps = sweep.kept_steps
-    yield from ((step, list(sweep.members)) for step in steps)
-    for member, half in sweep.stage_steps("half").items():
-        if half >= 0 and half not in steps:
-            yield None, [member]
 
 
 def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:
@@ -112,10 +103,11 @@ def mechanism_values(model: HookedModel, inputs: Inputs) -> dict[str, float]:
     Where a layer has several heads, the one that shows the most counts: the lowest tv, the highest of all else; the
     attn_out's shares of variance sum the heads. Raises what the probes raise.
     """
-    last, heads = model.cfg.n_layers - 1, range(model.cfg.n_heads)
+    last, heads, seen = model.cfg.n_layers - 1, range(model.cfg.n_heads), one_pass(model, inputs)
 
     def read(probe: Any, **where: int) -> dict[str, float]:
-        return dict(probe(model, inputs, n_null=0, **where, **OPTIONS.get(probe, {})).values)
+        source = model if probe in OPTIONS else seen  # those that compare tokens read weights
+        return dict(probe(source, inputs, n_null=0, **where, **OPTIONS.get(probe, {})).values)
 
     def over_heads(probe: Any, layer: int, *names: str) -> dict[str, float]:
         found = [read(probe, layer=layer, head=head) for head in heads]

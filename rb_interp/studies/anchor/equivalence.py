@@ -23,16 +23,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
-from tqdm import tqdm
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.interchange import most_likely
-from rb_interp.machine.members import MemberModels
+from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.statistics.disagreement import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.studies.anchor.schema import TABLES
 from rb_interp.tasks.battery import Battery, batteries
+from rb_interp.training.member_group import Member
 
 Answers = Mapping[int, Int[np.ndarray, " row"]]
 """Seed -> answer of its member to each row of one battery."""
@@ -60,16 +60,22 @@ def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True)
     Raises RunError where a checkpoint is missing or broken.
     """
     config: Any = run.config
-    sweep, models = run.sweep(), MemberModels(run.sweep())
-    names, step = circuit_of_seed(circuits), 0
+    sweep, names, step = run.sweep(), circuit_of_seed(circuits), 0
     members = [member for member in sweep.sound_members if member.gamma == SMALL]
     battery = batteries(config.task) if members else {}
     answers, before = ({name: {} for name in battery} for _ in range(2))
-    for member in tqdm(members, disable=not progress, unit="member", desc="battery"):
-        step = models.load(member, "final").step
-        for name, rows in battery.items():
-            answers[name][member.seed] = most_likely(models.model, rows.inputs.tokens)
-            before[name][member.seed] = most_likely(models.untrained, rows.inputs.tokens)
+
+    def answer(models: MemberModels, member: Member) -> tuple[int, dict[str, list[np.ndarray]]]:
+        last = models.load(member, "final").step
+        both = models.model, models.untrained
+        given = {name: [most_likely(model, rows.inputs.tokens) for model in both] for name, rows in battery.items()}
+        return last, given
+
+    found = each_member(sweep, members, answer, progress=progress, desc="battery")
+    for member, (last, given) in zip(members, found, strict=True):
+        step = last
+        for name in battery:
+            answers[name][member.seed], before[name][member.seed] = given[name]
     return compare(battery, answers, before, names, step)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.routes import anchor_routes
-from rb_interp.machine.members import MemberModels
+from rb_interp.interventions.sites import Site
+from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.machine.sweep import Sweep
 from rb_interp.models.protocol import HookedModel
@@ -19,12 +19,16 @@ from rb_interp.probes import (
     Reading,
     attention_by_role,
     attention_to_key,
+    captured,
     geometry,
     uniformity,
     value_alignment,
     variance_explained,
 )
+from rb_interp.probes.source import Source
+from rb_interp.probes.variance_explained import component_hooks
 from rb_interp.tasks.anchor import GROUPS
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.theory.lemma_1 import lemma_1
 from rb_interp.training.member_group import Member
 
@@ -60,15 +64,20 @@ def own_stage(sweep: Sweep, member: Member) -> str:
 
 def read_members(run: Run, progress: bool = True) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """Rows of readings of all members at init, half, matched and final, and their arrays."""
+    config: Any = run.config
     sweep, rows, arrays = run.sweep(), [], {}
-    models = MemberModels(sweep)
-    for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="probing"):
-        for stage, step, set, reading in _member_readings(models, member, run.config):
+
+    def read(models: MemberModels, member: Member) -> list[tuple[str, int, str, Reading]]:
+        return list(_member_readings(models, member, config))
+
+    members = sweep.sound_members
+    found = each_member(sweep, members, read, progress=progress, desc="probing")
+    for member, readings in zip(members, found, strict=True):
+        for stage, step, set, reading in readings:
             place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step, "set": set}
             rows += [{**place, **row} for row in reading.rows()]
             prefix = f"{member.gamma}/{member.seed}/{stage}/{set}/{reading.probe}{_place(reading)}"
             arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
-    config: Any = run.config
     for gamma in config.gammas:
         rows += lemma_1(config.model, config.task, gamma, n_init=config.n_init).table().to_dict("records")
     return rows, arrays
@@ -84,25 +93,36 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
     inputs = {set: data.inputs(data.sample(set, config.probe_rows)) for set in (REASONING, MEMORY)}
     inputs[WEIGHTS] = inputs[REASONING]
 
-    def read(model: HookedModel, step: Step, **options: Any) -> Reading:
+    def read(sources: Mapping[str, Source], step: Step, **options: Any) -> Reading:
         probe, set, where = step
-        return probe(model, inputs[set], n_null=config.n_null, **where, **options)
+        return probe(sources[set], inputs[set], n_null=config.n_null, **where, **options)
+
+    def sources(model: HookedModel) -> dict[str, Source]:
+        reasoning, memory = (one_pass(model, inputs[set], set == REASONING) for set in (REASONING, MEMORY))
+        return {REASONING: reasoning, MEMORY: memory, WEIGHTS: model}
 
     models.load(member, "init")
-    before = [read(models.untrained, step) for step in steps]
+    at_start = sources(models.untrained)
+    before = [read(at_start, step) for step in steps]
     for (_, set, _), reading in zip(steps, before, strict=True):
         yield "init", 0, set, reading
     routes_before = anchor_routes(models.untrained, data, set=REASONING, n=config.probe_rows)
     yield "init", 0, REASONING, routes_before
     for stage in dict.fromkeys(("half", own_stage(sweep, member), "final")):
-        at = models.load(member, stage).step
+        at, now = models.load(member, stage).step, sources(models.model)
         for step, untrained in zip(steps, before, strict=True):
             if step[0] is geometry:  # participation_ratio needs the untrained model itself
-                yield stage, at, step[1], read(models.model, step, untrained=models.untrained)
+                yield stage, at, step[1], read(now, step, untrained=models.untrained)
             else:
-                yield stage, at, step[1], replace(read(models.model, step), untrained=untrained.values)
+                yield stage, at, step[1], replace(read(now, step), untrained=untrained.values)
     routes = anchor_routes(models.model, data, set=REASONING, n=config.probe_rows)
     yield "final", at, REASONING, replace(routes, untrained=routes_before.values)
+
+
+def one_pass(model: HookedModel, inputs: Inputs, components: bool = True) -> Source:
+    """All that the probes read of some rows: the attention patterns, and what the components write."""
+    hooks = [Site("pattern", layer).hook for layer in range(model.cfg.n_layers)]
+    return captured(model, inputs.tokens, [*hooks, *(component_hooks(model).values() if components else ())])
 
 
 def _place(reading: Reading) -> str:

@@ -1,0 +1,47 @@
+"""A cache of a model's activations is read as the model is."""
+
+import numpy as np
+import pytest
+import torch
+from lens_models import lens_model
+
+from rb_interp.errors import ModelError
+from rb_interp.probes import attention_by_role, attention_to_key, captured, uniformity, variance_explained
+from rb_interp.tasks import Inputs
+from rb_interp.tasks.roles import Roles
+
+pytestmark = pytest.mark.lens
+KEY = np.arange(30)[:, None] % 6
+INPUTS = Inputs(
+    np.random.default_rng(0).integers(0, 30, (30, 9)), roles=Roles({"key": KEY, "anchor": KEY + np.arange(1, 3)})
+)
+PLACES = (
+    (uniformity, {"layer": 1, "head": 2}),
+    (attention_to_key, {"layer": 1, "head": 2}),
+    (attention_by_role, {"layer": 3, "head": 1}),
+    (variance_explained, {}),
+    (variance_explained, {"layer": 2, "head": 3}),
+)
+
+
+@pytest.mark.parametrize(("probe", "where"), PLACES)
+def test_probes_read_the_same_from_a_cache(probe, where):
+    """Ours, and the one that TransformerLens gives; the untrained model's too."""
+    model, untrained = lens_model("gpt2"), lens_model("gpt2", seed=1)
+    expected = probe(model, INPUTS, untrained=untrained, n_null=20, **where).table()
+    with torch.no_grad():
+        own = model.run_with_cache(torch.from_numpy(INPUTS.tokens))[1]
+    ours = captured(untrained, INPUTS.tokens, [hook for hook in own if hook in untrained.hook_dict])
+    found = probe(own, INPUTS, untrained=ours, n_null=20, **where).table()
+    assert found.equals(expected)
+
+
+def test_a_cache_that_does_not_fit_is_refused():
+    model = lens_model("gpt2")
+    cache = captured(model, INPUTS.tokens, ["blocks.1.attn.hook_pattern"])
+    with pytest.raises(ModelError, match=r"no 'blocks.0.attn.hook_pattern'; did you mean 'blocks.1.attn.hook_pattern'"):
+        uniformity(cache, INPUTS)
+    with pytest.raises(ModelError, match=r"of shape \[30, 4, 9, 9\] and the rows are \[3, 9\]; give"):
+        uniformity(cache, INPUTS.take(np.arange(3)), layer=1)
+    with pytest.raises(ModelError, match="uniformity got layer=7; this model has 4 layers"):
+        uniformity(cache, INPUTS, layer=7)
