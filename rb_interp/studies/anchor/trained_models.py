@@ -58,6 +58,8 @@ from rb_interp.studies.anchor.starting_members import (
 
 FAMILIES = tuple(replace(ModelConfig.preset("quick"), norm=norm) for norm in NORMS)
 """The models that are trained, one for each place of LayerNorm."""
+STEPS_FROM_AFAR = 1500
+"""Steps of a recipe at least where its members were not named by hand, and may be far from the route."""
 N_COPIES = 2
 """Gauge copies of each original, every second one whitened."""
 OF_SEVERAL_HEADS = ("M8", "M9", "M7r", "M8r", "M9b", *NAMES, *CAUSES)
@@ -134,7 +136,8 @@ def routed(folder: Path, name: str, config: ModelConfig, progress: bool = True) 
         start = start or starts(folder, members, config, progress)
         start |= {f"blocks.{layer}.attn.W_Q": 0 * start[f"blocks.{layer}.attn.W_Q"] for layer in recipe.uniform_layers}
         own = replace(config, uniform_layers=recipe.uniform_layers)
-        return train_routes(start, datasets(members), own, recipe, progress=progress)
+        steps = recipe.steps if config.norm == "none" else max(recipe.steps, STEPS_FROM_AFAR)
+        return train_routes(start, datasets(members), own, replace(recipe, steps=steps), progress=progress)
 
     slug = "-".join(re.findall(r"\w+", name))
     return kept(folder / f"{slug}-{config.norm}.safetensors", make)

@@ -36,7 +36,8 @@ def tiny(monkeypatch):
     }
     for name, value in {"TASK": TASK, "TRAIN": FEW, "GAMMAS": (0.8,), "SEEDS": (0, 1), "EVERYONE": members}.items():
         monkeypatch.setattr(starting_members, name, value)
-    for name, value in {"RECIPES": recipes, "SEEDS": (0, 1), "SMALLEST_SHARE": -1.0, "ATTENTION_WITHIN": 9.0}.items():
+    settings = {"SEEDS": (0, 1), "SMALLEST_SHARE": -1.0, "ATTENTION_WITHIN": 9.0, "STEPS_FROM_AFAR": 2}
+    for name, value in {"RECIPES": recipes, **settings}.items():
         monkeypatch.setattr(trained_models, name, value)
     monkeypatch.setattr(trained_models, "detections", lambda subject: {"M1": Detection(True, 0.1)})
     monkeypatch.setattr(calibrate, "BLENDED", ())

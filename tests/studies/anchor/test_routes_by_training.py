@@ -11,6 +11,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.studies.anchor.routes_by_training import (
+    DISTANCE_COST,
     ROUTES,
     Recipe,
     attention_shortfall,
@@ -82,9 +83,11 @@ def test_attention_that_looks_like_a_circuit_costs_nothing_and_other_attention_d
     found = missing(uniform, last, "key-to-anchors")
     assert found == pytest.approx([0.55 - 1 / 3 + 0.55 - 1 / 4, math.log(0.55 * 3) + math.log(0.55 * 4)])
     assert missing(uniform, last, "key-to-anchors", slack=0.5) == pytest.approx([0.275 - 1 / 4, math.log(1.1)])
-    # One query of four is 2/3 away from uniform, .08 are allowed; .93 are asked of the key, and it has 3/4.
-    found = missing(carried, last, "average-then-key")
-    assert found[0] == pytest.approx(1 / 6 - 0.08 + 0.93 - 3 / 4)
+    # Two queries of four are 2/3 and 3/4 away from uniform, .17 are allowed; .93 are asked of the key, and it has 3/4.
+    carried[..., 3, :] = torch.eye(length)[0]
+    far = (2 / 3 + 3 / 4) / 4 - 0.17
+    expected = [far + 0.93 - 3 / 4, DISTANCE_COST * far + math.log(0.93 * 4 / 3)]
+    assert missing(carried, last, "average-then-key") == pytest.approx(expected)
     # Attention that is exactly 0 costs much, and its gradient is finite.
     scores = torch.zeros(1, 1, length, requires_grad=True)
     no_key = torch.tensor([[[-200.0, 0, 0, 0, 0]]])
