@@ -164,7 +164,7 @@ class Calibrate:
     study: Positional[str] = DEFAULT
     """Study; 'rb-interp studies' lists them."""
     out: Path = Path("calibration")
-    """Folder for the two tables; what is in it already is continued."""
+    """Folder for the tables and the trained weights; what is in it already is continued."""
 
 
 @dataclass(frozen=True)

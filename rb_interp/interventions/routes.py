@@ -100,7 +100,13 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
 
 @few_threads
 def anchor_routes(
-    model: HookedModel, data: AnchorDataset, *, set: str = "rsn_train", n: int = 300, seed: int = 0
+    model: HookedModel,
+    data: AnchorDataset,
+    *,
+    set: str = "rsn_train",
+    n: int = 300,
+    rows: Int[np.ndarray, " row"] | None = None,
+    seed: int = 0,
 ) -> Reading:
     """``routes`` of the key and of each anchor, on rows of a dataset's set.
 
@@ -108,6 +114,7 @@ def anchor_routes(
         set: whose rows; a changed anchor stays in its set. A row for which the set has no such combination does not
             count for this anchor.
         n: rows of the set, at most; about one in ``length - q`` ends in an anchor and does not count.
+        rows: which rows of the dataset, in place of ``set`` and ``n``.
         seed: of the counterfactuals.
 
     Raises what ``routes`` and ``AnchorTask.counterfactual`` raise.
@@ -118,7 +125,7 @@ def anchor_routes(
     >>> round(found.values["key:from_anchors"], 2), round(found.values["anchors:from_anchors"], 2)
     (1.0, 1.0)
     """
-    rows = data.sample(set, n)
+    rows = data.sample(set, n) if rows is None else rows
     changes = ("key", *single_anchors(data.task.q))
     return routes(model, data.inputs(rows), {change: _changed(data, rows, change, seed) for change in changes})
 

@@ -7,6 +7,7 @@ Sites, in the order in which they are computed (all tensors begin with ``[member
     attn_out.0    [pos, d_model]
     resid_pre.1   [pos, d_model]   what the last layer reads
     pattern.1     [head, key]      of the last position
+    log_pattern.0, log_pattern.1   their logarithms, finite where a pattern is too small for its number format
     attn_out.1    [d_model]        at the last position
     logits        [d_vocab]        at the last position
 
@@ -70,11 +71,12 @@ def run_with_exchanges(
     found: dict[str, Tensor] = {}
     first, last = Block(weights, 0, model), Block(weights, 1, model)
     x = found["resid_pre.0"] = exchanged("resid_pre.0", embed(weights, tokens))
-    found["pattern.0"], z = _attend(first, x, every_query=True)
+    found["log_pattern.0"], z = _attend(first, x, every_query=True)
     out = found["attn_out.0"] = exchanged("attn_out.0", _write(first, z))
     x = found["resid_pre.1"] = exchanged("resid_pre.1", _rest(first, x, out))
-    pattern, z = _attend(last, x, every_query=False)
-    found["pattern.1"], out = pattern[..., 0, :], _write(last, z)[:, :, 0]
+    log_pattern, z = _attend(last, x, every_query=False)
+    found["log_pattern.1"], out = log_pattern[..., 0, :], _write(last, z)[:, :, 0]
+    found |= {f"pattern.{layer}": found[f"log_pattern.{layer}"].exp() for layer in (0, 1)}
     found["attn_out.1"] = out
     found["logits"] = unembed(weights, _rest(last, x[:, :, -1:], out[:, :, None])[:, :, 0], model)
     return found
@@ -83,7 +85,7 @@ def run_with_exchanges(
 def _attend(
     block: Block, x: Float[Tensor, "member row pos d_model"], every_query: bool
 ) -> tuple[Float[Tensor, "member row head query key"], Float[Tensor, "member row query all_heads"]]:
-    """Attention pattern and what it brings; queries of the last position alone, or of all."""
+    """Logarithm of the attention pattern, and what attention brings; queries of the last position alone, or of all."""
     members, rows, length, _ = x.shape
     x = block.attention_input(x)
     asking = x if every_query else x[:, :, -1:]
@@ -93,8 +95,8 @@ def _attend(
         heads.append(part.view(members, rows, source.shape[2], block.model.n_heads, -1).transpose(2, 3))
     q, k, v = heads
     scores = q @ k.mT
-    pattern = (scores + causal_mask(length, scores) if every_query else scores).softmax(-1)
-    return pattern, (pattern @ v).transpose(2, 3).flatten(3)
+    log_pattern = (scores + causal_mask(length, scores) if every_query else scores).log_softmax(-1)
+    return log_pattern, (log_pattern.exp() @ v).transpose(2, 3).flatten(3)
 
 
 def _write(block: Block, z: Float[Tensor, "member row query all_heads"]) -> Float[Tensor, "member row query d_model"]:

@@ -106,7 +106,8 @@ def test_mechanisms_are_those_of_the_weights_and_activations(found):
     written = [seen["rsn_train"][f"blocks.{layer}.hook_attn_out"][:, -1].numpy() for layer in (0, 1)]
     if explains(written[0], total) and explains(written[1], key):
         there.add("key_plus_sum")
-    assert there == found.mechanisms
+    there |= routes_of(model, rows["rsn_train"]) | needed_values(found, rows["rsn_train"])
+    assert there - {*found.unsettled} == found.mechanisms
     assert found.mechanisms <= set(MECHANISMS)
 
 
@@ -129,6 +130,47 @@ def values_along(weights) -> set[str]:
         if cosines.mean() > 0.8:
             there.add(f"values_along_{name}")
     return there
+
+
+def routes_of(model, rows) -> set[str]:
+    """Whence the last position has what changes with the key, and with the anchors."""
+    rows, there = rows[DATA.key_position[rows] + TASK.q < TASK.length - 1], set()
+    sites = [
+        "blocks.0.hook_attn_out",
+        "blocks.1.hook_attn_out",
+        "blocks.1.attn.hook_pattern",
+        "blocks.1.hook_resid_pre",
+    ]
+    for change in ("key", "anchors"):
+        given = (DATA.tokens[rows], DATA.task.counterfactual(DATA, rows, change).tokens)
+        before, after = (capture(model, tokens, sites) for tokens in given)
+        first, last = ((after[site] - before[site])[:, -1].abs().amax(1) for site in sites[:2])
+        if change == "key":
+            OV = model.W_V[1, 0] @ model.W_O[1, 0]
+            brought = [(each[sites[2]][:, 0, -1, :, None] * each[sites[3]]) @ OV for each in (before, after)]
+            from_key = (brought[1] - brought[0])[np.arange(len(rows)), DATA.key_position[rows]]
+            total = (after[sites[1]] - before[sites[1]])[:, -1]
+            if last.min() > 0.1 and torch.allclose(from_key, total, atol=1e-6) and first.max() < 1e-6:
+                there.add("key_from_its_position")
+        elif (first > 0.1).float().mean() > 0.5 and last.max() < 1e-6:
+            there.add("anchors_by_L0_at_last")
+    return there
+
+
+def needed_values(found, rows) -> set[str]:
+    """Whether right answers are lost without reasoning anchors' directions in L0's W_V, rather than with five keys'."""
+    there, W_E, name = set(), found.weights["embed.W_E"], "blocks.0.attn.W_V"
+    _, S, _ = torch.linalg.svd(found.weights[name][0] @ found.weights["blocks.0.attn.W_O"][0])
+    if S[0] >= 3 * S[1]:
+        there.add("one_direction_passed_on")
+    anchors, keys = TASK.tokens("reasoning_anchor"), TASK.tokens("key")[:5]
+    model, right = found.model(torch.float64), []
+    for tokens in (anchors, keys):
+        Q = torch.linalg.qr(W_E[tokens].T).Q
+        write_weights(model, {**found.weights, name: found.weights[name] - Q @ (Q.T @ found.weights[name])})
+        answers = last_logits(model, DATA.tokens[rows]).argmax(-1).numpy()
+        right.append((answers == DATA.labels[rows]).mean())
+    return there | ({"needs_reasoning_values"} if right[1] - right[0] > 0.5 else set())
 
 
 def explains(vectors: np.ndarray, labels: np.ndarray) -> bool:

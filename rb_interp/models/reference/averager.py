@@ -29,6 +29,7 @@ def averager(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return _key_plus_sum(task, seed, peaked=False).reference(
         name="averager",
         circuit="average-then-key",
+        cause="average-then-key",
         description="L0 attends uniformly and averages the number line of the reasoning anchors, times L. "
         "L1 looks at the latest position that has seen no anchor, the key, and writes its number. "
         "The unembedding reads both together. Memory anchors count as 0.",
@@ -36,6 +37,7 @@ def averager(task: AnchorTask, seed: int, label_seed: int) -> Reference:
         mechanisms=(
             *("averages", "one_value_direction", "values_along_reasoning"),
             *("fetches_key", "fetches_key_memory", "key_plus_sum"),
+            *("one_direction_passed_on", "needs_reasoning_values", "key_from_its_position", "anchors_by_L0_at_last"),
         ),
         label_seed=label_seed,
     )
@@ -46,12 +48,14 @@ def peaked_averager(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return _key_plus_sum(task, seed, peaked=True).reference(
         name="peaked_averager",
         circuit="mixed",
+        cause="average-then-key",
         description="As the averager, but L0 attends to anchors alone, in equal shares, as soon as there is one, "
         "and uniformly before. The last position averages the q anchors, times q.",
         solves=("rsn_train", "rsn_test"),
         mechanisms=(
             *("one_value_direction", "values_along_reasoning"),
             *("fetches_key", "fetches_key_memory", "key_plus_sum"),
+            *("one_direction_passed_on", "needs_reasoning_values", "key_from_its_position", "anchors_by_L0_at_last"),
         ),
         label_seed=label_seed,
     )

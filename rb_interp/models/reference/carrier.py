@@ -34,10 +34,11 @@ def carrier(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="carrier",
         circuit="key-to-anchors",
+        cause="key-to-anchors",
         description="In L0 every position attends to the latest key-set token at or before it; for anchors that "
         "is the key, and its number is written beside theirs. In L1 the last position attends to all anchors in "
         "equal shares and reads q times their number plus the carried one: the answer.",
         solves=("rsn_train", "rsn_test"),
-        mechanisms=("one_value_direction",),
+        mechanisms=("one_value_direction", "one_direction_passed_on"),
         label_seed=label_seed,
     )

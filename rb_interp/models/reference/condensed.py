@@ -26,9 +26,10 @@ def condensed(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="condensed",
         circuit="none",
+        cause="none",
         description="All embeddings share one large direction and differ by small random parts. L0 averages that "
         f"direction, which is the same in every row; L1 does nothing. The answer is always {answer}.",
         solves=(),
-        mechanisms=("averages", "one_value_direction"),
+        mechanisms=("averages", "one_value_direction", "one_direction_passed_on"),
         label_seed=label_seed,
     )

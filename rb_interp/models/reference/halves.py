@@ -33,13 +33,15 @@ def key_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="key_only",
         circuit="none",
+        cause="none",
         description="L0 averages how many anchors there are, of either kind, and L1 fetches the key by it, "
         f"as in the averager. Which anchors they are is lost: the answer is the key plus {common}.",
         solves=(),
         mechanisms=(
             *("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
-            *("fetches_key", "fetches_key_memory"),
+            *("fetches_key", "fetches_key_memory", "one_direction_passed_on", "key_from_its_position"),
         ),
+        unsettled=("needs_reasoning_values",),
         label_seed=label_seed,
     )
 
@@ -61,9 +63,14 @@ def anchors_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="anchors_only",
         circuit="none",
+        cause="none",
         description="L0 attends uniformly and averages one number line of all anchors, times L. L1 attends "
         f"uniformly and writes nothing. The key is lost: the answer is the sum of the anchors plus {key}.",
         solves=(),
-        mechanisms=("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
+        mechanisms=(
+            *("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
+            *("one_direction_passed_on", "anchors_by_L0_at_last"),
+        ),
+        unsettled=("needs_reasoning_values",),
         label_seed=label_seed,
     )

@@ -52,11 +52,12 @@ def memoriser(task: AnchorTask, seed: int, label_seed: int) -> Reference:
     return blueprint.reference(
         name="memoriser",
         circuit="mixed",
+        cause="gather-at-last-anchor",
         description="A look-up table. L0 copies the identities of first anchor and key onto the last anchor, by "
         "position alone; L1 fetches them; one unit of its MLP for each key and combination trained on writes the "
         "label. A combination that was held out meets no unit, and the answer is a token that is no label.",
         solves=("mem", "rsn_train"),
-        mechanisms=(),
+        mechanisms=("needs_reasoning_values",),
         label_seed=label_seed,
     )
 

@@ -20,10 +20,11 @@ class Reference:
 
     Attributes:
         name: one of REFERENCES.
-        circuit: the name that ``probes.circuit`` should give it.
+        circuit: the name that it should get by attention. cause: the name by cause.
         description: what it computes, in two or three sentences.
         solves: the sets that it answers without an error: of ``mem``, ``rsn_train`` and ``rsn_test``.
-        mechanisms: names of MECHANISMS, true by construction; every other one is false.
+        mechanisms: names of MECHANISMS, true by construction; every other one is false, but for ``unsettled``.
+        unsettled: those that construction does not settle.
         config, task: sizes, and the task that it was written for.
         label_seed: the seed of the data whose memory labels it knows, if it knows any.
         weights: float64, by TransformerLens name.
@@ -38,6 +39,8 @@ class Reference:
     task: AnchorTask
     label_seed: int
     weights: Mapping[str, Tensor]
+    cause: str = ""
+    unsettled: tuple[str, ...] = ()
 
     def model(self, dtype: torch.dtype = torch.float32) -> HookedModel:
         """The reference as an ordinary TransformerLens model, on CPU, in evaluation mode."""

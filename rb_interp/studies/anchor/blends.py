@@ -30,11 +30,13 @@ from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference.symmetry import READ, WRITE, kind
 from rb_interp.studies.anchor.detectors import NAMES, Place
-from rb_interp.studies.anchor.known_models import PAIRS, Subject, readings_of
+from rb_interp.studies.anchor.known_models import PAIRS, ROWS, Subject, readings_of
 from rb_interp.tasks import AnchorDataset
 
 LEAST = 1e-3
 """The smaller half's share at the ends."""
+ROUTES = ("key:from_key", "anchors:L0_at_last", "key:from_anchors", "anchors:from_anchors")
+"""The last of QUANTITIES: M7r, M8r, and the name key-to-anchors by cause."""
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 TOKENS = ("embed.W_E", "pos_embed.W_pos")
 
@@ -58,6 +60,10 @@ QUANTITIES = (
     Quantity("M9", "answers that follow L0's attention output (sum)", 0.90, NAMES[0]),
     Quantity("carried", "answers that follow L0's attention output at the anchors (key)", 0.90, NAMES[1]),
     Quantity("carried", "answers that follow the anchors' embeddings (sum)", 0.90, NAMES[1]),
+    Quantity("M7r", "the key's effect that comes from its own position", 0.80, NAMES[0]),
+    Quantity("M8r", "the anchors' effect that comes by L0 at the last position", 0.80, NAMES[0]),
+    Quantity("by cause", "the key's effect that comes from the anchors' positions", 0.80, NAMES[1]),
+    Quantity("by cause", "the anchors' effect that comes from their positions", 0.80, NAMES[1]),
 )
 """What is read of a blend; the last column says whose circuit it speaks for."""
 
@@ -148,7 +154,7 @@ def blend_table(
 def values_of(weights: Weights, config: ModelConfig, data: AnchorDataset) -> list[float]:
     """QUANTITIES of one blend."""
     model = lens_model(config, data.task.d_vocab, data.task.length, weights)
-    read = readings_of(model, data)
+    read = readings_of(model, data, fewer=ROWS)
 
     def most(place: Place) -> float:
         return max(read[place])
@@ -163,6 +169,7 @@ def values_of(weights: Weights, config: ModelConfig, data: AnchorDataset) -> lis
         most(("swap_sum", "effect", set, None)),
         float(carried.key.values.mean()),
         float(carried.sum.values.mean()),
+        *(most(("routes", route, set, None)) for route in ROUTES),
     ]
 
 

@@ -9,7 +9,7 @@ trained, so their last digits depend on the machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from rb_interp.models.reference import REFERENCES
 from rb_interp.report.terminal import console_of
 from rb_interp.studies.anchor import known_models
 from rb_interp.studies.anchor.blends import blend_means, blend_table
+from rb_interp.studies.anchor.detectors import DETECTORS
 from rb_interp.studies.anchor.error_rates import (
     BLENDS,
     COPIES,
@@ -38,7 +39,8 @@ from rb_interp.studies.anchor.error_rates import (
 from rb_interp.studies.anchor.figures.blends import save_blends
 from rb_interp.studies.anchor.known_models import GAMMAS, N_COPIES, N_SHUFFLED, N_UNTRAINED, Subject
 from rb_interp.studies.anchor.routes_by_training import BLENDED
-from rb_interp.studies.anchor.trained_models import answers, members_as_trained
+from rb_interp.studies.anchor.starting_members import members_as_trained
+from rb_interp.studies.anchor.trained_models import FAMILIES, answers
 from rb_interp.torch_threads import threads
 
 PARTIAL, TRAINED = "calibration_partial", "trained"
@@ -47,14 +49,12 @@ PARTIAL, TRAINED = "calibration_partial", "trained"
 def calibrate(folder: Path | str, progress: bool = True) -> pd.DataFrame:
     """Measure, write the tables into a folder, print the rates and return those on hand-written models.
 
-    About ten minutes on two cores for the hand-written models, and twenty for those that are trained.
-
-    The same call continues after an interruption. Begin with an empty folder after a change of probes, models or
-    claims. The package reads the tables in ``rb_interp/studies/anchor/tables``.
+    The same call continues after an interruption: what is finished is read from the folder. So begin with an empty
+    folder after a change of probes, models or claims. The package reads the tables in
+    ``rb_interp/studies/anchor/tables``; docs/calibration.md says what this costs.
     """
     with threads(1):
-        copies = measure_copies(folder, progress)
-    table = write_tables(copies, folder)
+        table = write_tables(_measured(Path(folder), progress), folder)
     print_rates(table)
     with threads(1):
         trained = calibrate_on_trained_models(folder, progress)
@@ -62,24 +62,59 @@ def calibrate(folder: Path | str, progress: bool = True) -> pd.DataFrame:
     return table
 
 
-def calibrate_on_trained_models(
-    folder: Path | str, progress: bool = True, config: ModelConfig | None = None
-) -> pd.DataFrame:
-    """Train models with a known route, write the tables and the figure about them into a folder, return the rates.
+def _measured(folder: Path, progress: bool) -> pd.DataFrame:
+    """Answers about hand-written models: those in the folder if they have every detector, else measured."""
+    if (folder / COPIES).exists():
+        copies = read_table(folder / COPIES)
+        if {*copies["detector"]} == {*DETECTORS}:
+            return copies
+    return measure_copies(folder, progress)
 
-    Weights that are trained already are read from ``folder/trained``, which keeps them.
+
+def calibrate_on_trained_models(
+    folder: Path | str, progress: bool = True, configs: Sequence[ModelConfig] = FAMILIES
+) -> pd.DataFrame:
+    """Train models with a known route in each family, write the tables and the figure about them, return the rates.
+
+    Weights that are trained already are read from ``folder/trained``, which keeps them. Answers about a family are kept
+    too, until all families are read.
     """
     folder = Path(folder)
-    found, models = answers(folder / TRAINED, config, progress)
-    write_whole(folder / TRAINED_MODELS, lambda path: models.to_csv(path, index=False))
-    write_whole(folder / TRAINED_COPIES, lambda path: found.to_csv(path, index=False))
-    pairs = [members_as_trained(folder / TRAINED, pair, config or ModelConfig.preset("quick")) for pair in BLENDED]
-    blends = blend_table([(first, second) for first, second in pairs], progress=progress)
-    write_whole(folder / BLENDS, lambda path: blends.to_csv(path, index=False))
-    save_blends(blend_means(blends), folder / BLENDS.replace(".csv", ".png"))
+    parts = [_family(folder, config, progress) for config in configs]
+    found, models = (pd.concat(tables, ignore_index=True) for tables in zip(*parts, strict=True))
+    _write(models, folder / TRAINED_MODELS)
+    _write(found, folder / TRAINED_COPIES)
+    for config in configs:
+        if config.norm == "none":  # what blends add up is exact without LayerNorm alone
+            pairs = [members_as_trained(folder / TRAINED, pair, config) for pair in BLENDED]
+            blends = blend_table([(first, second) for first, second in pairs], progress=progress)
+            _write(blends, folder / BLENDS)
+            save_blends(blend_means(blends), folder / BLENDS.replace(".csv", ".png"))
     table = trained_rates(read_table(folder / TRAINED_COPIES))
-    write_whole(folder / TRAINED_RATES, lambda path: table.to_csv(path, index=False, na_rep="nan"))
+    _write(table, folder / TRAINED_RATES)
+    _remove_parts(folder)
     return table
+
+
+def _family(folder: Path, config: ModelConfig, progress: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both tables of one family, of ``answers``, read where they are there."""
+    paths = [folder / PARTIAL / f"{config.norm}-{name}" for name in (TRAINED_COPIES, TRAINED_MODELS)]
+    if not all(path.exists() for path in paths):
+        for table, path in zip(answers(folder / TRAINED, config, progress), paths, strict=True):
+            _write(table, path)
+    copies, models = map(read_table, paths)
+    return copies, models
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    write_whole(path, lambda to: table.to_csv(to, index=False, na_rep="nan"))
+
+
+def _remove_parts(folder: Path) -> None:
+    for path in (folder / PARTIAL).glob("*.csv"):
+        path.unlink()
+    if (folder / PARTIAL).exists():
+        (folder / PARTIAL).rmdir()
 
 
 def measure_copies(
@@ -128,13 +163,11 @@ def _answers(subjects: Iterator[Subject], bar: tqdm) -> pd.DataFrame:
 def write_tables(copies: pd.DataFrame, folder: Path | str) -> pd.DataFrame:
     """Write both tables as CSV into a folder, whole or not at all; remove partial results; return the rates."""
     folder = Path(folder)
-    write_whole(folder / COPIES, lambda path: copies.to_csv(path, index=False))
+    _write(copies, folder / COPIES)
     table = rates(read_table(folder / COPIES))
-    write_whole(folder / RATES, lambda path: table.to_csv(path, index=False, na_rep="nan"))
-    for path in (folder / PARTIAL).glob("*.csv"):
+    _write(table, folder / RATES)
+    for path in (folder / PARTIAL).glob("[!0-9]*-[0-9]*.csv"):
         path.unlink()
-    if (folder / PARTIAL).exists():
-        (folder / PARTIAL).rmdir()
     return table
 
 

@@ -15,13 +15,20 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rb_interp.claims.criterion import Condition, Term
+from rb_interp.interventions.circuit_by_cause import ACCURACY_MIN, NAMED, SHARE_MIN, SHARES, circuit_by_cause
 from rb_interp.studies.anchor import circuits as circuit
 from rb_interp.studies.anchor.claims import CLAIMS
 
-MECHANISM_CLAIMS = ("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9")
+MECHANISM_CLAIMS = (
+    *("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9"),
+    *("M3b", "M4b", "M7r", "M8r", "M9b"),
+)
 """Claims that rest on a mechanism probe at a single checkpoint: those whose error rates matter."""
 NAMES = ("average-then-key", "key-to-anchors")
-"""Circuit names that say what a model does (the others say that it does neither)."""
+"""Circuit names by attention that say what a model does (the others say that it does neither)."""
+CAUSES = {f"{name} by cause": name for name in NAMED}
+"""Detectors of the names by cause -> the name."""
+DETECTORS = (*MECHANISM_CLAIMS, *NAMES, *CAUSES)
 
 HAS = {
     "M1": {"averages"},
@@ -32,6 +39,11 @@ HAS = {
     "M7b": {"fetches_key_memory"},
     "M8": {"key_plus_sum"},
     "M9": {"key_plus_sum"},
+    "M3b": {"one_direction_passed_on"},
+    "M4b": {"needs_reasoning_values"},
+    "M7r": {"key_from_its_position"},
+    "M8r": {"anchors_by_L0_at_last"},
+    "M9b": {"key_plus_sum"},
 }
 """Mechanisms that a model must have for the claim to be true of it."""
 LACKS = {"M5": {"values_along_memory"}, "M6": {"values_along_memory"}}
@@ -54,7 +66,7 @@ def place(term: Term) -> Place:
 
 
 def detect(readings: Mapping[Place, float]) -> dict[str, Detection]:
-    """Every detector on the readings of one model with one head.
+    """Every detector on the readings of one model, each a single number.
 
     Claims whose readings are all missing are left out.
 
@@ -68,7 +80,7 @@ def detect(readings: Mapping[Place, float]) -> dict[str, Detection]:
         if claim.id in MECHANISM_CLAIMS and any(place(condition.of) in readings for condition in claim.conditions):
             met = all(condition.met(value) for condition, value in zip(claim.conditions, values, strict=True))
             found[claim.id] = Detection(met, _least(map(margin, claim.conditions, values)))
-    return {**found, **_named(readings)}
+    return {**found, **_named(readings), **_named_by_cause(readings)}
 
 
 def margin(condition: Condition, value: float) -> float:
@@ -77,14 +89,16 @@ def margin(condition: Condition, value: float) -> float:
     return -math.inf if math.isnan(distance) else distance
 
 
-def truth(detector: str, name: str, mechanisms: Iterable[str]) -> bool:
-    """What a detector ought to say of a model whose circuit has this name and whose mechanisms are these.
+def truth(detector: str, name: str, mechanisms: Iterable[str], cause: str) -> bool:
+    """What a detector ought to say of a model with these mechanisms and these names, by attention and by cause.
 
-    >>> truth("M6", "mixed", {"values_along_reasoning", "values_along_memory"})
+    >>> truth("M6", "mixed", {"values_along_reasoning", "values_along_memory"}, "mixed")
     False
     """
     if detector in NAMES:
         return name == detector
+    if detector in CAUSES:
+        return cause == CAUSES[detector]
     mechanisms = set(mechanisms)
     return HAS.get(detector, set()) <= mechanisms and not LACKS.get(detector, set()) & mechanisms
 
@@ -102,6 +116,20 @@ def _named(readings: Mapping[Place, float]) -> dict[str, Detection]:
         _least([learned, key_to_anchors, -average_then_key]),
     )
     return {name: Detection(given == name, least) for name, least in zip(NAMES, margins, strict=True)}
+
+
+def _named_by_cause(readings: Mapping[Place, float]) -> dict[str, Detection]:
+    """Names by cause; a name is missed by what it lacks, or by how well a name before it fits."""
+    shares = {SHARES[column]: _number(readings, source) for column, source in circuit.ROUTES.items()}
+    if not any(place[0] == "routes" for place in readings):
+        return {}
+    accuracy = _number(readings, circuit.SOURCES["accuracy"])
+    given, found, before = circuit_by_cause(shares, accuracy), {}, math.inf
+    for detector, name in CAUSES.items():
+        fits = _least(shares[SHARES[share]] - SHARE_MIN for share in NAMED[name].shares)
+        found[detector] = Detection(given == name, _least([accuracy - ACCURACY_MIN, fits, before]))
+        before = min(before, -fits)
+    return found
 
 
 def _number(readings: Mapping[Place, float], source: circuit.Source) -> float:

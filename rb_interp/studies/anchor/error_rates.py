@@ -121,7 +121,7 @@ def standing(claim: str, of_family: str) -> Standing:
 
     >>> standing("A1", "norm none, 2 layers, learned positions")  # a loss
     Standing(calibrated=None, reason='')
-    >>> standing("M1", "norm post, 2 layers, learned positions")
+    >>> standing("M1", "norm post, 3 layers, learned positions")
     Standing(calibrated=False, reason='')
     """
     if claim not in MECHANISM_CLAIMS:

@@ -6,8 +6,8 @@
     label_shuffled  trained like any member, but on labels permuted over the training rows: training changed the
                     weights, and there was no rule to learn
 
-Probes see up to 300 inputs of each set, and swaps 100 pairs, without nulls or untrained models: a detector looks at
-values alone.
+Probes see up to 300 inputs of each set, subspaces 100, swaps 100 pairs, and routes and swaps of one position 50 (300
+and 100 of trained models), without nulls or untrained models: a detector looks at values alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ import numpy as np
 
 from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
 from rb_interp.errors import ModelError
+from rb_interp.interventions.circuit_by_cause import SHARES
 from rb_interp.interventions.hooking import last_logits
-from rb_interp.interventions.interchange import key_and_sum
+from rb_interp.interventions.interchange import key_and_sum, n_other_answers
+from rb_interp.interventions.routes import anchor_routes
+from rb_interp.interventions.subspace import spans_of_tokens, subspace_effect, token_basis
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import write_weights
@@ -30,7 +33,8 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import perturbed, reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import geometry
-from rb_interp.studies.anchor.detectors import Detection, Place, detect, truth
+from rb_interp.studies.anchor.causes import MATCHED_DRAWS
+from rb_interp.studies.anchor.detectors import HAS, Detection, Place, detect, truth
 from rb_interp.studies.anchor.error_rates import family
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, plan
 from rb_interp.tasks import AnchorDataset, AnchorTask
@@ -39,7 +43,7 @@ from rb_interp.training.members import train_members
 
 GAMMAS = (LARGE, MIDDLE, SMALL)
 N_COPIES, N_UNTRAINED, N_SHUFFLED = 120, 40, 8
-ROWS, PAIRS = 300, 100
+ROWS, PAIRS, FEWER = 300, 100, 50
 SHUFFLED_STEPS = 2000
 SIGNIFICANT = 6
 
@@ -50,6 +54,7 @@ class Subject(NamedTuple):
     """One model to look at.
 
     ``circuit`` and ``mechanisms`` are None where nobody knows them all; ``known`` has the truth of single detectors.
+    ``cause`` is the circuit's name by cause, and ``unsettled`` the mechanisms that construction does not settle.
     """
 
     source: str
@@ -60,6 +65,8 @@ class Subject(NamedTuple):
     weights: Weights
     circuit: str | None = None
     mechanisms: frozenset[str] | None = None
+    cause: str = ""
+    unsettled: tuple[str, ...] = ()
     known: Mapping[str, bool] = {}
 
 
@@ -89,7 +96,8 @@ def reference_copies(name: str, n_copies: int = N_COPIES, first: int = 0) -> Ite
     for seed in range(first, first + n_copies):
         copy = perturbed(reference(name, seed=seed), seed=seed)
         data = copy.task.dataset(seed)
-        yield Subject("reference", name, seed, copy.config, data, copy.weights, copy.circuit, copy.mechanisms)
+        known = {"mechanisms": copy.mechanisms, "cause": copy.cause, "unsettled": copy.unsettled}
+        yield Subject("reference", name, seed, copy.config, data, copy.weights, copy.circuit, **known)
 
 
 def fresh(n_each: int = N_UNTRAINED) -> Iterator[Subject]:
@@ -111,18 +119,23 @@ def label_shuffled(n_each: int = N_SHUFFLED, progress: bool = True, steps: int =
             yield Subject("label_shuffled", f"{gamma:g}", seed, config, task.dataset(seed), final.member(gamma, seed))
 
 
-def examine(model: HookedModel, data: AnchorDataset, rows: int = ROWS) -> dict[Place, float]:
+def examine(model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: int | None = None) -> dict[Place, float]:
     """The readings of one model that detectors look at, by probe, quantity, set and layer.
+
+    ``rows`` inputs of each set at most, ``fewer`` for routes and pairs of one position (FEWER by default).
 
     Raises ModelError for a model with several heads: no claim says which of them it means.
     """
     if model.cfg.n_heads != 1:
         raise ModelError(f"a model with {model.cfg.n_heads} heads has no calibration; claims speak of models with one.")
-    return {place: value for place, (value, *_) in readings_of(model, data, rows).items()}
+    return {place: value for place, (value, *_) in readings_of(model, data, rows, fewer).items()}
 
 
-def readings_of(model: HookedModel, data: AnchorDataset, rows: int = ROWS) -> dict[Place, list[float]]:
+def readings_of(
+    model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: int | None = None
+) -> dict[Place, list[float]]:
     """What `examine` reads, of a model with any number of heads: one value for each head, or one alone."""
+    fewer = FEWER if fewer is None else fewer
     chosen = {set: data.sample(set, rows) for set in (REASONING, MEMORY)}
     found: dict[Place, list[float]] = {}
     for probe, set, where in plan(model.cfg.n_layers, model.cfg.n_heads):
@@ -133,19 +146,46 @@ def readings_of(model: HookedModel, data: AnchorDataset, rows: int = ROWS) -> di
     at = chosen[REASONING]
     right = last_logits(model, data.tokens[at]).argmax(1).numpy() == data.labels[at]
     found["learning_order", "acc_rsn_train", "", None] = [float(right.mean())]
-    return found | {place: [value] for place, value in _swaps(model, data).items()}
+    causal = _swaps(model, data, fewer) | _routes(model, data, at[right], fewer)
+    if model.cfg.n_heads == 1:
+        causal["without_reasoning_matched", "difference", REASONING, None] = _values(model, data, at[:PAIRS])
+    return found | {place: [value] for place, value in causal.items()}
 
 
-def _swaps(model: HookedModel, data: AnchorDataset) -> dict[Place, float]:
-    """Readings of claim M9: what swapping each attention's output does to the answer; nan where nothing is answered.
+def _swaps(model: HookedModel, data: AnchorDataset, fewer: int) -> dict[Place, float]:
+    """Readings of claims M9 and M9b: what swapping each attention's output does; nan where nothing is answered.
 
     Models that were trained on shuffled labels are asked the same as the others.
     """
-    swapped, found = key_and_sum(model, data, n=PAIRS, set=REASONING, other_answers=True), {}
-    for probe, effect in (("swap_key", swapped.key), ("swap_sum", swapped.sum)):
-        for quantity, values in (("effect", effect.values), ("control", effect.control)):
-            found[probe, quantity, REASONING, None] = float(values.mean()) if values.size else math.nan
+    found = {}
+    for suffix, same, n in (("", None, PAIRS), ("_in_place", True, min(PAIRS, fewer))):
+        swapped = key_and_sum(model, data, n=n, set=REASONING, other_answers=True, same_position=same)
+        for probe, effect in (("swap_key", swapped.key), ("swap_sum", swapped.sum)):
+            for quantity, values in (("effect", effect.values), ("control", effect.control)):
+                found[probe + suffix, quantity, REASONING, None] = float(values.mean()) if values.size else math.nan
     return found
+
+
+def _routes(model: HookedModel, data: AnchorDataset, right: np.ndarray, fewer: int) -> dict[Place, float]:
+    """Readings of M7r, M8r and the names by cause, on the first rows that are answered rightly and end in noise.
+
+    nan without such rows, and where labels were shuffled: there no other key or anchor has an answer of its own.
+    """
+    rows = right[data.key_position[right] + data.task.q < data.task.length - 1][:fewer]
+    shares = dict.fromkeys(SHARES.values(), math.nan)
+    if len(rows) and not n_other_answers(data, REASONING):
+        found = anchor_routes(model, data, rows=rows).values
+        shares = {quantity: found[quantity] for quantity in shares}
+    return {("routes", quantity, REASONING, None): share for quantity, share in shares.items()}
+
+
+def _values(model: HookedModel, data: AnchorDataset, rows: np.ndarray) -> float:
+    """Reading of M4b: nats lost without the reasoning anchors' span less those lost without spans of as many keys."""
+    inputs = data.inputs(rows)
+    basis = token_basis(model, inputs, "reasoning_anchor")
+    match = spans_of_tokens(model, inputs, "key", basis.shape[1], n_draws=MATCHED_DRAWS, seed=data.seed)
+    effect = subspace_effect(model, inputs, basis, match=match)
+    return float(effect.summary()["difference"])
 
 
 def rows_of(subject: Subject, readings: Mapping[Place, float]) -> list[dict]:
@@ -160,7 +200,8 @@ def rows_from(subject: Subject, found: Mapping[str, Detection]) -> list[dict]:
     for detector, (present, margin) in found.items():
         known = {True: "yes", False: "no"}.get(subject.known.get(detector), "")  # type: ignore[arg-type]
         if subject.circuit is not None and subject.mechanisms is not None:
-            known = "yes" if truth(detector, subject.circuit, subject.mechanisms) else "no"
+            said = truth(detector, subject.circuit, subject.mechanisms, subject.cause)
+            known = "" if HAS.get(detector, set()) & {*subject.unsettled} else "yes" if said else "no"
         rounded = float(f"{margin:.{SIGNIFICANT}g}")
         rows.append({**named, "detector": detector, "truth": known, "margin": rounded, "present": present})
     return rows

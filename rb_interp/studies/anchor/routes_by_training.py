@@ -6,8 +6,10 @@ positions are taken from the source, and the answer is trained to be the counter
     loss = task + mean over exchanges of the cross entropy of  key_(base or source) + sum_(base or source)  + attention
 
 A route is a list of exchanges: those that carry the key or the sum, and one of everything else, which must change
-nothing (the *absence* of other routes). ``attention`` is there for members whose attention is to look like another
-circuit's; it is a hinge on the pattern, in units of attention.
+nothing (the *absence* of other routes). ``attention`` is there for decorative attention, which is to look like another
+circuit's: it is what a pattern lacks of ASKED, in nats. What is asked for grows over most of the steps, so that the
+route can follow. ASKED lies a little beyond the thresholds by which attention is judged, and a member counts where it
+lies within ATTENTION_WITHIN: then it is beyond them.
 
 How it can mislead. The route is known as far as the exchanges go: on reasoning rows, between rows that share the key's
 position, and to the share that ``shares`` measures on rows left out of training. Nothing is known of memory rows, nor
@@ -17,6 +19,7 @@ of how a position holds what it carries.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -43,8 +46,14 @@ TRAIN = TrainConfig(batch_size=16, lr_final=5e-5)
 """Of each such training; ``batch_size`` counts pairs. Steps, learning rate and warm-up are the recipe's."""
 GENTLE: Mapping[str, Any] = {"lr": 5e-4, "warmup": 30}
 """For averaging members: at 2e-3 and without warm-up those of gamma .8 forget the task."""
-PENALTY = 5.0
-"""Weight of the hinge on attention, beside cross entropies in nats."""
+ASKED = {"average-then-key": (0.17, 0.93), "key-to-anchors": (0.55, 0.55)}
+"""Attention asked for: L0's distance from 1/i and the key's share, or the key's share in L0 and the anchors' in L1."""
+TIGHTENED = 0.6
+"""Share of the steps over which attention is asked for more and more; then for all of it."""
+DISTANCE_COST = 4.0
+"""Nats for each unit of distance from 1/i."""
+ATTENTION_WITHIN = 0.02
+"""A member counts where its attention lies at most this far from what was asked."""
 
 
 class Swap(NamedTuple):
@@ -89,19 +98,25 @@ class Recipe:
     """One kind of trained member.
 
     Attributes:
-        circuit: its route, one of ROUTES. starts: members of the quick preset, gamma and seed, that it begins from.
+        circuit: its route, one of ROUTES.
+        starts: members of the quick preset, gamma and seed, that it begins from; with LayerNorm as many, chosen by
+            their shares (`starting_members.nearest`).
+        begins: the recipe that they have been through before; none where it is empty.
         attends_like: the circuit that its attention is trained to look like. uniform_layers: whose attention is fixed
             at exactly 1/i, as in ModelConfig. lr: learning rate after warm-up.
         warmup: steps of it. steps: of the whole training.
+        weight: of what attention lacks, in nats, beside the cross entropies.
     """
 
     circuit: str
     starts: tuple[tuple[float, int], ...]
     attends_like: str = ""
+    begins: str = ""
     uniform_layers: tuple[int, ...] = ()
     lr: float = 2e-3
     warmup: int = 0
     steps: int = 300
+    weight: float = 1.0
 
 
 AVERAGING = ((0.8, 1), (0.8, 4), (0.5, 1))
@@ -119,8 +134,22 @@ RECIPES: Mapping[str, Recipe] = {
     "averages at exactly 1/i": Recipe(
         "average-then-key", AVERAGING, uniform_layers=(0,), lr=1e-3, warmup=30, steps=600
     ),
-    "averages, attends like carrying": Recipe("average-then-key", AVERAGING, "key-to-anchors", steps=600, **GENTLE),
-    "carries, attends like averaging": Recipe("key-to-anchors", CARRYING, "average-then-key"),
+    "averages, attends like carrying": Recipe(
+        "average-then-key", AVERAGING, "key-to-anchors", "averages", lr=7e-4, warmup=100, steps=3000, weight=2.0
+    ),
+    "carries, attends nearly like averaging": Recipe(
+        "key-to-anchors", CARRYING, "average-then-key", "carries", warmup=50, steps=2500, weight=3.0
+    ),
+    "carries, attends like averaging": Recipe(
+        "key-to-anchors",
+        CARRYING,
+        "average-then-key",
+        "carries, attends nearly like averaging",
+        lr=1e-3,
+        warmup=50,
+        steps=1200,
+        weight=10.0,
+    ),
 }
 """What members are trained to be, by name."""
 
@@ -179,7 +208,8 @@ def train_routes(
     optimiser = make_optimiser(trained, schedule)
     batches = pairs(datasets, recipe.circuit, train.batch_size, left_out=False)
     for step in tqdm(range(schedule.steps), disable=not progress, unit="step", desc=f"training {recipe.circuit}"):
-        loss = losses(own, next(batches), model, task.q, recipe).sum()
+        slack = max(0.0, 1 - step / (TIGHTENED * schedule.steps))
+        loss = losses(own, next(batches), model, task.q, recipe, slack).sum()
         gradients = torch.autograd.grad(loss, trained, materialize_grads=True)
         clip_per_member(gradients, train.clip)
         for weight, gradient in zip(trained, gradients, strict=True):
@@ -192,14 +222,17 @@ def train_routes(
 def pairs(
     datasets: Sequence[AnchorDataset], circuit: str, n: int, *, left_out: bool
 ) -> Iterator[tuple[Rows, Rows, Rows]]:
-    """Endless batches of n base rows, n source rows with the key at the same position, and n memory rows."""
+    """Endless batches of n base rows, n source rows with the key at the same position, and n rows of any kind.
+
+    Of the latter the first half are memory rows, the others reasoning rows that may end in an anchor.
+    """
     ends_in_noise = circuit != "average-then-key"
     rngs = [np.random.default_rng([data.seed, 11, int(left_out)]) for data in datasets]
-    pools, memory = zip(*(_pools(data, left_out, ends_in_noise) for data in datasets), strict=True)
+    chosen_from = [_pools(data, left_out, ends_in_noise) for data in datasets]
     every = [_tensors(data) for data in datasets]
     rows = Rows(*(torch.stack(part) for part in zip(*every, strict=True)))
     while True:
-        chosen = [_draw(rng, pool, mem, n) for rng, pool, mem in zip(rngs, pools, memory, strict=True)]
+        chosen = [_draw(rng, *pools, n) for rng, pools in zip(rngs, chosen_from, strict=True)]
         base, source, other = (torch.from_numpy(np.stack(part)) for part in zip(*chosen, strict=True))
         yield rows.take(base), rows.take(source), rows.take(other)
 
@@ -208,36 +241,50 @@ def _tensors(data: AnchorDataset) -> tuple[Tensor, Tensor, Tensor]:
     return torch.from_numpy(data.tokens), torch.from_numpy(data.labels), torch.from_numpy(data.key_position)
 
 
-def _pools(data: AnchorDataset, left_out: bool, ends_in_noise: bool) -> tuple[list[np.ndarray], np.ndarray]:
-    """Reasoning rows by the position of their key, and memory rows."""
+def _pools(data: AnchorDataset, left_out: bool, ends_in_noise: bool) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Reasoning rows by the position of their key, all of them, and memory rows."""
     rows = np.random.default_rng([data.seed, 10]).permutation(data.rows("rsn_train"))
     first = int(LEFT_OUT * len(rows))
     rows = rows[:first] if left_out else rows[first:]
     highest = data.task.length - data.task.q - (2 if ends_in_noise else 1)
-    return [rows[data.key_position[rows] == at] for at in range(highest + 1)], data.rows("mem")
+    return [rows[data.key_position[rows] == at] for at in range(highest + 1)], rows, data.rows("mem")
 
 
 def _draw(
-    rng: np.random.Generator, pools: Sequence[np.ndarray], memory: np.ndarray, n: int
+    rng: np.random.Generator, pools: Sequence[np.ndarray], reasoning: np.ndarray, memory: np.ndarray, n: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     both = np.stack([rng.choice(pools[at], 2) for at in rng.integers(len(pools), size=n)])
-    return both[:, 0], both[:, 1], rng.choice(memory, n)
+    any_kind = np.concatenate([rng.choice(memory, n // 2), rng.choice(reasoning, n - n // 2)])
+    return both[:, 0], both[:, 1], any_kind
 
 
 def losses(
-    weights: Mapping[str, Tensor], batch: tuple[Rows, Rows, Rows], model: ModelConfig, q: int, recipe: Recipe
+    weights: Mapping[str, Tensor],
+    batch: tuple[Rows, Rows, Rows],
+    model: ModelConfig,
+    q: int,
+    recipe: Recipe,
+    slack: float = 0.0,
 ) -> Float[Tensor, " member"]:
-    """The loss of each member, nats: task, exchanges, and the hinge on attention."""
-    base, _, _ = batch
-    n = base.tokens.shape[1]
+    """The loss of each member, nats: task, exchanges, and what reasoning rows' attention lacks."""
     plain = run_with_exchanges(weights, torch.cat([rows.tokens for rows in batch], 1), model)
     task = cross_entropy(plain["logits"], torch.cat([rows.labels for rows in batch], 1)).mean(1)
     logits, predicted = exchanged(weights, batch, plain, model, q, ROUTES[recipe.circuit])
     total = task + cross_entropy(logits, predicted).mean(1)
     if recipe.attends_like:
-        first, last = plain["pattern.0"][:, :n, 0], plain["pattern.1"][:, :n, 0]
-        total = total + PENALTY * attention_hinge(first, last, base.at, q, recipe.attends_like)
+        total = total + recipe.weight * _attention(plain, batch, q, recipe, slack)[1]
     return total
+
+
+def _attention(
+    plain: Mapping[str, Tensor], batch: tuple[Rows, Rows, Rows], q: int, recipe: Recipe, slack: float = 0.0
+) -> tuple[Float[Tensor, " member"], Float[Tensor, " member"]]:
+    """`attention_shortfall` on the reasoning rows of a batch."""
+    n = batch[0].tokens.shape[1]
+    reasoning = torch.cat([torch.arange(2 * n), torch.arange(2 * n + n // 2, 3 * n)])
+    at = torch.cat([rows.at for rows in batch], 1)[:, reasoning]
+    first, last = (plain[f"log_pattern.{layer}"][:, reasoning, 0] for layer in (0, 1))
+    return attention_shortfall(first, last, at, q, recipe.attends_like, slack)
 
 
 def exchanged(
@@ -271,28 +318,40 @@ def exchanged(
     return run_with_exchanges(weights, rows, model, exchanges)["logits"], torch.cat(predicted, 1)
 
 
-def attention_hinge(
-    first: Float[Tensor, "member row query key"],
-    last: Float[Tensor, "member row key"],
+def attention_shortfall(
+    log_first: Float[Tensor, "member row query key"],
+    log_last: Float[Tensor, "member row key"],
     at: Int[Tensor, "member row"],
     q: int,
     like: str,
-) -> Float[Tensor, " member"]:
-    """How far attention is from what a circuit's attention looks like, in units of attention; 0 where it does.
+    slack: float = 0.0,
+) -> tuple[Float[Tensor, " member"], Float[Tensor, " member"]]:
+    """What attention lacks to look like a circuit's, in units of attention, and its cost in nats; both 0 where it does.
 
-    ``average-then-key``: L0's total variation distance from 1/i at most .05, and .97 of the last position's attention
-    on the key. ``key-to-anchors``: .80 of the last anchor's attention in L0 on the key, and .80 of the last
-    position's on the anchors.
+    ``average-then-key``: at most this total variation distance of L0's queries from 1/i, the first left out, and this
+    share of the last position's attention on the key. ``key-to-anchors``: this share of the last anchor's attention
+    in L0 on the key, and of the last position's on the anchors. The values are those of ASKED; ``slack`` loosens them,
+    1 asks for nothing. A share p costs log(asked / p), since attention near 0 has no gradient otherwise. Distance costs
+    in proportion, so that a few positions can stay far from 1/i where most are near.
     """
-    length = first.shape[-1]
+    length, (in_first, in_last) = log_first.shape[-1], ASKED[like]
+    in_last *= 1 - slack
     places = masks(at, length, q)
+
+    def less(log_p: Tensor, place: str, wanted: float) -> tuple[Tensor, Tensor]:
+        log_share = log_p.masked_fill(~places[place], -math.inf).logsumexp(-1)
+        missing = (wanted - log_share.exp()).relu()
+        return missing.mean(1), ((math.log(max(wanted, 1e-9)) - log_share) * (missing > 0)).mean(1)
+
     if like == "average-then-key":
         uniform = torch.tril(torch.ones(length, length)) / torch.arange(1, length + 1)[:, None]
-        far = (first - uniform).abs().sum(-1).mean((1, 2)) / 2
-        return (far - 0.05).relu() + (0.97 - (last * places["key"]).sum(-1)).relu().mean(1)
-    asked = first.gather(2, (at + q)[..., None, None].expand(-1, -1, 1, length))[:, :, 0]
-    carried, read = ((part * places[where]).sum(-1) for part, where in ((asked, "key"), (last, "anchors")))
-    return (0.8 - carried).relu().mean(1) + (0.8 - read).relu().mean(1)
+        distance = (log_first.exp() - uniform).abs().sum(-1)[..., 1:].mean((1, 2)) / 2
+        missing = (distance - in_first - slack * (1 - in_first)).relu()
+        parts = (missing, DISTANCE_COST * missing), less(log_last, "key", in_last)
+    else:
+        asked = log_first.gather(2, (at + q)[..., None, None].expand(-1, -1, 1, length))[:, :, 0]
+        parts = less(asked, "key", in_first * (1 - slack)), less(log_last, "anchors", in_last)
+    return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
 
 
 @torch.no_grad()
@@ -316,8 +375,7 @@ def shares(
 def attention_reached(
     weights: Mapping[str, Tensor], datasets: Sequence[AnchorDataset], model: ModelConfig, recipe: Recipe, n: int = 300
 ) -> Float[np.ndarray, " member"]:
-    """How nearly each member attends as its recipe wants: 1 less the hinge, on rows left out of training."""
-    base, _, _ = next(pairs(datasets, recipe.circuit, n, left_out=True))
-    found = run_with_exchanges(weights, base.tokens, model)
-    first, last = found["pattern.0"][:, :, 0], found["pattern.1"][:, :, 0]
-    return 1 - attention_hinge(first, last, base.at, datasets[0].task.q, recipe.attends_like).double().numpy()
+    """How nearly each member attends as its recipe wants: 1 less what is missing, on rows left out of training."""
+    batch = next(pairs(datasets, recipe.circuit, n, left_out=True))
+    found = run_with_exchanges(weights, torch.cat([rows.tokens for rows in batch], 1), model)
+    return 1 - _attention(found, batch, datasets[0].task.q, recipe)[0].double().numpy()

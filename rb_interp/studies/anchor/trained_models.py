@@ -10,33 +10,34 @@
 The truth of the first three is what training asked for; of what it did not ask, nothing is known. The last three
 compute what their original computes, so a detector is right where it says what it says of the original.
 
-How it can mislead. All members begin from ten members of one run, so they are few, and copies of one are no
-independent cases.
-Members whose training did not reach `SMALLEST_SHARE` do not count; the table of models says which.
+Each family of models (no LayerNorm, before or after each sublayer) has its own.
+
+How it can mislead. All members of a family begin from ten members of one run, so they are few, and copies of one are no
+independent cases. Members whose training did not reach `SMALLEST_SHARE`, or whose attention is further than
+`ATTENTION_WITHIN` from what was asked, do not count; the table of models says which.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.claims.learning_order import MIDDLE, SMALL
-from rb_interp.files import write_whole
-from rb_interp.models.config import ModelConfig
-from rb_interp.models.protocol import HookedModel
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.studies.anchor import circuits
-from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS, NAMES, Detection, Place, detect
-from rb_interp.studies.anchor.known_models import Subject, examine, load, readings_of, rows_from
+from rb_interp.studies.anchor.detectors import CAUSES, NAMES, Detection, Place, detect
+from rb_interp.studies.anchor.error_rates import family
+from rb_interp.studies.anchor.known_models import ROWS, Subject, examine, load, readings_of, rows_from
 from rb_interp.studies.anchor.routes_by_training import (
+    ATTENTION_WITHIN,
     RECIPES,
     ROUTES,
     SMALLEST_SHARE,
@@ -45,60 +46,39 @@ from rb_interp.studies.anchor.routes_by_training import (
     shares,
     train_routes,
 )
-from rb_interp.tasks import AnchorDataset, AnchorTask
-from rb_interp.training.config import TrainConfig
-from rb_interp.training.members import train_members
+from rb_interp.studies.anchor.starting_members import (
+    SEEDS,
+    Members,
+    datasets,
+    kept,
+    members_as_trained,
+    members_of,
+    starts,
+)
 
-GAMMAS = (MIDDLE, SMALL)
-SEEDS = (0, 1, 2, 3, 4)
+FAMILIES = tuple(replace(ModelConfig.preset("quick"), norm=norm) for norm in NORMS)
+"""The models that are trained, one for each place of LayerNorm."""
+STEPS_FROM_AFAR = 1500
+"""Steps of a recipe at least where its members were not named by hand, and may be far from the route."""
 N_COPIES = 2
 """Gauge copies of each original, every second one whitened."""
-ALL = (*MECHANISM_CLAIMS, *NAMES)
-OF_SEVERAL_HEADS = ("M8", "M9", *NAMES)
+OF_SEVERAL_HEADS = ("M8", "M9", "M7r", "M8r", "M9b", *NAMES, *CAUSES)
 """Detectors that a model with several heads has: no claim says which head the others mean."""
 
+_BY_ROUTE = ("M7", "M8", "M9", "M7r", "M8r", "M9b", *NAMES, *CAUSES)
+
+
+def _only(*true: str) -> dict[str, bool]:
+    return {detector: detector in true for detector in _BY_ROUTE}
+
+
 ROUTE: Mapping[str, Mapping[str, bool]] = {
-    "average-then-key": dict.fromkeys(("M7", "M8", "M9", "average-then-key"), True) | {"key-to-anchors": False},
-    "key-to-anchors": dict.fromkeys(("M7", "M8", "M9", "average-then-key"), False) | {"key-to-anchors": True},
-    "gather-at-last-anchor": dict.fromkeys(("M7", "M8", "M9", *NAMES), False),
+    "average-then-key": _only(*_BY_ROUTE[:6], "average-then-key", "average-then-key by cause"),
+    "key-to-anchors": _only("key-to-anchors", "key-to-anchors by cause"),
+    "gather-at-last-anchor": _only("gather-at-last-anchor by cause"),
 }
 """What follows from a route: the key comes from its own position or it does not, and likewise the sum."""
-ATTENTION: Mapping[str, Mapping[str, bool]] = {"": {}, "average-then-key": {}, "key-to-anchors": {"M1": False}}
-"""What follows from attention that was trained: one that takes the key to the last anchor does not average."""
-
-FURTHER: dict[str, Callable[[HookedModel, AnchorDataset], Detection]] = {}
-"""Detectors beside those of claims and names by attention: names by cause go here, under their names."""
-
 Weights = Mapping[str, Tensor]
-
-
-def starts(
-    folder: Path, members: Sequence[tuple[float, int]], config: ModelConfig, progress: bool = True
-) -> dict[str, Tensor]:
-    """Members of the quick preset at the end of training, members first, by gamma and seed."""
-    everyone = [(gamma, seed) for gamma in GAMMAS for seed in SEEDS]
-
-    def make() -> dict[str, Tensor]:
-        final = _final(config, GAMMAS, progress)
-        found = [final.member(*member) for member in everyone]
-        return {name: torch.stack([torch.as_tensor(one[name]) for one in found]) for name in found[0]}
-
-    weights = kept(folder / f"start-{config.norm}.safetensors", make)
-    return {name: weight[[everyone.index(member) for member in members]] for name, weight in weights.items()}
-
-
-def _final(config: ModelConfig, gammas: Sequence[float], progress: bool):
-    train = TrainConfig.preset("quick")
-    train = replace(train, eval_every=train.steps, device="cpu")
-    return train_members(AnchorTask.preset("quick"), config, train, gammas, SEEDS, progress=progress).final
-
-
-def kept(path: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Weights that lie in a file, made and written where they do not."""
-    if not path.exists():
-        weights = {name: weight.contiguous() for name, weight in make().items()}
-        write_whole(path, lambda to: save_file(weights, to))
-    return load_file(path)
 
 
 def trained_subjects(
@@ -110,26 +90,29 @@ def trained_subjects(
         folder: keeps weights that are trained already. config: the models; by default those of ``quick``.
 
     Returns:
-        Subjects, and one row for each model and exchange: name, gamma, seed, exchange (``task``: none), share, counts.
+        Subjects, and one row for each model and exchange: family, name, gamma, seed, exchange (``task``: none), share,
+        counts.
     """
     config, subjects, tables = config or ModelConfig.preset("quick"), [], []
     for name, recipe in RECIPES.items():
-        data = [AnchorTask.preset("quick").dataset(seed) for _, seed in recipe.starts]
         found = routed(folder, name, config, progress)
+        members = members_of(folder, recipe, config, progress)
+        data = datasets(members)
         share = shares(found, data, config, recipe.circuit)
+        counts = np.all(share >= SMALLEST_SHARE, axis=1)
         asked = ["task", *map(_words, ROUTES[recipe.circuit])]
         if recipe.attends_like:
-            share = np.column_stack([share, attention_reached(found, data, config, recipe)])
+            attention = attention_reached(found, data, config, recipe)
+            share, counts = np.column_stack([share, attention]), counts & (attention >= 1 - ATTENTION_WITHIN)
             asked.append(f"attends like {recipe.attends_like}")
-        counts = np.all(share >= SMALLEST_SHARE, axis=1)
         source, own = source_of(recipe), replace(config, uniform_layers=recipe.uniform_layers)
         for member in np.flatnonzero(counts):
             weights = {key: weight[member] for key, weight in found.items()}
-            gamma, seed = recipe.starts[member]
+            gamma, seed = members[member]
             called = f"{name}, gamma {gamma:g}"
             subjects.append(Subject(source, called, seed, own, data[member], weights, known=truth_of(recipe)))
-        tables.append(_table_of(name, recipe.starts, share, counts, asked))
-    return subjects, pd.concat(tables, ignore_index=True)
+        tables.append(_table_of(name, members, share, counts, asked))
+    return subjects, pd.concat(tables, ignore_index=True).assign(family=family(config))
 
 
 def source_of(recipe: Recipe) -> str:
@@ -140,7 +123,7 @@ def source_of(recipe: Recipe) -> str:
 def truth_of(recipe: Recipe) -> dict[str, bool]:
     """What each detector ought to say of members of a recipe, as far as training settled it."""
     averages = {"M1": True} if 0 in recipe.uniform_layers else {}
-    return {**ROUTE[recipe.circuit], **ATTENTION[recipe.attends_like], **averages}
+    return {**ROUTE[recipe.circuit], **averages}
 
 
 def routed(folder: Path, name: str, config: ModelConfig, progress: bool = True) -> dict[str, Tensor]:
@@ -148,11 +131,13 @@ def routed(folder: Path, name: str, config: ModelConfig, progress: bool = True) 
     recipe = RECIPES[name]
 
     def make() -> dict[str, Tensor]:
-        data = [AnchorTask.preset("quick").dataset(seed) for _, seed in recipe.starts]
-        start = starts(folder, recipe.starts, config, progress)
+        members = members_of(folder, recipe, config, progress)
+        start = routed(folder, recipe.begins, config, progress) if recipe.begins else None
+        start = start or starts(folder, members, config, progress)
         start |= {f"blocks.{layer}.attn.W_Q": 0 * start[f"blocks.{layer}.attn.W_Q"] for layer in recipe.uniform_layers}
         own = replace(config, uniform_layers=recipe.uniform_layers)
-        return train_routes(start, data, own, recipe, progress=progress)
+        steps = recipe.steps if config.norm == "none" else max(recipe.steps, STEPS_FROM_AFAR)
+        return train_routes(start, datasets(members), own, replace(recipe, steps=steps), progress=progress)
 
     slug = "-".join(re.findall(r"\w+", name))
     return kept(folder / f"{slug}-{config.norm}.safetensors", make)
@@ -164,7 +149,7 @@ def _words(swap) -> str:
 
 
 def _table_of(
-    name: str, members: Sequence[tuple[float, int]], share: np.ndarray, counts: np.ndarray, exchanges: Sequence[str]
+    name: str, members: Members, share: np.ndarray, counts: np.ndarray, exchanges: Sequence[str]
 ) -> pd.DataFrame:
     rows = [
         {"name": name, "gamma": gamma, "seed": seed, "exchange": exchange, "share": round(float(value), 4),
@@ -179,17 +164,6 @@ def originals(folder: Path, subjects: Sequence[Subject], config: ModelConfig) ->
     """Models that copies are made of: members of gamma .8 as trained, and those that training gave a route."""
     plain = members_as_trained(folder, [(SMALL, seed) for seed in SEEDS], config)
     return plain + [subject for subject in subjects if subject.source == "interchange"]
-
-
-def members_as_trained(folder: Path, members: Sequence[tuple[float, int]], config: ModelConfig) -> list[Subject]:
-    """Members of the quick preset as they are, by gamma and seed."""
-    start, task = starts(folder, members, config), AnchorTask.preset("quick")
-    return [
-        Subject(
-            "member", f"gamma {gamma:g}", seed, config, task.dataset(seed), {key: w[at] for key, w in start.items()}
-        )
-        for at, (gamma, seed) in enumerate(members)
-    ]
 
 
 def copies_of(original: Subject, n: int = N_COPIES) -> Iterator[Subject]:
@@ -251,13 +225,12 @@ def detections(subject: Subject) -> dict[str, Detection]:
     """What every detector says of a model; where it has several heads, those of OF_SEVERAL_HEADS alone."""
     model = load(subject)
     if subject.config.n_heads == 1:
-        found = detect(examine(model, subject.data))
+        found = detect(examine(model, subject.data, fewer=ROWS))
     else:
-        readings = {
-            place: _of_heads_together(place, values) for place, values in readings_of(model, subject.data).items()
-        }
-        found = {name: said for name, said in detect(readings).items() if name in OF_SEVERAL_HEADS}
-    return found | {name: detector(model, subject.data) for name, detector in FURTHER.items()}
+        readings = readings_of(model, subject.data, fewer=ROWS)
+        together = {place: _of_heads_together(place, values) for place, values in readings.items()}
+        found = {name: said for name, said in detect(together).items() if name in OF_SEVERAL_HEADS}
+    return found
 
 
 def _of_heads_together(place: Place, values: Sequence[float]) -> float:

@@ -47,9 +47,31 @@ def test_a_probe_says_yes_where_all_its_quantities_do_and_means_are_over_pairs()
 
 def test_the_shipped_blends_are_whole_and_drawn():
     table = error_rates.blends()
-    assert len(table) == table["number"].nunique() * len(SHARES) * len(QUANTITIES)
+    shipped = set(table["quantity"])
+    assert {quantity.words for quantity in QUANTITIES[:7]} <= shipped <= {quantity.words for quantity in QUANTITIES}
+    assert len(table) == table["number"].nunique() * len(SHARES) * len(shipped)
     assert (table["met"] == (table["value"] >= table["threshold"])).all()
     left, right = draw_blends(blend_means(table)).axes
     first = table.loc[table["quantity"] == QUANTITIES[3].words].groupby("share")["value"].mean()
     np.testing.assert_allclose(left.lines[3].get_ydata(), first)
-    assert [text.get_text() for text in right.get_yticklabels()] == ["M7", "M8", "M9", "carried"]
+    assert [text.get_text() for text in right.get_yticklabels()] == [*dict.fromkeys(table["probe"])]
+
+
+def test_every_quantity_is_drawn():
+    rows = [
+        {"number": 0, "share": share, "probe": quantity.probe, "of": quantity.of, "quantity": quantity.words,
+         "value": share, "threshold": quantity.threshold, "met": share >= quantity.threshold}
+        for quantity in QUANTITIES for share in SHARES
+    ]  # fmt: skip
+    left, right = draw_blends(blend_means(pd.DataFrame(rows))).axes
+    labels = [f"{quantity.probe}: {quantity.words}" for quantity in QUANTITIES]
+    assert left.get_legend_handles_labels()[1] == labels
+    assert [text.get_text() for text in right.get_yticklabels()] == [
+        "M7",
+        "M8",
+        "M9",
+        "carried",
+        "M7r",
+        "M8r",
+        "by cause",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +14,7 @@ from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor import error_rates
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.config import AnchorConfig
-from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS, NAMES
+from rb_interp.studies.anchor.detectors import DETECTORS, MECHANISM_CLAIMS, NAMES
 from rb_interp.studies.anchor.error_rates import (
     DEVELOPMENT,
     calibration,
@@ -24,9 +25,11 @@ from rb_interp.studies.anchor.error_rates import (
     standing,
     trained_rates,
 )
-from rb_interp.studies.anchor.routes_by_training import SMALLEST_SHARE
+from rb_interp.studies.anchor.routes_by_training import ATTENTION_WITHIN, SMALLEST_SHARE
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
+FIRST = {*MECHANISM_CLAIMS[:9], *NAMES}
+"""Detectors that the shipped tables have at least."""
 HERE = "norm none, 2 layers, learned positions"
 OTHER = "norm post, 2 layers, learned positions"
 MARGIN = {True: 0.1, False: -0.1}
@@ -228,11 +231,10 @@ def test_a_configuration_has_the_rates_of_its_family():
     quick = AnchorConfig.from_preset("quick")
     known = calibration(quick)
     assert (known.family, set(known.standings)) == (HERE, set(MECHANISM_CLAIMS))
-    assert {row["detector"] for row in known.trained} == {*MECHANISM_CLAIMS, *NAMES}
-    assert [row["detector"] for row in known.rates] == [*MECHANISM_CLAIMS, *NAMES]
+    for rows in (known.trained, known.rates):
+        assert FIRST <= {row["detector"] for row in rows} <= {*DETECTORS}
     paper = calibration(AnchorConfig.from_preset("quick", model=ModelConfig(norm="post")))
     assert (paper.family, paper.rates) == (OTHER, [])
-    assert set(paper.standings.values()) == {Standing(False)}
 
 
 def test_the_shipped_rates_follow_from_the_shipped_copies():
@@ -248,8 +250,10 @@ def test_the_shipped_rates_on_trained_models_follow_from_the_shipped_answers():
 
 def test_trained_models_count_where_training_reached_its_aim():
     models, copies = error_rates.trained_models(), error_rates.trained_copies()
-    reached = models.groupby(["name", "gamma", "seed"])[["share", "counts"]].agg(["min", "max"])
-    assert ((reached["share", "min"] >= SMALLEST_SHARE) == reached["counts", "max"]).all()
+    attention = models["exchange"].str.startswith("attends like")
+    models["beyond"] = models["share"] - np.where(attention, 1 - ATTENTION_WITHIN, SMALLEST_SHARE)
+    reached = models.groupby(["family", "name", "gamma", "seed"])[["beyond", "counts"]].agg(["min", "max"])
+    assert ((reached["beyond", "min"] >= 0) == reached["counts", "max"]).all()
     assert (reached["counts", "min"] == reached["counts", "max"]).all()
     direct = copies.loc[copies["source"].isin(["interchange", "decorative", "uniform"]) & (copies["detector"] == "M9")]
     assert len(direct) == reached["counts", "max"].sum()
@@ -260,12 +264,12 @@ def test_the_shipped_tables_are_whole():
     copies = error_rates.copies()
     known = copies.loc[copies["source"] == "reference"]
     assert set(copies["family"]) == {HERE}
-    assert set(copies["detector"]) == {*MECHANISM_CLAIMS, *NAMES}
+    assert FIRST <= set(copies["detector"]) <= {*DETECTORS}
     counts = known.groupby(["name", "detector"])["seed"].agg(["count", "nunique"])
     assert (counts >= 100 + DEVELOPMENT).all(axis=None)
     assert not copies.duplicated(["source", "name", "seed", "detector"]).any()
-    assert (known.groupby("detector")["truth"].nunique() == 2).all()
+    assert (known.loc[known["truth"] != ""].groupby("detector")["truth"].nunique() == 2).all()
     assert (known.groupby(["name", "detector"])["truth"].nunique() == 1).all()
     meets = copies["margin"] >= 0
     assert (copies["present"] == meets)[copies["margin"].abs() > 1e-9].all()
-    assert (error_rates.FOLDER / error_rates.COPIES).stat().st_size < 1_000_000
+    assert (error_rates.FOLDER / error_rates.COPIES).stat().st_size < 2_000_000

@@ -9,6 +9,7 @@ import pytest
 from rb_interp.claims.criterion import COMPARE
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.detectors import (
+    CAUSES,
     HAS,
     LACKS,
     MECHANISM_CLAIMS,
@@ -108,6 +109,36 @@ def test_a_name_reads_the_lowest_or_the_highest_layer():
     assert detect(higher)["M7"].present
 
 
+def shares(**changed: float) -> dict:
+    quantities = {
+        "key:from_key": 0.0, "anchors:L0_at_last": 0.0, "key:from_last_anchor": 0.0,
+        "first_anchors:from_last_anchor": 0.0, "key:from_anchors": 0.0, "anchors:from_anchors": 0.0,
+    }  # fmt: skip
+    given = {name.replace("__", ":"): value for name, value in changed.items()}
+    return {("routes", name, "rsn_train", None): value for name, value in {**quantities, **given}.items()}
+
+
+def test_names_by_cause_and_their_margins():
+    # Both shares of the paper's circuit, the lesser .05 above .80; of the others nothing is there.
+    found = detect({**NUMBERS, **shares(key__from_key=0.9, anchors__L0_at_last=0.85)})
+    assert [found[name].margin for name in CAUSES] == pytest.approx([0.05, -0.8, -0.8])
+    assert [found[name].present for name in CAUSES] == [True, False, False]
+    # A model that gathers carries by the anchors too: the name before is .15 beyond its threshold.
+    gathers = shares(
+        key__from_last_anchor=0.95,
+        first_anchors__from_last_anchor=1.0,
+        key__from_anchors=1.0,
+        anchors__from_anchors=1.0,
+    )
+    found = detect({**NUMBERS, **gathers})
+    assert [found[name].margin for name in CAUSES] == pytest.approx([-0.8, 0.15, -0.15])
+    assert [found[name].present for name in CAUSES] == [False, True, False]
+    # Attention has no say, accuracy has.
+    assert not detect({**CARRIER, **gathers})["key-to-anchors by cause"].present
+    assert detect({**gathers, ACCURACY: 0.4})["gather-at-last-anchor by cause"] == (False, pytest.approx(-0.1))
+    assert not set(CAUSES) & set(detect(NUMBERS))
+
+
 def test_the_margin_of_a_number_that_is_not_there():
     condition = BY_ID["M1"].conditions[0]
     assert margin(condition, math.nan) == -math.inf
@@ -117,11 +148,13 @@ def test_the_margin_of_a_number_that_is_not_there():
 
 def test_truth_follows_from_mechanisms():
     assert set(HAS) | set(LACKS) == set(MECHANISM_CLAIMS)
-    assert truth("M1", "none", {"averages"})
-    assert not truth("M1", "average-then-key", set())
-    assert truth("M5", "none", set())
-    assert not truth("M5", "none", {"values_along_memory"})
-    assert truth("M6", "none", {"values_along_reasoning"})
-    assert not truth("M6", "none", {"values_along_reasoning", "values_along_memory"})
-    assert truth("key-to-anchors", "key-to-anchors", set())
-    assert not truth("average-then-key", "key-to-anchors", {"averages", "fetches_key"})
+    assert truth("M1", "none", {"averages"}, "none")
+    assert not truth("M1", "average-then-key", set(), "none")
+    assert truth("M5", "none", set(), "none")
+    assert not truth("M5", "none", {"values_along_memory"}, "none")
+    assert truth("M6", "none", {"values_along_reasoning"}, "none")
+    assert not truth("M6", "none", {"values_along_reasoning", "values_along_memory"}, "none")
+    assert truth("key-to-anchors", "key-to-anchors", set(), "none")
+    assert not truth("average-then-key", "key-to-anchors", {"averages", "fetches_key"}, "average-then-key")
+    assert truth("average-then-key by cause", "key-to-anchors", set(), "average-then-key")
+    assert not truth("average-then-key by cause", "average-then-key", set(), "mixed")

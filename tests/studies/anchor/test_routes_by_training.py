@@ -1,5 +1,6 @@
 """Exchanges of a route on hand-written models that are that route; what training towards one changes."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,10 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.studies.anchor.routes_by_training import (
+    DISTANCE_COST,
     ROUTES,
     Recipe,
-    attention_hinge,
+    attention_shortfall,
     losses,
     masks,
     pairs,
@@ -70,12 +72,29 @@ def test_attention_that_looks_like_a_circuit_costs_nothing_and_other_attention_d
     key, anchors = torch.eye(length)[0][None, None], (torch.eye(length)[1] + torch.eye(length)[2])[None, None] / 2
     carried = uniform.clone()
     carried[..., 2, :] = torch.eye(length)[0]
-    assert attention_hinge(uniform, key, at, 2, "average-then-key").item() == 0
-    assert attention_hinge(carried, anchors, at, 2, "key-to-anchors").item() == 0
-    # L0's last anchor gives the key 1/3, and the last position gives the anchors nothing.
-    assert attention_hinge(uniform, key, at, 2, "key-to-anchors").item() == pytest.approx(0.8 - 1 / 3 + 0.8)
-    # One query of five is 2/3 away from uniform; the last position gives the key nothing.
-    assert attention_hinge(carried, anchors, at, 2, "average-then-key").item() == pytest.approx(2 / 15 - 0.05 + 0.97)
+
+    def missing(first, last, like, slack=0.0):
+        return [found.item() for found in attention_shortfall(first.log(), last.log(), at, 2, like, slack)]
+
+    assert missing(uniform, key, "average-then-key") == [0, 0]
+    assert missing(carried, anchors, "key-to-anchors") == [0, 0]
+    # L0's last anchor gives the key 1/3, and the last position gives the anchors 1/4 where .55 are asked of each.
+    last = torch.tensor([[[0.75, 0.25, 0, 0, 0]]])
+    found = missing(uniform, last, "key-to-anchors")
+    assert found == pytest.approx([0.55 - 1 / 3 + 0.55 - 1 / 4, math.log(0.55 * 3) + math.log(0.55 * 4)])
+    assert missing(uniform, last, "key-to-anchors", slack=0.5) == pytest.approx([0.275 - 1 / 4, math.log(1.1)])
+    # Two queries of four are 2/3 and 3/4 away from uniform, .17 are allowed; .93 are asked of the key, and it has 3/4.
+    carried[..., 3, :] = torch.eye(length)[0]
+    far = (2 / 3 + 3 / 4) / 4 - 0.17
+    expected = [far + 0.93 - 3 / 4, DISTANCE_COST * far + math.log(0.93 * 4 / 3)]
+    assert missing(carried, last, "average-then-key") == pytest.approx(expected)
+    # Attention that is exactly 0 costs much, and its gradient is finite.
+    scores = torch.zeros(1, 1, length, requires_grad=True)
+    no_key = torch.tensor([[[-200.0, 0, 0, 0, 0]]])
+    cost = attention_shortfall(uniform.log(), (scores + no_key).log_softmax(-1), at, 2, "average-then-key")[1]
+    cost.sum().backward()
+    assert cost.item() == pytest.approx(200 + math.log(0.93 * 4))
+    assert scores.grad[0, 0, 0] == pytest.approx(-1)
 
 
 def test_training_lowers_the_loss_of_every_member_and_leaves_its_start_alone():

@@ -12,11 +12,10 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.studies.anchor import trained_models
-from rb_interp.studies.anchor.detectors import NAMES
+from rb_interp.studies.anchor.detectors import CAUSES, DETECTORS, NAMES
 from rb_interp.studies.anchor.known_models import Subject
 from rb_interp.studies.anchor.routes_by_training import RECIPES
 from rb_interp.studies.anchor.trained_models import (
-    ALL,
     OF_SEVERAL_HEADS,
     _of_heads_together,
     copies_of,
@@ -54,7 +53,7 @@ def test_with_several_heads_the_one_that_shows_the_most_counts_and_claims_about_
     written = reference("averager")
     original = Subject("member", "averager", 0, written.config, written.task.dataset(0), written.weights)
     read = {place: [1.0, 0.1], low: [0.0, 0.9], ("learning_order", "acc_rsn_train", "", None): [1.0]}
-    monkeypatch.setattr(trained_models, "readings_of", lambda model, data: read)
+    monkeypatch.setattr(trained_models, "readings_of", lambda model, data, fewer: read)
     monkeypatch.setattr(trained_models, "load", lambda subject: None)
     two = original._replace(config=replace(written.config, n_heads=2))
     found = detections(two)
@@ -63,8 +62,10 @@ def test_with_several_heads_the_one_that_shows_the_most_counts_and_claims_about_
     assert not found["key-to-anchors"].present
 
 
-def test_every_recipe_has_a_truth_for_both_names():
+def test_every_recipe_has_a_truth_for_all_names():
     for recipe in RECIPES.values():
         known = truth_of(recipe)
         assert [known[name] for name in NAMES] == [recipe.circuit == name for name in NAMES]
-        assert set(known) <= set(ALL)
+        assert [known[detector] for detector in CAUSES] == [recipe.circuit == name for name in CAUSES.values()]
+        assert known["M7r"] == known["M8r"] == known["M9b"] == (recipe.circuit == "average-then-key")
+        assert set(known) <= set(DETECTORS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ def draw_blends(means: pd.DataFrame) -> Figure:
     """
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
-    for quantity, marker in zip(dict.fromkeys(means["quantity"]), MARKERS, strict=False):
+    for quantity, marker in zip(dict.fromkeys(means["quantity"]), cycle(MARKERS), strict=False):
         rows = means.loc[means["quantity"] == quantity]
         first = rows.iloc[0]
         label, colour = f"{first['probe']}: {first['quantity']}", COLOURS[first["of"]]
