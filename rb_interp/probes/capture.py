@@ -78,7 +78,12 @@ def capture(
 def captured(model: HookedModel, tokens: Tokens, names: Sequence[str], *, batch: int | None = None) -> ActivationCache:
     """The named activations of some rows in one pass, for every probe that reads these rows.
 
-    Pass it to a probe in place of the model. Raises ModelError as `capture` does.
+    Pass it to a probe of activations in place of the model.
+
+    Args:
+        tokens: integers ``[row, pos]``. names: full hook names. batch: rows of one pass.
+
+    Raises ModelError as `capture` does.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> from rb_interp.probes import attention_to_key, uniformity
