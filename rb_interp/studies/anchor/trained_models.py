@@ -105,6 +105,7 @@ def trained_subjects(
             attention = attention_reached(found, data, config, recipe)
             share, counts = np.column_stack([share, attention]), counts & (attention >= 1 - ATTENTION_WITHIN)
             asked.append(f"attends like {recipe.attends_like}")
+            counts &= not any(other.begins == name for other in RECIPES.values())  # halfway: the next stage counts
         source, own = source_of(recipe), replace(config, uniform_layers=recipe.uniform_layers)
         for member in np.flatnonzero(counts):
             weights = {key: weight[member] for key, weight in found.items()}
