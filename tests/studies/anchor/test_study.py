@@ -151,6 +151,8 @@ def test_statistics_over_seeds_are_those_of_the_members(run):
     values = [run.evidence.arrays[f"0.8/{seed}/half//value_alignment/singular_values"] for seed in (0, 1)]
     relative = run.evidence.mean_array("value_alignment", "relative_singular_values", 0.8, stage="half")
     np.testing.assert_allclose(relative, np.mean([each / each[0] for each in values], 0))
+    of_seeds = run.evidence.array("value_alignment", "relative_singular_values", 0.8, stage="half")
+    np.testing.assert_allclose(list(of_seeds.values()), [each / each[0] for each in values])
 
 
 def test_events_are_summarised_on_the_logarithm_of_steps():

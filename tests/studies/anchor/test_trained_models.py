@@ -14,7 +14,7 @@ from rb_interp.models.schemes import draw
 from rb_interp.studies.anchor import trained_models
 from rb_interp.studies.anchor.detectors import CAUSES, DETECTORS, NAMES
 from rb_interp.studies.anchor.known_models import Subject
-from rb_interp.studies.anchor.routes_by_training import RECIPES
+from rb_interp.studies.anchor.routes_by_training import RECIPES, Recipe
 from rb_interp.studies.anchor.trained_models import (
     OF_SEVERAL_HEADS,
     _of_heads_together,
@@ -69,3 +69,15 @@ def test_every_recipe_has_a_truth_for_all_names():
         assert [known[detector] for detector in CAUSES] == [recipe.circuit == name for name in CAUSES.values()]
         assert known["M7r"] == known["M8r"] == known["M9b"] == (recipe.circuit == "average-then-key")
         assert set(known) <= set(DETECTORS)
+
+
+def test_a_member_counts_after_the_last_stage_of_its_training_alone(monkeypatch, tmp_path):
+    asked = Recipe("key-to-anchors", ((0.8, 0),), "average-then-key")
+    stages = {"first": asked, "second": replace(asked, begins="first")}
+    reached = {"routed": {}, "members_of": [(0.8, 0)], "datasets": [None], "shares": np.ones((1, 4))}
+    for name, value in {**reached, "attention_reached": np.ones(1)}.items():
+        monkeypatch.setattr(trained_models, name, lambda *_, value=value: value)
+    monkeypatch.setattr(trained_models, "RECIPES", stages)
+    subjects, table = trained_models.trained_subjects(tmp_path, progress=False)
+    assert [subject.name for subject in subjects] == ["second, gamma 0.8"]
+    assert table.groupby("name")["counts"].all().to_dict() == {"first": False, "second": True}
