@@ -235,6 +235,8 @@ def test_a_configuration_has_the_rates_of_its_family():
         assert FIRST <= {row["detector"] for row in rows} <= {*DETECTORS}
     paper = calibration(AnchorConfig.from_preset("quick", model=ModelConfig(norm="post")))
     assert (paper.family, paper.rates) == (OTHER, [])
+    unseen = calibration(AnchorConfig.from_preset("quick", model=ModelConfig(n_layers=3)))  # a family without any table
+    assert set(unseen.standings.values()) == {Standing(False)}
 
 
 def test_the_shipped_rates_follow_from_the_shipped_copies():
