@@ -158,3 +158,19 @@ def test_truth_follows_from_mechanisms():
     assert not truth("average-then-key", "key-to-anchors", {"averages", "fetches_key"}, "average-then-key")
     assert truth("average-then-key by cause", "key-to-anchors", set(), "average-then-key")
     assert not truth("average-then-key by cause", "average-then-key", set(), "mixed")
+
+
+@pytest.mark.parametrize(
+    ("claim", "mechanism"),
+    [
+        ("M3b", "one_direction_passed_on"),
+        ("M4b", "needs_reasoning_values"),
+        ("M7r", "key_from_its_position"),
+        ("M8r", "anchors_by_L0_at_last"),
+        ("M9b", "key_plus_sum"),
+    ],
+)
+def test_a_second_criterion_is_true_of_models_with_its_mechanism_alone(claim, mechanism):
+    others = {name for needed in HAS.values() for name in needed} - {mechanism}
+    assert truth(claim, "none", {mechanism}, "none")
+    assert not truth(claim, "average-then-key", others, "average-then-key")
