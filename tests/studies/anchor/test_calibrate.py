@@ -39,10 +39,20 @@ def assert_as_shipped(found: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("name", ["averager", "carrier", "memoriser"])
-def test_copies_are_as_shipped(name):
+def test_copies_are_as_shipped(name, monkeypatch):
+    asked, swap = [], known_models.key_and_sum
+
+    def watched(*args, same_position=None, **options):
+        asked.append(same_position)
+        return swap(*args, same_position=same_position, **options)
+
+    monkeypatch.setattr(known_models, "key_and_sum", watched)
     found = recomputed(known_models.reference_copies(name, 1))
     assert set(found["detector"]) == {*DETECTORS}
     assert_as_shipped(found)
+    known = found.loc[found["truth"] != ""]
+    assert (known["present"] == (known["truth"] == "yes")).all()
+    assert asked == [None, True]  # pairs of any position for M9, of one position for M9b
 
 
 def test_untrained_models_are_as_shipped():
