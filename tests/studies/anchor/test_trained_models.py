@@ -11,9 +11,9 @@ from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
-from rb_interp.studies.anchor import trained_models
-from rb_interp.studies.anchor.detectors import CAUSES, DETECTORS, NAMES
-from rb_interp.studies.anchor.known_models import Subject
+from rb_interp.studies.anchor import starting_members, trained_models
+from rb_interp.studies.anchor.detectors import CAUSES, DETECTORS, NAMES, Detection
+from rb_interp.studies.anchor.known_models import Subject, rows_from
 from rb_interp.studies.anchor.routes_by_training import RECIPES, Recipe
 from rb_interp.studies.anchor.trained_models import (
     OF_SEVERAL_HEADS,
@@ -81,3 +81,22 @@ def test_a_member_counts_after_the_last_stage_of_its_training_alone(monkeypatch,
     subjects, table = trained_models.trained_subjects(tmp_path, progress=False)
     assert [subject.name for subject in subjects] == ["second, gamma 0.8"]
     assert table.groupby("name")["counts"].all().to_dict() == {"first": False, "second": True}
+
+
+def test_starts_with_layer_norm_are_the_members_with_the_highest_least_share(monkeypatch, tmp_path):
+    least = np.linspace(0.1, 0.9, len(starting_members.EVERYONE))
+    least[[3, 7]] = 0.95, 0.92
+    monkeypatch.setattr(starting_members, "starts", lambda *_: {})
+    monkeypatch.setattr(starting_members, "datasets", lambda members: [])
+    monkeypatch.setattr(starting_members, "shares", lambda *_: np.stack([np.ones(len(least)), least], 1))
+    found = starting_members.nearest(tmp_path, "key-to-anchors", 2, ModelConfig(norm="post"))
+    assert found == (starting_members.EVERYONE[3], starting_members.EVERYONE[7])
+
+
+def test_what_construction_does_not_settle_has_no_truth():
+    task = reference("averager").task
+    subject = Subject("reference", "r", 0, ModelConfig(), task.dataset(0), {}, "none", frozenset(), cause="none")
+    said = {"M4b": Detection(True, 0.1), "M7r": Detection(False, -0.1)}
+    open_ones = subject._replace(unsettled=("needs_reasoning_values",))
+    assert [row["truth"] for row in rows_from(subject, said)] == ["no", "no"]
+    assert [row["truth"] for row in rows_from(open_ones, said)] == ["", "no"]
