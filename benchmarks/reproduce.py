@@ -32,10 +32,10 @@ def main() -> None:
     options = parser.parse_args()
     bare = statistics.median(wall(["-c", ""]) for _ in range(7))
     imported = statistics.median(wall(["-c", "import rb_interp"]) for _ in range(7))
-    helped = statistics.median(wall(["-m", "rb_interp.cli", "reproduce", "--help"]) for _ in range(7))
+    helped = statistics.median(wall(["-m", "rb_interp", "reproduce", "--help"]) for _ in range(7))
     print(f"import rb_interp: {imported - bare:.3f} s; reproduce --help: {helped:.2f} s (medians of 7)")
     folder = options.out or Path(tempfile.mkdtemp()) / options.preset
-    seconds = wall(["-m", "rb_interp.cli", "reproduce", "--preset", options.preset, "--out", str(folder)])
+    seconds = wall(["-m", "rb_interp", "reproduce", "--preset", options.preset, "--out", str(folder)])
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     timing = json.loads((folder / "timing.json").read_text())
     parts = ", ".join(f"{name} {timing[name]:.0f} s" for name in timing if name != "total")

@@ -236,7 +236,3 @@ def _show_verdicts(run: Any) -> None:
         print_within(within)
     for sentence in notes(run.study, run.config):
         print(sentence)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -177,8 +177,9 @@ def test_commands_on_runs_work_whatever_studies_are_installed(monkeypatch, capsy
 
 def test_training_does_not_need_transformer_lens(tmp_path):
     code = (
-        "import sys\nsys.modules['transformer_lens'] = None\nfrom rb_interp.cli import main\n"
-        f"sys.exit(main(['train', '--preset', 'smoke', '--steps', '5', '--out', {str(tmp_path / 'run')!r}]))"
+        "import runpy, sys\nsys.modules['transformer_lens'] = None\n"
+        f"sys.argv[1:] = ['train', '--preset', 'smoke', '--steps', '5', '--out', {str(tmp_path / 'run')!r}]\n"
+        "runpy.run_module('rb_interp', run_name='__main__')"  # python -m rb_interp
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert Run.open(tmp_path / "run").finished

@@ -11,7 +11,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import as_rows
-from rb_interp.probes.source import Source, model_of
+from rb_interp.probes.source import Source, is_cache, model_of
 from rb_interp.tasks.inputs import Inputs
 
 
@@ -20,11 +20,18 @@ def has_attention(model: HookedModel) -> bool:
     return model.cfg.n_layers > 0 and model.cfg.n_heads > 0
 
 
-def check_layer_head(model: Source, layer: int, head: int | None, probe: str, untrained: Source | None = None) -> None:
-    """Raise ModelError where one of the models has no attention, or no such layer or head (counted from 0)."""
+def check_layer_head(
+    model: Source, layer: int, head: int | None, probe: str, untrained: Source | None = None, *, caches: bool = False
+) -> None:
+    """Raise ModelError where one of the models has no attention, or no such layer or head (counted from 0).
+
+    A cache in place of a model is refused too, unless the probe reads ``caches``.
+    """
     for what, looked_at in (("this model", model), ("the untrained model", untrained)):
         if looked_at is None:
             continue
+        if not caches:
+            check_no_cache(looked_at, probe)
         cfg = model_of(looked_at).cfg
         if not has_attention(model_of(looked_at)):
             kind = type(model_of(looked_at)).__name__
@@ -39,6 +46,12 @@ def check_layer_head(model: Source, layer: int, head: int | None, probe: str, un
                     f"{probe} got {name}={given}; {what} has {count} {name}"
                     + (several if count > 1 else f". Use {name}=0.")
                 )
+
+
+def check_no_cache(source: Source, probe: str) -> None:
+    """Raise ModelError where activations were given in place of a model."""
+    if is_cache(source):
+        raise ModelError(f"{probe} got an ActivationCache and needs a model; pass cache.model.")
 
 
 def check_inputs(inputs: Any, probe: str) -> None:

@@ -29,7 +29,7 @@ def pattern_reading(
     queries: slice | int = slice(None),
 ) -> Reading:
     """Reading of one head's pattern, ``[row, query, key]``, or of one query of it, ``[row, key]``."""
-    check_layer_head(source, layer, head, probe, untrained)
+    check_layer_head(source, layer, head, probe, untrained, caches=True)
     rows = check_rows(inputs, probe)
     pattern = head_pattern(source, rows, layer=layer, head=head, queries=queries)
     values, arrays = measure(pattern)

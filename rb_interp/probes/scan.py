@@ -9,15 +9,15 @@ from typing import Any
 import pandas as pd
 
 from rb_interp.errors import ModelError
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head, has_attention
+from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 
 
 def scan(
     probe: Callable[..., Reading],
-    model: HookedModel,
+    model: Source,
     inputs: Inputs,
     *,
     layers: Iterable[int] | None = None,
@@ -30,7 +30,8 @@ def scan(
     number before pointing at one head.
 
     Args:
-        probe: any probe that takes ``layer`` and ``head``. model, inputs: what it is given.
+        probe: any probe that takes ``layer`` and ``head``. model, inputs: what it is given; activations in place of a
+            model, if it reads these.
         layers, heads: numbers, counted from 0; by default all.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
@@ -40,9 +41,10 @@ def scan(
     name = getattr(probe, "__name__", "this probe")
     if not {"layer", "head"} <= set(signature(probe).parameters):
         raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, inputs) itself.")
-    if not has_attention(model):
-        check_layer_head(model, 0, 0, name)
-    layers = range(model.cfg.n_layers) if layers is None else layers
-    heads = list(range(model.cfg.n_heads) if heads is None else heads)
+    looked_at = model_of(model)
+    if not has_attention(looked_at):
+        check_layer_head(looked_at, 0, 0, name)
+    layers = range(looked_at.cfg.n_layers) if layers is None else layers
+    heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
     readings = (probe(model, inputs, layer=layer, head=head, **options) for layer in layers for head in heads)
     return pd.DataFrame([row for reading in readings for row in reading.rows()])

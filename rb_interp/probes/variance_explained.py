@@ -85,7 +85,7 @@ def variance_explained(
         ModelError: for a layer or head that is not there.
         RolesError: for missing roles, and for roles of other rows.
     """
-    check_layer_head(model, layer or 0, head or 0, "variance_explained", untrained)
+    check_layer_head(model, layer or 0, head or 0, "variance_explained", untrained, caches=True)
     rows = check_rows(inputs, "variance_explained").numpy()
     groupings = row_groupings(rows, inputs.roles)
     outputs = last_position_outputs(model, rows, layer, head)

@@ -132,10 +132,10 @@ def _probes(verdicts: Verdicts) -> Iterator[str]:
             "Not learned: fewer than half of the seeds have learned the mapping that these claims speak of, so that "
             f"they are undecided: {', '.join(unlearned)}."
         )
-    if early := read_before(verdicts):
+    for first_seed, named in read_before(verdicts).items():
         yield (
-            f"Written after earlier seeds had been read, so that seeds from {early[0].first_seed} on alone decide: "
-            f"{', '.join(verdict.id for verdict in early)}. Their numbers are those of all seeds."
+            f"Written after earlier seeds had been read, so that seeds from {first_seed} on alone decide: "
+            f"{', '.join(named)}. Their numbers are those of all seeds."
         )
     met = [verdict.id for verdict in verdicts if verdict.met_at_initialisation and verdict.outcome == "HOLDS"]
     if met:
@@ -147,9 +147,13 @@ def not_learned(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return [verdict for verdict in verdicts if verdict.learned is False and verdict.outcome == "UNDECIDED"]
 
 
-def read_before(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Those whose criterion is younger than the reading of some of the seeds."""
-    return [verdict for verdict in verdicts if verdict.n_decisive < verdict.n_seeds]
+def read_before(verdicts: Iterable[Verdict]) -> dict[int, list[str]]:
+    """Claims whose criterion is younger than the reading of some of the seeds, by the first seed that decides."""
+    found: dict[int, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.n_decisive < verdict.n_seeds:
+            found.setdefault(verdict.first_seed, []).append(verdict.id)
+    return found
 
 
 def _alone(verdict: Verdict) -> str:

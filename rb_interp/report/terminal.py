@@ -55,9 +55,8 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     console.print(Text(", ".join(f"{counts[name]} {name}" for name in OUTCOMES) + starred))
     if unlearned := not_learned(verdicts):
         console.print(Text(f"not learned by half of the seeds, so undecided: {', '.join(v.id for v in unlearned)}"))
-    if early := read_before(verdicts):
-        named = ", ".join(verdict.id for verdict in early)
-        console.print(Text(f"decided by seeds from {early[0].first_seed} on alone: {named}"))
+    for first_seed, named in read_before(verdicts).items():
+        console.print(Text(f"decided by seeds from {first_seed} on alone: {', '.join(named)}"))
     if any(marks):
         console.print(Text(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}"))
 

@@ -6,7 +6,17 @@ import torch
 from lens_models import lens_model
 
 from rb_interp.errors import ModelError
-from rb_interp.probes import attention_by_role, attention_to_key, captured, uniformity, variance_explained
+from rb_interp.probes import (
+    attention_by_role,
+    attention_to_key,
+    captured,
+    geometry,
+    scan,
+    uniformity,
+    value_alignment,
+    variance_explained,
+    weight_rank,
+)
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
 
@@ -45,3 +55,16 @@ def test_a_cache_that_does_not_fit_is_refused():
         uniformity(cache, INPUTS.take(np.arange(3)), layer=1)
     with pytest.raises(ModelError, match="uniformity got layer=7; this model has 4 layers"):
         uniformity(cache, INPUTS, layer=7)
+
+
+def test_a_scan_reads_a_cache_once_captured():
+    model = lens_model("gpt2")
+    cache = captured(model, INPUTS.tokens, [f"blocks.{layer}.attn.hook_pattern" for layer in range(4)])
+    assert scan(uniformity, cache, INPUTS, n_null=5).equals(scan(uniformity, model, INPUTS, n_null=5))
+
+
+@pytest.mark.parametrize("probe", [value_alignment, geometry, weight_rank])
+def test_probes_of_weights_ask_for_the_model(probe):
+    cache = captured(lens_model("gpt2"), INPUTS.tokens, ["blocks.1.attn.hook_pattern"])
+    with pytest.raises(ModelError, match=f"{probe.__name__} got an ActivationCache and needs a model; pass cache"):
+        probe(cache, INPUTS)
