@@ -48,9 +48,9 @@ def check_layer_head(
                 )
 
 
-def check_no_cache(source: Source, probe: str) -> None:
+def check_no_cache(source: Source | None, probe: str) -> None:
     """Raise ModelError where activations were given in place of a model."""
-    if is_cache(source):
+    if source is not None and is_cache(source):
         raise ModelError(f"{probe} got an ActivationCache and needs a model; pass cache.model.")
 
 
