@@ -22,7 +22,8 @@ def learning_order_claims(
 
     Args:
         prefix: of the ids. statements, sources: of the five claims, in order; statistics and thresholds are the same
-            for every study. The second and the third speak of a mapping that is learned at a large initialisation.
+            for every study. The second, third and fifth speak of a mapping that is learned: the former two at a large
+            initialisation, the last at a small one.
         where: ``sweep`` and ``sweep_label`` of the terms.
     """
 
@@ -46,7 +47,7 @@ def learning_order_claims(
         ),
         (Condition(curve("acc_rsn_test", "accuracy on rsn_test", **where), ">=", 0.90),),
     )
-    learned: dict[int, Condition] = dict.fromkeys((2, 3), reasoning_learned(**where))
+    learned = {number: reasoning_learned(gamma, **where) for number, gamma in ((2, LARGE), (3, LARGE), (5, SMALL))}
     return tuple(
         Claim(f"{prefix}{number}", statement, source, criteria, learned=learned.get(number))
         for number, (statement, source, criteria) in enumerate(

@@ -60,10 +60,9 @@ def _panel(axes: Axes, evidence: Evidence, quantity: str, colour: str, family: s
         axes.plot(places + shift, values, color=colour, lw=0.6, alpha=0.45, zorder=1)
     shown = [-0.1, 0.1]
     for gamma, values in found.items():
-        interval = evidence.interval("learning_order", quantity, gamma)
+        interval = evidence.spread("learning_order", quantity, gamma)
         seeds_at(axes, float(evidence.gammas.index(gamma)), values, interval, colour)
         shown += values.tolist()
-        shown += np.clip(interval[1:], -1, 1).tolist() if len(values) > 2 else []  # two seeds have no useful interval
     axes.axhline(0, color=INK, lw=0.8, zorder=0.5)
     axes.set_ylim(min(shown) - 0.1, max(shown) + 0.1)
     gamma_axis(axes, evidence)
@@ -77,7 +76,7 @@ def caption_bias(evidence: Evidence, family: str) -> Caption:
     return Caption(
         "B compares the areas under the blue and the purple loss curves, B_test those under the blue and the "
         "orange ones. Each dot is a seed, thin lines join the members that share a seed (and so data and draws); "
-        f"the bar beside them is the mean with its 95 % interval over {seeds_text(len(evidence.seeds))}. B = "
+        f"the bar beside them is the median with the range over {seeds_text(len(evidence.seeds))}. B = "
         f"{biases or 'n/a'}.",
         f"seeds at γ = {SMALL:g} below the dashed line ({family}1), seeds at γ = {LARGE:g} outside the grey band "
         f"({family}2), or thin lines in the left panel that do not rise from each rate to the next ({family}4).",

@@ -120,13 +120,13 @@ class Evidence:
         Raises MissingEvidenceError where it is absent or nothing is left.
         """
         found = self.tables.get(name)
-        if found is None or found.empty:
+        if found is None:
             raise MissingEvidenceError(f"This run has no table “{name}”; “rb-interp probe RUN” makes it.")
         if where:
             found = found.loc[np.logical_and.reduce([_same(found, *one) for one in where.items()])]
         if found.empty:
             place = ", ".join(f"{column} = {value}" for column, value in where.items())
-            raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
+            raise MissingEvidenceError(f"The table “{name}” of this run has no row{' with ' * bool(place)}{place}.")
         return found
 
     def records(self, name: str, **where: Any) -> list[dict[str, Any]]:
@@ -190,6 +190,18 @@ class Evidence:
         """Mean over seeds of a reading with its 95 % interval; NaN where it was not read."""
         here = self._rows("summary", probe, quantity, gamma, stage, set, deepest)
         return Interval(*here[["mean", "low", "high"]].iloc[0].astype(float)) if len(here) else NOTHING
+
+    def spread(
+        self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "", deepest: bool = False
+    ) -> Interval:
+        """Median over seeds of a reading with the smallest and the largest; NaN where it was not read.
+
+        Raises MissingEvidenceError where the run was measured before it had them.
+        """
+        here = self._rows("summary", probe, quantity, gamma, stage, set, deepest)
+        if "median" not in here:
+            raise MissingEvidenceError("This run's summary has no medians; “rb-interp probe RUN” makes them.")
+        return Interval(*here[["median", "lowest", "highest"]].iloc[0].astype(float)) if len(here) else NOTHING
 
     def untrained(self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "") -> float:
         """Mean over seeds of the untrained models' value; NaN where none was read."""

@@ -36,17 +36,22 @@ def over_seeds(
     write: Callable[[float, float, float], str] = interval_text,
     **where: Any,
 ) -> str:
-    """``mean [low, high]`` of a reading over seeds, for captions and titles; ``n/a`` where the run lacks it.
+    """``median [lowest, highest]`` of a reading over seeds, for captions and titles; ``n/a`` where the run lacks it.
 
     Args:
-        write: from mean, low and high to text. where: ``stage``, ``set``, ``deepest`` as in `Evidence.interval`.
+        write: from median and both ends to text. where: ``stage``, ``set``, ``deepest`` as in `Evidence.spread`.
     """
-    return write(*evidence.interval(probe, quantity, gamma, **where))
+    return write(*evidence.spread(probe, quantity, gamma, **where))
 
 
 def interval_of(row: Any) -> Interval:
     """The interval in one row (a dict or a Series) of a table over seeds, with ``mean``, ``low`` and ``high``."""
     return Interval(*(float(row[name]) for name in ("mean", "low", "high")))
+
+
+def spread_of(row: Any) -> Interval:
+    """Median and range in one row of a table over seeds, with ``median``, ``lowest`` and ``highest``."""
+    return Interval(*(float(row[name]) for name in ("median", "lowest", "highest")))
 
 
 def written(evidence: Evidence, claim: str, number: int = 0, word: str = "") -> str:
@@ -179,14 +184,14 @@ def by_gamma(evidence: Evidence, probe: str, quantity: str, **where: Any) -> dic
 
 
 def seeds_by_gamma(axes: Axes, evidence: Evidence, probe: str, quantity: str, **where: Any) -> None:
-    """A quantity's seeds and interval at every rate of the run, with the untrained models' mean as a grey dash."""
+    """A quantity's seeds, median and range at every rate of the run, with the untrained models' mean as a grey dash."""
     found, gammas = by_gamma(evidence, probe, quantity, **where), evidence.gammas
     for place, gamma in enumerate(gammas):
         if gamma not in found:
             no_reading(axes, place)
             continue
-        interval = evidence.interval(probe, quantity, gamma, **where)
-        seeds_at(axes, place, found[gamma], interval, gamma_colour(gamma, gammas), gamma_marker(gamma, gammas))
+        spread = evidence.spread(probe, quantity, gamma, **where)
+        seeds_at(axes, place, found[gamma], spread, gamma_colour(gamma, gammas), gamma_marker(gamma, gammas))
         level(axes, place - 0.22, evidence.untrained(probe, quantity, gamma, **where), GREY, half=0.08)
     gamma_axis(axes, evidence)
 

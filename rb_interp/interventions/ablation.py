@@ -30,7 +30,7 @@ from rb_interp.interventions.hooking import with_edits, write_at
 from rb_interp.interventions.interchange import answer_logits, cost_of_edits, interchange_edits, values_at
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import check_labels
+from rb_interp.probes.check import check_labels, check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
@@ -119,6 +119,7 @@ def ablation(
     Raises:
         ModelError: for a method, site or quantity that there is not.
     """
+    check_model(model, "ablation")
     site, cost = Site.parse(site), cost_of_edits(model, inputs, quantity, "ablation")
     values = cost(ablation_edits(model, inputs, site, method=method, seed=seed))
     other = np.zeros((0, len(values)))

@@ -35,7 +35,7 @@ from rb_interp.interventions.interchange import answer_logits, cost_of_edits
 from rb_interp.interventions.sites import Edit, Site, positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, capture
-from rb_interp.probes.check import check_labels
+from rb_interp.probes.check import check_labels, check_model
 from rb_interp.probes.uniformity import average_operator
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -161,6 +161,7 @@ def forced_average(
 
     Source: paper 1, Fig. 6 ("average operator").
     """
+    check_model(model, "forced_average")
     average = average_operator(inputs.tokens.shape[1])
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
     return _forced("attention forced to 1/i", model, inputs, layer, head, average, control)
@@ -279,6 +280,7 @@ def blocked_attention(
         ModelError: where nothing is left to attend to.
         RolesError: for missing roles, and for too little noise.
     """
+    check_model(model, "blocked_attention")
     asked = {"layer": layer, "query": query, "key": key, "head": head, "n_draws": n_draws, "seed": seed}
     return blocked_attention_costs(model, inputs, (quantity,), **asked)[quantity]
 

@@ -39,7 +39,7 @@ from rb_interp.interventions.hooking import last_logits, write_at
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
-from rb_interp.probes.check import check_labels
+from rb_interp.probes.check import check_labels, check_model
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
@@ -97,6 +97,7 @@ def interchange(
     Raises:
         ModelError: where rows do not match, and for a site that there is not.
     """
+    check_model(model, "interchange")
     if len(predicted) != len(base):
         raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
     held = interchange_edits(model, base, base, hold)

@@ -31,7 +31,7 @@ from rb_interp.interventions.path import patch as patch
 from rb_interp.interventions.path import patched_logits as patched_logits
 from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import has_attention
+from rb_interp.probes.check import check_model, has_attention
 from rb_interp.statistics.reading import html_table
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -138,6 +138,7 @@ def patching_matrix(
     >>> matrix.table().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
     [1.0, 0.0]
     """
+    check_model(model, "patching_matrix")
     if metric not in METRICS:
         raise ModelError(f"there is no metric '{metric}'; {nearest(metric, METRICS)}")
     chosen = tuple(components or (COMPONENTS if head is None else PER_HEAD))

@@ -35,7 +35,7 @@ from rb_interp.interventions.hooking import last_logits, with_edits, write_at
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
-from rb_interp.probes.check import check_labels
+from rb_interp.probes.check import check_labels, check_model
 from rb_interp.statistics.reading import html_table
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
@@ -299,6 +299,7 @@ def path_patch(
     >>> bool(torch.allclose(everything.patched, everything.source, atol=1e-5))  # attention is held
     False
     """
+    check_model(model, "path_patch")
     sender, receiver = Site.parse(sender), Site.parse(receiver)
     for site in (sender, receiver):
         site.check(model)

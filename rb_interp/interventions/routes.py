@@ -39,7 +39,7 @@ from rb_interp.interventions.interchange import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import check_labels
+from rb_interp.probes.check import check_labels, check_model
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
 from rb_interp.tasks.dataset import AnchorDataset
@@ -86,6 +86,7 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     >>> round(found.values["key:from_key"], 2), round(found.values["key:from_anchors"], 2)
     (1.0, 0.0)
     """
+    check_model(model, "routes")
     _check(model, inputs, changed)
     counts = _ends_in_noise(inputs) & (most_likely(model, inputs.tokens) == inputs.labels)
     values: dict[str, float] = {}

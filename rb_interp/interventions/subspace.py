@@ -43,7 +43,7 @@ from rb_interp.interventions.interchange import cost_of_edits
 from rb_interp.models.generations import live_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_layer_head
+from rb_interp.probes.check import check_layer_head, check_model
 from rb_interp.probes.groups import token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
@@ -233,6 +233,7 @@ def subspace_effect(
         ModelError: for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head or
             quantity that there is not.
     """
+    check_model(model, "subspace_effect")
     cost_of = cost_of_edits(model, inputs, quantity, "subspace_effect")
     W_V = _values(model, layer).detach().clone()
     part = _inside(model, basis, W_V)

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.errors import StudyError
-from rb_interp.machine.schema import READINGS, SUMMARY
-from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan
+from rb_interp.machine.schema import OVER_SEEDS, READINGS, SUMMARY
+from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
 
 
 @dataclass(frozen=True)
@@ -48,38 +48,45 @@ def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") ->
 
 
 def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds of every reading, with its 95 % interval (Student t): the table `schema.SUMMARY`.
+    """Mean over seeds of every reading with its 95 % interval (Student t), and median and range: `schema.SUMMARY`.
 
-    ``n`` counts seeds with a finite value, ``untrained`` is the mean of the untrained models. The ends are NaN below
-    two seeds: one seed says nothing of the spread.
+    ``n`` counts seeds with a finite value, ``untrained`` is the mean of the untrained models. The interval's ends are
+    NaN below two seeds: one seed says nothing of the spread.
     """
     rows = []
     for place, here in readings.groupby(SUMMARY.key_columns, sort=False, dropna=False):
         values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
-        rows.append((*cast(tuple, place), *interval_or_nan(values), np.isfinite(values).sum(), untrained))
+        rows.append((*cast(tuple, place), *_over_seeds(values), untrained))
     return pd.DataFrame(rows, columns=list(SUMMARY.columns))
 
 
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
-    """Mean over seeds of a table's columns, with 95 % intervals (Student t), for tables that are no readings.
+    """Mean (95 % interval, Student t) and median over seeds of a table's columns, for tables that are no readings.
 
     Args:
         table: one row a seed and place. by: columns that name a place. columns: what is averaged.
 
-    Returns a table of ``by``, ``quantity`` (the column's name), ``mean``, ``low``, ``high`` and ``n``.
+    Returns a table of ``by``, ``quantity`` (the column's name), ``mean``, ``low``, ``high``, ``n``, ``median``,
+    ``lowest`` and ``highest``.
     """
     rows = []
     for place, here in table.groupby(by, sort=False, dropna=False):
         for column in columns:
             values = here[column].to_numpy(dtype=float)
-            rows.append((*cast(tuple, place), column, *interval_or_nan(values), np.isfinite(values).sum()))
-    return pd.DataFrame(rows, columns=[*by, "quantity", "mean", "low", "high", "n"])
+            rows.append((*cast(tuple, place), column, *_over_seeds(values)))
+    return pd.DataFrame(rows, columns=[*by, "quantity", *OVER_SEEDS.split()])
+
+
+def _over_seeds(values: np.ndarray) -> tuple[float, ...]:
+    """The columns `schema.OVER_SEEDS` of values, one a seed."""
+    finite = values[np.isfinite(values)]
+    return (*interval_or_nan(values), len(finite), *median_and_range(finite))
 
 
 def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds of loss and accuracy at every evaluation, with 95 % intervals: the table ``curves_summary``.
+    """Loss and accuracy over seeds at every evaluation: the table ``curves_summary``.
 
-    Columns: sweep, gamma, step, set, quantity (``loss``, ``accuracy``), mean, low, high, n.
+    Columns: sweep, gamma, step, set, quantity (``loss``, ``accuracy``), and those of `over_seeds`.
     """
     return over_seeds(curves, ["sweep", "gamma", "step", "set"], ["loss", "accuracy"])
 

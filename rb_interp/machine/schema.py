@@ -81,15 +81,17 @@ READINGS = TableSchema(
     values="value untrained null null_mean null_sd p_value n",
 )
 """Readings of probes; docs/tables.md says what each column holds."""
-SUMMARY = TableSchema(keys="sweep gamma stage set probe layer head quantity", values="mean low high n untrained")
-CURVES_SUMMARY = TableSchema(keys="sweep gamma step set quantity", values="mean low high n")
+OVER_SEEDS = "mean low high n median lowest highest"
+"""Columns of every table over seeds: mean with its 95 % interval, number, median and range."""
+SUMMARY = TableSchema(keys="sweep gamma stage set probe layer head quantity", values=f"{OVER_SEEDS} untrained")
+CURVES_SUMMARY = TableSchema(keys="sweep gamma step set quantity", values=OVER_SEEDS)
 EVERY_STUDY = {"curves": CURVES, "readings": READINGS, "summary": SUMMARY, "curves_summary": CURVES_SUMMARY}
 """Tables that every run has."""
 
 
 def over_seeds(keys: str) -> TableSchema:
-    """The table that `machine.measured.over_seeds` makes: means over seeds at each place."""
-    return TableSchema(keys=f"{keys} quantity", values="mean low high n")
+    """The table that `machine.measured.over_seeds` makes: means and medians over seeds at each place."""
+    return TableSchema(keys=f"{keys} quantity", values=OVER_SEEDS)
 
 
 def check_tables(study: str, declared: Mapping[str, TableSchema], tables: Mapping[str, pd.DataFrame]) -> None:

@@ -28,10 +28,10 @@ def check_layer_head(
     A cache in place of a model is refused too, unless the probe reads ``caches``.
     """
     for what, looked_at in (("this model", model), ("the untrained model", untrained)):
-        if looked_at is None:
+        if looked_at is None and what != "this model":
             continue
-        if not caches:
-            check_no_cache(looked_at, probe)
+        check_model(looked_at, probe, caches=caches)
+        assert looked_at is not None
         cfg = model_of(looked_at).cfg
         if not has_attention(model_of(looked_at)):
             kind = type(model_of(looked_at)).__name__
@@ -48,10 +48,15 @@ def check_layer_head(
                 )
 
 
-def check_no_cache(source: Source | None, probe: str) -> None:
-    """Raise ModelError where activations were given in place of a model."""
-    if source is not None and is_cache(source):
-        raise ModelError(f"{probe} got an ActivationCache and needs a model; pass cache.model.")
+def check_model(source: Any, asker: str, *, caches: bool = False) -> None:
+    """Raise ModelError where something else than a hooked model was given, or than its activations, with ``caches``."""
+    if is_cache(source) and not caches:
+        raise ModelError(f"{asker} got an ActivationCache and needs a model; pass cache.model.")
+    if not hasattr(model_of(source), "cfg"):
+        kind = type(model_of(source)).__name__
+        raise ModelError(
+            f"{asker} got an object of type {kind}; pass a HookedTransformer, or a model with its hook names and cfg."
+        )
 
 
 def check_inputs(inputs: Any, probe: str) -> None:

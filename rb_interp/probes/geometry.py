@@ -39,7 +39,7 @@ from jaxtyping import Float, Int
 from rb_interp.errors import RolesError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_inputs, check_layer_head, check_no_cache, has_attention
+from rb_interp.probes.check import check_inputs, check_layer_head, check_model, has_attention
 from rb_interp.probes.groups import Groups, numbered, token_groups
 from rb_interp.probes.vectors import (
     cosines,
@@ -124,8 +124,8 @@ def geometry(
     """
     if inputs is not None:
         check_inputs(inputs, "geometry")
-    for given in (model, untrained):
-        check_no_cache(given, "geometry")
+    for given in (model, *(() if untrained is None else (untrained,))):
+        check_model(given, "geometry")
     if has_attention(model):
         check_layer_head(model, layer, head, "geometry", untrained)
     roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])

@@ -151,7 +151,7 @@ def read_before(verdicts: Iterable[Verdict]) -> dict[int, list[str]]:
     """Claims whose criterion is younger than the reading of some of the seeds, by the first seed that decides."""
     found: dict[int, list[str]] = {}
     for verdict in verdicts:
-        if verdict.n_decisive < verdict.n_seeds:
+        if verdict.first_seed and (verdict.n_decisive < verdict.n_seeds or not verdict.n_seeds):
             found.setdefault(verdict.first_seed, []).append(verdict.id)
     return found
 

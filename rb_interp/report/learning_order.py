@@ -21,14 +21,14 @@ QUANTITIES = {
 
 
 def learning_order_section(evidence: Evidence) -> Section:
-    """One row per quantity of the learning curves, with mean and interval at each gamma."""
+    """One row per quantity of the learning curves, with median and range at each gamma."""
     title, rows = "What is learned first", []
     for quantity, label in QUANTITIES.items():
-        found = [evidence.interval("learning_order", quantity, gamma) for gamma in evidence.gammas]
+        found = [evidence.spread("learning_order", quantity, gamma) for gamma in evidence.gammas]
         if any(np.isfinite(interval.estimate) for interval in found):
             cells = [Cell(interval_text(*interval)) for interval in found]
             rows.append(Row((Cell(label, head=True), *cells)))
-    columns = ("mean over seeds [95 % interval]", *(f"γ = {gamma:g}" for gamma in evidence.gammas))
+    columns = ("median over seeds [lowest, highest]", *(f"γ = {gamma:g}" for gamma in evidence.gammas))
     table = Table(columns, tuple(rows))
     block = table if rows else Paragraph("This run has no readings of the learning order.")
     return Section("learning-order", title, (block,), short="Learning order")
@@ -37,7 +37,8 @@ def learning_order_section(evidence: Evidence) -> Section:
 def bias_sentence(evidence: Evidence) -> tuple[str, ...]:
     """The bias index at each gamma in one sentence; nothing where the run has no member."""
     found = [
-        f"{interval_text(*evidence.interval('learning_order', 'bias', gamma))} at γ = {gamma:g}"
+        f"{interval_text(*evidence.spread('learning_order', 'bias', gamma))} at γ = {gamma:g}"
         for gamma in evidence.gammas
     ]
-    return (f"Bias index B (positive: the rule is learned before the table): {'; '.join(found)}.",) if found else ()
+    told = "Bias index B (positive: the rule is learned before the table), median over seeds [lowest, highest]"
+    return (f"{told}: {'; '.join(found)}.",) if found else ()

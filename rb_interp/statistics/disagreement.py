@@ -33,8 +33,10 @@ from jaxtyping import Float, Int
 
 from rb_interp.statistics.nulls import permutations
 
-MOST_EXACT = 200_000
-"""Every relabeling is made where there are at most this many: two groups of ten have 184,756."""
+MOST_EXACT = 1_000_000
+"""Every relabeling is made where there are at most this many: groups of 4, 14 and 2 have 581,400."""
+AT_ONCE = 50_000
+"""Relabelings that are looked at together, for memory."""
 
 
 def disagreement(answers: Int[np.ndarray, "member row"]) -> Float[np.ndarray, "member member"]:
@@ -125,7 +127,8 @@ def between_less_within(
     labels = (
         _every_relabeling(sizes) if exact else codes[permutations(n_draws, len(codes), np.random.default_rng(seed))]
     )
-    reached = int((difference(labels) >= seen - 1e-12).sum())
+    parts = np.array_split(labels, math.ceil(len(labels) / AT_ONCE))
+    reached = sum(int((difference(part) >= seen - 1e-12).sum()) for part in parts)
     p_value = reached / len(labels) if exact else (1 + reached) / (1 + len(labels))
     pair = np.triu_indices(len(d), 1)
     same = np.equal.outer(codes, codes)[pair]

@@ -190,6 +190,18 @@ def test_two_circuits_side_by_side_have_graded_shares_and_a_silent_head_carries_
     assert circuit_by_cause(found.values, 1.0) == name
 
 
+def test_the_anchors_share_is_the_mean_over_the_single_ones():
+    """In the carrier each anchor enters L1 where it stands, so that their routes differ."""
+    values = anchor_routes(reference("carrier", TASK).model(), DATA, n=30).values
+    apart = 0
+    for name in [name.partition(":")[2] for name in values if name.startswith("anchors:")]:
+        each = [values[f"anchor_{number}:{name}"] for number in (1, 2)]
+        assert values[f"anchors:{name}"] == pytest.approx(np.mean(each), nan_ok=True)
+        assert values[f"first_anchors:{name}"] == pytest.approx(each[0], nan_ok=True)
+        apart += abs(each[0] - each[1]) > 0.5
+    assert apart
+
+
 def test_only_rows_count_that_are_answered_rightly_both_ways_and_end_in_noise():
     model, rows = reference("averager", TASK).model(), DATA.sample("rsn_train", 60)
     given = DATA.inputs(rows)

@@ -6,6 +6,7 @@ import torch
 from lens_models import lens_model
 
 from rb_interp.errors import ModelError
+from rb_interp.interventions import ablation, blocked_attention, patching_matrix, routes
 from rb_interp.probes import (
     attention_by_role,
     attention_to_key,
@@ -68,3 +69,20 @@ def test_probes_of_weights_ask_for_the_model(probe):
     cache = captured(lens_model("gpt2"), INPUTS.tokens, ["blocks.1.attn.hook_pattern"])
     with pytest.raises(ModelError, match=f"{probe.__name__} got an ActivationCache and needs a model; pass cache"):
         probe(cache, INPUTS)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda model: patching_matrix(model, INPUTS, INPUTS),
+        lambda model: routes(model, INPUTS, {"key": INPUTS}),
+        lambda model: blocked_attention(model, INPUTS, layer=0),
+        lambda model: ablation(model, INPUTS, "z.0"),
+        lambda model: uniformity(model, INPUTS),
+    ],
+)
+def test_what_is_no_model_is_named(work):
+    cache = captured(lens_model("gpt2"), INPUTS.tokens, ["blocks.1.attn.hook_pattern"])
+    for given, message in (("gpt2", "got an object of type str; pass a HookedTransformer"), (cache, "cache")):
+        with pytest.raises(ModelError, match=message):
+            work(given)

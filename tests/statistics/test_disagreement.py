@@ -76,6 +76,21 @@ def test_groups_that_differ_are_found_and_rows_do_not_count_as_evidence():
     assert between_less_within(disagreement(answers[3:6]), list("abb")).p_value == 1 / 3  # three members, many rows
 
 
+def test_drawn_relabelings_count_the_one_that_was_seen(monkeypatch):
+    monkeypatch.setattr(module, "MOST_EXACT", 0)
+    answers = np.repeat([[1]] * 8 + [[2]] * 8, 10, axis=1)  # one of 6,435 ways; 19 draws will not find it
+    assert between_less_within(disagreement(answers), list("a" * 8 + "b" * 8), n_draws=19).p_value == 1 / 20
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_relabelings_are_looked_at_in_parts(at_once, monkeypatch):
+    d = np.abs(np.subtract.outer(x := np.arange(7) ** 2.0, x))
+    together = between_less_within(d, list("abababb"))
+    monkeypatch.setattr(module, "AT_ONCE", at_once)
+    assert between_less_within(d, list("abababb")) == together
+    assert 1 / 35 < together.p_value < 1
+
+
 def test_without_a_pair_of_one_kind_there_is_nothing_to_compare():
     for groups in ("aaa", "abc", "a", ""):
         n = len(groups)

@@ -131,7 +131,7 @@ def _decide(named: list[str], how: str) -> str:
 
 
 def ablations(evidence: Evidence) -> Iterator[Block]:
-    """Accuracy lost without each component, by method, set and gamma: mean over seeds, control, accuracy before."""
+    """Accuracy lost without each component, by method, set and gamma: median over seeds, control, accuracy before."""
     yield Heading("What each component contributes", id="ablations")
     place = ("component", "method", "set", "gamma", "quantity")
     means = {tuple(row[name] for name in place): row for row in evidence.records("ablations_summary", stage="final")}
@@ -139,8 +139,8 @@ def ablations(evidence: Evidence) -> Iterator[Block]:
         yield Paragraph("This run has no table “ablations_summary”; “rb-interp probe RUN” makes it.")
         return
     yield Paragraph(
-        "Accuracy lost at the end of training without a component, of the accuracy before: mean over seeds with its "
-        "95 % interval. The control gives the component its own output on the same input with other noise."
+        "Accuracy lost at the end of training without a component, of the accuracy before: median over seeds with the "
+        "lowest and the highest. The control gives the component its own output on the same input with other noise."
     )
     components = sorted({str(key[0]) for key in means}, key=forward)
     columns = ("component", *(f"γ = {gamma:g}" for gamma in evidence.gammas))
@@ -158,10 +158,10 @@ def ablations(evidence: Evidence) -> Iterator[Block]:
 
 def _ablation(means: Mapping[tuple, Mapping], component: str, method: str, set: str, gamma: float) -> Cell:
     lost, control, before = (
-        means.get((component, of, set, gamma, quantity), {"mean": None, "low": None, "high": None, "n": 0})
+        means.get((component, of, set, gamma, quantity), {"median": None, "lowest": None, "highest": None, "n": 0})
         for of, quantity in ((method, "accuracy_drop"), (method, "control_accuracy_drop"), (MAIN, "before"))
     )
     if not lost["n"]:
         return Cell("n/a", number=False)
-    texts = [mean_text(row["mean"], row["low"], row["high"]) for row in (lost, control, before)]
+    texts = [mean_text(row["median"], row["lowest"], row["highest"]) for row in (lost, control, before)]
     return Cell(f"{texts[0]} of {texts[2].split(' ')[0]}", (f"control {texts[1]}",))

@@ -10,7 +10,7 @@ from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import number, two_digits
 from rb_interp.report.section import Block, Cell, Details, Figure, Paragraph, Row, Section, Table
-from rb_interp.studies.anchor.figures.equivalence import titled
+from rb_interp.studies.anchor.figures.equivalence import NOT_COMPARED, titled
 
 
 def equivalence_section(evidence: Evidence) -> Section:
@@ -22,9 +22,7 @@ def equivalence(evidence: Evidence) -> Iterator[Block]:
     """The blocks of that section."""
     tests = evidence.records("equivalence")
     if not any(np.isfinite(row["difference"]) for row in tests):
-        yield Paragraph(
-            f"Two circuits were not compared: this needs members of two circuits at γ = {SMALL:g}, and two of one."
-        )
+        yield Paragraph(NOT_COMPARED)
         return
     yield Paragraph(
         f"Every member at γ = {SMALL:g} answers the same rows. Two members disagree where their answers differ. If two "

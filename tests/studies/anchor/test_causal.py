@@ -43,6 +43,21 @@ def test_every_intervention_is_there_for_every_member_at_its_stages(run):
     np.testing.assert_allclose(effects.difference, effects.effect - effects.control, atol=1e-9)
 
 
+def test_a_matched_span_has_as_many_keys_as_there_are_anchors(run, monkeypatch):
+    """The control of M4b: of as many directions as are projected out."""
+    data, asked = run.sweep().dataset(1), []
+    found = causes.spans_of_tokens
+
+    def spans(model, given, group, k, **options):
+        asked.append((group, k))
+        return found(model, given, group, k, **options)
+
+    monkeypatch.setattr(causes, "spans_of_tokens", spans)
+    list(causes.value_subspaces(run.model(gamma=0.8, seed=1, stage="half"), data))
+    n = [len(data.task.tokens(f"{kind}_anchor")) for kind in ("reasoning", "memory")]
+    assert asked == [("key", k) for k in n]
+
+
 def test_an_effect_is_that_of_the_call_made_by_hand(run):
     data = run.sweep().dataset(1)
     given = data.inputs(data.sample("rsn_train", FEW["ROWS"]))

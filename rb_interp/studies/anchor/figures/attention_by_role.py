@@ -80,6 +80,6 @@ def caption_attention_by_role(evidence: Evidence) -> Caption:
         "anchors together, to itself and to other noise (the four add up to 1; positions that are key or anchor "
         f"count as such). Black ticks: the key's share in the untrained model. At γ = {SMALL:g} the key receives "
         f"{' and '.join(keys)}. Seeds may fall into two groups, so the bars say more than the mean.",
-        f"orange bars below {two_digits(evidence.threshold('M7'))} at γ = {SMALL:g} (M7 on reasoning, M7b on memory "
+        f"yellow bars below {two_digits(evidence.threshold('M7'))} at γ = {SMALL:g} (M7 on reasoning, M7b on memory "
         "inputs; M7b says nothing where memory is not learned), or bars no higher than the black ticks.",
     )

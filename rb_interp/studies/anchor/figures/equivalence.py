@@ -17,6 +17,7 @@ from rb_interp.figures.style import ATTENTION, INK, new_figure
 from rb_interp.studies.anchor.figures.circuits import CIRCUITS, EDGE, OTHER, look
 
 HELD_OUT = "held_out"
+NOT_COMPARED = f"Two circuits were not compared: this needs members of two circuits at γ = {SMALL:g}, and two of one."
 
 
 def draw_equivalence(evidence: Evidence) -> Figure:
@@ -62,6 +63,9 @@ def _members_of(evidence: Evidence, battery: str) -> list[dict]:
 
 
 def _members(axes: Axes, evidence: Evidence, battery: str) -> None:
+    pairs_of_all = evidence.tables.get("disagreement")
+    if pairs_of_all is not None and pairs_of_all.empty:
+        raise MissingEvidenceError(NOT_COMPARED)
     members, pairs = _members_of(evidence, battery), evidence.table("disagreement", battery=battery)
     place = {row["seed"]: at for at, row in enumerate(members)}
     matrix = np.full((len(members), len(members)), np.nan)

@@ -134,10 +134,10 @@ def caption_first_layer(evidence: Evidence) -> Caption:
     return Caption(
         f"Top: mean attention of L0 on reasoning inputs at γ = {LARGE:g} (matched) and γ = {SMALL:g} (half, "
         f"the same step), seed {min(evidence.seeds, default=0)} (the lowest), beside the exact average. Bottom left: "
-        f"total variation distance of each row from 1/i; over {seeds_text(len(evidence.seeds))} its mean at γ = "
+        f"total variation distance of each row from 1/i; the median over {seeds_text(len(evidence.seeds))} at γ = "
         f"{SMALL:g} is {distance}. Bottom middle: singular values of L0's W_V relative to the largest. Bottom right: "
         "absolute cosine of its leading left singular vector u1 with centred anchor embeddings (dots are seeds, bars "
-        f"means): {reasoning} for reasoning, {memory} for memory anchors.",
+        f"means); over seeds {reasoning} for reasoning, {memory} for memory anchors.",
         f"a distance above {least['M1']} at γ = {SMALL:g} (M1) or as small at γ = {LARGE:g} (M2); s1/s2 below "
         f"{evidence.threshold('M3'):g} (M3) or no larger than in the untrained model; red bars below {least['M4']} "
         f"(M4), blue bars above {least['M5']} (M5), or red and blue alike (M6).",

@@ -65,9 +65,9 @@ def caption_orthogonality(evidence: Evidence) -> Caption:
         f"Cosines among all tokens in use at the end, at γ = {LARGE:g} (left) and γ = {SMALL:g} (middle), lowest "
         "seed; tokens ascend within memory anchors, reasoning anchors and keys. Right: mean absolute cosine off "
         f"the diagonal for {seeds_text(len(evidence.seeds))} beside its expectation for random vectors in d_model "
-        f"dimensions (dots: seeds, bars: mean with 95 % interval); at γ = {LARGE:g} it is "
+        f"dimensions (dots: seeds, bars: median and range); at γ = {LARGE:g} it is "
         f"{over_seeds(evidence, 'geometry', 'abs_cos_ratio', LARGE)} times the expectation.",
-        f"a mean at γ = {LARGE:g} above the dashed line (E4): the embedding would not be near-orthogonal; at γ = "
+        f"seeds at γ = {LARGE:g} above the dashed line (E4): the embedding would not be near-orthogonal; at γ = "
         f"{SMALL:g} a mean of {two_digits(evidence.threshold('E5', 1))} or more, where all tokens share one direction "
         "(condensed rather than of low rank, E5).",
     )

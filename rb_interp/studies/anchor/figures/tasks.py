@@ -95,8 +95,8 @@ def caption_tasks(evidence: Evidence) -> Caption:
     """Caption of the sample sequences."""
     task = evidence.task
     return Caption(
-        f"Sequences of {task.length} tokens; the key (orange) stands immediately before its {task.q} "
-        f"{'anchor' if task.q == 1 else 'anchors'} (green), the rest is noise. Memory anchors "
+        f"Sequences of {task.length} tokens; the key (yellow) stands immediately before its {task.q} "
+        f"{'anchor' if task.q == 1 else 'anchors'} (brown), the rest is noise. Memory anchors "
         f"({task.memory_anchors[0]} to {task.memory_anchors[1]}) and the key point into a table of labels that are "
         f"drawn once at random; reasoning anchors ({task.reasoning_anchors[0]} to {task.reasoning_anchors[1]}) are "
         "added to the key. Within each pair of rows key and anchors are the same, place and noise are not, and the "

@@ -52,7 +52,7 @@ def _table(axes: Axes, evidence: Evidence) -> None:
     (key, anchor_sum, *others), q = GROUPINGS.items(), evidence.task.q
     single = [(f"anchor_{i}", f"anchor\n{i}") for i in range(1, q + 1)] if q > 1 else []
     columns = dict([key, anchor_sum, *single, *others])
-    found = np.array([[evidence.interval(PROBE, f"{r}:{c}", SMALL, set=SET) for c in columns] for r in rows])
+    found = np.array([[evidence.spread(PROBE, f"{r}:{c}", SMALL, set=SET) for c in columns] for r in rows])
     heat_map(axes, found[..., 0], low=0.0, high=1.0, colours=ATTENTION)
     axes.set_aspect("auto")
     for i, j in np.argwhere(np.isfinite(found[..., 0])):
@@ -66,7 +66,7 @@ def _table(axes: Axes, evidence: Evidence) -> None:
     texts = [WORDS[part] if part.startswith("resid") else f"L{layer}:\n{WORDS[part]}" for part, layer in parts]
     axes.set_yticks(range(len(rows)), texts)
     axes.xaxis.tick_top()
-    where = f"γ = {SMALL:g}, final: mean over seeds [95 % interval]"
+    where = f"γ = {SMALL:g}, final: median over seeds [lowest, highest]"
     axes.set_xlabel(f"share of variance explained (omega squared, at most 1),\n{where}")
 
 
