@@ -78,12 +78,13 @@ class Asked:
     """What the readings of a model are asked on; right answers, and the text of chains, are the model's own."""
 
     def __init__(self, model, others, data) -> None:
-        rows = data.sample("rsn_train", ROWS)
-        self.others, key = others, TASK.counterfactual(data, rows, "key")
-        given = [Inputs(x.tokens, most_likely(model, x.tokens), x.roles) for x in (data.inputs(rows), key)]
-        self.given, self.key = given
-        labels = np.where(np.arange(ROWS) % 2, given[0].labels, given[1].labels)
-        self.labelled = Inputs(given[0].tokens, labels, given[0].roles)
+        given = data.inputs(data.sample("rsn_train", ROWS))
+        other = np.roll(given.tokens, 1, 0)  # another row, but for the last token
+        other[:, -1] = given.tokens[:, -1]
+        answers, changed = (most_likely(model, tokens) for tokens in (given.tokens, other))
+        self.others = others
+        self.given, self.changed = Inputs(given.tokens, answers, given.roles), Inputs(other, changed, given.roles)
+        self.labelled = Inputs(given.tokens, np.where(np.arange(ROWS) % 2, answers, changed), given.roles)
         self.chains = chains(model)
         self.answers = {
             name: {seed: most_likely(m, rows.inputs.tokens) for seed, m in others.items()}
@@ -118,8 +119,8 @@ def general(model, asked: Asked) -> Found:
         reading = probe(model, inputs, n_null=0, **options)
         for name in {probe.__name__, reading.probe}:
             found |= {(name, quantity, str(number)): [value] for quantity, value in reading.values.items()}
-    for quantity, value in routes(model, asked.given, {"key": asked.key}).values.items():
-        found["routes", quantity, "key"] = [value]
+    for quantity, value in routes(model, asked.given, {"row": asked.changed}).values.items():
+        found["routes", quantity, "row"] = [value]
     answers = {name: {0: most_likely(model, BATTERY[name].inputs.tokens)} | asked.answers[name] for name in BATTERY}
     for row in compare(BATTERY, answers, answers, {0: "a", 1: "a", 2: "b", 3: "b"}, 0).readings:
         found["equivalence", row["quantity"], str(row["seed"])] = [row["value"]]
@@ -220,7 +221,7 @@ def test_probes_change_as_declared_and_not_otherwise():
             return probed(model, data) | general(model, asked)
 
         before = read()
-        assert before["routes", "key:rows", "key"] >= 3
+        assert before["routes", "row:rows", "row"] >= 3
         for name in gauges_of(config) if norm == "none" else normalised:
             write_copy(model, gauge_copy(weights, name, config), asked.given.tokens)
             changed[name] |= check(before, read(), name)
