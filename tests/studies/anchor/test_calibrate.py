@@ -137,5 +137,5 @@ def test_the_printed_table_has_every_detector_in_100_columns():
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= 100
     for detector in (*MECHANISM_CLAIMS[:9], *NAMES):
-        (line,) = [line for line in lines if line.split()[:1] == [detector]]
+        (line,) = [line for line in lines if line.split()[:1] == [detector] and "by cause" not in line]
         assert line.split()[-1] in ("yes", "no")
