@@ -120,13 +120,13 @@ class Evidence:
         Raises MissingEvidenceError where it is absent or nothing is left.
         """
         found = self.tables.get(name)
-        if found is None:
+        if found is None or found.empty:
             raise MissingEvidenceError(f"This run has no table “{name}”; “rb-interp probe RUN” makes it.")
         if where:
             found = found.loc[np.logical_and.reduce([_same(found, *one) for one in where.items()])]
         if found.empty:
             place = ", ".join(f"{column} = {value}" for column, value in where.items())
-            raise MissingEvidenceError(f"The table “{name}” of this run has no row{' with ' * bool(place)}{place}.")
+            raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
         return found
 
     def records(self, name: str, **where: Any) -> list[dict[str, Any]]:

@@ -118,7 +118,7 @@ def test_every_claim_about_members_is_on_a_figure():
 
 def test_thresholds_and_means_are_read_from_the_evidence(evidence):
     assert (written(evidence, "M4"), written(evidence, "M1", word="mean")) == ("M4: ≥ .70", "M1: mean ≤ .10")
-    shifted = evidence.summary.assign(mean=7.0, low=6.0, high=8.0)
+    shifted = evidence.summary.assign(median=7.0, lowest=6.0, highest=8.0)
     assert over_seeds(replace(evidence, summary=shifted), "geometry", "theory", 0.8) == "7.00 [6.00, 8.00]"
     assert over_seeds(evidence, "geometry", "unheard_of", 0.8) == "n/a"
 
@@ -151,13 +151,13 @@ def test_seeds_are_drawn_with_the_interval_that_is_given():
     assert drawn == [[0.1, 0.2], [5.0, 5.0], [4.0, 6.0], [0.3], [0.3, 0.3]]
 
 
-def test_bias_panels_show_every_seed_and_the_mean(evidence):
+def test_bias_panels_show_every_seed_and_the_median(evidence):
     for axes, quantity in zip(draw_bias(evidence, family="A").axes, ("bias", "bias_test"), strict=True):
         drawn = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
         for gamma in evidence.gammas:
             values = evidence.values("learning_order", quantity, gamma).to_numpy()
             assert any(len(y) == len(values) and np.allclose(y, values) for y in drawn)
-            assert any(len(y) == 2 and np.allclose(y, values.mean()) for y in drawn)
+            assert any(len(y) == 2 and np.allclose(y, np.median(values)) for y in drawn)
 
 
 def test_attention_bars_are_the_readings_and_fill_the_unit(evidence):
@@ -170,9 +170,9 @@ def test_attention_bars_are_the_readings_and_fill_the_unit(evidence):
     np.testing.assert_allclose(heights[2, list(PARTS).index("key")], key)
 
 
-def test_variance_explained_cells_hold_the_mean_over_seeds(evidence):
+def test_variance_explained_cells_hold_the_median_over_seeds(evidence):
     axes = draw_variance_explained(evidence).axes[0]
-    value = evidence.values("variance_explained", "attn_out.1:key", 0.8, set="rsn_train").mean()
+    value = evidence.values("variance_explained", "attn_out.1:key", 0.8, set="rsn_train").median()
     row = [label.get_text() for label in axes.get_yticklabels()].index("L1:\nattention output")
     assert next(t.get_text() for t in axes.texts if round(t.get_position()[1]) == row) == f"{value:.2f}"
 

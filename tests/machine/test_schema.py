@@ -14,7 +14,7 @@ from rb_interp.machine import Run
 from rb_interp.machine.measured import readings_table
 from rb_interp.machine.registry import names
 from rb_interp.machine.registry import study as find_study
-from rb_interp.machine.schema import EVERY_STUDY, READINGS, TableSchema, check_tables, over_seeds
+from rb_interp.machine.schema import EVERY_STUDY, OVER_SEEDS, READINGS, TableSchema, check_tables, over_seeds
 
 COUNTS = TableSchema(keys="gamma circuit:str", values="n share found:bool")
 DOCS = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
@@ -73,12 +73,18 @@ def test_a_run_with_another_table_than_declared_writes_nothing(tmp_path):
 
 @pytest.mark.parametrize("study", [None, *names()])
 def test_docs_name_every_table_and_column(study):
-    """In the section of the study: each table as a heading or in code, each of its columns in code."""
+    """In the section of the study: each table as a heading or in code, each of its columns in code.
+
+    The columns that all tables over seeds share stand in the introduction.
+    """
+    shared = set(OVER_SEEDS.split())
+    assert shared <= set(re.findall(r"`([^`]+)`", DOCS.partition("\n## Tables of every study")[0]))
     title = "Tables of every study" if study is None else f"Tables of {study}"
     section = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", DOCS, re.M | re.S)
     assert section, title
     named = set(re.findall(r"`([^`]+)`", section[1]))
     tables = EVERY_STUDY if study is None else find_study(study).load("tables")
-    missing = {name: sorted(set(table.columns) - named) for name, table in tables.items()}
+    given = {name: named | (shared if shared <= set(table.columns) else set()) for name, table in tables.items()}
+    missing = {name: sorted(set(table.columns) - given[name]) for name, table in tables.items()}
     assert not {name: columns for name, columns in missing.items() if columns}
     assert set(tables) <= named

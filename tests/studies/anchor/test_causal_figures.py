@@ -162,7 +162,7 @@ def test_cells_outside_the_unit_are_marked_and_written_as_they_are(evidence):
 
 def test_captions_say_the_numbers_of_the_tables(evidence):
     effects = [row["effect"] for row in by_seed(evidence, PANELS[8], 0.8)]
-    assert f"by the key in {np.mean(effects):.2f} [" in caption_causes(evidence).seen
+    assert f"by the key in {np.median(effects):.2f} [" in caption_causes(evidence).seen
     table = evidence.tables["patching"].copy()
     table.loc[(table["gamma"] == 0.5).idxmax(), "control"] = -0.37
     changed = replace(evidence, tables=with_tables(evidence, patching=table))

@@ -61,7 +61,8 @@ def test_t3_needs_both_at_both_stages():
 
 def test_readings_of_another_sweep_are_not_read():
     term = BY_ID["B5"].conditions[0].of
-    assert judged("B5", planted(term, HIGH), planted(term, LOW, sweep="descent")).outcome == "HOLDS"
+    learned = planted(BY_ID["B5"].learned.of, [1.0] * len(HIGH))
+    assert judged("B5", planted(term, HIGH), planted(term, LOW, sweep="descent"), learned).outcome == "HOLDS"
     alone = judged("B5", planted(term, HIGH, sweep="descent"))
     assert (alone.outcome, alone.n_seeds) == ("UNDECIDED", 0)
     assert alone.reason.startswith("no reading of learning_order/acc_rsn_test at gamma 0.8, sweep 'adamw'; seeds")

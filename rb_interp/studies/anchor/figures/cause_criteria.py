@@ -9,7 +9,7 @@ from rb_interp.claims.criterion import Condition
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.evidence import NOTHING, Evidence
 from rb_interp.figures.numbers import SIGNS, two_digits
-from rb_interp.figures.panels import spread_of
+from rb_interp.figures.panels import interval_of, spread_of
 from rb_interp.statistics.intervals import Interval
 from rb_interp.studies.anchor.checks import AT_HALF, CHECKS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
@@ -95,6 +95,12 @@ def by_seed(evidence: Evidence, panel: Panel, gamma: float) -> list[dict[str, An
 
 
 def over_seeds(evidence: Evidence, panel: Panel, gamma: float, quantity: str) -> Interval:
+    """Mean of ``effect``, ``control`` or ``difference`` of a panel at a rate, with its interval; NaN where absent."""
+    rows = evidence.records("effects_summary", quantity=quantity, **_place(evidence, panel, gamma))
+    return interval_of(rows[0]) if rows else NOTHING
+
+
+def spread(evidence: Evidence, panel: Panel, gamma: float, quantity: str) -> Interval:
     """Median of ``effect``, ``control`` or ``difference`` of a panel at a rate, with its range; NaN where absent."""
     rows = evidence.records("effects_summary", quantity=quantity, **_place(evidence, panel, gamma))
     return spread_of(rows[0]) if rows else NOTHING

@@ -27,6 +27,7 @@ from rb_interp.studies.anchor.figures.cause_criteria import (
     marks_of,
     over_seeds,
     quantity_of,
+    spread,
 )
 
 COLUMNS = 4
@@ -37,7 +38,7 @@ SHORT_DASHES = (0, (2.4, 1.2))
 
 
 def draw_causes(evidence: Evidence) -> Figure:
-    """Effect and control of every intervention by rate: each seed, their median and range."""
+    """Effect and control of every intervention by rate: each seed, their mean and its 95 % interval."""
     evidence.table("effects")
     rows = [PANELS[start : start + COLUMNS] for start in range(0, len(PANELS), COLUMNS)]
     figure = new_figure(0.4 + 2.2 * len(rows), max(WIDTH, COLUMNS * (0.55 + 0.42 * len(evidence.gammas))))
@@ -90,7 +91,7 @@ def _panel(axes: Axes, evidence: Evidence, panel: Panel) -> None:
 def _seeds(
     axes: Axes, x: float, values: np.ndarray, interval: Interval, colour: object, marker: str, filled: bool
 ) -> None:
-    """Seeds as dots beside each other, filled or hollow; on their right the median as a bar and the range."""
+    """Seeds as dots beside each other, filled or hollow; on their right the mean as a bar and its interval."""
     values = values[np.isfinite(values)]
     if not len(values):
         return
@@ -125,7 +126,10 @@ def _heading(axes: Axes, panel: Panel, lines: int) -> None:
 
 
 def _nats_scale(panels: list[Axes]) -> None:
-    """One scale for the panels of a row, linear within LINEAR and logarithmic beyond, with room for every seed."""
+    """One scale for the panels of a row, linear within LINEAR and logarithmic beyond, with room for every seed.
+
+    The mean of seeds that differ by orders of magnitude has an interval that reaches far below 0, where nothing is.
+    """
     if not panels:
         return
     values = [2 * LINEAR, *_drawn_seeds(panels)]
@@ -174,7 +178,7 @@ def caption_causes(evidence: Evidence) -> Caption:
         ("swapping L1's output moves the answer by the key in", PANELS[8], "of pairs", share_text),
         ("swapping L0's by the sum in", PANELS[9], "of pairs", share_text),
     ):
-        effect, control = (write(*over_seeds(evidence, panel, SMALL, of)) for of in ("effect", "control"))
+        effect, control = (write(*spread(evidence, panel, SMALL, of)) for of in ("effect", "control"))
         numbers.append(f"{name} {effect} {unit} (control {control})")
     gate = next(two_digits(check.check.gate.threshold) for check in CHECKS if check.check.gate is not None)
     more = two_digits(evidence.threshold("M10", 1))
@@ -182,7 +186,7 @@ def caption_causes(evidence: Evidence) -> Caption:
         "What happens when a mechanism is taken away or exchanged (filled), beside a control of the same form and "
         "size that leaves alone what the mechanism is said to need (hollow, grey): an effect no larger than its "
         f"control shows nothing. Nats lost are on a scale that is linear within {LINEAR:g} and logarithmic beyond, "
-        "shared by the panels of a row. Marks on the right of the dots: median and range over seeds. A "
+        "shared by the panels of a row; the interval of seeds that differ by orders of magnitude runs out of it. A "
         "share of answers moved is that of inputs, answered rightly before, whose answer becomes the predicted one, "
         "for the control of a swap that of inputs whose answer changes at all; swapped by key (by sum): predicted is "
         "the answer with the other input's key (sum), taken where either circuit carries it (same position: from an "
@@ -193,8 +197,8 @@ def caption_causes(evidence: Evidence) -> Caption:
         "what other members whose circuit has the same name attend to, directions within the embeddings in use, and "
         "the spans of as many keys. L0's attention and W_V are intervened on at half "
         f"(γ = {SMALL:g}) or at the same step (other rates), the rest at the end of training. A dashed line is a "
-        f"threshold, at the rate that it is about, for each seed (“{more} + control”: that far above the "
-        f"control's median). M7b is judged on seeds with an accuracy of at least {gate} on memory; all are "
-        f"shown. At γ = {SMALL:g}, {'; '.join(numbers)}.",
+        f"threshold, at the rate that it is about, for the mean over seeds (“{more} + control”: that far above the "
+        f"control's mean). M7b is judged on seeds with an accuracy of at least {gate} on memory; all are "
+        f"shown. At γ = {SMALL:g}, median over seeds [lowest, highest]: {'; '.join(numbers)}.",
         f"marks on the wrong side of a dashed line: {refuted}.",
     )
