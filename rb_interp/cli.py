@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -19,24 +20,26 @@ from rb_interp import __version__
 from rb_interp.errors import ConfigError, RbInterpError, StudyError, nearest
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
 from rb_interp.machine.registry import DEFAULT, installed_studies, study
+from rb_interp.signals import stopped_by_signals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status (0 done, 2 bad input, 130 stopped by Ctrl-C)."""
+    """Run one command; returns the exit status: 0 done, 2 bad input, 128 + the signal that stopped it (Ctrl-C: 130)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["--version"]:
         print(f"rb-interp {__version__}")
         return 0
     try:
-        command = parse(arguments)
-        COMMANDS[arguments[0]](command, shlex.join(["rb-interp", *arguments]))
+        with stopped_by_signals():
+            command = parse(arguments)
+            COMMANDS[arguments[0]](command, shlex.join(["rb-interp", *arguments]))
         return 0
     except RbInterpError as error:
         print(f"rb-interp: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         print("\nrb-interp: stopped; the same command continues from the last saved step.", file=sys.stderr)
-        return 130
+        return 128 + getattr(stopped, "signal", signal.SIGINT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -128,7 +131,7 @@ def _probe(command: Any, line: str) -> None:
 
 
 def _report(command: Any, line: str) -> None:
-    print(_open(command.run).write_report())
+    print(_open(command.run).write_report(command.out))
 
 
 def _info(command: Any, line: str) -> None:

@@ -173,6 +173,8 @@ class Report:
 
     run: Positional[Path]
     """Run folder."""
+    out: Path | None = None
+    """Folder to write them to; by default the run folder."""
 
 
 @dataclass(frozen=True)

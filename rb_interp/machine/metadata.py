@@ -13,6 +13,7 @@ from rb_interp import __version__
 from rb_interp.errors import RunError
 from rb_interp.files import write_whole
 from rb_interp.machine.config import StudyConfig, fingerprint, plain, scale_of, to_toml, type_of
+from rb_interp.one_writer import LOCK, WRITER
 
 FORMAT = "rb_interp run 3"
 FILE = "run.json"
@@ -48,8 +49,15 @@ def write_metadata(folder: Path, study: str, config: StudyConfig, command: str) 
         "added_seeds": [],
     }
     write_whole(folder / FILE, lambda file: file.write_text(json.dumps(metadata, indent=1)))
-    write_whole(folder / "config.toml", lambda file: file.write_text(to_toml(study, config)))
-    return metadata
+    write_toml(folder, study, config)
+    return read_metadata(folder)
+
+
+def write_toml(folder: Path, study: str, config: StudyConfig) -> None:
+    """Write the configuration as ``config.toml``, where it is not there yet."""
+    path = folder / "config.toml"
+    if not path.exists():
+        write_whole(path, lambda file: file.write_text(to_toml(study, config)))
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
@@ -85,8 +93,8 @@ def check_free(folder: Path) -> None:
 
 
 def _leftovers(folder: Path) -> bool:
-    """Whether a folder holds nothing but temporary files of a process that was killed at its start."""
-    return all(path.name.startswith(f".{FILE}.") for path in folder.iterdir())
+    """Whether a folder holds nothing but what a process leaves that was killed at its start."""
+    return all(path.name in (LOCK, WRITER) or path.name.startswith(f".{FILE}.") for path in folder.iterdir())
 
 
 def versions() -> dict[str, str]:

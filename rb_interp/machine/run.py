@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +23,11 @@ from rb_interp.machine.config import (
     to_toml,
     type_of,
 )
-from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata
+from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata, write_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.sweep import Sweep
+from rb_interp.one_writer import OneWriter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from rb_interp.claims import Verdicts
     from rb_interp.figures.evidence import Evidence
+    from rb_interp.machine.measured import Measured
     from rb_interp.models.protocol import HookedModel
 
 ARRAYS = "arrays.safetensors"
@@ -59,6 +62,9 @@ class Run:
     def __init__(self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]) -> None:
         self.folder, self.study = Path(folder), study
         self._take(config, metadata)
+        self._writer = OneWriter(
+            self.folder, [self.folder / "figures", *(sweep.folder for name, sweep in self.sweeps.items() if name)]
+        )
 
     def _take(self, config: StudyConfig, metadata: dict[str, Any]) -> None:
         self.metadata = metadata
@@ -95,7 +101,10 @@ class Run:
         check_free(folder)
         check_lr(config)
         _prepare(config, config.seeds)
-        return cls(folder, study, config, write_metadata(folder, study.name, config, command))
+        with OneWriter(folder):
+            if holds_run(folder):  # since it was looked at
+                return cls.start(folder, study, config, command)
+            return cls(folder, study, config, write_metadata(folder, study.name, config, command))
 
     @classmethod
     def open(cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None) -> Run:
@@ -149,13 +158,27 @@ class Run:
         """Whether every sweep is trained to its last step."""
         return all(sweep.finished for sweep in self.sweeps.values())
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """The right to write the folder, see `one_writer`; what writes it takes it itself, and can do so inside.
+
+        Raises RunError while another process, or another thread, has it, and where one has added seeds since the run
+        was opened.
+        """
+        with self._writer:
+            if read_metadata(self.folder) != self.metadata:
+                raise RunError(f"{self.folder} has been changed since it was opened; open it again, then continue.")
+            yield
+
     def train(self, progress: bool = True) -> dict[str, float]:
         """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work."""
         seconds = {}
-        for name, sweep in self.sweeps.items():
-            spent = sweep.train(progress)
-            seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
-        self.write_table("curves", self.curves)
+        with self.writing():
+            write_toml(self.folder, self.study.name, replace(self.config, seeds=self.batches[0]))
+            for name, sweep in self.sweeps.items():
+                spent = sweep.train(progress)
+                seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
+            self.write_table("curves", self.curves)
         return seconds
 
     def add_seeds(self, n: int) -> None:
@@ -168,7 +191,8 @@ class Run:
         seeds = tuple(range(first, first + n))
         _prepare(self.config, seeds)
         metadata = {**self.metadata, "added_seeds": [*self.metadata["added_seeds"], list(seeds)]}
-        self._write_json("run", metadata)
+        with self.writing():
+            self._write_json("run", metadata)
         self._forget()
         self._take(replace(self.config, seeds=self.batches[0]), metadata)
 
@@ -178,16 +202,22 @@ class Run:
         Raises RunError where training is not finished, or a checkpoint is missing or broken, StudyError where the
         measurement returns other tables than the study declares.
         """
+        from rb_interp.torch_threads import few_threads
+
+        with self.writing():
+            self.check_trained()
+            self._keep(few_threads(self.study.load("measure"))(self, progress))
+        self._forget()
+
+    def _keep(self, measured: Measured) -> None:
+        """Write what was measured: tables, arrays, and the verdicts last."""
         import numpy as np
         from safetensors.numpy import save_file
 
         from rb_interp.machine.judged import write_verdicts
         from rb_interp.machine.measured import curves_summary, summary_table
         from rb_interp.machine.schema import EVERY_STUDY, check_tables
-        from rb_interp.torch_threads import few_threads
 
-        self.check_trained()
-        measured = few_threads(self.study.load("measure"))(self, progress)
         tables = {
             "curves": self.curves,
             "curves_summary": curves_summary(self.curves),
@@ -206,7 +236,6 @@ class Run:
         whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save_file assumes
         write_whole(self.folder / ARRAYS, lambda path: save_file(whole, path))
         write_verdicts(self, measured)
-        self._forget()
 
     def probe_members(
         self,
@@ -240,11 +269,14 @@ class Run:
                     f"rb-interp train {self.study.name} --config {self.folder / 'config.toml'} --out {self.folder}"
                 )
 
-    def write_report(self) -> Path:
-        """Draw the figures and write report.html and report.json; returns the page."""
+    def write_report(self, out: Path | str | None = None) -> Path:
+        """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page."""
         from rb_interp.report.write import write_report
 
-        return write_report(self.study, self.evidence, self.folder)
+        if out is not None:
+            return write_report(self.study, self.evidence, out)
+        with self.writing():
+            return write_report(self.study, self.evidence, self.folder)
 
     @property
     def calibration(self) -> Any:
@@ -362,7 +394,8 @@ class Run:
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write ``name.parquet`` whole or not at all."""
-        write_whole(self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
+        with self.writing():
+            write_whole(self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
 
     def _write_json(self, name: str, content: Any) -> None:
         write_bytes(self.folder / f"{name}.json", json.dumps(content, indent=1, allow_nan=False).encode())
@@ -373,12 +406,13 @@ class Run:
     def timed(self, steps: dict[str, Callable[[], Any]], seconds: dict[str, float]) -> None:
         """Carry out steps, and write their seconds to ``timing.json``."""
         started = time.monotonic()
-        for name, step in steps.items():
-            before = time.monotonic()
-            found = step()
-            seconds |= found if isinstance(found, dict) else {name: time.monotonic() - before}
-        seconds["total"] = time.monotonic() - started
-        self._write_json("timing", seconds)
+        with self.writing():
+            for name, step in steps.items():
+                before = time.monotonic()
+                found = step()
+                seconds |= found if isinstance(found, dict) else {name: time.monotonic() - before}
+            seconds["total"] = time.monotonic() - started
+            self._write_json("timing", seconds)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"

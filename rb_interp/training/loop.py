@@ -5,8 +5,6 @@ It knows groups of members (``training.member_group``), not what they are traine
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from rb_interp.errors import ConfigError, nearest
+from rb_interp.signals import Interrupts
 from rb_interp.tasks.fingerprint import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.stage import Stage
@@ -88,32 +87,6 @@ def stage_name(stage: str, member: Member) -> str:
 def step_name(step: int) -> str:
     """Checkpoint of all members at a step."""
     return f"step_{step:08d}"
-
-
-class Interrupts:
-    """Notes Ctrl-C, so that training ends where all members stand at one step; a second Ctrl-C ends it at once.
-
-    It does so in the main thread only, and only where nobody else has a handler of their own.
-    """
-
-    def __init__(self) -> None:
-        self.asked, self._ours = False, False
-
-    def __enter__(self) -> Interrupts:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._note)
-            self._ours = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _note(self, *_: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
 
 
 class Training:
@@ -233,7 +206,6 @@ class Training:
     def _resume(self) -> None:
         if self.store is None or not self.store.exists("state"):
             return
-        self.store.clean()
         saved = self.store.read("state")
         self.step, first = saved.step, 0
         for group in self.groups:
@@ -247,11 +219,10 @@ class Training:
             self.reached[stage] = {member: step for member, step in steps if step >= 0}
 
     def _stop_if_asked(self, interrupts: Interrupts) -> None:
-        """After Ctrl-C: save, now that every group stands at the same step, and raise KeyboardInterrupt."""
-        if interrupts.asked:
-            if self.curves.evaluations:
-                self._save()
-            raise KeyboardInterrupt
+        """After a signal: save, now that every group stands at the same step, and raise Stopped."""
+        if interrupts.asked and self.curves.evaluations:
+            self._save()
+        interrupts.check()
 
     @staticmethod
     def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:

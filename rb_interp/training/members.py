@@ -6,12 +6,14 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import torch
 
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
+from rb_interp.one_writer import OneWriter
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.last_group import LastGroup
@@ -64,7 +66,7 @@ def train_members(
     Raises:
         ConfigError: for an empty sweep, a stage that the task does not have, and a device that is not there.
         TaskError: for rows that are not what the task promises.
-        RunError: where files cannot be used.
+        RunError: where files cannot be used, or somebody else is writing them.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> tiny = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20)
@@ -78,7 +80,7 @@ def train_members(
     if task.predicts not in GROUPS:
         raise ConfigError(f"the task predicts '{task.predicts}'; {nearest(task.predicts, GROUPS)}")
     device = resolve_device(train.device)
-    with torch_settings(train):
+    with torch_settings(train), nullcontext() if store is None else OneWriter(store.folder):
         cores = train.workers or os.cpu_count() or 1
         shares = share_out(members, model, task, train, device, cores, rates=rates, data_seed=data_seed)
         return Training(shares, task, train, store).run(progress)

@@ -71,11 +71,6 @@ class Store:
         """Checkpoints that are there, in order of their names."""
         return sorted(p.stem for p in self.folder.glob("*.safetensors"))
 
-    def clean(self) -> None:
-        """Remove temporary files that a killed process left behind."""
-        for path in self.folder.glob(".*.tmp"):
-            path.unlink(missing_ok=True)
-
     def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> Path:
         """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
         metadata = {

@@ -5,6 +5,7 @@ import os
 import signal
 from dataclasses import dataclass, replace
 from shutil import copytree
+from threading import Thread
 
 import pandas as pd
 import pytest
@@ -16,8 +17,8 @@ from rb_interp.errors import RunError, StudyError, TaskError
 from rb_interp.machine import Run
 from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.models.generations import read_weights
+from rb_interp.signals import Stopped
 from rb_interp.tasks import AnchorTask
-from rb_interp.training.loop import Interrupts
 from rb_interp.training.member_group import MemberGroup
 
 SMALL = One(seeds=(0,))
@@ -220,28 +221,29 @@ def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("step", [10, 20])
-def test_ctrl_c_in_an_evaluation_loses_nothing(step, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("number", "step"), [(signal.SIGINT, 10), (signal.SIGINT, 20), (signal.SIGTERM, 10)])
+def test_a_signal_in_an_evaluation_loses_nothing(number, step, tmp_path, monkeypatch):
     """It is noted, and taken when all members stand at one step; the run goes on from there to the same bits."""
-    run, before = start(tmp_path / "run"), signal.getsignal(signal.SIGINT)
+    run, before = start(tmp_path / "run"), signal.getsignal(number)
     kind = next(kind for kind in MemberGroup.__subclasses__() if "evaluate" in vars(kind))
-    evaluate, presses = kind.evaluate, [signal.SIGINT]
+    evaluate, sent = kind.evaluate, [number]
 
     def stopped(group):
-        if group.step == step and presses:
-            signal.raise_signal(presses.pop())
+        if group.step == step and sent:
+            signal.raise_signal(sent.pop())
         return evaluate(group)
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    own = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    signal.signal(number, own)
     try:
         with monkeypatch.context() as patch:
             for each in MemberGroup.__subclasses__():
                 patch.setattr(each, "evaluate", stopped)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(Stopped, match=f"stopped by {number.name}"):
                 run.train(progress=False)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(number) is own
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
     assert run.sweep().step == step
     assert run.finished == (step == 20)
     run.train(progress=False)
@@ -252,23 +254,41 @@ def test_ctrl_c_in_an_evaluation_loses_nothing(step, tmp_path, monkeypatch):
     assert run.curves.equals(whole.curves)
 
 
-def test_a_second_ctrl_c_ends_at_once_and_other_handlers_are_left_alone():
-    def own(*_):
-        pressed.append(True)
+def test_training_that_ended_before_its_table_writes_it_when_continued(tmp_path):
+    run = start(tmp_path / "run")
+    run.train(progress=False)
+    whole, toml = run.table("curves"), (run.folder / "config.toml").read_text()
+    for name in ("curves.parquet", "config.toml"):
+        (run.folder / name).unlink()
+    start(tmp_path / "run").train(progress=False)
+    assert run.table("curves").equals(whole)
+    assert (run.folder / "config.toml").read_text() == toml
 
-    before, pressed = signal.signal(signal.SIGINT, signal.default_int_handler), []
-    try:
-        with Interrupts() as interrupts:
-            signal.raise_signal(signal.SIGINT)
-            assert interrupts.asked
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-        signal.signal(signal.SIGINT, own)
-        with Interrupts() as interrupts:
-            signal.raise_signal(signal.SIGINT)
-        assert (pressed, interrupts.asked, signal.getsignal(signal.SIGINT)) == ([True], False, own)
-    finally:
-        signal.signal(signal.SIGINT, before)
+
+def test_a_run_that_somebody_writes_can_be_read_and_not_written(one, tmp_path):
+    with one.writing():
+        found = []
+
+        def beside():
+            again = Run.open(one.folder, study=ONE)
+            found.append(again.verdicts)
+            assert again.write_report(tmp_path / "elsewhere").exists()
+            for work in (again.train, again.probe, again.write_report, lambda: again.add_seeds(1)):
+                with pytest.raises(RunError, match="is being written by process"):
+                    work()
+            found.append("refused")
+
+        other = Thread(target=beside)
+        other.start()
+        other.join()
+    assert found[1:] == ["refused"]
+
+
+def test_seeds_added_elsewhere_are_seen(tmp_path):
+    run = start(tmp_path / "run")
+    start(tmp_path / "run").add_seeds(1)
+    with pytest.raises(RunError, match="has been changed since it was opened; open it again"):
+        run.train(progress=False)
 
 
 def test_a_run_killed_before_it_began_can_begin(tmp_path):

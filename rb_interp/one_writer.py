@@ -1,0 +1,83 @@
+"""One writer at a time: a lock on a folder, held by a process, that ends with it.
+
+The lock is the operating system's, on the file ``.lock`` (through filelock: flock, and its like on Windows). It goes
+with its process, however that ends; so no lock is left behind, and the file itself means nothing. Readers do not ask
+for it. ``.writer.json`` says who holds it, for the sentence that a second writer gets.
+
+What it does not cover. Over NFS, Linux asks the server for the lock, and two hosts exclude each other where its lock
+service runs; a mount with ``local_lock=flock`` or ``nolock`` excludes processes of one host alone. Somebody who changes
+files by other means is not kept from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from rb_interp.errors import RunError
+from rb_interp.files import write_bytes
+
+LOCK, WRITER = ".lock", ".writer.json"
+
+
+class OneWriter:
+    """The right to write a folder, as a context; it can be entered again inside, in the same thread.
+
+    Temporary files that an earlier writer left are removed where it is entered first: nobody else writes then.
+
+    Args:
+        folder: what is written; made where it is not there. parts: folders in it that have such files too.
+
+    Raises RunError where another process, or another thread, holds the lock, and where there can be none.
+    """
+
+    def __init__(self, folder: Path, parts: Iterable[Path] = ()) -> None:
+        self.folder, self.parts = Path(folder), tuple(parts)
+        self._lock = FileLock(self.folder / LOCK, timeout=0)
+
+    def __enter__(self) -> OneWriter:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        except Timeout:
+            raise RunError(
+                f"{self.folder} is being written by {self._who()}; nothing was changed. Wait until that ends, or use "
+                f"another --out."
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise RunError(
+                f"{self.folder} could not be written ({error}); what was there before is untouched. Choose a writable "
+                f"--out."
+            ) from None
+        if self._lock.lock_counter == 1:
+            try:
+                self._begin()
+            except BaseException:
+                self._lock.release()
+                raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock.lock_counter == 1:
+            (self.folder / WRITER).unlink(missing_ok=True)
+        self._lock.release()
+
+    def _begin(self) -> None:
+        for folder in (self.folder, *self.parts):
+            for path in folder.glob(".*.tmp"):
+                path.unlink(missing_ok=True)
+        told = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}
+        write_bytes(self.folder / WRITER, json.dumps(told).encode())
+
+    def _who(self) -> str:
+        try:
+            told = json.loads((self.folder / WRITER).read_text())
+            return f"process {told['process']} on {told['host']}, since {told['since']}"
+        except (OSError, ValueError, KeyError, TypeError):  # it has just begun, or just ended
+            return "another process"

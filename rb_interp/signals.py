@@ -1,0 +1,92 @@
+"""What a process does when it is told to stop: Ctrl-C (SIGINT), SIGTERM, and SIGHUP where the terminal goes away.
+
+Training notes the signal, ends where all members stand at one step, saves, and raises `Stopped`. Everything else is
+stopped where it stands, for files are written whole or not at all. A second signal ends the command line at once,
+without the clearing up that waits for threads; nothing that lies on disk is harmed.
+
+A library has no say over signals that somebody else handles. So without the command line, training notes only those
+that have Python's own handler, or none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
+
+Handler = Callable[[int, FrameType | None], object]
+_noting: list[Interrupts] = []
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal ended the work. ``signal`` is its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.signal = number
+
+
+class Interrupts:
+    """Notes a signal, so that training ends where all members stand at one step; a second one ends it at once.
+
+    Attributes:
+        asked: the signal that has come, 0 while none has.
+    """
+
+    def __init__(self) -> None:
+        self.asked, self._before = 0, {}
+
+    def __enter__(self) -> Interrupts:
+        _noting.append(self)
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: now for number in SIGNALS if (now := signal.getsignal(number)) in DEFAULTS}
+            for number in self._before:
+                signal.signal(number, self.note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _noting.remove(self)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def note(self, number: int, frame: FrameType | None = None) -> None:
+        """Handle a signal."""
+        if self.asked:
+            raise Stopped(number)
+        self.asked = number
+
+    def check(self) -> None:
+        """Raise Stopped where a signal has come."""
+        if self.asked:
+            raise Stopped(self.asked)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Handle all of them as the command line does, for the time of a command. In the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    come: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        come.append(number)
+        if len(come) > 1:
+            os.write(2, b"\nrb-interp: ended at once; the same command continues from the last saved step.\n")
+            os._exit(128 + number)
+        if not _noting:
+            raise Stopped(number)
+        _noting[-1].note(number)
+
+    before = {number: signal.signal(number, handle) for number in SIGNALS if signal.getsignal(number) in DEFAULTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

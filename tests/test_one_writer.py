@@ -1,0 +1,92 @@
+"""One process at a time writes a folder, and its lock goes with it, however it ends."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+import pytest
+
+from rb_interp.errors import RunError
+from rb_interp.one_writer import LOCK, WRITER, OneWriter
+
+HOLD = """
+import sys
+from pathlib import Path
+from rb_interp.one_writer import OneWriter
+with OneWriter(Path(sys.argv[1])):
+    (Path(sys.argv[1]) / ".table.parquet.x.tmp").touch()
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(folder) -> Iterator[subprocess.Popen]:
+    """Another process that holds a folder until its input ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
+def test_a_second_writer_is_told_who_writes_and_harms_nothing(tmp_path):
+    with held(tmp_path) as process:
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        who = rf"is being written by process {process.pid} on {re.escape(platform.node())}, since \d{{4}}-"
+        with pytest.raises(RunError, match=who), OneWriter(tmp_path):
+            pass
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        assert ".table.parquet.x.tmp" in before
+        process.communicate()
+    with OneWriter(tmp_path):
+        assert json.loads((tmp_path / WRITER).read_text())["process"] == os.getpid()
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+def test_a_killed_writer_leaves_no_lock_and_the_next_one_clears_up(tmp_path):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / ".fig.svg.x.tmp").touch()
+    (tmp_path / "figures" / "fig.svg").touch()
+    with held(tmp_path) as process:
+        process.kill()
+    assert {path.name for path in tmp_path.iterdir()} == {LOCK, WRITER, ".table.parquet.x.tmp", "figures"}
+    with OneWriter(tmp_path, [tmp_path / "figures"]):
+        pass
+    assert {path.name for path in tmp_path.rglob("*")} == {LOCK, "figures", "fig.svg"}
+
+
+def test_the_same_thread_can_enter_again_and_another_cannot(tmp_path):
+    writer, found = OneWriter(tmp_path), []
+
+    def beside() -> None:
+        try:
+            with writer:
+                found.append("entered")
+        except RunError as error:
+            found.append(str(error))
+
+    with writer:
+        with writer:
+            pass
+        thread = Thread(target=beside)
+        thread.start()
+        thread.join()
+        assert len(found) == 1
+        assert f"is being written by process {os.getpid()} on" in found[0]
+        assert (tmp_path / WRITER).exists()
+    beside()
+    assert found[1:] == ["entered"]
+
+
+def test_a_place_that_cannot_be_locked_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"file.* could not be written \(.*\); what was there before is untouched"):
+        OneWriter(tmp_path / "file").__enter__()

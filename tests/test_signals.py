@@ -1,0 +1,58 @@
+"""Signals: training notes them, a second one ends at once, and other people's handlers are left alone."""
+
+import os
+import signal
+
+import pytest
+
+from rb_interp.signals import Interrupts, Stopped, stopped_by_signals
+
+
+@pytest.fixture(autouse=True)
+def _as_python_has_them():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_training_notes_a_signal_and_a_second_one_ends_it_at_once(number):
+    with Interrupts() as interrupts:
+        interrupts.check()
+        signal.raise_signal(number)
+        with pytest.raises(Stopped):
+            interrupts.check()
+        with pytest.raises(Stopped) as ended:
+            signal.raise_signal(number)
+    assert ended.value.signal == number
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == [
+        signal.default_int_handler, signal.SIG_DFL
+    ]  # fmt: skip
+
+
+def test_other_handlers_are_left_alone():
+    pressed = []
+    own = lambda *_: pressed.append(True)  # noqa: E731
+    signal.signal(signal.SIGTERM, own)
+    with stopped_by_signals(), Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGTERM)
+        assert (pressed, interrupts.asked, signal.getsignal(signal.SIGTERM)) == ([True], 0, own)
+
+
+def test_the_command_line_lets_training_end_and_stops_all_else_at_once(monkeypatch):
+    with pytest.raises(Stopped) as stopped, stopped_by_signals():
+        signal.raise_signal(signal.SIGTERM)
+    assert stopped.value.signal == signal.SIGTERM
+
+    def ended(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", ended)
+    with stopped_by_signals(), Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.asked == signal.SIGINT
+        with pytest.raises(SystemExit, match=f"{128 + signal.SIGTERM}"):
+            signal.raise_signal(signal.SIGTERM)
