@@ -13,7 +13,7 @@ LANGUAGE = Study(
         "Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
         "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost="about half an hour on two CPU cores",
+    cost="half an hour to three quarters on two CPU cores",
     config=f"{_HERE}.config:LanguageConfig",
     measure=f"{_HERE}.measure:measure",
     tables=f"{_HERE}.schema:TABLES",
