@@ -8,7 +8,7 @@ from typing import Any
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text
-from rb_interp.figures.panels import interval_of, over_seeds
+from rb_interp.figures.panels import interval_of
 from rb_interp.studies.language.claims import PAPER_COSINES
 from rb_interp.text.config import EARLY as FALLEN
 
@@ -150,7 +150,7 @@ def three_digits(value: float) -> str:
 
 def reading_text(evidence: Evidence, probe: str, quantity: str, gamma: float = SMALL, *, stage: str = "final") -> str:
     """``mean [low, high]`` of a reading over seeds; ``n/a`` where the run lacks it."""
-    return over_seeds(evidence, probe, quantity, gamma, stage=stage, write=mean_text)
+    return mean_text(*evidence.interval(probe, quantity, gamma, stage=stage))
 
 
 def cosine_text(evidence: Evidence, quantity: str, gamma: float = SMALL) -> str:
