@@ -20,7 +20,6 @@ from rb_interp.machine.config import (
     fingerprint,
     from_mapping,
     scale_of,
-    to_toml,
     type_of,
 )
 from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata, write_toml
@@ -35,12 +34,7 @@ if TYPE_CHECKING:
 
     from rb_interp.claims import Verdicts
     from rb_interp.figures.evidence import Evidence
-    from rb_interp.machine.measured import Measured
     from rb_interp.models.protocol import HookedModel
-
-ARRAYS = "arrays.safetensors"
-TABLES = ("curves", "readings", "summary")
-"""Tables that every measured run has."""
 
 
 class Run:
@@ -202,40 +196,13 @@ class Run:
         Raises RunError where training is not finished, or a checkpoint is missing or broken, StudyError where the
         measurement returns other tables than the study declares.
         """
+        from rb_interp.machine.record import write_measured
         from rb_interp.torch_threads import few_threads
 
         with self.writing():
             self.check_trained()
-            self._keep(few_threads(self.study.load("measure"))(self, progress))
+            write_measured(self, few_threads(self.study.load("measure"))(self, progress))
         self._forget()
-
-    def _keep(self, measured: Measured) -> None:
-        """Write what was measured: tables, arrays, and the verdicts last."""
-        import numpy as np
-        from safetensors.numpy import save_file
-
-        from rb_interp.machine.judged import write_verdicts
-        from rb_interp.machine.measured import curves_summary, summary_table
-        from rb_interp.machine.schema import EVERY_STUDY, check_tables
-
-        tables = {
-            "curves": self.curves,
-            "curves_summary": curves_summary(self.curves),
-            **measured.tables,
-            "readings": measured.readings,
-            "summary": summary_table(measured.readings),
-        }
-        if self.study.load("checks") and "effects" not in tables:
-            raise StudyError(
-                f"study '{self.study.name}' has causal checks, and its measurement returns no table 'effects', which "
-                f"they are judged by; return it, or give the study no checks."
-            )
-        check_tables(self.study.name, {**EVERY_STUDY, **self.study.load("tables")}, tables)
-        for name, table in tables.items():
-            self.write_table(name, table)
-        whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save_file assumes
-        write_whole(self.folder / ARRAYS, lambda path: save_file(whole, path))
-        write_verdicts(self, measured)
 
     def probe_members(
         self,
@@ -341,42 +308,10 @@ class Run:
     @cached_property
     def evidence(self) -> Evidence:
         """Everything that figures and report use; RunError where the run was not measured, or a file is damaged."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        from rb_interp.claims import expected_by_chance
-        from rb_interp.figures.evidence import Evidence
-        from rb_interp.machine.judged import read_verdicts
-        from rb_interp.machine.measured import Measured
+        from rb_interp.machine.record import read_evidence
 
         self.check_trained()
-        try:
-            others = [path.stem for path in sorted(self.folder.glob("*.parquet")) if path.stem not in TABLES]
-            tables = {name: self.table(name) for name in (*TABLES, *others)}
-            judged = read_verdicts(self, Measured(tables["readings"], tables))
-            arrays = load_file(self.folder / ARRAYS)
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise RunError(
-                f"what was read in {self.folder} is missing or damaged ({error}); "
-                f"'rb-interp probe {self.folder}' makes it again."
-            ) from None
-        found = Evidence(
-            config=self.config,
-            scale=self.scale,
-            **{name: tables.pop(name) for name in TABLES},
-            arrays=arrays,
-            tables=tables,
-            **judged,
-            claims=self.study.load("claims"),
-            meta={
-                **{name: self.metadata[name] for name in ("versions", "host", "created")},
-                "command": self.metadata["command"] or f"rb-interp reproduce --config {self.folder / 'config.toml'}",
-                "toml": to_toml(self.study.name, self.config),
-                "expected_by_chance": expected_by_chance(judged["verdicts"]) if judged["verdicts"] else None,
-                "calibration": self.calibration,
-            },
-        )
-        return found.main if "" in self.sweeps else found
+        return read_evidence(self)
 
     def table(self, name: str) -> pd.DataFrame:
         """Read ``name.parquet``; RunError where it is not there yet, or the study has no such table."""
