@@ -10,6 +10,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +66,7 @@ class Child:
     """
 
     def __init__(self, work: Callable[[], int | None]) -> None:
-        self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (closed by wait)
         self._started = time.monotonic()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -86,22 +87,18 @@ class Child:
             status = work() or 0
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else 1
-        except BaseException:  # noqa: BLE001 (the parent reads what it was)
+        except BaseException:
             traceback.print_exc()
         finally:
             for stream in (sys.stdout, sys.stderr):
-                try:
+                with suppress(OSError):
                     stream.flush()
-                except OSError:
-                    pass
             os._exit(status)
 
     def signal(self, number: int) -> None:
         """Send a signal, where it still runs."""
-        try:
+        with suppress(ProcessLookupError):
             os.kill(self.pid, number)
-        except ProcessLookupError:
-            pass
 
     def wait(self, limit: float = 60.0) -> Ended:
         """Wait for its end; after ``limit`` seconds it is killed and counts as hung."""
