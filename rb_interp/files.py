@@ -36,6 +36,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             os.fsync(file.fileno())
         temporary.chmod(0o644)
         os.replace(temporary, path)
+        _settle(path.parent)
     except OSError as error:
         raise RunError(
             f"{path} could not be written ({error}); what was there before is untouched. "
@@ -44,3 +45,13 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _settle(folder: Path) -> None:
+    """Let the system write down a renaming before another one, so that a power cut keeps their order."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
 
@@ -52,8 +52,13 @@ def settle(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
-def save_figures(specs: Iterable[FigureSpec], evidence: Evidence, folder: str | Path) -> dict[str, Path]:
-    """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
+def save_figures(
+    specs: Iterable[FigureSpec],
+    evidence: Evidence,
+    folder: str | Path,
+    write: Callable[[Path, bytes], object] = write_bytes,
+) -> dict[str, Path]:
+    """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch); ``write`` writes a file.
 
     Returns figure id -> path of its SVG. Raises RunError where the folder cannot be written.
     """
@@ -62,6 +67,6 @@ def save_figures(specs: Iterable[FigureSpec], evidence: Evidence, folder: str | 
         figure = draw(spec, evidence)
         settle(figure)
         paths[spec.id] = Path(folder) / f"{spec.id}.svg"
-        write_bytes(paths[spec.id], render(figure, "svg"))
-        write_bytes(paths[spec.id].with_suffix(".png"), render(figure, "png"))
+        write(paths[spec.id], render(figure, "svg"))
+        write(paths[spec.id].with_suffix(".png"), render(figure, "png"))
     return paths

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.files import write_bytes
 from rb_interp.machine.measured import Measured
+from rb_interp.manifest import PROBE
 
 if TYPE_CHECKING:
     from rb_interp.claims import Within
@@ -27,26 +26,26 @@ def write_verdicts(run: Run, measured: Measured) -> None:
     if checks:
         effects, siblings = measured.tables["effects"], run.config.sibling_stages
         causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, **_told(run))
-        _write(run.folder / CHECKS, [check.to_json() for check in causes])
+        _write(run, CHECKS, [check.to_json() for check in causes])
     if within is not None:
-        _write(run.folder / WITHIN, within.to_json())
+        _write(run, WITHIN, within.to_json())
     verdicts = judge(measured.readings, run.study.load("claims"), standings=_standings(run), **_told(run))
-    _write(run.folder / VERDICTS, verdicts.to_json())
+    _write(run, VERDICTS, verdicts.to_json())
 
 
 def read_verdicts(run: Run, measured: Measured) -> dict[str, Any]:
     """The verdicts that were written, as `Evidence` has them: ``verdicts``, ``within``, ``checks``.
 
-    A run that was judged before its study had groups is judged within them now. Raises OSError, ValueError, KeyError or
-    TypeError where a file is missing or damaged.
+    A run that was judged before its study had groups is judged within them now. Raises RunError where a file is missing
+    or damaged, ValueError, KeyError or TypeError where it holds something else.
     """
     from rb_interp.claims import CheckedCause, Verdicts, Within
 
-    checks, within = run.folder / CHECKS, run.folder / WITHIN
+    listed = run.manifest.content.files
     return {
-        "verdicts": Verdicts.from_json(_read(run.folder / VERDICTS)),
-        "within": Within.from_json(_read(within)) if within.exists() else judged_within(run, measured),
-        "checks": [CheckedCause.from_json(row) for row in _read(checks)] if checks.exists() else [],
+        "verdicts": Verdicts.from_json(read_json(run, VERDICTS)),
+        "within": Within.from_json(read_json(run, WITHIN)) if WITHIN in listed else judged_within(run, measured),
+        "checks": [CheckedCause.from_json(row) for row in read_json(run, CHECKS)] if CHECKS in listed else [],
     }
 
 
@@ -70,9 +69,11 @@ def _standings(run: Run) -> Any:
     return {} if run.calibration is None else run.calibration.standings
 
 
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text())
+def read_json(run: Run, name: str) -> Any:
+    """The content of a JSON file of a judged run; raises as `Manifest.read`, and ValueError."""
+    return json.loads(run.manifest.read(run.folder / name, PROBE))
 
 
-def _write(path: Path, content: Any) -> None:
-    write_bytes(path, json.dumps(content, indent=1, allow_nan=False).encode())
+def _write(run: Run, name: str, content: Any) -> None:
+    written = json.dumps(content, indent=1, allow_nan=False).encode()
+    run.manifest.write_bytes(run.folder / name, written, PROBE)

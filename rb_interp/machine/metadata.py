@@ -11,30 +11,34 @@ from typing import Any
 
 from rb_interp import __version__
 from rb_interp.errors import RunError
-from rb_interp.files import write_whole
 from rb_interp.machine.config import StudyConfig, fingerprint, plain, scale_of, to_toml, type_of
+from rb_interp.manifest import FILE as MANIFEST
+from rb_interp.manifest import START, Manifest
 from rb_interp.one_writer import LOCK, WRITER
 
-FORMAT = "rb_interp run 3"
+FORMAT = "rb_interp run 4"
 FILE = "run.json"
-KEYS = (
-    "format",
-    "study",
-    "created",
-    "command",
-    "fingerprint",
-    "scale",
-    "versions",
-    "host",
-    "tasks",
-    "config",
-    "added_seeds",
+KEYS = {
+    **dict.fromkeys(("format", "study", "created", "command", "fingerprint", "scale"), str),
+    **dict.fromkeys(("versions", "host", "tasks", "config"), dict),
+    "added_seeds": list,
+}
+OTHER_FORMAT = (
+    "{path} has the format {format!r}; this version reads '" + FORMAT + "'. Make the run again with 'rb-interp "
+    "reproduce', or open it with the version of rb_interp that wrote it."
 )
 PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
 
 
-def write_metadata(folder: Path, study: str, config: StudyConfig, command: str) -> dict[str, Any]:
+def manifest_of(folder: Path) -> Manifest:
+    """The manifest of a run folder, before its study is known."""
+    what = "Put a sound copy of it back; where there is none, move the folder away and run again."
+    return Manifest(folder, remedies={START: what})
+
+
+def write_metadata(manifest: Manifest, study: str, config: StudyConfig, command: str) -> dict[str, Any]:
     """Write ``run.json`` and the configuration as TOML into a new run folder; returns the content of ``run.json``."""
+    folder = manifest.folder
     metadata = {
         "format": FORMAT,
         "study": study,
@@ -48,37 +52,48 @@ def write_metadata(folder: Path, study: str, config: StudyConfig, command: str) 
         "config": plain(config),
         "added_seeds": [],
     }
-    write_whole(folder / FILE, lambda file: file.write_text(json.dumps(metadata, indent=1)))
-    write_toml(folder, study, config)
+    manifest.write_bytes(folder / FILE, json.dumps(metadata, indent=1).encode(), START)
+    write_toml(manifest, study, config)
     return read_metadata(folder)
 
 
-def write_toml(folder: Path, study: str, config: StudyConfig) -> None:
+def write_toml(manifest: Manifest, study: str, config: StudyConfig) -> None:
     """Write the configuration as ``config.toml``, where it is not there yet."""
-    path = folder / "config.toml"
-    if not path.exists():
-        write_whole(path, lambda file: file.write_text(to_toml(study, config)))
+    path = manifest.folder / "config.toml"
+    if not manifest.holds(path):
+        manifest.write_bytes(path, to_toml(study, config).encode(), START)
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
     """Read ``run.json``; RunError where the folder is no run, is damaged, or has another format."""
-    path = folder / FILE
+    path, manifest = folder / FILE, manifest_of(folder)
+    if not manifest.content.files:
+        raise RunError(_no_run(path))
     try:
-        metadata = json.loads(path.read_text())
-        if metadata.get("format") != FORMAT:
-            raise RunError(
-                f"{path} has the format {metadata.get('format')!r}; this version reads {FORMAT!r}. Make the run again "
-                f"with 'rb-interp reproduce', or open it with the version of rb_interp that wrote it."
-            )
-        return {key: metadata[key] for key in KEYS}
-    except (FileNotFoundError, NotADirectoryError):
-        raise RunError(
-            f"{folder} is not a run folder: it has no {FILE}. Make one with 'rb-interp reproduce' or 'rb-interp train'."
-        ) from None
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise RunError(
-            f"{path} cannot be read ({error!r}); it is damaged. Move the folder away and run again."
-        ) from None
+        told = json.loads(manifest.read(path))
+        if told["format"] != FORMAT:
+            raise RunError(OTHER_FORMAT.format(path=path, format=told["format"]))
+        wrong = [key for key, kind in KEYS.items() if not isinstance(told[key], kind)]
+        seeds = [seed for added in told["added_seeds"] for seed in added]
+        if wrong or not all(type(seed) is int for seed in seeds):
+            raise ValueError(f"wrong: {', '.join(wrong or ['added_seeds'])}")
+        return {key: told[key] for key in KEYS}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} does not say what a run is ({error!r}). Move the folder away and run again.") from None
+
+
+def _no_run(path: Path) -> str:
+    """What is wrong with a folder that has no manifest."""
+    if not path.exists():
+        made = "Make one with 'rb-interp reproduce' or 'rb-interp train'."
+        return f"{path.parent} is not a run folder: it has no {FILE}. {made}"
+    try:
+        format = json.loads(path.read_bytes())["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        format = FORMAT
+    if format == FORMAT:
+        return f"{path.parent / MANIFEST} is missing. Put it back, or move the folder away and run again."
+    return OTHER_FORMAT.format(path=path, format=format)
 
 
 def holds_run(folder: Path) -> bool:
@@ -94,7 +109,8 @@ def check_free(folder: Path) -> None:
 
 def _leftovers(folder: Path) -> bool:
     """Whether a folder holds nothing but what a process leaves that was killed at its start."""
-    return all(path.name in (LOCK, WRITER) or path.name.startswith(f".{FILE}.") for path in folder.iterdir())
+    names, temporary = (LOCK, WRITER, MANIFEST), (f".{FILE}.", f".{MANIFEST}.")
+    return all(path.name in names or path.name.startswith(temporary) for path in folder.iterdir())
 
 
 def versions() -> dict[str, str]:

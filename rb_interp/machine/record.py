@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save
 
 from rb_interp.claims import expected_by_chance
 from rb_interp.errors import RunError, StudyError
 from rb_interp.figures.evidence import Evidence
-from rb_interp.files import write_whole
 from rb_interp.machine.config import to_toml
 from rb_interp.machine.judged import read_verdicts, write_verdicts
 from rb_interp.machine.measured import Measured, curves_summary, summary_table
-from rb_interp.machine.schema import EVERY_STUDY, check_tables
+from rb_interp.machine.schema import EVERY_STUDY, TableSchema, check_tables
+from rb_interp.manifest import PROBE, TRAIN, code_version
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from rb_interp.machine.run import Run
 
 ARRAYS = "arrays.safetensors"
+MOST_CELLS_A_BYTE = 1000
+"""Cells of a table for each byte of its file, at most: what a file says of its size is looked at before it is read."""
 TABLES = ("curves", "readings", "summary")
 """Tables that every measured run has."""
 
@@ -39,24 +46,66 @@ def write_measured(run: Run, measured: Measured) -> None:
             f"study '{run.study.name}' has causal checks, and its measurement returns no table 'effects', which "
             f"they are judged by; return it, or give the study no checks."
         )
-    check_tables(run.study.name, {**EVERY_STUDY, **run.study.load("tables")}, tables)
-    for name, table in tables.items():
-        run.write_table(name, table)
-    whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save_file assumes
-    write_whole(run.folder / ARRAYS, lambda path: save_file(whole, path))
-    write_verdicts(run, measured)
+    check_tables(run.study.name, _declared(run), tables)
+    whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save assumes
+    with run.manifest.making(PROBE, TRAIN, version=_code_version(run)):
+        for name, table in tables.items():
+            if name != "curves":
+                run.write_table(name, table, PROBE)
+        run.manifest.write_bytes(run.folder / ARRAYS, save(whole), PROBE)
+        write_verdicts(run, measured)
+
+
+def measured_already(run: Run) -> bool:
+    """Whether the run was measured from the checkpoints of now, by the code of now."""
+    finished = run.manifest.finished(PROBE)
+    return finished and run.manifest.content.steps[PROBE].version == _code_version(run)
+
+
+def _code_version(run: Run) -> str:
+    """That of this package, and of the study where it comes from elsewhere."""
+    place = Path(inspect.getfile(inspect.unwrap(run.study.load("measure")))).resolve().parent
+    return code_version(*([] if place.is_relative_to(Path(__file__).parents[1]) else [place]))
+
+
+def _declared(run: Run) -> dict[str, TableSchema]:
+    return {**EVERY_STUDY, **run.study.load("tables")}
+
+
+def read_table(run: Run, name: str) -> pd.DataFrame:
+    """Read ``name.parquet``; RunError where it is not there, damaged, outdated, or another table than declared."""
+    import pandas as pd
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    path, step = run.folder / f"{name}.parquet", TRAIN if name == "curves" else PROBE
+    if name != "curves":
+        run.check_current(PROBE)
+    held = run.manifest.read(path, step)
+    try:
+        told = ParquetFile(BytesIO(held)).metadata
+        if told.num_rows * told.num_columns > MOST_CELLS_A_BYTE * len(held):
+            raise ValueError(f"{told.num_rows} rows of {told.num_columns} columns in {len(held)} bytes")
+        table = pd.read_parquet(BytesIO(held))
+        fault = _declared(run)[name].fault(table)
+    except (OSError, ValueError, KeyError, TypeError, ArrowException) as error:
+        fault = f"cannot be read ({error})"
+    if fault:
+        raise RunError(f"{path} {fault}. Run 'rb-interp {step} {run.folder}' to make it again.")
+    return table
 
 
 def read_evidence(run: Run) -> Evidence:
     """Everything that figures and report use; RunError where the run was not measured, or a file is damaged."""
+    listed = {path.removesuffix(".parquet") for path in run.manifest.names(run.folder) if path.endswith(".parquet")}
+    others = sorted(name for name in _declared(run) if name in listed and name not in TABLES)
     try:
-        others = [path.stem for path in sorted(run.folder.glob("*.parquet")) if path.stem not in TABLES]
         tables = {name: run.table(name) for name in (*TABLES, *others)}
         judged = read_verdicts(run, Measured(tables["readings"], tables))
-        arrays = load_file(run.folder / ARRAYS)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        arrays = load(run.manifest.read(run.folder / ARRAYS, PROBE))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, SafetensorError) as error:
         raise RunError(
-            f"what was read in {run.folder} is missing or damaged ({error}); "
+            f"what was read in {run.folder} is not what its study measures ({error!r}); "
             f"'rb-interp probe {run.folder}' makes it again."
         ) from None
     found = Evidence(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rb_interp.claims.rule import FEWEST
 from rb_interp.machine.config import StudyConfig, fingerprint
 from rb_interp.machine.protocol import Study
+from rb_interp.machine.record import measured_already
 from rb_interp.machine.registry import DEFAULT
 from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.run import Run
@@ -43,6 +44,7 @@ def reproduce(
 def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     """Carry a run through its three steps, train, probe and report, and write their seconds to ``timing.json``.
 
+    What was measured already, from the same checkpoints and by the same code, is not measured again.
     With ``until_decided``, seeds are added after probing, four at a time, as long as a claim can still be decided.
     """
 
@@ -52,7 +54,11 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
             run.train(progress)
             run.probe(progress)
 
-    steps = {"train": lambda: run.train(progress), "probes": lambda: run.probe(progress)}
+    def probe() -> None:
+        if not measured_already(run):
+            run.probe(progress)
+
+    steps = {"train": lambda: run.train(progress), "probes": probe}
     run.timed({**steps, "further seeds": more, "report": run.write_report}, {})
     return run
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import RunError, StudyError, nearest
-from rb_interp.files import write_bytes, write_whole
 from rb_interp.machine.config import (
     StudyConfig,
     check_lr,
@@ -22,11 +22,12 @@ from rb_interp.machine.config import (
     scale_of,
     type_of,
 )
-from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata, write_toml
+from rb_interp.machine.metadata import check_free, holds_run, manifest_of, read_metadata, write_metadata, write_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.sweep import Sweep
-from rb_interp.one_writer import OneWriter
+from rb_interp.manifest import PROBE, REPORT, START, TRAIN, Manifest
+from rb_interp.training.store import REMEDY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,17 +56,21 @@ class Run:
 
     def __init__(self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]) -> None:
         self.folder, self.study = Path(folder), study
+        remedies = {
+            **manifest_of(self.folder).remedies,
+            TRAIN: REMEDY.format(command=f"'{self._train_command}'"),
+            **{step: f"Run 'rb-interp {step} {self.folder}' to make it." for step in (PROBE, REPORT)},
+        }
+        places = [self.folder / name / "checkpoints" for name in config.sweeps]
+        self.manifest = Manifest(self.folder, metadata["fingerprint"], remedies, [self.folder / "figures", *places])
         self._take(config, metadata)
-        self._writer = OneWriter(
-            self.folder, [self.folder / "figures", *(sweep.folder for name, sweep in self.sweeps.items() if name)]
-        )
 
     def _take(self, config: StudyConfig, metadata: dict[str, Any]) -> None:
         self.metadata = metadata
         self.batches = [config.seeds, *(tuple(seeds) for seeds in metadata["added_seeds"])]
         self.config = replace(config, seeds=tuple(seed for seeds in self.batches for seed in seeds))
         self.sweeps = {
-            name: Sweep(self.folder / name, name, sweep, self.batches, config.sibling_stages)
+            name: Sweep(self.folder / name, name, sweep, self.batches, config.sibling_stages, self.manifest)
             for name, sweep in config.sweeps.items()
         }
 
@@ -95,10 +100,11 @@ class Run:
         check_free(folder)
         check_lr(config)
         _prepare(config, config.seeds)
-        with OneWriter(folder):
-            if holds_run(folder):  # since it was looked at
-                return cls.start(folder, study, config, command)
-            return cls(folder, study, config, write_metadata(folder, study.name, config, command))
+        manifest = Manifest(folder, fingerprint(study.name, config))
+        with manifest.writing():
+            if not holds_run(folder):  # since it was looked at
+                return cls(folder, study, config, write_metadata(manifest, study.name, config, command))
+        return cls.start(folder, study, config, command)
 
     @classmethod
     def open(cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None) -> Run:
@@ -159,7 +165,7 @@ class Run:
         Raises RunError while another process, or another thread, has it, and where one has added seeds since the run
         was opened.
         """
-        with self._writer:
+        with self.manifest.writing():
             if read_metadata(self.folder) != self.metadata:
                 raise RunError(f"{self.folder} has been changed since it was opened; open it again, then continue.")
             yield
@@ -168,11 +174,13 @@ class Run:
         """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work."""
         seconds = {}
         with self.writing():
-            write_toml(self.folder, self.study.name, replace(self.config, seeds=self.batches[0]))
+            write_toml(self.manifest, self.study.name, replace(self.config, seeds=self.batches[0]))
             for name, sweep in self.sweeps.items():
                 spent = sweep.train(progress)
                 seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
-            self.write_table("curves", self.curves)
+            if not self.manifest.finished(TRAIN):
+                self.write_table("curves", self.curves, TRAIN)
+                self.manifest.finish(TRAIN, START)
         return seconds
 
     def add_seeds(self, n: int) -> None:
@@ -186,7 +194,7 @@ class Run:
         _prepare(self.config, seeds)
         metadata = {**self.metadata, "added_seeds": [*self.metadata["added_seeds"], list(seeds)]}
         with self.writing():
-            self._write_json("run", metadata)
+            self._write_json("run", metadata, START)
         self._forget()
         self._take(replace(self.config, seeds=self.batches[0]), metadata)
 
@@ -201,6 +209,7 @@ class Run:
 
         with self.writing():
             self.check_trained()
+            self.manifest.check_step(TRAIN)
             write_measured(self, few_threads(self.study.load("measure"))(self, progress))
         self._forget()
 
@@ -228,13 +237,34 @@ class Run:
         return probe_members(self.sweep(sweep), probe, stage, set, rows, options)
 
     def check_trained(self) -> None:
-        """Raise RunError where a sweep is not trained to its last step."""
+        """Raise RunError where a sweep is not trained to its last step, or a file of training is not there."""
         for sweep in self.sweeps.values():
             if not sweep.finished:
-                raise RunError(
-                    f"{sweep.folder} stands at step {sweep.step or 0} of {sweep.config.train.steps}; finish it first: "
-                    f"rb-interp train {self.study.name} --config {self.folder / 'config.toml'} --out {self.folder}"
-                )
+                at, steps = sweep.step or 0, sweep.config.train.steps
+                stands = f"stands at step {at} of {steps}" if at < steps else "lacks a checkpoint that it had"
+                raise RunError(f"{sweep.folder} {stands}; finish it first: {self._train_command}")
+        if not self.manifest.finished(TRAIN):
+            raise RunError(
+                f"{self.folder} lacks the last files of its training; finish it first: {self._train_command}"
+            )
+
+    def check_current(self, step: str) -> None:
+        """Raise RunError where a step (``probe``, ``report``) was not carried out on what is there now."""
+        if self.manifest.outdated(step):
+            raise RunError(
+                f"{self.folder}: its {step} was made from other files than those that are there now; 'rb-interp {step} "
+                f"{self.folder}' makes it again."
+            )
+        if step not in self.manifest.content.steps:
+            raise RunError(f"{self.folder} has no finished {step} yet; 'rb-interp {step} {self.folder}' makes it.")
+
+    @property
+    def _train_command(self) -> str:
+        return f"rb-interp train {self.study.name} --config {self.folder / 'config.toml'} --out {self.folder}"
+
+    def verify(self) -> dict[str, str]:
+        """File -> what is wrong with it, for every file of the run that is damaged or missing. Reads all of them."""
+        return self.manifest.problems()
 
     def write_report(self, out: Path | str | None = None) -> Path:
         """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page."""
@@ -243,7 +273,11 @@ class Run:
         if out is not None:
             return write_report(self.study, self.evidence, out)
         with self.writing():
-            return write_report(self.study, self.evidence, self.folder)
+            evidence = self.evidence
+            with self.manifest.making(REPORT, PROBE):
+                return write_report(
+                    self.study, evidence, self.folder, lambda path, b: self.manifest.write_bytes(path, b, REPORT)
+                )
 
     @property
     def calibration(self) -> Any:
@@ -267,6 +301,14 @@ class Run:
         return self.table("readings")
 
     @property
+    def outcomes(self) -> list[str]:
+        """The outcome of each claim, without the rest of what was measured; raises as `verdicts` does."""
+        from rb_interp.machine.judged import VERDICTS, read_json
+
+        self.check_current(PROBE)
+        return [str(verdict["outcome"]) for verdict in read_json(self, VERDICTS)]
+
+    @property
     def verdicts(self) -> Verdicts:
         """What was decided of each claim."""
         return self.evidence.verdicts
@@ -279,11 +321,10 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """The report's page; RunError where it is not written yet."""
-        path = self.folder / "report.html"
-        if not path.exists():
-            raise RunError(f"{path} is not there yet; 'rb-interp report {self.folder}' makes it.")
-        return path
+        """The report's page; RunError where it is not written yet, was made from other tables, or is damaged."""
+        self.check_current(REPORT)
+        self.manifest.check(self.folder / "report.html", REPORT)
+        return self.folder / "report.html"
 
     def model(self, *, gamma: float, seed: int, stage: str | int = "final", sweep: str = "") -> HookedModel:
         """One member as a TransformerLens model, with exactly the trained weights.
@@ -311,29 +352,31 @@ class Run:
         from rb_interp.machine.record import read_evidence
 
         self.check_trained()
+        self.check_current(PROBE)
         return read_evidence(self)
 
     def table(self, name: str) -> pd.DataFrame:
-        """Read ``name.parquet``; RunError where it is not there yet, or the study has no such table."""
-        import pandas as pd
+        """Read ``name.parquet``.
 
+        Raises RunError where it is not there yet, is damaged, or was made from other checkpoints than those of now, and
+        where the study has no such table.
+        """
+        from rb_interp.machine.record import read_table
         from rb_interp.machine.schema import EVERY_STUDY
 
         known = (*EVERY_STUDY, *self.study.load("tables"))
         if name not in known:
             raise RunError(f"study '{self.study.name}' has no table '{name}'; {nearest(name, known)}")
+        return read_table(self, name)
+
+    def write_table(self, name: str, table: pd.DataFrame, step: str) -> None:
+        """Write ``name.parquet`` whole or not at all, as a file of a step."""
         path = self.folder / f"{name}.parquet"
-        if not path.exists():
-            raise RunError(f"{path} is not there yet; 'rb-interp probe {self.folder}' makes it.")
-        return pd.read_parquet(path)
+        self.manifest.write(path, lambda temporary: table.to_parquet(temporary, index=False), step)
 
-    def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Write ``name.parquet`` whole or not at all."""
-        with self.writing():
-            write_whole(self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
-
-    def _write_json(self, name: str, content: Any) -> None:
-        write_bytes(self.folder / f"{name}.json", json.dumps(content, indent=1, allow_nan=False).encode())
+    def _write_json(self, name: str, content: Any, step: str) -> None:
+        written = json.dumps(content, indent=1, allow_nan=False).encode()
+        self.manifest.write_bytes(self.folder / f"{name}.json", written, step)
 
     def _forget(self) -> None:
         self.__dict__.pop("evidence", None)
@@ -347,7 +390,7 @@ class Run:
                 found = step()
                 seconds |= found if isinstance(found, dict) else {name: time.monotonic() - before}
             seconds["total"] = time.monotonic() - started
-            self._write_json("timing", seconds)
+            self._write_json("timing", seconds, "timing")
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"
@@ -355,7 +398,7 @@ class Run:
     def _repr_html_(self) -> str:
         from rb_interp.report.terminal import run_rows
 
-        rows = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in run_rows(self).items())
+        rows = "".join(f"<tr><th>{escape(n)}</th><td>{escape(text)}</td></tr>" for n, text in run_rows(self).items())
         return f"<table>{rows}</table>"
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import RunError, nearest
-from rb_interp.files import write_bytes
 from rb_interp.machine.config import SweepConfig, fingerprint
+from rb_interp.manifest import TRAIN, Manifest
 from rb_interp.tasks.protocol import vocabulary
-from rb_interp.training.loop import saved_curves, stage_name, step_name
+from rb_interp.training.loop import kept_by, saved_curves, stage_name, step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import train_members
 from rb_interp.training.store import Checkpoint, Store
@@ -37,6 +37,7 @@ class Sweep:
         folder: the folder of ``checkpoints/``. name: of the sweep in its study. config: what was trained.
         batches: seeds that were trained together, and those that were added later, each batch with a store of its own.
         siblings: further names of stages, see ``StudyConfig.sibling_stages``.
+        manifest: of the run's folder.
     """
 
     def __init__(
@@ -46,12 +47,13 @@ class Sweep:
         config: SweepConfig,
         batches: Sequence[tuple[int, ...]],
         siblings: Mapping[str, tuple[str, float]],
+        manifest: Manifest,
     ) -> None:
-        self.folder, self.name, self.config, self.siblings = folder, name, config, siblings
+        self.folder, self.name, self.config, self.siblings, self.manifest = folder, name, config, siblings, manifest
         own = (config.gammas, config.task, config.model, config.train, config.rates, config.data_seed)
         place = folder / "checkpoints"
         self.stores = {
-            seeds: Store(place / f"seeds_from_{seeds[0]}" if number else place, fingerprint(*own, seeds))
+            seeds: Store(place / f"seeds_from_{seeds[0]}" if number else place, fingerprint(*own, seeds), manifest)
             for number, seeds in enumerate(batches)
         }
         self.seeds = tuple(seed for seeds in batches for seed in seeds)
@@ -100,12 +102,12 @@ class Sweep:
         before training, and where the task has no such method. Raises RunError for a damaged file.
         """
         path = self.folder / PROVENANCE
+        if self.manifest.name(path) not in self.manifest.content.files:
+            return {}
         try:
-            return {int(seed): found for seed, found in json.loads(path.read_text()).items()} if path.exists() else {}
-        except (OSError, ValueError, AttributeError) as error:
-            raise RunError(
-                f"{path} cannot be read ({error!r}); it is damaged. Move the folder away and run again."
-            ) from None
+            return {int(seed): found for seed, found in json.loads(self.manifest.read(path)).items()}
+        except (ValueError, AttributeError) as error:
+            raise RunError(f"{path} is not what a task tells of its data ({error!r}).") from None
 
     def _task_provenance(self, seed: int) -> Any:
         tell = getattr(self.config.task, "provenance", None)
@@ -117,7 +119,8 @@ class Sweep:
         told = {seed: self._task_provenance(seed) for seed in drawn_by if seed not in held}
         new = {seed: found for seed, found in told.items() if found is not None}
         if new:
-            write_bytes(self.folder / PROVENANCE, json.dumps({**held, **new}, indent=1).encode())
+            told = json.dumps({**held, **new}, indent=1).encode()
+            self.manifest.write_bytes(self.folder / PROVENANCE, told, TRAIN)
 
     def _check_provenance(self, seed: int) -> None:
         if seed not in self.provenance:
@@ -146,12 +149,14 @@ class Sweep:
         return all(self._finished(store) for store in self.stores.values())
 
     def _finished(self, store: Store) -> bool:
-        last = self.config.train.steps
-        if self._step(store) != last or not store.exists(step_name(last)):
+        train = self.config.train
+        if self._step(store) != train.steps:
             return False
-        saved = store.read("state", CURVES).tensors
-        reached = [step for stage in self.config.train.stages for step in saved[f"{CURVES}{stage}"].tolist()]
-        return last in saved[f"{CURVES}steps"].tolist() and min(reached, default=0) >= 0
+        state = store.read("state", CURVES)
+        (members,) = (self._members(seeds) for seeds, own in self.stores.items() if own is store)
+        kept = set(kept_by(state, train, members))
+        reached = [step for stage in train.stages for step in state.tensors[f"{CURVES}{stage}"].tolist()]
+        return step_name(train.steps) in kept and min(reached, default=0) >= 0 and all(map(store.exists, kept))
 
     def train(self, progress: bool = True) -> dict[str, float]:
         """Train to the last step, from the last saved step; returns the seconds spent, none where nothing is left."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rb_interp.errors import RunError
 from rb_interp.figures.numbers import interval_text, number, share_text
 from rb_interp.report.content import OUTCOMES, calibration_mark, not_learned, read_before
 from rb_interp.report.within import DESCRIBES
@@ -110,10 +110,10 @@ def _sweep(sweep: Sweep) -> str:
 
 
 def _counts(run: Run) -> str:
-    path = run.folder / "verdicts.json"
-    if not path.exists():
-        return "not judged yet"
-    counts = Counter(str(verdict["outcome"]) for verdict in json.loads(path.read_text()))
+    try:
+        counts = Counter(run.outcomes)
+    except RunError as error:
+        return str(error)
     return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
 
 

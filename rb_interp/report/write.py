@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,23 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
+def write_report(
+    study: Study, evidence: Evidence, folder: str | Path, write: Callable[[Path, bytes], object] = write_bytes
+) -> Path:
     """Draw all figures into ``folder/figures`` and write ``report.html`` and ``report.json``; returns the page.
+
+    Args:
+        study: what the report is of. evidence: what was measured. folder: where it goes.
+        write: writes a file.
 
     Raises RunError where the folder cannot be written; each file is there whole or as it was before.
     """
     folder = Path(folder)
     content = report_content(study, evidence)
-    drawn = save_figures(study.load("figures"), evidence, folder / "figures")
+    drawn = save_figures(study.load("figures"), evidence, folder / "figures", write)
     images = {figure: path.read_bytes() for figure, path in drawn.items()}
-    write_bytes(folder / "report.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-    write_bytes(folder / "report.html", render_html(content, images).encode())
+    write(folder / "report.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    write(folder / "report.html", render_html(content, images).encode())
     return folder / "report.html"
 
 

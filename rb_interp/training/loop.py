@@ -5,6 +5,7 @@ It knows groups of members (``training.member_group``), not what they are traine
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -204,9 +205,14 @@ class Training:
         self.seconds["writing"] += time.monotonic() - started
 
     def _resume(self) -> None:
+        """Continue from the saved state; from step 0 where something is lost that was kept on the way to it."""
         if self.store is None or not self.store.exists("state"):
             return
         saved = self.store.read("state")
+        lost = [name for name in kept_by(saved, self.train, self.members) if not self.store.exists(name)]
+        if lost not in ([], [step_name(saved.step)]):
+            tqdm.write(f"{self.store.path(lost[0])} is missing, so training begins again.", file=sys.stderr)
+            return
         self.step, first = saved.step, 0
         for group in self.groups:
             last = first + len(group.members)
@@ -217,6 +223,7 @@ class Training:
         for stage in self.reached:
             steps = zip(self.members, saved.tensors[f"curves/{stage}"].tolist(), strict=True)
             self.reached[stage] = {member: step for member, step in steps if step >= 0}
+        self._keep([(name, self.members) for name in lost])
 
     def _stop_if_asked(self, interrupts: Interrupts) -> None:
         """After a signal: save, now that every group stands at the same step, and raise Stopped."""
@@ -242,6 +249,15 @@ def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str
     """Learning curves in a saved state."""
     steps, values = state.tensors["curves/steps"].tolist(), state.tensors["curves/values"].numpy()
     return Curves(members, sets, list(zip(steps, values, strict=True)))
+
+
+def kept_by(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) -> list[str]:
+    """Names of the checkpoints that training has written by the time of a saved state."""
+    evaluated, names = set(state.tensors["curves/steps"].tolist()), []
+    for stage in train.stages:
+        reached = zip(members, state.tensors[f"curves/{stage}"].tolist(), strict=True)
+        names += [stage_name(stage, member) for member, step in reached if step >= 0]
+    return [*names, *(step_name(step) for step in checkpoint_steps(train) if step in evaluated)]
 
 
 def workers(shares: Sequence[Sequence[MemberGroup]]) -> ThreadPoolExecutor:

@@ -13,7 +13,6 @@ import torch
 
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.one_writer import OneWriter
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.last_group import LastGroup
@@ -80,7 +79,7 @@ def train_members(
     if task.predicts not in GROUPS:
         raise ConfigError(f"the task predicts '{task.predicts}'; {nearest(task.predicts, GROUPS)}")
     device = resolve_device(train.device)
-    with torch_settings(train), nullcontext() if store is None else OneWriter(store.folder):
+    with torch_settings(train), nullcontext() if store is None else store.manifest.writing():
         cores = train.workers or os.cpu_count() or 1
         shares = share_out(members, model, task, train, device, cores, rates=rates, data_seed=data_seed)
         return Training(shares, task, train, store).run(progress)

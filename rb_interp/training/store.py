@@ -1,7 +1,7 @@
 """Checkpoints on disk: safetensors files with members stacked, written whole or not at all.
 
-Every file names its format, the fingerprint of the configuration that made it, its step and its members, so that
-a foreign or broken file is recognised before a number is read from it.
+Every file names its format, the fingerprint of the configuration that made it, its step and its members, and stands in
+a manifest with its checksum. So a foreign or damaged file is recognised before a number is read from it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rb_interp.errors import RunError
-from rb_interp.files import write_whole
+from rb_interp.manifest import TRAIN, Manifest
 
 FORMAT = "rb_interp checkpoint 1"
+SUFFIX = ".safetensors"
+REMEDY = (
+    "Put a sound copy of it back; or delete it and run {command}, which trains again: from step 0, or from the last "
+    "step where the file is that step's."
+)
 
 
 @dataclass(frozen=True)
@@ -55,21 +60,26 @@ class Store:
     Args:
         folder: where the files lie; made at the first write.
         fingerprint: of the configuration; files with another one are refused.
+        manifest: of the run that it belongs to; by default its folder has its own.
     """
 
-    def __init__(self, folder: Path, fingerprint: str) -> None:
+    def __init__(self, folder: Path, fingerprint: str, manifest: Manifest | None = None) -> None:
         self.folder, self.fingerprint = Path(folder), fingerprint
+        self.manifest = manifest or Manifest(
+            self.folder, fingerprint, {TRAIN: REMEDY.format(command="the same training")}
+        )
 
     def path(self, name: str) -> Path:
         """File of a checkpoint: ``step_00000000``, ``half_gamma0.8_seed0``, ``state``."""
-        return self.folder / f"{name}.safetensors"
+        return self.folder / f"{name}{SUFFIX}"
 
     def exists(self, name: str) -> bool:
-        return self.path(name).exists()
+        """Whether a checkpoint was written and is there."""
+        return self.manifest.holds(self.path(name))
 
     def names(self) -> list[str]:
         """Checkpoints that are there, in order of their names."""
-        return sorted(p.stem for p in self.folder.glob("*.safetensors"))
+        return [name.removesuffix(SUFFIX) for name in self.manifest.names(self.folder) if name.endswith(SUFFIX)]
 
     def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> Path:
         """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
@@ -80,7 +90,7 @@ class Store:
             "members": json.dumps(members),
         }
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
-        write_whole(self.path(name), lambda path: _save(contiguous, path, metadata))
+        self.manifest.write(self.path(name), lambda path: _save(contiguous, path, metadata), TRAIN)
         return self.path(name)
 
     def read(self, name: str, prefix: str = "", member: tuple[float, int] | None = None) -> Checkpoint:
@@ -89,8 +99,9 @@ class Store:
         Raises RunError that says which file is wrong and in what, or which members it holds.
         """
         path = self.path(name)
-        if not path.exists():
+        if self.manifest.name(path) not in self.manifest.content.files:
             raise RunError(f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}.")
+        self.manifest.check(path)
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
@@ -102,10 +113,9 @@ class Store:
                 else:
                     index = _place(member, members)
                     tensors = {key: file.get_slice(key)[index : index + 1] for key in names}
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError, IndexError) as error:
             raise RunError(
-                f"{path} cannot be read as safetensors ({error}); it is truncated or not a checkpoint. "
-                f"Delete this file and run the same command to make it again."
+                f"{path} is not what training writes ({error!r}); move it out of the run's folder."
             ) from None
         return Checkpoint(int(metadata["step"]), members if member is None else (member,), tensors)
 

@@ -76,7 +76,7 @@ def test_a_study_may_group_its_seeds(one, tmp_path):
     assert Run.open(run.folder, study=ONE).verdicts_within == run.verdicts_within == before
     assert "Seeds are grouped by size." in run.write_report().read_text()
     (run.folder / "verdicts_within.json").write_text("[]")
-    with pytest.raises(RunError, match="missing or damaged"):
+    with pytest.raises(RunError, match="verdicts_within.json is damaged, or something else has changed it"):
         _ = Run.open(run.folder, study=ONE).verdicts
 
 
@@ -168,9 +168,8 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "it is damaged"),
-        ('{"format": "rb_interp run 1"}', "has the format 'rb_interp run 1'; this version reads 'rb_interp run 3'"),
-        ("[]", "it is damaged"),
+        ("{", "manifest.json is missing. Put it back, or move the folder away"),
+        ('{"format": "rb_interp run 1"}', "has the format 'rb_interp run 1'; this version reads 'rb_interp run 4'"),
     ],
 )
 def test_a_damaged_or_old_run_file_is_named(tmp_path, text, message):
@@ -303,7 +302,7 @@ def test_a_damaged_table_says_how_to_make_it_again(one, name):
     whole = (one.folder / name).read_bytes()
     try:
         (one.folder / name).write_bytes(whole[:20])
-        with pytest.raises(RunError, match="missing or damaged .*'rb-interp probe .*' makes it again"):
+        with pytest.raises(RunError, match="is damaged, or .*checksum.* Run 'rb-interp probe .*' to make it"):
             Run.open(one.folder, study=ONE).write_report()
     finally:
         (one.folder / name).write_bytes(whole)
@@ -320,7 +319,7 @@ def test_a_broken_checkpoint_and_a_diverged_member_are_named(tmp_path):
     with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 diverged: its weights at step 20"):
         run.probe(progress=False)
     path.write_bytes(whole[:100])
-    with pytest.raises(RunError, match=r"step_00000020.safetensors cannot be read as safetensors"):
+    with pytest.raises(RunError, match=r"step_00000020.safetensors is damaged.*Put a sound copy of it back; or"):
         run.probe(progress=False)
 
 

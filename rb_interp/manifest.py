@@ -1,0 +1,355 @@
+"""What the files of a folder are: ``manifest.json``, with each file's checksum, and what it was made from.
+
+A file belongs to a step (``train``, ``probe``, ``report``, ...). A step is finished when its last file stands in the
+manifest; it names the steps that it was made from by a digest of their files. So a damaged file is named before a
+number of it is used, and a table is not taken for one of other checkpoints.
+
+A file that is replaced has two checksums until it is replaced, its own and that of the file before, so a process may
+be killed anywhere. Checksums (SHA-256) find accidents and mix-ups. Somebody who writes a manifest can say what he
+likes in it: what a folder says is checked further where it is read, and no path in it leaves the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rb_interp import __version__
+from rb_interp.errors import RunError
+from rb_interp.files import write_bytes, write_whole
+from rb_interp.one_writer import OneWriter
+
+FILE, FORMAT = "manifest.json", "rb_interp manifest 1"
+START, TRAIN, PROBE, REPORT = "start", "train", "probe", "report"
+"""The steps of a run: its configuration, checkpoints and curves, tables and verdicts, figures and page."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file: its checksum (SHA-256), the step that it belongs to, and the version of the code that wrote it.
+
+    ``before`` is the checksum of the file that it replaces, while it is being replaced; "" where there was none.
+    """
+
+    sha256: str
+    step: str
+    version: str
+    before: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that is finished: when, by which version of the code, and digests of the steps that it was made from."""
+
+    made_from: dict[str, str]
+    version: str
+    finished: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a manifest says. ``fingerprint`` is that of the configuration."""
+
+    fingerprint: str = ""
+    files: dict[str, Entry] = field(default_factory=dict)
+    steps: dict[str, Step] = field(default_factory=dict)
+
+    def digest(self, step: str) -> str:
+        """A checksum over all files of a step."""
+        lines = sorted(f"{name} {entry.sha256}\n" for name, entry in self.files.items() if entry.step == step)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+class Manifest:
+    """The manifest of a folder, and the right to write the folder.
+
+    Args:
+        folder: what it is about. fingerprint: of the configuration, for a folder that has no manifest yet.
+        remedies: what to do about a file of a step that is damaged or lost, a sentence for each step.
+        parts: folders in it that may have temporary files.
+    """
+
+    def __init__(
+        self, folder: Path, fingerprint: str = "", remedies: Mapping[str, str] = {}, parts: Iterable[Path] = ()
+    ) -> None:
+        self.folder, self.remedies = Path(folder), dict(remedies)
+        self._writer = OneWriter(self.folder, parts)
+        self._empty = Content(fingerprint)
+        self._read: tuple[Any, Content] = (None, self._empty)
+        self._sums: dict[str, tuple[Any, str]] = {}
+        self._making: dict[str, Entry] | None = None
+        self._depth, self._guard = 0, threading.Lock()
+
+    # -- reading
+
+    @property
+    def content(self) -> Content:
+        """What it says now; empty where there is none. Raises RunError where it is damaged."""
+        now = _signature(self.folder / FILE)
+        if now is None:
+            return self._empty
+        if now != self._read[0]:
+            self._read = (now, _parsed(self.folder / FILE))
+        return self._read[1]
+
+    def holds(self, path: Path) -> bool:
+        """Whether a file stands in it and is there."""
+        return self.name(path) in self.content.files and path.is_file()
+
+    def names(self, folder: Path) -> list[str]:
+        """Names of the files right in a folder that stand in it and are there."""
+        found = (self.folder / name for name in self.content.files)
+        return sorted(path.name for path in found if path.parent == folder and path.is_file())
+
+    def check(self, path: Path, step: str = "") -> None:
+        """Raise RunError where a file is not what it says: not made yet, lost, damaged, or no file in the folder.
+
+        A file is read through once; then its size and time of change are looked at. ``step`` is the one that makes it.
+        """
+        self._checked(path, step, self._sum)
+
+    def read(self, path: Path, step: str = "") -> bytes:
+        """The content of a file; raises as `check` does."""
+        held: list[bytes] = []
+
+        def sum_of(path: Path) -> str:
+            self._inside(path)
+            held[:] = [path.read_bytes()]
+            return hashlib.sha256(held[0]).hexdigest()
+
+        self._checked(path, step, sum_of)
+        return held[0]
+
+    def check_step(self, step: str) -> None:
+        """Raise RunError where a file of a step is not what it says."""
+        for name, entry in self.content.files.items():
+            if entry.step == step:
+                self.check(self.folder / name)
+
+    def finished(self, step: str) -> bool:
+        """Whether a step was carried out to its last file, from what is there now, and its files are there."""
+        content = self.content
+        files = (self.folder / name for name, entry in content.files.items() if entry.step == step)
+        return step in content.steps and not self.outdated(step) and all(path.is_file() for path in files)
+
+    def outdated(self, step: str) -> bool:
+        """Whether a step was carried out on other files than those that are there now."""
+        content = self.content
+        record = content.steps.get(step)
+        return record is not None and any(content.digest(name) != was for name, was in record.made_from.items())
+
+    def problems(self) -> dict[str, str]:
+        """File -> what is wrong with it, for every file that is not what it says. Reads all of them."""
+        found = {}
+        for name, entry in self.content.files.items():
+            if entry.before == "" and not (self.folder / name).exists():
+                continue  # its writer was stopped before it was there
+            try:
+                self.check(self.folder / name)
+            except RunError as error:
+                found[name] = str(error)
+        return found
+
+    def name(self, path: Path) -> str:
+        """A path in the folder as it stands in the manifest."""
+        return path.relative_to(self.folder).as_posix()
+
+    def _checked(self, path: Path, step: str, sum_of: Callable[[Path], str]) -> None:
+        name = self.name(path)
+        while True:
+            entry, before = self.content.files.get(name), self._read[0]
+            if entry is None:
+                raise RunError(f"{path} is not there yet. {self._remedy(step)}")
+            remedy = self._remedy(entry.step)
+            try:
+                found = sum_of(path)
+            except FileNotFoundError:
+                found = None
+            except OSError as error:
+                raise RunError(f"{path} cannot be read ({error.strerror}). {remedy}") from None
+            if found is not None and found in (entry.sha256, entry.before):
+                return
+            if _signature(self.folder / FILE) == before:  # no writer was at work meanwhile
+                break
+        if found is None and entry.before == "":
+            raise RunError(f"{path} is not there yet. {remedy}")
+        if found is None:
+            raise RunError(f"{path} is missing; it was there. {remedy}")
+        raise RunError(
+            f"{path} is damaged, or something else has changed it: its checksum is {found[:12]}, {FILE} says "
+            f"{entry.sha256[:12]}. {remedy}"
+        )
+
+    def _sum(self, path: Path) -> str:
+        with self._guard:
+            name, now = self.name(path), _signature(path)
+            if now is None or self._sums.get(name, (None,))[0] != now:
+                self._inside(path)
+                self._sums[name] = (now, _sum_of(path))
+            return self._sums[name][1]
+
+    def _inside(self, path: Path) -> None:
+        """Raise RunError where a path leaves the folder, through ``..`` or a link, or is no file."""
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise RunError(f"{path} leads out of {self.folder}; nothing was read or written there. Remove that link.")
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            raise RunError(f"{path} is a folder or a device, where a file should be; move it away.")
+
+    def _remedy(self, step: str) -> str:
+        return self.remedies.get(step, "Put a sound copy of it back.")
+
+    # -- writing
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """The right to write the folder, see `one_writer`. Can be entered again inside.
+
+        Raises RunError while another process, or another thread, has it.
+        """
+        with self._writer:
+            if not self._depth:
+                self._settle()
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self._settle()
+
+    def write(self, path: Path, fill: Callable[[Path], object], step: str) -> None:
+        """Let ``fill`` write a file, whole or not at all, as one of a step.
+
+        Raises RunError where that fails, and where the path leaves the folder; what was there before is untouched.
+        """
+        name = self.name(path)
+        self._inside(path)
+
+        def filled(temporary: Path) -> None:
+            fill(temporary)
+            entry = Entry(_sum_of(temporary), step, code_version())
+            if self._making is not None:
+                self._making[name] = entry
+                return
+            there = self.content.files.get(name)
+            was = there.sha256 if there is not None and path.is_file() else ""
+            self._save(replace(self.content, files={**self.content.files, name: replace(entry, before=was)}))
+
+        with self.writing():
+            write_whole(path, filled)
+
+    def write_bytes(self, path: Path, content: bytes, step: str) -> None:
+        """Write bytes, see `write`."""
+        self.write(path, lambda temporary: temporary.write_bytes(content), step)
+
+    @contextmanager
+    def making(self, step: str, *made_from: str, version: str = "") -> Iterator[None]:
+        """Make a step again: its files of before are forgotten; what is written inside is its own, once all is there.
+
+        Args:
+            step: its name. made_from: the steps that it is made from. version: of the code, by default this package's.
+        """
+        with self.writing():
+            content = self.content
+            files = {name: entry for name, entry in content.files.items() if entry.step != step}
+            steps = {name: record for name, record in content.steps.items() if name != step}
+            self._save(replace(content, files=files, steps=steps))
+            self._making = {}
+            try:
+                yield
+                made = self._making
+            finally:
+                self._making = None
+            self._save(replace(self.content, files={**self.content.files, **made}))
+            self.finish(step, *made_from, version=version)
+
+    def finish(self, step: str, *made_from: str, version: str = "") -> None:
+        """Note that the last file of a step is there; arguments as of `making`."""
+        self._settle()
+        content = self.content
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        record = Step({name: content.digest(name) for name in made_from}, version or code_version(), now)
+        self._save(replace(content, steps={**content.steps, step: record}))
+
+    def _settle(self) -> None:
+        """Decide of each file that was being replaced whether it is the old one or the new one."""
+        content = self.content
+        files, open_ones = dict(content.files), [name for name, e in content.files.items() if e.before is not None]
+        for name in open_ones:
+            entry, path = files[name], self.folder / name
+            found = _sum_of(path) if path.is_file() else ""
+            if found == entry.before:
+                files[name] = replace(entry, sha256=found, before=None)
+                if not found:
+                    del files[name]
+            else:
+                files[name] = replace(entry, before=None)
+        if open_ones:
+            self._save(replace(content, files=files))
+
+    def _save(self, content: Content) -> None:
+        plain = {"format": FORMAT, **asdict(content)}
+        text = {"sha256": hashlib.sha256(_canonical(plain)).hexdigest(), **plain}
+        write_bytes(self.folder / FILE, json.dumps(text, indent=1).encode())
+        self._read = (_signature(self.folder / FILE), content)
+
+
+def _parsed(path: Path) -> Content:
+    try:
+        text = json.loads(path.read_bytes())
+        if text["format"] != FORMAT:
+            raise RunError(f"{path} has the format {text['format']!r}; this version reads {FORMAT!r}.")
+        if hashlib.sha256(_canonical({k: v for k, v in text.items() if k != "sha256"})).hexdigest() != text["sha256"]:
+            raise ValueError("its own checksum is another one")
+        files = {str(name): Entry(**entry) for name, entry in text["files"].items()}
+        steps = {str(name): Step(**step) for name, step in text["steps"].items()}
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
+            raise ValueError("it names files outside its folder")
+        for step in steps.values():
+            dict(step.made_from)
+        return Content(str(text["fingerprint"]), files, steps)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(
+            f"{path} is damaged ({error}), so nothing in its folder can be trusted. Put a sound copy of it back; where "
+            f"there is none, move the folder away and run again."
+        ) from None
+
+
+def _canonical(plain: Mapping[str, Any]) -> bytes:
+    return json.dumps(plain, sort_keys=True).encode()
+
+
+def _signature(path: Path) -> Any:
+    """What tells a changed file from the same one; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _sum_of(path: Path) -> str:
+    total = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+@cache
+def code_version(*folders: Path) -> str:
+    """The version of this package with a checksum of its source, and of the source in further folders."""
+    total = hashlib.sha256()
+    for folder in (Path(__file__).parent, *folders):
+        for path in sorted(folder.rglob("*.py")):
+            total.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes())
+    return f"{__version__}+{total.hexdigest()[:8]}"

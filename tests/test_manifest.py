@@ -1,0 +1,142 @@
+"""The manifest: files that are what they were, steps that are finished, and a process that is killed anywhere."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rb_interp import files
+from rb_interp.errors import RunError
+from rb_interp.manifest import FILE, Manifest
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    made = Manifest(tmp_path / "run", "abc", {"train": "Train again.", "probe": "Probe again."})
+    made.write_bytes(made.folder / "weights" / "a", b"one", "train")
+    made.write_bytes(made.folder / "weights" / "b", b"two", "train")
+    made.finish("train")
+    with made.making("probe", "train"):
+        made.write_bytes(made.folder / "table", b"numbers", "probe")
+    return made
+
+
+def test_what_was_written_is_read_again(manifest):
+    again = Manifest(manifest.folder)
+    assert again.read(manifest.folder / "weights" / "b") == b"two"
+    assert again.names(manifest.folder / "weights") == ["a", "b"]
+    assert again.content.fingerprint == "abc"
+    assert [step for step in ("train", "probe", "report") if again.finished(step)] == ["train", "probe"]
+    assert again.problems() == {}
+    (sha,) = {entry.sha256 for name, entry in again.content.files.items() if name == "weights/a"}
+    assert sha == "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"  # of "one"
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "swap", "delete", "folder", "link"])
+def test_a_file_that_is_not_what_it_was_is_named_with_what_to_do(manifest, damage, tmp_path):
+    path, other = manifest.folder / "weights" / "a", manifest.folder / "weights" / "b"
+    manifest.check(path)  # was looked at before
+    changed = {"flip": b"onf", "cut": b"on", "empty": b"", "swap": other.read_bytes()}
+    path.unlink()
+    if damage in changed:
+        path.write_bytes(changed[damage])
+    elif damage == "folder":
+        path.mkdir()
+    elif damage == "link":
+        (tmp_path / "elsewhere").write_bytes(b"one")
+        path.symlink_to(tmp_path / "elsewhere")
+    message = {"delete": "is missing; it was there. Train", "folder": "is a folder", "link": "leads out of"}
+    for read in (manifest.check, manifest.read):
+        with pytest.raises(RunError, match=message.get(damage, r"is damaged, or .*checksum is.*\. Train again\.")):
+            read(path)
+    assert list(manifest.problems()) == ["weights/a"]
+    manifest.check(other)
+
+
+def test_a_step_made_from_other_files_is_outdated_and_one_made_again_is_not(manifest):
+    manifest.write_bytes(manifest.folder / "weights" / "a", b"three", "train")
+    assert (manifest.outdated("probe"), manifest.finished("probe")) == (True, False)
+    with manifest.making("probe", "train"):
+        manifest.write_bytes(manifest.folder / "table2", b"others", "probe")
+    assert manifest.finished("probe")
+    with pytest.raises(RunError, match=r"table is not there yet. Probe again\."):
+        manifest.check(manifest.folder / "table", "probe")  # it is of the step before
+
+
+def test_a_step_that_was_stopped_is_not_finished(manifest):
+    def stopped():
+        with manifest.making("probe", "train"):
+            manifest.write_bytes(manifest.folder / "table", b"half", "probe")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    for each in (manifest, Manifest(manifest.folder)):
+        assert (each.finished("train"), each.finished("probe")) == (True, False)
+        assert not each.holds(manifest.folder / "table")
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_killed_anywhere_it_is_the_old_file_or_the_new_one(manifest, name, tmp_path, monkeypatch):
+    """Every change is a renaming: of the manifest, which knows both, of the file, of the manifest again."""
+    path, renames, killed, new = manifest.folder / "weights" / name, os.replace, {}, False
+
+    def replace(temporary, place):
+        nonlocal new
+        folder = tmp_path / f"killed{len(killed)}"
+        shutil.copytree(manifest.folder, folder)
+        killed[folder] = new
+        renames(temporary, place)
+        new = new or place == path
+
+    before = path.read_bytes() if path.exists() else None
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "replace", replace)
+        manifest.write_bytes(path, b"three", "train")
+    assert list(killed.values()) == [False, False, False, True]  # the first is of who writes
+    for folder, new in killed.items():
+        for _ in range(2):  # as a reader finds it, and after the next writer
+            again, there = Manifest(folder), folder / "weights" / name
+            assert again.problems() == {}
+            assert (again.read(there) if again.holds(there) else None) == (b"three" if new else before)
+            with again.writing():
+                pass
+        assert not any(entry.before is not None for entry in Manifest(folder).content.files.values())
+        again.write_bytes(there, b"three", "train")
+        assert Manifest(folder).content.files == manifest.content.files
+
+
+def test_a_reader_follows_a_writer(manifest):
+    path, reader = manifest.folder / "weights" / "a", Manifest(manifest.folder)
+    for content in (b"one", b"x", b"yy", b"zzz"):
+        manifest.write_bytes(path, content, "train")
+        assert reader.read(path) == content
+        reader.check(path)
+
+
+def change(told, place, value):
+    *way, last = place
+    for key in way:
+        told = told[key]
+    told[last] = value
+
+
+@pytest.mark.parametrize(
+    "place", [["files", "weights/a", "sha256"], ["fingerprint"], ["files", "../a"], ["steps"], ["sha256"], ["format"]]
+)
+def test_a_manifest_that_was_changed_is_refused(manifest, place):
+    told = json.loads((manifest.folder / FILE).read_text())
+    change(told, place, "x")
+    (manifest.folder / FILE).write_text(json.dumps(told))
+    with pytest.raises(RunError, match="manifest.json (is damaged|has the format)"):
+        Manifest(manifest.folder).check(manifest.folder / "weights" / "a")
+
+
+def test_nothing_is_written_outside_the_folder(manifest, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (manifest.folder / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match="leads out of"):
+        manifest.write_bytes(manifest.folder / "figures" / "a.svg", b"", "report")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
