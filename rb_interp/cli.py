@@ -17,7 +17,7 @@ import tyro
 from tyro.conf import subcommand
 
 from rb_interp import __version__
-from rb_interp.errors import ConfigError, RbInterpError, StudyError, nearest
+from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, nearest
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
 from rb_interp.machine.registry import DEFAULT, installed_studies, study
 from rb_interp.signals import stopped_by_signals
@@ -141,6 +141,16 @@ def _info(command: Any, line: str) -> None:
     print_run(run)
 
 
+def _verify(command: Any, line: str) -> None:
+    run = _open(command.run)
+    problems, n_files = run.verify(), len(run.manifest.content.files)
+    for problem in problems.values():
+        print(problem)
+    if problems:
+        raise RunError(f"{run.folder} holds {n_files} files; {', '.join(problems)} cannot be used as told above.")
+    print(f"{n_files} files, all as they were written")
+
+
 def _studies(command: Any, line: str) -> None:
     from rb_interp.report.terminal import print_studies
 
@@ -199,6 +209,7 @@ def _parameters(command: Any, line: str) -> None:
 COMMANDS: dict[str, Callable[[Any, str], None]] = {
     **{"reproduce": _reproduce, "train": _train, "probe": _probe, "report": _report, "info": _info, "patch": _patch},
     **{"ablate": _ablate, "calibrate": _calibrate, "parameters": _parameters, "studies": _studies},
+    "verify": _verify,
 }
 
 

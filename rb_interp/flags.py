@@ -186,12 +186,20 @@ class Info:
 
 
 @dataclass(frozen=True)
+class Verify:
+    """Read every file of a run folder and name those that are damaged, missing or outdated."""
+
+    run: Positional[Path]
+    """Run folder."""
+
+
+@dataclass(frozen=True)
 class Studies:
     """List the studies that are installed, with their question and cost."""
 
 
 ON_RUNS: dict[str, type] = {
     **{"probe": Probe, "patch": Patch, "ablate": Ablate, "calibrate": Calibrate},
-    **{"report": Report, "info": Info, "studies": Studies},
+    **{"report": Report, "info": Info, "verify": Verify, "studies": Studies},
 }
 """Commands whose flags are the same for every study."""

@@ -69,7 +69,8 @@ class OneWriter:
         self._lock.release()
 
     def _begin(self) -> None:
-        for folder in (self.folder, *self.parts):
+        own = self.folder.resolve()
+        for folder in (self.folder, *(part for part in self.parts if part.resolve().is_relative_to(own))):
             for path in folder.glob(".*.tmp"):
                 path.unlink(missing_ok=True)
         told = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}

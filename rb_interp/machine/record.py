@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rb_interp.machine.run import Run
 
 ARRAYS = "arrays.safetensors"
-MOST_CELLS_A_BYTE = 1000
+MOST_CELLS_A_BYTE = 100
 """Cells of a table for each byte of its file, at most: what a file says of its size is looked at before it is read."""
 TABLES = ("curves", "readings", "summary")
 """Tables that every measured run has."""

@@ -251,20 +251,27 @@ class Run:
     def check_current(self, step: str) -> None:
         """Raise RunError where a step (``probe``, ``report``) was not carried out on what is there now."""
         if self.manifest.outdated(step):
-            raise RunError(
-                f"{self.folder}: its {step} was made from other files than those that are there now; 'rb-interp {step} "
-                f"{self.folder}' makes it again."
-            )
+            raise self._outdated(step)
         if step not in self.manifest.content.steps:
             raise RunError(f"{self.folder} has no finished {step} yet; 'rb-interp {step} {self.folder}' makes it.")
+
+    def _outdated(self, step: str) -> RunError:
+        return RunError(
+            f"{self.folder}: its {step} was made from other files than those that are there now; 'rb-interp {step} "
+            f"{self.folder}' makes it again."
+        )
 
     @property
     def _train_command(self) -> str:
         return f"rb-interp train {self.study.name} --config {self.folder / 'config.toml'} --out {self.folder}"
 
     def verify(self) -> dict[str, str]:
-        """File -> what is wrong with it, for every file of the run that is damaged or missing. Reads all of them."""
-        return self.manifest.problems()
+        """File or step -> what is wrong with it: damaged, missing, or made from other files. Reads all files."""
+        found = self.manifest.problems()
+        for step in (PROBE, REPORT):
+            if self.manifest.outdated(step):
+                found[step] = str(self._outdated(step))
+        return found
 
     def write_report(self, out: Path | str | None = None) -> Path:
         """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page."""

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -18,7 +19,7 @@ from torch import Tensor
 from rb_interp.errors import RunError
 from rb_interp.manifest import TRAIN, Manifest
 
-FORMAT = "rb_interp checkpoint 1"
+FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
 SUFFIX = ".safetensors"
 REMEDY = (
     "Put a sound copy of it back; or delete it and run {command}, which trains again: from step 0, or from the last "
@@ -83,12 +84,8 @@ class Store:
 
     def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> Path:
         """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
-        metadata = {
-            "format": FORMAT,
-            "fingerprint": self.fingerprint,
-            "step": str(step),
-            "members": json.dumps(members),
-        }
+        told = {"format": FORMAT, "fingerprint": self.fingerprint, "step": step, "members": members}
+        metadata = {KEY: json.dumps(told)}  # one entry, for several would be written in any order
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
         self.manifest.write(self.path(name), lambda path: _save(contiguous, path, metadata), TRAIN)
         return self.path(name)
@@ -104,30 +101,30 @@ class Store:
         self.manifest.check(path)
         try:
             with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                self._check(path, metadata)
-                members = tuple((float(gamma), int(seed)) for gamma, seed in json.loads(metadata["members"]))
+                told = json.loads((file.metadata() or {}).get(KEY, "{}"))
+                self._check(path, told)
+                step, members = int(told["step"]), tuple((float(gamma), int(seed)) for gamma, seed in told["members"])
                 names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
                 if member is None:
                     tensors = {key: file.get_tensor(key) for key in names}
                 else:
                     index = _place(member, members)
                     tensors = {key: file.get_slice(key)[index : index + 1] for key in names}
-        except (SafetensorError, OSError, KeyError, ValueError, TypeError, IndexError) as error:
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise RunError(
                 f"{path} is not what training writes ({error!r}); move it out of the run's folder."
             ) from None
-        return Checkpoint(int(metadata["step"]), members if member is None else (member,), tensors)
+        return Checkpoint(step, members if member is None else (member,), tensors)
 
-    def _check(self, path: Path, metadata: Mapping[str, str]) -> None:
-        if metadata.get("format") != FORMAT:
+    def _check(self, path: Path, told: Mapping[str, Any]) -> None:
+        if told.get("format") != FORMAT:
             raise RunError(
                 f"{path} is a safetensors file but no checkpoint of rb_interp (format: "
-                f"{metadata.get('format', 'none given')!r}, expected {FORMAT!r}); move it out of the run's folder."
+                f"{told.get('format', 'none given')!r}, expected {FORMAT!r}); move it out of the run's folder."
             )
-        if metadata["fingerprint"] != self.fingerprint:
+        if told["fingerprint"] != self.fingerprint:
             raise RunError(
-                f"{path} was made with another configuration (fingerprint {metadata['fingerprint']}, this run "
+                f"{path} was made with another configuration (fingerprint {told['fingerprint']}, this run "
                 f"{self.fingerprint}); move it out of the run's folder or use another --out."
             )
 
