@@ -158,8 +158,9 @@ def test_a_signal_ends_a_command_with_a_status_of_its_own(number, monkeypatch, c
 
 def test_a_sentence_does_not_share_the_line_of_a_progress_bar(monkeypatch, capsys):
     def work(*_):
-        for _ in tqdm(range(3)):
-            raise StudyError("this is refused.")
+        bar = tqdm(total=3)
+        bar.update()
+        raise StudyError("this is refused.")
 
     monkeypatch.setitem(COMMANDS, "studies", work)
     assert main(["studies"]) == 2
