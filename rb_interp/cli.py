@@ -35,14 +35,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             COMMANDS[arguments[0]](command, shlex.join(["rb-interp", *arguments]))
         return 0
     except RbInterpError as error:
+        _end_bars()
         print(f"rb-interp: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
+        _end_bars()
         print("\nrb-interp: stopped; the same command continues from the last saved step.", file=sys.stderr)
         return 128 + getattr(stopped, "signal", signal.SIGINT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _end_bars() -> None:
+    """End the lines of progress bars that an error left open, so that a sentence begins on its own line."""
+    from tqdm import tqdm
+
+    for bar in tuple(getattr(tqdm, "_instances", ())):
+        bar.close()
 
 
 def parse(arguments: Sequence[str]) -> Any:

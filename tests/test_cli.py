@@ -2,17 +2,20 @@
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
 import pytest
+from tqdm import tqdm
 
-from rb_interp.cli import main, parse
+from rb_interp.cli import COMMANDS, main, parse
 from rb_interp.errors import StudyError
 from rb_interp.machine import Run, registry
 from rb_interp.machine.config import to_toml
 from rb_interp.models.config import MatrixGammas, ModelConfig
+from rb_interp.signals import SIGNALS
 from rb_interp.studies.anchor import figures
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.tasks import AnchorTask
@@ -137,6 +140,31 @@ def test_a_folder_with_another_configuration_is_refused(anchor_run, capsys):
     assert main(["reproduce", "labels", "--preset", "smoke", "--out", str(anchor_run.folder)]) == 2
     assert "holds a run of study 'anchor', not of 'labels'" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in anchor_run.folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_a_command_with_a_status_of_its_own(number, monkeypatch, capsys):
+    before = [signal.getsignal(each) for each in SIGNALS]
+    monkeypatch.setitem(COMMANDS, "studies", lambda *_: signal.raise_signal(number))
+    for each, default in zip(SIGNALS, (signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL), strict=True):
+        signal.signal(each, default)
+    try:
+        assert main(["studies"]) == 128 + number
+    finally:
+        for each, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(each, handler)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("rb-interp: stopped; the same command continues")
+
+
+def test_a_sentence_does_not_share_the_line_of_a_progress_bar(monkeypatch, capsys):
+    def work(*_):
+        bar = tqdm(total=3)
+        bar.update()
+        raise StudyError("this is refused.")
+
+    monkeypatch.setitem(COMMANDS, "studies", work)
+    assert main(["studies"]) == 2
+    assert capsys.readouterr().err.split("\n")[-2] == "rb-interp: this is refused."
 
 
 def test_importing_and_asking_for_help_stay_cheap():

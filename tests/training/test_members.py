@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from rb_interp.errors import ConfigError, RunError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
+from rb_interp.one_writer import OneWriter
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.last_group import LastGroup
@@ -212,6 +213,12 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
         store.write("state", 2, [(0.8, 0)], {"a": torch.ones(1, 2)})
     assert store.path("state").read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "manifest.json", "state.safetensors"]
+
+
+def test_members_whose_store_somebody_writes_are_not_trained(tmp_path):
+    with OneWriter(tmp_path), pytest.raises(RunError, match="is being written by process"):
+        run(tmp_path)
+    assert Store(tmp_path, "x").names() == []
 
 
 def test_impossible_requests_say_why():
