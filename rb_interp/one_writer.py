@@ -15,7 +15,6 @@ import json
 import os
 import platform
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -30,8 +29,7 @@ LOCK, WRITER = ".lock", ".writer.json"
 class OneWriter:
     """The right to write a folder, as a context; it can be entered again inside, in the same thread.
 
-    What a writer left that was killed is removed where it is entered first, for nobody else writes then: temporary
-    files, here and in folders below that have a lock of their own and are free.
+    Temporary files that an earlier writer left are removed where it is entered first: nobody else writes then.
 
     Args:
         folder: what is written; made where it is not there. parts: folders in it that have such files too.
@@ -75,10 +73,6 @@ class OneWriter:
         for folder in (self.folder, *(part for part in self.parts if part.resolve().is_relative_to(own))):
             for path in folder.glob(".*.tmp"):
                 path.unlink(missing_ok=True)
-        below = (lock.parent for lock in self.folder.rglob(LOCK) if lock.parent != self.folder)
-        for folder in [folder for folder in below if (folder / WRITER).exists() or any(folder.glob(".*.tmp"))]:
-            with suppress(RunError), OneWriter(folder):
-                pass
         told = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}
         write_bytes(self.folder / WRITER, json.dumps(told).encode())
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import RunError, nearest
 from rb_interp.machine.config import SweepConfig, fingerprint
-from rb_interp.manifest import TRAIN, Manifest
+from rb_interp.manifest import START, Manifest
 from rb_interp.tasks.protocol import vocabulary
 from rb_interp.training.loop import kept_by, saved_curves, stage_name, step_name
 from rb_interp.training.member_group import Member
@@ -120,7 +120,7 @@ class Sweep:
         new = {seed: found for seed, found in told.items() if found is not None}
         if new:
             told = json.dumps({**held, **new}, indent=1).encode()
-            self.manifest.write_bytes(self.folder / PROVENANCE, told, TRAIN)
+            self.manifest.write_bytes(self.folder / PROVENANCE, told, START)
 
     def _check_provenance(self, seed: int) -> None:
         if seed not in self.provenance:

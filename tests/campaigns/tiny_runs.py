@@ -111,9 +111,10 @@ def add_seeds() -> int:
     return 0
 
 
-def contents(run: Path) -> dict[str, str]:
-    """Every file of a run folder: its name, and what must be the same in every run of the same settings."""
-    return {str(path.relative_to(run)): _content(path) for path in sorted(run.rglob("*")) if path.is_file()}
+def contents(run: Path, without: str = "") -> dict[str, str]:
+    """Every file of a run folder but one: its name, and what must be the same in every run of the same settings."""
+    names = {str(path.relative_to(run)): path for path in sorted(run.rglob("*")) if path.is_file()}
+    return {name: _content(path) for name, path in names.items() if name != without}
 
 
 def _content(path: Path) -> str:
