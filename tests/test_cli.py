@@ -97,7 +97,7 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["reproduce", "emb-mpl"], "there is no study 'emb-mpl'; did you mean 'emb-mlp'?"),
         (["train", "--preset", "quik"], "did you mean 'quick'"),
         (["train", "--norm", "pree"], "did you mean 'pre'"),
-        (["train", "--q", "7"], "q=7 anchors; expected 1 to 4"),
+        (["train", "--q", "7"], "q=7; expected 1 to 4 anchors"),
         (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["probe", "nowhere"], "nowhere is not a run folder"),
         (["train", "--device", "cuda:9", "--preset", "smoke", "--out", "OUT"], "no GPU"),
