@@ -100,7 +100,7 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["train", "--q", "7"], "q=7; expected 1 to 4 anchors"),
         (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["probe", "nowhere"], "nowhere is not a run folder"),
-        (["train", "--device", "cuda:9", "--preset", "smoke", "--out", "OUT"], "no GPU"),
+        (["train", "--device", "cuda:9", "--preset", "smoke", "--out", "OUT"], "no such GPU"),
         (["train", "--gamma", ".8", ".3"], "gammas"),
         (["train", "--stpes", "3"], "steps"),
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
 from rb_interp import bounds
-from rb_interp.errors import ConfigError, nearest
+from rb_interp.errors import ConfigError, first_line, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks.protocol import Task
 from rb_interp.training.config import TrainConfig
+
+LARGEST_FILE = 1_000_000
+"""Bytes of a TOML file, at most."""
 
 
 @dataclass(frozen=True)
@@ -231,17 +234,24 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file; ConfigError where there is none."""
+    """The content of a TOML file; ConfigError where there is none, or it is larger than a megabyte."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
+    bounds.check_path("--config", path)
     try:
-        return tomllib.loads(Path(path).read_text())
+        with open(path, "rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise ConfigError(f"{path} has more than {LARGEST_FILE:,} bytes; give --config a TOML file of settings.")
+        return tomllib.loads(content.decode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); give --config an existing TOML file.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}. Mend that line and try again.") from None
+    except RecursionError:
+        raise ConfigError(f"{path} has lists within lists without end; mend it and try again.") from None
+    except ValueError as error:  # no TOML, no UTF-8, or a number of more than 4,000 digits
+        raise ConfigError(f"{path} is not valid TOML: {first_line(error)}. Mend that line and try again.") from None
 
 
 def from_mapping(kind: type[StudyConfig], data: Mapping[str, Any], source: str = "the configuration") -> Any:

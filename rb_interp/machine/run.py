@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rb_interp.bounds import check_path
 from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.files import write_bytes, write_whole
 from rb_interp.machine.config import (
@@ -22,6 +23,7 @@ from rb_interp.machine.config import (
     scale_of,
     type_of,
 )
+from rb_interp.machine.estimate import check_affordable
 from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata, write_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import study as find_study
@@ -70,12 +72,15 @@ class Run:
         }
 
     @classmethod
-    def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
+    def start(
+        cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "", *, yes: bool = False
+    ) -> Run:
         """Make the folder, or open it where it holds the same study with the same configuration.
 
-        Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, no
-        folder is made.
+        Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, or
+        `estimate` finds more than there is, no folder is made. ``yes`` agrees to long work.
         """
+        check_path("the run folder", folder)
         folder = Path(folder)
         if holds_run(folder):
             metadata = read_metadata(folder)
@@ -94,10 +99,11 @@ class Run:
             return cls(folder, study, config, metadata)
         check_free(folder)
         check_lr(config)
+        check_affordable(config, folder, yes)
         _prepare(config, config.seeds)
         with OneWriter(folder):
             if holds_run(folder):  # since it was looked at
-                return cls.start(folder, study, config, command)
+                return cls.start(folder, study, config, command, yes=yes)
             return cls(folder, study, config, write_metadata(folder, study.name, config, command))
 
     @classmethod

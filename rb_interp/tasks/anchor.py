@@ -26,6 +26,7 @@ from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_datase
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import LABEL_KINDS, place
+from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.stage import HALF, Stage
 
 Span = tuple[int, int]
@@ -223,16 +224,19 @@ class AnchorTask:
             return n_memory // self.n_combinations("mem")
         return (self.n_sequences - n_memory) // _n_tokens(self.reasoning_anchors) ** self.q
 
-    @property
-    def data_bytes(self) -> int:
-        """Memory that the rows of one seed take, at most, while they are drawn: bytes.
+    def cost(self) -> DataCost:
+        """What the rows of one seed take.
 
         Tokens, noise, positions and labels of a row are whole numbers of 8 bytes. A combination is a tuple in Python
         and an entry for each key in three tables.
+
+        >>> AnchorTask().cost()
+        DataCost(rows=20000, bytes=5996000, seconds=0.02)
         """
         combinations = self.n_combinations("mem") + _n_tokens(self.reasoning_anchors) ** self.q
         table = self.n_combinations("mem") * _n_tokens(self.keys)
-        return 8 * (self.n_sequences * (3 * self.length + 2 * self.q + 6) + 3 * table + 40 * combinations)
+        numbers = self.n_sequences * (3 * self.length + 2 * self.q + 6) + 3 * table + 40 * combinations
+        return DataCost(self.n_sequences, 8 * numbers, numbers * 3e-8)
 
 
 def _n_tokens(span: Span) -> int:
