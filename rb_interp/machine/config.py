@@ -108,6 +108,11 @@ class SweepConfig:
                 f"scheme 'torch_default' has no gamma, so the {len(self.gammas)} gammas {list(self.gammas)} would be "
                 f"the same model; give one gamma."
             )
+        if self.train.track_drift and self.model.architecture == "transformer":
+            raise ConfigError(
+                "track_drift=True with architecture='transformer'; theory predicts the drift of the simplified models "
+                "alone, so leave it out."
+            )
         parameters(self.model, self.task.d_vocab, self.task.length)
         for stage in self.train.stages:
             if stage not in self.task.stages:

@@ -150,9 +150,9 @@ def _by_python(study: str, changes: dict[str, Any], folder: Path, out: Path) -> 
             nested: dict[str, Any] = {}
             for path, value in changes.items():
                 _put(nested, path.split("."), value)
-            start(rb.study(study), rb.study(study).preset("smoke", **_replaced(config, nested)), out).train(
-                progress=False
-            )
+            start(
+                rb.study(study), rb.study(study).preset(**{"preset": "smoke", **_replaced(config, nested)}), out
+            ).train(progress=False)
         except rb.RbInterpError as error:
             print(f"rb-interp: {error}", file=sys.stderr)
             return 2
