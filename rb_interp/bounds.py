@@ -291,6 +291,7 @@ def shown(value: Any) -> str:
 
 
 def _listed(value: Any) -> Any:
+    value = value.tolist() if hasattr(value, "tolist") else value
     return [_listed(item) for item in value] if isinstance(value, tuple) else value
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.models.config import EMB_MLP, ONE_LAYER
 from rb_interp.tasks.protocol import DataCost
 
 GIB = 2**30
@@ -107,11 +108,11 @@ class Sizes:
     def n_parameters(self) -> int:
         """Parameters of one model, trained or not; ``models.schemes.parameters`` lists them."""
         d, v, m = self.d_model, self.d_vocab, self.d_mlp
-        if self.architecture == "emb_mlp":
+        if self.architecture == EMB_MLP:
             return v * d + d * m + m * v
         all_heads, norm = self.n_heads * self.d_head, 2 * d
         block = 4 * d * all_heads + 3 * all_heads + d + 2 * d * m + m + d + 2 * norm * (self.norm != "none")
-        if self.architecture == "one_layer":
+        if self.architecture == ONE_LAYER:
             return v * d + block
         ends = 0 if self.tied else d * v + v
         return v * d + self.length * d + self.n_layers * block + norm * (self.norm == "pre") + ends
@@ -152,7 +153,7 @@ def on_device(s: Sizes) -> float:
     activations = max(_activations(s, s.rows_at_once), _activations(s, rows) / 3)
     drift = s.drift * s.members * s.item * (2 * s.d_vocab**2 + 3 * s.d_model**2)
     groups = math.ceil(s.members / (s.together if s.gpu else max(1, s.together // s.threads)))
-    copies = groups * min(s.data_seeds, math.ceil(s.members / groups))
+    copies = groups * min(s.data_seeds, math.ceil(s.members / groups / s.gammas))
     return weights + s.together * activations + drift + copies * s.data * 8 * s.length * (2 if s.next else 1)
 
 
@@ -166,7 +167,7 @@ def on_host(s: Sizes) -> float:
 def _activations(s: Sizes, rows: int) -> float:
     """Bytes of one member that a forward and a backward pass hold over rows."""
     item, logits = (2, 10) if s.dtype == "bfloat16" else (s.item, 3 * s.item)
-    if s.architecture == "emb_mlp":
+    if s.architecture == EMB_MLP:
         return rows * (1.5 * item * (s.length * s.d_model + 2 * s.d_mlp) + logits * s.d_vocab)
     seen = s.length if s.length < 64 else 1  # fused attention keeps no pattern
     position = 3 * s.d_model + 5 * s.n_heads * s.d_head + 2 * s.n_heads * seen + 2 * s.d_mlp
@@ -187,7 +188,7 @@ def disk(s: Sizes) -> float:
 def forward(s: Sizes) -> float:
     """FLOPs of one member's forward pass over one row."""
     d, h, m = s.d_model, s.n_heads * s.d_head, s.d_mlp
-    if s.architecture == "emb_mlp":
+    if s.architecture == EMB_MLP:
         return 2.0 * (d * m + m * s.d_vocab)
     position = 2.0 * (4 * d * h + 2 * d * m + 2 * h * s.length)
     if s.next:
@@ -199,7 +200,7 @@ def seconds(s: Sizes) -> float:
     """Seconds of training, with those in which the rows are drawn."""
     rate = GPU[s.dtype] if s.gpu else CPU
     slower = 2 if s.dtype == "float64" and not s.gpu else 1
-    drift = s.drift * 2.0 * (s.d_vocab * s.d_mlp * s.d_model + 4 * s.d_model**3 * (s.architecture == "one_layer"))
+    drift = s.drift * 2.0 * (s.d_vocab * s.d_mlp * s.d_model + 4 * s.d_model**3 * (s.architecture == ONE_LAYER))
     moved = s.n_parameters * s.item * (8 if s.adamw else 4) / rate.memory
     one = (3 * forward(s) * s.rows + drift) / rate.flops * slower + moved
     read = forward(s) * min(s.eval_rows, s.data) * s.n_sets / rate.flops * slower
@@ -322,7 +323,7 @@ def estimate(config: StudyConfig, gpu: bool | None = None) -> Estimate:
     >>> import rb_interp as rb
     >>> found = estimate(rb.study("anchor").preset("quick"), gpu=False)
     >>> found.steps, round(found.disk / 1e6)
-    (192000, 155)
+    (192000, 159)
     """
     gpu = on_gpu(config) if gpu is None else gpu
     base = type(config).from_preset(config.preset)

@@ -10,7 +10,7 @@ from rb_interp.errors import ModelError, nearest
 NORMS = ("none", "pre", "post")
 SCHEMES = ("fan_in", "d_model", "torch_default", "fan_in_fixed_embedding", "conv1d")
 ACTIVATIONS = ("relu", "gelu", "tanh", "gelu_new")
-ARCHITECTURES = ("transformer", "one_layer", "emb_mlp")
+ARCHITECTURES = TRANSFORMER, ONE_LAYER, EMB_MLP = ("transformer", "one_layer", "emb_mlp")
 
 
 @dataclass(frozen=True)
