@@ -3,7 +3,7 @@
 Each case takes a study at its smallest preset, with one seed where it allows that and two steps, and changes one to
 three settings: to a usual value, to one at a border, to one that is huge or tiny, to another kind or length, or to a
 name that nobody knows. Good ends: refused in one sentence with nothing written; or the first step of training was
-taken. What takes longer than ``LIMIT`` seconds has hung, unless training has begun, with its first evaluation, or it has
+taken. What takes longer than ``LIMIT`` seconds has hung, unless training has begun (its first evaluation), or it has
 said how long it draws rows. The case may take 8 GiB.
 """
 
