@@ -17,6 +17,7 @@ import tyro
 from tyro.conf import subcommand
 
 from rb_interp import __version__
+from rb_interp.bounds import check_path
 from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, nearest
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
 from rb_interp.machine.registry import DEFAULT, installed_studies, study
@@ -84,7 +85,11 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--preset")
     early.add_argument("--config", type=Path)
+    early.add_argument("--out", type=Path)
     given, _ = early.parse_known_args(list(arguments))
+    for flag, path in (("--config", given.config), ("--out", given.out)):
+        if path is not None:
+            check_path(flag, path)
     name = arguments[0] if arguments and not arguments[0].startswith("-") else None
     if given.config is None:
         name = name or DEFAULT
@@ -102,6 +107,7 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
 
 
 def _start(command: Any, line: str) -> Any:
+    from rb_interp.machine.estimate import estimate
     from rb_interp.machine.reproduce import default_folder, start
 
     chosen = study(command.study)
@@ -109,7 +115,8 @@ def _start(command: Any, line: str) -> Any:
     print(f"run folder: {folder}", file=sys.stderr)
     for sentence in notes(chosen, command.settings):
         print(sentence, file=sys.stderr)
-    return start(chosen, command.settings, folder, command=line)
+    print(f"estimate: {estimate(command.settings)}", file=sys.stderr)
+    return start(chosen, command.settings, folder, command=line, yes=command.yes)
 
 
 def notes(study: Any, config: Any) -> list[str]:

@@ -47,7 +47,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'known: gamma, seed'
     """
     options = sorted(known)
-    close = get_close_matches(name, options, n=1)
+    close = get_close_matches(str(name), options, n=1)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(options)}"
 
 

@@ -28,6 +28,7 @@ def reproduce(
     command: str = "",
     progress: bool = True,
     until_decided: bool = False,
+    yes: bool = False,
 ) -> Run:
     """Train every sweep, measure, judge the claims and write the report; continues where a run was stopped.
 
@@ -37,8 +38,9 @@ def reproduce(
         out: the run folder; by default ``runs/`` and the names of study and preset.
         command: the command line, to be kept with the run.
         until_decided: add seeds until every claim about them is decided, up to 20 seeds.
+        yes: begin a new run that is estimated to take long, see ``machine.estimate``.
     """
-    return finish(start(study, config, out, command=command), progress, until_decided)
+    return finish(start(study, config, out, command=command, yes=yes), progress, until_decided)
 
 
 def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
@@ -78,15 +80,12 @@ def start(
     out: Path | str | None = None,
     *,
     command: str = "",
+    yes: bool = False,
 ) -> Run:
     """The run of a study, made or opened, before anything is trained; arguments as of `reproduce`."""
-    from rb_interp.training.loop import resolve_device
-
     study = find_study(study) if isinstance(study, str) else study
     config = config or study.preset()
-    for sweep in config.sweeps.values():
-        resolve_device(sweep.train.device)
-    return Run.start(out or default_folder(study, config), study, config, command)
+    return Run.start(out or default_folder(study, config), study, config, command, yes=yes)
 
 
 def default_folder(study: Study, config: StudyConfig) -> Path:

@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rb_interp.bounds import check_path
 from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.machine.config import (
     StudyConfig,
@@ -22,6 +23,7 @@ from rb_interp.machine.config import (
     scale_of,
     type_of,
 )
+from rb_interp.machine.estimate import check_affordable
 from rb_interp.machine.metadata import check_free, holds_run, manifest_of, read_metadata, write_metadata, write_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import study as find_study
@@ -75,12 +77,15 @@ class Run:
         }
 
     @classmethod
-    def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
+    def start(
+        cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "", *, yes: bool = False
+    ) -> Run:
         """Make the folder, or open it where it holds the same study with the same configuration.
 
-        Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, no
-        folder is made.
+        Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, or
+        `estimate` finds more than there is, no folder is made. ``yes`` agrees to long work.
         """
+        check_path("the run folder", folder)
         folder = Path(folder)
         if holds_run(folder):
             metadata = read_metadata(folder)
@@ -99,12 +104,13 @@ class Run:
             return cls(folder, study, config, metadata)
         check_free(folder)
         check_lr(config)
+        check_affordable(config, folder, yes)
         _prepare(config, config.seeds)
         manifest = Manifest(folder, fingerprint(study.name, config))
         with manifest.writing():
             if not holds_run(folder):  # since it was looked at
                 return cls(folder, study, config, write_metadata(manifest, study.name, config, command))
-        return cls.start(folder, study, config, command)
+        return cls.start(folder, study, config, command, yes=yes)
 
     @classmethod
     def open(cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None) -> Run:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rb_interp import bounds
 from rb_interp.errors import ModelError, nearest
 
 NORMS = ("none", "pre", "post")
 SCHEMES = ("fan_in", "d_model", "torch_default", "fan_in_fixed_embedding", "conv1d")
 ACTIVATIONS = ("relu", "gelu", "tanh", "gelu_new")
-ARCHITECTURES = ("transformer", "one_layer", "emb_mlp")
+ARCHITECTURES = TRANSFORMER, ONE_LAYER, EMB_MLP = ("transformer", "one_layer", "emb_mlp")
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,7 @@ class MatrixGammas:
     unembedding: float | None = None
 
     def __post_init__(self) -> None:
-        for gamma in (self.embedding, self.qk, self.vo, self.mlp, self.unembedding):
-            if gamma is not None:
-                check_gamma(gamma)
+        bounds.check(self, ModelError, bounds.GAMMAS)
 
 
 @dataclass(frozen=True)
@@ -81,16 +80,8 @@ class ModelConfig:
     uniform_layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp"):
-            if getattr(self, name) < 1:
-                raise ModelError(f"{name}={getattr(self, name)}; expected a positive number.")
-        choices = (("norm", NORMS), ("scheme", SCHEMES), ("act", ACTIVATIONS), ("architecture", ARCHITECTURES))
-        for name, known in choices:
-            if getattr(self, name) not in known:
-                raise ModelError(
-                    f"{name}='{getattr(self, name)}' is not known; {nearest(str(getattr(self, name)), known)}"
-                )
-
+        names = {"norm": NORMS, "scheme": SCHEMES, "act": ACTIVATIONS, "architecture": ARCHITECTURES}
+        bounds.check(self, ModelError, bounds.MODEL, names)
         for name, only in SIMPLIFIED.items() if self.architecture != "transformer" else ():
             if getattr(self, name) != only:
                 raise ModelError(
@@ -133,9 +124,8 @@ SIMPLIFIED = {
 
 
 def check_gamma(gamma: float) -> None:
-    """Raise ModelError where an initialisation rate is no finite number of 0 or more."""
-    if not (isinstance(gamma, int | float) and 0 <= gamma < float("inf")):
-        raise ModelError(f"gamma={gamma!r}; expected a number of 0 or more, 0.5 is usual and 0.8 small.")
+    """Raise ModelError where an initialisation rate is no number within its bounds."""
+    bounds.check_bound("gamma", bounds.converted(gamma, float, "gamma=", ModelError), bounds.GAMMA, ModelError)
 
 
 PRESETS = {

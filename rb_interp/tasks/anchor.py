@@ -19,12 +19,14 @@ from itertools import combinations, product
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp import bounds
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.labels import LABEL_KINDS, bounds_of, place
+from rb_interp.tasks.labels import LABEL_KINDS, place
+from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.stage import HALF, Stage
 
 Span = tuple[int, int]
@@ -91,6 +93,7 @@ class AnchorTask:
     balanced_keys: bool = False
 
     def __post_init__(self) -> None:
+        bounds.check(self, TaskError, bounds.ANCHOR_TASK, {"memory_labels": LABEL_KINDS})
         check(self)
 
     @staticmethod
@@ -197,15 +200,47 @@ class AnchorTask:
             rows = [c for group in self.memory_groups().tolist() for c in product(group, repeat=self.q)]
         else:
             every = product(self.tokens("reasoning_anchor").tolist(), repeat=self.q)
-            rows = [c for c in every if (c in self.masked) == (set == "rsn_test")]
+            masked = dict.fromkeys(self.masked)
+            rows = [c for c in every if (c in masked) == (set == "rsn_test")]
         return np.array(rows, dtype=np.int64).reshape(-1, self.q)
+
+    def n_combinations(self, set: str) -> int:
+        """Number of ``combinations`` of a set, without listing them.
+
+        >>> task = AnchorTask()
+        >>> [(task.n_combinations(set), len(task.combinations(set))) for set in task.sets]
+        [(25, 25), (23, 23), (2, 2)]
+        """
+        if set == "mem":
+            n_groups = len(self.label_ranges) if self.memory_labels == "ranges" else 1
+            return n_groups * (_n_tokens(self.memory_anchors) // n_groups) ** self.q
+        n_masked = len(dict.fromkeys(self.masked))
+        return n_masked if set == "rsn_test" else _n_tokens(self.reasoning_anchors) ** self.q - n_masked
 
     def rows_per_combination(self, set: str) -> int:
         """Rows that each combination of a set gets; reasoning combinations get the same in training and test."""
         n_memory = round(self.n_sequences * self.memory_share)
         if set == "mem":
-            return n_memory // len(self.combinations("mem"))
-        return (self.n_sequences - n_memory) // len(self.tokens("reasoning_anchor")) ** self.q
+            return n_memory // self.n_combinations("mem")
+        return (self.n_sequences - n_memory) // _n_tokens(self.reasoning_anchors) ** self.q
+
+    def cost(self) -> DataCost:
+        """What the rows of one seed take.
+
+        Tokens, noise, positions and labels of a row are whole numbers of 8 bytes. A combination is a tuple in Python
+        and an entry for each key in three tables.
+
+        >>> AnchorTask().cost()
+        DataCost(rows=20000, bytes=5960000, seconds=0.02235)
+        """
+        combinations = self.n_combinations("mem") + _n_tokens(self.reasoning_anchors) ** self.q
+        table = self.n_combinations("mem") * _n_tokens(self.keys)
+        numbers = self.n_sequences * (3 * self.length + 2 * self.q + 6) + 3 * table + 40 * combinations
+        return DataCost(self.n_sequences, 8 * numbers, numbers * 3e-8)
+
+
+def _n_tokens(span: Span) -> int:
+    return span[1] - span[0] + 1
 
 
 def check(task: AnchorTask) -> None:
@@ -221,12 +256,14 @@ def check(task: AnchorTask) -> None:
     for (first, (a, b)), (second, (c, d)) in combinations(spans.items(), 2):
         if a <= d and c <= b:
             raise TaskError(f"{first}=({a}, {b}) and {second}=({c}, {d}) overlap; choose disjoint ranges.")
-    if not 1 <= task.q <= 4:
-        raise TaskError(f"q={task.q} anchors; expected 1 to 4.")
+    for name in ("memory_anchors", "reasoning_anchors"):
+        if (spans[name][1] + 1) ** task.q >= 2**63:
+            raise TaskError(
+                f"{name}={spans[name]} with q={task.q}: combinations of such tokens have no number of 64 bits; use "
+                f"smaller tokens or a smaller q."
+            )
     if task.length < task.q + 1:
         raise TaskError(f"length={task.length} cannot hold a key and q={task.q} anchors; use length >= {task.q + 1}.")
-    if not 0.0 <= task.memory_share <= 1.0:
-        raise TaskError(f"memory_share={task.memory_share}; expected a share from 0 to 1.")
     _check_masked(task)
     _check_labels(task)
     _check_counts(task)
@@ -243,8 +280,6 @@ def _check_masked(task: AnchorTask) -> None:
 
 
 def _check_labels(task: AnchorTask) -> None:
-    if task.memory_labels not in LABEL_KINDS:
-        raise TaskError(f"memory_labels='{task.memory_labels}'; {nearest(task.memory_labels, LABEL_KINDS)}")
     if (task.memory_labels == "ranges") != bool(task.label_ranges):
         raise TaskError(
             f"memory_labels='{task.memory_labels}' with {len(task.label_ranges)} label_ranges; "
@@ -261,24 +296,26 @@ def _check_labels(task: AnchorTask) -> None:
         raise TaskError(
             f"the reasoning label {highest} lies outside d_vocab={task.d_vocab}; raise d_vocab above {highest}."
         )
-    low, high = bounds_of(task)
-    if low.min() < 0 or high.max() >= task.d_vocab or (low > high).any():
+    sums = task.q * task.memory_anchors[1] if task.memory_labels == "near_sum" else 0
+    ranges = task.label_ranges or ((task.keys[0] - sums, task.keys[1] + sums),)
+    lowest, highest = min(low for low, _ in ranges), max(high for _, high in ranges)
+    if lowest < 0 or highest >= task.d_vocab or any(low > high for low, high in ranges):
         raise TaskError(
-            f"memory labels run from {low.min()} to {high.max()}, outside 0..{task.d_vocab - 1}; "
+            f"memory labels run from {lowest} to {highest}, outside 0..{task.d_vocab - 1}; "
             f"change label_ranges, the key range or d_vocab."
         )
 
 
 def _check_counts(task: AnchorTask) -> None:
     memory, reasoning = (task.rows_per_combination(set) for set in ("mem", "rsn_train"))
-    n_memory, n_train = len(task.combinations("mem")), len(task.combinations("rsn_train"))
-    n_reasoning = n_train + len(task.combinations("rsn_test"))
+    n_memory, n_train, n_test = map(task.n_combinations, task.sets)
+    n_reasoning = n_train + n_test
     if (task.memory_share > 0 and memory == 0) or (task.memory_share < 1 and reasoning == 0):
         raise TaskError(
             f"n_sequences={task.n_sequences} leaves some of {n_memory} memory and {n_reasoning} reasoning "
             f"combinations without a row; raise n_sequences."
         )
-    n_keys = len(task.tokens("key"))
+    n_keys = _n_tokens(task.keys)
     if task.balanced_keys and (memory % n_keys or reasoning % n_keys):
         raise TaskError(
             f"balanced_keys with n_sequences={task.n_sequences}: {memory} rows for each memory combination "
@@ -291,8 +328,8 @@ def _check_counts(task: AnchorTask) -> None:
 
 def _balanced_rows(task: AnchorTask) -> int:
     """Fewest rows, at equal shares of memory and reasoning, that give every key to every combination equally often."""
-    n_memory, n_reasoning = len(task.combinations("mem")), len(task.tokens("reasoning_anchor")) ** task.q
-    return 2 * len(task.tokens("key")) * math.lcm(n_memory, n_reasoning)
+    n_memory, n_reasoning = task.n_combinations("mem"), _n_tokens(task.reasoning_anchors) ** task.q
+    return 2 * _n_tokens(task.keys) * math.lcm(n_memory, n_reasoning)
 
 
 PRESETS = {

@@ -6,6 +6,7 @@ A task is a few settings and a way to draw rows. ``tasks.dataset.Dataset`` is a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -56,7 +57,8 @@ class Task(Protocol):
     """What is learned.
 
     ``counterfactual(data, rows, change, seed=0) -> Inputs`` is optional: the same rows with one thing changed, and
-    their right answers. Patching asks for it.
+    their right answers. Patching asks for it. ``cost() -> DataCost`` is optional too: what it takes to draw the rows of
+    a seed, before any is drawn.
     """
 
     @property
@@ -92,6 +94,15 @@ class Task(Protocol):
     def fingerprint(self) -> str:
         """What the task is; ``tasks.fingerprint`` makes it for any dataclass."""
         ...
+
+
+@dataclass(frozen=True)
+class DataCost:
+    """What the rows of one seed take: their number, bytes of memory at most, and seconds to draw them."""
+
+    rows: int
+    bytes: int
+    seconds: float
 
 
 def vocabulary(task: Task, data: Dataset) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rb_interp import bounds
 from rb_interp.errors import ConfigError, nearest
 
 CORPORA = ("prontoqa", "stories")
@@ -60,20 +61,14 @@ class TextConfig:
     layout: str = "packed"
 
     def __post_init__(self) -> None:
-        for name, least in (("sequences", 1), ("held_out", 1), ("answers", 1), ("n_ctx", 2)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)}; expected at least {least}.")
-        _check_known("layout", self.layout, LAYOUTS)
+        names = {"layout": LAYOUTS, "ontology": ONTOLOGIES, "ordering": ORDERINGS}
+        bounds.check(self, ConfigError, bounds.TEXT, names)
         check_generated(self.hops, self.ontology, self.ordering)
         if len(set(self.hops)) != len(self.hops):
             raise ConfigError(f"hops={list(self.hops)}; expected each number once.")
         for name, default in (("prontoqa", "generate"), ("stories", "grammar"), ("tokenizer", "train")):
             if not getattr(self, name).removeprefix("hub:"):
                 raise ConfigError(f"{name}='{getattr(self, name)}' names nothing; expected '{default}' or a place.")
-        if self.d_vocab < LEAST_D_VOCAB:
-            raise ConfigError(
-                f"d_vocab={self.d_vocab}; expected at least {LEAST_D_VOCAB}: 256 bytes and the end of a document."
-            )
         if self.tokenizer == "gpt2" and self.d_vocab != GPT2_D_VOCAB:
             raise ConfigError(
                 f"d_vocab={self.d_vocab} with tokenizer 'gpt2', which has {GPT2_D_VOCAB:,} entries; "

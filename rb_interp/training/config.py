@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rb_interp import bounds
 from rb_interp.errors import ConfigError, nearest
 
 SCHEDULES = ("constant", "cosine")
@@ -71,20 +72,8 @@ class TrainConfig:
     compile: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "eval_every", "eval_rows"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}; expected at least 1.")
-        no_less_than_0 = ("lr", "lr_final", "warmup", "weight_decay", "clip", "workers", "n_checkpoints", "eps")
-        for name in (*no_less_than_0, "save_every", "micro_batch"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name}={getattr(self, name)}; expected 0 or more.")
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"betas={tuple(self.betas)}; expected two numbers from 0 to 1, such as (0.9, 0.999).")
-        if not all(0 <= share <= 1 for share in self.keep_at):
-            raise ConfigError(f"keep_at={self.keep_at}; expected shares of the steps, from 0 to 1.")
-        for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("dtype", DTYPES)):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name}='{getattr(self, name)}' is not known; {nearest(getattr(self, name), known)}")
+        names = {"optimiser": OPTIMISERS, "schedule": SCHEDULES, "dtype": DTYPES}
+        bounds.check(self, ConfigError, bounds.TRAIN, names)
 
     @staticmethod
     def preset(name: str) -> TrainConfig:

@@ -304,8 +304,12 @@ def resolve_device(device: str) -> torch.device:
         found = torch.device(device)
     except RuntimeError:
         raise ConfigError(f"device='{device}' is not a torch device; use auto, cpu or cuda.") from None
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device='{device}', but torch sees no GPU here; use --device cpu or auto.")
+    if found.type == "cuda" and not (found.index or 0) < torch.cuda.device_count():
+        raise ConfigError(f"device='{device}', but torch sees no such GPU here; use --device cpu or auto.")
+    try:
+        torch.zeros(1, device=found).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ConfigError(f"device='{device}' cannot be computed on here; use auto, cpu or cuda.") from None
     return found
 
 

@@ -43,26 +43,26 @@ def test_toml_gives_the_same_configuration(kind, preset, tmp_path):
     [
         ({"sed": 1}, "unknown key 'sed'; did you mean 'seeds'"),
         ({"train": {"stps": 3}}, "unknown key 'train.stps'; did you mean 'steps'"),
-        ({"train": {"steps": "many"}}, "'train.steps' is 'many'; expected int"),
-        ({"train": {"steps": True}}, "'train.steps' is True; expected int"),
+        ({"train": {"steps": "many"}}, "'train.steps' is 'many'; expected a whole number"),
+        ({"train": {"steps": True}}, "'train.steps' is True; expected a whole number"),
         ({"train": 3}, r"expected a table \[train\]"),
-        ({"seeds": [0.5]}, "'seeds' is 0.5; expected int"),
+        ({"seeds": [0.5]}, r"'seeds' is \[0.5\]; expected a list of whole numbers"),
         ({"seeds": 3}, "'seeds' is 3; expected a list"),
         ({"gammas": []}, "expected at least one"),
         ({"seeds": [1, 1]}, "each named once"),
-        ({"seeds": [-1]}, "whole numbers from 0"),
-        ({"seeds": [2**40]}, "whole numbers from 0 to"),
+        ({"seeds": [-1]}, r"seeds=\[-1\]; expected 0 to 2,147,483,647"),
+        ({"seeds": [2**40]}, r"seeds=\[1099511627776\]; expected 0 to"),
         ({"preset": "quik"}, "did you mean 'quick'"),
         ({"preset": 3}, "'preset' is 3; expected a name in quotes"),
         ({"model": {"scheme": "torch_default"}}, "give one gamma"),
-        ({"train": {"lr": -1}}, "lr=-1.0; expected 0 or more"),
-        ({"train": {"lr": float("nan")}}, "lr=nan; expected 0 or more"),
-        ({"train": {"betas": [1.5, 0.9]}}, "expected two numbers from 0 to 1"),
-        ({"train": {"betas": [0.9]}}, r"'train.betas' is \[0.9\]; expected 2 values"),
-        ({"gammas": [float("nan")]}, "gamma=nan; expected a number of 0 or more"),
-        ({"model": {"gammas": {"qk": -1}}}, "gamma=-1.0"),
-        ({"task": {"keys": [1]}}, r"'task.keys' is \[1\]; expected 2 values"),
-        ({"task": {"masked": [11, 13]}}, "'task.masked' is 11; expected a list"),
+        ({"train": {"lr": -1}}, "lr=-1.0; expected 0 to 1,000"),
+        ({"train": {"lr": float("nan")}}, "lr=nan; expected 0 to 1,000"),
+        ({"train": {"betas": [1.5, 0.9]}}, r"betas=\[1.5, 0.9\]; expected 0 to 0.99"),
+        ({"train": {"betas": [0.9]}}, r"'train.betas' is \[0.9\]; expected a pair of numbers"),
+        ({"gammas": [float("nan")]}, r"gammas=\[nan\]; expected 0 to 20"),
+        ({"model": {"gammas": {"qk": -1}}}, "qk=-1.0; expected 0 to 20"),
+        ({"task": {"keys": [1]}}, r"'task.keys' is \[1\]; expected a pair of whole numbers"),
+        ({"task": {"masked": [11, 13]}}, r"'task.masked' is \[11, 13\]; expected a list of lists of whole"),
     ],
 )
 def test_bad_values_say_what_to_change(data, message):
@@ -116,7 +116,7 @@ def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
     assert differences(base, apart) == "data_seed: None there, 5 here"
     (tmp_path / "one.toml").write_text(to_toml("one", apart))
     assert from_mapping(One, read_toml(tmp_path / "one.toml")) == apart
-    with pytest.raises(ConfigError, match=r"data_seed=\[-1\]; expected whole numbers from 0"):
+    with pytest.raises(ConfigError, match="data_seed=-1; expected 0 to 2,147,483,647"):
         One(data_seed=-1)
 
 

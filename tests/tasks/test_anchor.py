@@ -136,7 +136,7 @@ def test_samples_are_fixed_and_of_their_set():
         ({"memory_labels": "ranges"}, "give label_ranges"),
         ({"memory_labels": "ranges", "label_ranges": ((30, 40), (30, 50))}, "cannot be split into 2 equal groups"),
         ({"memory_labels": "ranges", "label_ranges": ((30, 240),)}, "outside 0..199"),
-        ({"memory_share": 1.5}, "share from 0 to 1"),
+        ({"memory_share": 1.5}, "memory_share=1.5; expected 0 to 1 (a share of the rows)"),
         ({"keys": (60, 21)}, "expected 0 <= low <= high"),
         (
             {"memory_share": 0.0, "reasoning_anchors": (11, 11), "masked": ((11, 11),)},

@@ -44,9 +44,6 @@ class AnchorConfig(SweepConfig, StudyConfig):
 
     def __post_init__(self) -> None:
         SweepConfig.__post_init__(self)
-        for name, least in (("probe_rows", 1), ("n_null", 0), ("n_init", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)}; expected at least {least}.")
         if not 0 < self.task.memory_share < 1:
             raise ConfigError(
                 f"memory_share={self.task.memory_share}; a study compares memory with reasoning, so give a share "

@@ -53,8 +53,6 @@ class CrossedSeedsConfig(StudyConfig):
                 f"seeds={list(self.seeds)} and data_seeds={list(self.data_seeds)}; variance is divided between the "
                 f"two, so give two or more of each."
             )
-        if self.probe_rows < 1:
-            raise ConfigError(f"probe_rows={self.probe_rows}; expected at least 1.")
         if self.model.architecture != "transformer" or self.model.n_layers < 2:
             raise ConfigError(
                 f"architecture='{self.model.architecture}', n_layers={self.model.n_layers}; the study asks where the "

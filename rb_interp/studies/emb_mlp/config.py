@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rb_interp import bounds
 from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
@@ -51,14 +52,14 @@ class Scaling:
     n_init: int = 100
 
     def __post_init__(self) -> None:
+        bounds.check(self, ConfigError, bounds.MEASURED | {"gammas": bounds.GAMMA})
         for name in ("d_models", "lemma_d_models"):
             widths = list(getattr(self, name))
-            if len(widths) < 2 or widths != sorted(set(widths)) or widths[0] < 1:
+            if len(widths) < 2 or widths != sorted(set(widths)):
                 raise ConfigError(f"{name}={widths}; expected two or more widths, ascending.")
-        if self.n_init < 1 or not self.gammas or not self.lemma_gammas:
+        if not self.gammas or not self.lemma_gammas:
             raise ConfigError(
-                f"n_init={self.n_init}, gammas={list(self.gammas)}, lemma_gammas={list(self.lemma_gammas)}; expected "
-                f"at least one of each."
+                f"gammas={list(self.gammas)}, lemma_gammas={list(self.lemma_gammas)}; expected at least one of each."
             )
 
 
@@ -94,8 +95,6 @@ class EmbMLPConfig(StudyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_null < 0:
-            raise ConfigError(f"n_null={self.n_null}; expected at least 0.")
         for name, sweep in self.sweeps.items():
             _check_defined(name, sweep)
             _check_trainable(name, sweep.task, sweep.train)

@@ -89,8 +89,6 @@ class LabelsConfig(StudyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.probe_rows < 1:
-            raise ConfigError(f"probe_rows={self.probe_rows}; expected at least 1.")
         for name, sweep in self.sweeps.items():
             _check_defined(name, sweep)
         _check_pair(self.keys, self.near_sum)

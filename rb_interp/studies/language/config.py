@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from rb_interp import bounds
 from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
@@ -44,14 +45,12 @@ class LanguageConfig(SweepConfig, StudyConfig):
     n_null: int = 200
 
     def __post_init__(self) -> None:
+        bounds.check(self, ConfigError)
         if self.train.stages != STAGES:
             raise ConfigError(
                 f"stages={list(self.train.stages)}; the language study reads {list(STAGES)} and no other."
             )
         super().__post_init__()
-        for name, least in (("probe_rows", 1), ("n_null", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)}; expected at least {least}.")
         if self.model.architecture != "transformer":
             raise ConfigError(
                 f"architecture='{self.model.architecture}'; language models are transformers, so leave it out."

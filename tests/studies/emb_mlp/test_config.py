@@ -29,10 +29,10 @@ def test_full_batch_sweeps_see_every_row():
     [
         ({"descend": {}}, "unknown key 'descend'; did you mean 'descent'?"),
         ({"descent": {"train": {"step": 3}}}, "unknown key 'descent.train.step'; did you mean 'steps'?"),
-        ({"seeds": 3}, "'seeds' is 3; expected a list."),
-        ({"n_null": -1}, "n_null=-1; expected at least 0."),
+        ({"seeds": 3}, "'seeds' is 3; expected a list of whole numbers."),
+        ({"n_null": -1}, "n_null=-1; expected 0 to"),
         ({"scaling": {"d_models": [100]}}, "d_models=[100]; expected two or more widths, ascending."),
-        ({"scaling": {"n_init": 0}}, "n_init=0, gammas="),
+        ({"scaling": {"n_init": 0}}, "n_init=0; expected 1 to"),
         (
             {"scaling": {"d_models": [80, 90]}},
             "scaling.d_models begins at 80; the labels of sweep 'one_layer' go up to",

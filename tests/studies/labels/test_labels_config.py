@@ -35,10 +35,10 @@ def test_plain_data_gives_the_study_again():
     [
         ({"keis": {"train": {"steps": 3}}}, "unknown key 'keis'; did you mean 'keys'?"),
         ({"keys": {"train": {"step": 3}}}, "unknown key 'keys.train.step'; did you mean 'steps'?"),
-        ({"seeds": 3}, "'seeds' is 3; expected a list."),
+        ({"seeds": 3}, "'seeds' is 3; expected a list of whole numbers."),
         ({"scaling": {"n_init": 3}}, "unknown key 'scaling'"),
         ({"keys": {"seeds": [9]}}, "unknown key 'keys.seeds'"),
-        ({"probe_rows": 0}, "probe_rows=0; expected at least 1."),
+        ({"probe_rows": 0}, "probe_rows=0; expected 1 to"),
         (
             {"keys": {"train": {"lr": 0.1}}},
             "'keys' and 'near_sum' of study 'labels' differ in train.lr (0.1, 0.003)",

@@ -1,0 +1,161 @@
+"""Every setting has a bound, and whatever is wrong with a value gets one sentence, from Python as from a file."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import get_type_hints
+
+import jaxtyping
+import numpy as np
+import pytest
+
+from rb_interp import bounds
+from rb_interp.bounds import TABLES, Bound, check_path
+from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
+from rb_interp.machine.config import fingerprint, from_mapping, read_toml
+from rb_interp.models.config import MatrixGammas, ModelConfig
+from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
+from rb_interp.studies.emb_mlp.config import EmbMLPConfig, Scaling
+from rb_interp.studies.labels.config import LabelsConfig
+from rb_interp.studies.language.config import LanguageConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.text.task import TextTask
+from rb_interp.training.config import TrainConfig
+
+DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
+STUDIES = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig)
+SETTINGS = {
+    ModelConfig: (bounds.MODEL, ModelError),
+    MatrixGammas: (bounds.GAMMAS, ModelError),
+    TrainConfig: (bounds.TRAIN, ConfigError),
+    AnchorTask: (bounds.ANCHOR_TASK, TaskError),
+    TextTask: (bounds.TEXT, ConfigError),
+    Scaling: (bounds.MEASURED | {"gammas": bounds.GAMMA}, ConfigError),
+    **dict.fromkeys(STUDIES, (bounds.SWEEP | bounds.MEASURED, ConfigError)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _as_users_have_it() -> Iterator[None]:
+    """Without the checks of types that tests add: wrong kinds reach the class."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+def numeric(kind: type) -> dict[str, str]:
+    """Fields of a class that hold numbers, and their annotations."""
+    hints = {field.name: str(get_type_hints(kind)[field.name]) for field in fields(kind)}
+    return {name: hint for name, hint in hints.items() if re.search(r"\b(int|float)\b", hint)}
+
+
+@pytest.mark.parametrize("kind", SETTINGS, ids=lambda kind: kind.__name__)
+def test_every_number_has_a_bound_that_keeps_out_what_lies_beside_it(kind):
+    table, error = SETTINGS[kind]
+    assert set(numeric(kind)) <= set(table), "a setting has no bound"
+    base = kind.from_preset("smoke") if kind in STUDIES else kind()
+    for name, hint in numeric(kind).items():
+        bound = table[name]
+        for value in (
+            bound.low - 1,
+            bound.high + 1,
+            2**63,
+            10**400,
+            float("nan"),
+            float("inf"),
+            "many",
+            True,
+            [[]],
+            b"x",
+        ):
+            given = value
+            if "tuple[tuple" in hint:
+                given = ((value, value),)
+            elif "tuple" in hint:
+                given = (value, value)
+            with pytest.raises(error) as caught:
+                replace(base, **{name: given})
+            assert str(caught.value).startswith(f"{name}="), caught.value
+            assert "; expected " in str(caught.value)
+            assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "sentence"),
+    [
+        (AnchorTask, {"length": "a"}, "length='a'; expected a whole number."),
+        (AnchorTask, {"keys": (1, 2, 3)}, "keys=[1, 2, 3]; expected a pair of whole numbers."),
+        (AnchorTask, {"keys": None}, "keys=None; expected a pair of whole numbers."),
+        (AnchorTask, {"masked": [11, 13]}, "masked=[11, 13]; expected a list of lists of whole numbers."),
+        (AnchorTask, {"unordered": 1}, "unordered=1; expected true or false."),
+        (AnchorTask, {"memory_labels": 3}, "memory_labels=3; expected a text without control characters, with"),
+        (AnchorTask, {"q": 4, "reasoning_anchors": (90_000, 90_001), "d_vocab": 10**6}, "have no number of 64 bits"),
+        (TrainConfig, {"steps": np.float64(3)}, "steps=3.0; expected a whole number."),
+        (TrainConfig, {"stages": ("a\0b",)}, r"stages=['a\x00b']; expected a list of texts without control characters"),
+        (TrainConfig, {"lr": 10**2000}, "lr=a number of more than 1,000 digits; expected a number."),
+        (TrainConfig, {"schedule": "cosin"}, "schedule='cosin' is not known; did you mean 'cosine'?"),
+        (ModelConfig, {"gammas": None}, "gammas=None; expected a MatrixGammas."),
+        (AnchorConfig, {"train": None}, "train=None; expected a TrainConfig."),
+        (LanguageConfig, {"model": {"d_model": 3}}, "model={'d_model': 3}; expected a ModelConfig."),
+        (AnchorConfig, {"preset": 3}, "preset=3; expected a text"),
+        (AnchorConfig, {"data_seed": 0.5}, "data_seed=0.5; expected a whole number, or none."),
+    ],
+)  # fmt: skip
+def test_python_gets_the_sentences_of_files(kind, changes, sentence):
+    with pytest.raises(RbInterpError) as caught:
+        kind(**changes)
+    assert sentence in str(caught.value)
+
+
+def test_numbers_and_lists_of_any_kind_are_one_configuration():
+    plain = TrainConfig(steps=7, lr=1.0, keep_at=(0.0, 1.0))
+    odd = TrainConfig(steps=np.int64(7), lr=1, keep_at=np.array([0, 1.0]))
+    assert odd == plain
+    assert fingerprint(odd) == fingerprint(plain)
+    assert type(odd.steps) is int
+    assert AnchorTask(keys=[21, 60], masked=[[11, 13], [13, 11]]) == AnchorTask()
+    assert AnchorConfig.from_preset("smoke", seeds=range(2)) == AnchorConfig.from_preset("smoke", seeds=(0, 1))
+
+
+def test_counts_without_listing_are_those_of_the_lists():
+    tasks = (
+        AnchorTask.preset("smoke"),
+        AnchorTask(q=3, masked=((11, 12, 13), (11, 12, 13)), n_sequences=100_000),
+        AnchorTask(memory_anchors=(1, 8), memory_labels="ranges", label_ranges=((30, 49), (30, 69))),
+    )
+    for task in tasks:
+        assert [task.n_combinations(s) for s in task.sets] == [len(task.combinations(s)) for s in task.sets]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("steps = " + "9" * 5000, "is not valid TOML: Exceeds the limit"),
+        ("steps = " + "[" * 5000, "lists within lists"),
+        ("a = 1\n" * 200_000, "has more than 1,000,000 bytes"),
+        ("study = \ud800", "is not valid TOML"),
+    ],
+)
+def test_files_that_python_cannot_read_are_named(tmp_path, content, message):
+    path = tmp_path / "study.toml"
+    path.write_bytes(content.encode(errors="surrogatepass"))
+    with pytest.raises(ConfigError, match=message):
+        read_toml(path)
+
+
+def test_paths_that_can_be_none_are_refused():
+    for path in ("a\0b", "x" * 256, "a/" * 3000, Path("a\nb")):
+        with pytest.raises(ConfigError, match="can be no path; give one without control characters"):
+            check_path("--out", path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_toml(Path(__file__).parent)
+    with pytest.raises(ConfigError, match=r"file: 'task.stories' is 'a.x00b'; expected a text"):
+        from_mapping(LanguageConfig, {"task": {"stories": "a\0b"}}, "file")
+
+
+def test_the_documents_have_every_bound():
+    assert bounds.markdown() in DOCS.read_text()
+    assert all(isinstance(bound, Bound) and bound.why for table in TABLES.values() for bound in table.values())
