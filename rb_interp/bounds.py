@@ -58,7 +58,7 @@ MODEL = {
     "layer_norm_eps": Bound(0, 1, "", "added to a variance near 1"),
     "uniform_layers": Bound(0, 999, "", "layers of the model"),
 }
-GAMMAS = dict.fromkeys(("embedding", "qk", "vo", "mlp", "unembedding"), GAMMA)
+GAMMAS: dict[str, Bound] = dict.fromkeys(("embedding", "qk", "vo", "mlp", "unembedding"), GAMMA)
 TRAIN = {
     "steps": Bound(1, STEPS, "steps", "names of checkpoints have eight digits"),
     "batch_size": _ROWS,
@@ -201,8 +201,10 @@ def _as_kind(value: Any, hint: Any) -> Any:
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return None if value is None else _as_kind(value, next(kind for kind in inner if kind is not type(None)))
-    if is_dataclass(hint) and not isinstance(value, hint if isinstance(hint, type) else object):
-        raise _WrongKindError
+    if isinstance(hint, type) and is_dataclass(hint):
+        if not isinstance(value, hint):
+            raise _WrongKindError
+        return value
     if origin is not tuple and hint not in (int, float, bool, str):
         return value
     value = value.tolist() if hasattr(value, "tolist") else value  # arrays, and numbers of numpy

@@ -109,10 +109,7 @@ class SweepConfig:
                 f"the same model; give one gamma."
             )
         if self.train.track_drift and self.model.architecture == "transformer":
-            raise ConfigError(
-                "track_drift=True with architecture='transformer'; theory predicts the drift of the simplified models "
-                "alone, so leave it out."
-            )
+            raise ConfigError("track_drift=True; theory of the drift is about the simplified models, so leave it out.")
         parameters(self.model, self.task.d_vocab, self.task.length)
         for stage in self.train.stages:
             if stage not in self.task.stages:

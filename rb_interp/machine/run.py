@@ -23,7 +23,7 @@ from rb_interp.machine.config import (
     scale_of,
     type_of,
 )
-from rb_interp.machine.estimate import check_affordable
+from rb_interp.machine.limits import check_affordable
 from rb_interp.machine.metadata import check_free, holds_run, manifest_of, read_metadata, write_metadata, write_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import study as find_study
@@ -83,7 +83,7 @@ class Run:
         """Make the folder, or open it where it holds the same study with the same configuration.
 
         Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, or
-        `estimate` finds more than there is, no folder is made. ``yes`` agrees to long work.
+        `limits` finds more than there is, no folder is made. ``yes`` agrees to long work.
         """
         check_path("the run folder", folder)
         folder = Path(folder)

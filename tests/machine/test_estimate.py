@@ -7,7 +7,7 @@ import pytest
 from own_studies import ONE, One
 
 from rb_interp.errors import ConfigError
-from rb_interp.machine import estimate as module
+from rb_interp.machine import limits
 from rb_interp.machine.estimate import CPU, GIB, Sizes, disk, estimate, on_device, on_host, seconds
 from rb_interp.machine.registry import names, study
 from rb_interp.machine.run import Run
@@ -49,10 +49,10 @@ def test_presets_are_within_the_limits(name, preset):
         listed = parameters(sweep.model, sweep.task.d_vocab, sweep.task.length)
         assert sizes.n_parameters == sum(math.prod(parameter.shape) for parameter in listed)
     on_gpu = estimate(config, gpu=True)
-    assert on_gpu.seconds < module.LONG_ON_GPU
+    assert on_gpu.seconds < limits.LONG_ON_GPU
     assert on_gpu.gpu_memory < 139 * GIB
     if preset != "paper":
-        assert sum(seconds(replace(s, threads=1)) for s in found.sweeps.values()) < module.LONG_ON_CPU
+        assert sum(seconds(replace(s, threads=1)) for s in found.sweeps.values()) < limits.LONG_ON_CPU
         assert found.memory < 4 * GIB
 
 
@@ -92,16 +92,16 @@ def changed(**changes):
     ],
 )
 def test_what_is_too_much_is_refused_before_anything_is_written(config, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "machine_memory", lambda: 8 * GIB)
-    monkeypatch.setattr(module, "disk_free", lambda folder: 0.1 * GIB)
-    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(limits, "machine_memory", lambda: 8 * GIB)
+    monkeypatch.setattr(limits, "disk_free", lambda folder: 0.1 * GIB)
+    monkeypatch.setattr(limits.os, "cpu_count", lambda: 2)
     with pytest.raises(ConfigError, match=message):
         Run.start(tmp_path / "run", ONE, config)
     assert not list(tmp_path.iterdir())
 
 
 def test_long_work_is_asked_for_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LONG_ON_CPU", 0.0)
+    monkeypatch.setattr(limits, "LONG_ON_CPU", 0.0)
     with pytest.raises(ConfigError, match=r"pass --yes \(yes=True in Python\) to do it, or reduce that"):
         Run.start(tmp_path / "run", ONE, One(seeds=(0,)))
     Run.start(tmp_path / "run", ONE, One(seeds=(0,)), yes=True)
@@ -114,9 +114,9 @@ def test_long_work_is_asked_for_once(tmp_path, monkeypatch):
 def test_limits_of_the_process_count_as_those_of_the_machine():
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    assert 0 < module.machine_memory() < 2**60
+    assert 0 < limits.machine_memory() < 2**60
     try:
         resource.setrlimit(resource.RLIMIT_DATA, (3 * GIB, before[1]))
-        assert module.machine_memory() == 3 * GIB
+        assert limits.machine_memory() == 3 * GIB
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)

@@ -153,7 +153,7 @@ def test_keep_at_keeps_every_member_at_shares_of_the_steps():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"keep_at": (0.5, 1.5)}, "keep_at=(0.5, 1.5); expected shares of the steps, from 0 to 1."),
+        ({"keep_at": (0.5, 1.5)}, "keep_at=[0.5, 1.5]; expected 0 to 1 (shares of the steps)."),
         ({"optimiser": "sdg"}, "optimiser='sdg' is not known; did you mean 'sgd'?"),
     ],
 )

@@ -55,8 +55,6 @@ class LanguageConfig(SweepConfig, StudyConfig):
             raise ConfigError(
                 f"architecture='{self.model.architecture}'; language models are transformers, so leave it out."
             )
-        if self.train.track_drift:
-            raise ConfigError("track_drift=True; theory of the drift is about the simplified models, so leave it out.")
         if self.train.batch_size % 2:
             raise ConfigError(
                 f"batch_size={self.train.batch_size}; half of a batch comes from each corpus, so give an even number."
