@@ -15,7 +15,6 @@ import json
 import os
 import platform
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -25,16 +24,18 @@ from rb_interp.errors import RunError
 from rb_interp.files import write_bytes
 
 LOCK, WRITER = ".lock", ".writer.json"
+TEMPORARY = (".*.tmp", ".tmp??????")
+"""Names of temporary files: ours, and those that safetensors makes beside them."""
 
 
 class OneWriter:
     """The right to write a folder, as a context; it can be entered again inside, in the same thread.
 
-    What a writer left that was killed is removed where it is entered first, for nobody else writes then: temporary
-    files, here and in folders below that have a lock of their own and are free.
+    Temporary files that an earlier writer left are removed where it is entered first: nobody else writes then.
 
     Args:
-        folder: what is written; made where it is not there. parts: folders in it that have such files too.
+        folder: what is written; made where it is not there. parts: folders in it that have such files too, themselves
+            and in their own folders.
 
     Raises RunError where another process, or another thread, holds the lock, and where there can be none.
     """
@@ -72,13 +73,10 @@ class OneWriter:
 
     def _begin(self) -> None:
         own = self.folder.resolve()
-        for folder in (self.folder, *(part for part in self.parts if part.resolve().is_relative_to(own))):
-            for path in folder.glob(".*.tmp"):
-                path.unlink(missing_ok=True)
-        below = (lock.parent for lock in self.folder.rglob(LOCK) if lock.parent != self.folder)
-        for folder in [folder for folder in below if (folder / WRITER).exists() or any(folder.glob(".*.tmp"))]:
-            with suppress(RunError), OneWriter(folder):
-                pass
+        inside = (part for part in self.parts if part.resolve().is_relative_to(own))
+        places = (self.folder, *(place for part in inside for place in (part, *part.glob("*/"))))
+        for path in [path for place in places for pattern in TEMPORARY for path in place.glob(pattern)]:
+            path.unlink(missing_ok=True)
         told = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}
         write_bytes(self.folder / WRITER, json.dumps(told).encode())
 
