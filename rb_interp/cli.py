@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -21,7 +23,7 @@ from rb_interp.bounds import check_path
 from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, nearest
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
 from rb_interp.machine.registry import DEFAULT, installed_studies, study
-from rb_interp.signals import stopped_by_signals
+from rb_interp.signals import Stopped, stopped_by_signals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,34 +32,64 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"rb-interp {__version__}")
         return 0
-    try:
-        with stopped_by_signals():
+    if argv is None:
+        _open_streams()
+    with stopped_by_signals(to_the_end=argv is None) as come:
+        try:
             command = parse(arguments)
             COMMANDS[arguments[0]](command, shlex.join(["rb-interp", *arguments]))
-        return 0
-    except RbInterpError as error:
-        _end_bars()
-        print(f"rb-interp: {error}", file=sys.stderr)
+            return 0
+        except (Exception, KeyboardInterrupt) as error:
+            # A signal inside a library's C code may come out as another error than it went in.
+            return _status(Stopped(come[0]) if come else error)
+
+
+def _status(error: BaseException) -> int:
+    """The exit status of an error, after a sentence about it; what is no error of ours is raised again."""
+    if isinstance(error, RbInterpError):
+        _say(f"rb-interp: {error}")
         return 2
-    except KeyboardInterrupt as stopped:
-        _end_bars()
-        print("\nrb-interp: stopped; the same command continues from the last saved step.", file=sys.stderr)
-        return 128 + getattr(stopped, "signal", signal.SIGINT)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, KeyboardInterrupt):
+        _say("\nrb-interp: stopped; the same command continues from the last saved step.")
+        return 128 + getattr(error, "signal", signal.SIGINT)
+    if isinstance(error, BrokenPipeError):  # nobody reads it any more
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 1
+    raise error
 
 
-def _end_bars() -> None:
-    """End the lines of progress bars that an error left open, so that a sentence begins on its own line."""
+def _say(sentence: str) -> None:
+    """Print a sentence on a line of its own: progress bars that an error left open end their lines first."""
     from tqdm import tqdm
 
-    for bar in tuple(getattr(tqdm, "_instances", ())):
-        bar.close()
+    with suppress(OSError):
+        for bar in tuple(getattr(tqdm, "_instances", ())):
+            bar.close()
+        print(sentence, file=sys.stderr)
+
+
+def _open_streams() -> None:
+    """Let closed streams lead nowhere, so that no file of a run gets their number, and print whatever can be."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def parse(arguments: Sequence[str]) -> Any:
     """The command that the arguments stand for. A study is loaded only where its settings are the command's flags."""
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"an argument is no text here ({sys.getfilesystemencoding()}); give names in UTF-8, or set LC_ALL=C.UTF-8."
+        ) from None
     word = arguments[0] if arguments else ""
     if word and not word.startswith("-") and word not in COMMANDS:
         raise ConfigError(f"there is no command '{word}'; {nearest(word, COMMANDS)}")

@@ -24,6 +24,8 @@ from rb_interp.errors import RunError
 from rb_interp.files import write_bytes
 
 LOCK, WRITER = ".lock", ".writer.json"
+TEMPORARY = (".*.tmp", ".tmp??????")
+"""Names of temporary files: ours, and those that safetensors makes beside them."""
 
 
 class OneWriter:
@@ -32,7 +34,8 @@ class OneWriter:
     Temporary files that an earlier writer left are removed where it is entered first: nobody else writes then.
 
     Args:
-        folder: what is written; made where it is not there. parts: folders in it that have such files too.
+        folder: what is written; made where it is not there. parts: folders in it that have such files too, themselves
+            and in their own folders.
 
     Raises RunError where another process, or another thread, holds the lock, and where there can be none.
     """
@@ -70,9 +73,10 @@ class OneWriter:
 
     def _begin(self) -> None:
         own = self.folder.resolve()
-        for folder in (self.folder, *(part for part in self.parts if part.resolve().is_relative_to(own))):
-            for path in folder.glob(".*.tmp"):
-                path.unlink(missing_ok=True)
+        parts = [place for part in self.parts for place in (part, *part.glob("*/"))]
+        inside = [self.folder, *(place for place in parts if place.resolve().is_relative_to(own))]
+        for path in [path for place in inside for pattern in TEMPORARY for path in place.glob(pattern)]:
+            path.unlink(missing_ok=True)
         told = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}
         write_bytes(self.folder / WRITER, json.dumps(told).encode())
 

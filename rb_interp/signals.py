@@ -68,12 +68,18 @@ class Interrupts:
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """Handle all of them as the command line does, for the time of a command. In the main thread alone."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def stopped_by_signals(to_the_end: bool = False) -> Iterator[list[int]]:
+    """Handle all of them as the command line does, for the time of a command. In the main thread alone.
+
+    Args:
+        to_the_end: whether the process ends afterwards. Then a signal on its last way ends it at once.
+
+    Yields the signals that have come.
+    """
     come: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield come
+        return
 
     def handle(number: int, frame: FrameType | None) -> None:
         come.append(number)
@@ -86,7 +92,10 @@ def stopped_by_signals() -> Iterator[None]:
 
     before = {number: signal.signal(number, handle) for number in SIGNALS if signal.getsignal(number) in DEFAULTS}
     try:
-        yield
+        yield come
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if to_the_end:
+            come.append(0)
+        else:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -113,6 +113,9 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["train", "--device", "cuda:9", "--preset", "smoke", "--out", "OUT"], "no such GPU"),
         (["train", "--gamma", ".8", ".3"], "gammas"),
         (["train", "--stpes", "3"], "steps"),
+        (["train", "--preset", "smoke", "--out", "x" * 300], "could not be written"),
+        (["info", "x" * 5000], "is not a run folder"),
+        (["info", "run\udcff"], "an argument is no text here (utf-8); give names in UTF-8"),
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
         (["calibrate", "labels"], "study 'labels' has no error rates to measure"),
         (["parameters", "emb-mlp", "--sweep", "desent"], "did you mean 'descent'"),
@@ -150,9 +153,18 @@ def test_a_folder_with_another_configuration_is_refused(anchor_run, capsys):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_a_command_with_a_status_of_its_own(number, monkeypatch, capsys):
+@pytest.mark.parametrize("inside", [KeyboardInterrupt, ()])
+def test_a_signal_ends_a_command_with_a_status_of_its_own(number, inside, monkeypatch, capsys):
+    """Also where a library makes another error of it, as matplotlib's C code does."""
     before = [signal.getsignal(each) for each in SIGNALS]
-    monkeypatch.setitem(COMMANDS, "studies", lambda *_: signal.raise_signal(number))
+
+    def work(*_):
+        try:
+            signal.raise_signal(number)
+        except inside:
+            raise ValueError("Invalid bounding box") from None
+
+    monkeypatch.setitem(COMMANDS, "studies", work)
     for each, default in zip(SIGNALS, (signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL), strict=True):
         signal.signal(each, default)
     try:

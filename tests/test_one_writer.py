@@ -55,12 +55,14 @@ def test_a_killed_writer_leaves_no_lock_and_the_next_one_clears_up(tmp_path):
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / ".fig.svg.x.tmp").touch()
     (tmp_path / "figures" / "fig.svg").touch()
+    (tmp_path / "figures" / "below").mkdir()
+    (tmp_path / "figures" / "below" / ".tmp39LW1M").touch()
     with held(tmp_path) as process:
         process.kill()
     assert {path.name for path in tmp_path.iterdir()} == {LOCK, WRITER, ".table.parquet.x.tmp", "figures"}
     with OneWriter(tmp_path, [tmp_path / "figures"]):
         pass
-    assert {path.name for path in tmp_path.rglob("*")} == {LOCK, "figures", "fig.svg"}
+    assert {path.name for path in tmp_path.rglob("*")} == {LOCK, "figures", "fig.svg", "below"}
 
 
 def test_the_same_thread_can_enter_again_and_another_cannot(tmp_path):

@@ -51,6 +51,12 @@ def test_the_command_line_lets_training_end_and_stops_all_else_at_once(monkeypat
         raise SystemExit(code)
 
     monkeypatch.setattr(os, "_exit", ended)
+    with stopped_by_signals(to_the_end=True):
+        pass
+    with pytest.raises(SystemExit, match=f"{128 + signal.SIGTERM}"):  # a program that has all but ended
+        signal.raise_signal(signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with stopped_by_signals(), Interrupts() as interrupts:
         signal.raise_signal(signal.SIGINT)
         assert interrupts.asked == signal.SIGINT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from datetime import datetime, timezone
 from importlib import metadata
@@ -84,7 +85,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
 
 def _no_run(path: Path) -> str:
     """What is wrong with a folder that has no manifest."""
-    if not path.exists():
+    if not os.path.exists(path):
         made = "Make one with 'rb-interp reproduce' or 'rb-interp train'."
         return f"{path.parent} is not a run folder: it has no {FILE}. {made}"
     try:
@@ -98,12 +99,13 @@ def _no_run(path: Path) -> str:
 
 def holds_run(folder: Path) -> bool:
     """Whether a folder is a run folder, readable or not."""
-    return (folder / FILE).exists()
+    return os.path.exists(folder / FILE)  # pathlib's own raises for a path that is too long
 
 
 def check_free(folder: Path) -> None:
     """Raise RunError where a folder holds other files: a new run is never mixed with them."""
-    if folder.exists() and (not folder.is_dir() or not _leftovers(folder)):
+    taken = os.path.exists(folder) and (not folder.is_dir() or not _leftovers(folder))
+    if taken and not holds_run(folder):  # somebody may have begun one since it was looked at
         raise RunError(f"{folder} exists and is not a run of rb_interp; nothing was changed. Use another --out.")
 
 

@@ -139,8 +139,9 @@ class Training:
                 if time.monotonic() - saved > self.train.save_every:
                     self._save()
                     saved = time.monotonic()
-        if self.saved != (self.step, len(self.curves.evaluations)):
-            self._save()
+            if self.saved != (self.step, len(self.curves.evaluations)):
+                self._save()
+            interrupts.check()
         return Trained(
             self.curves, Checkpoint(self.step, self._keys(self.members), self._state(moments=False)), self.seconds
         )

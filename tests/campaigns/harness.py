@@ -83,7 +83,8 @@ class Child:
                 signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
             os.dup2(self._out.fileno(), 1)
             os.dup2(self._err.fileno(), 2)
-            sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
+            sys.stdout = os.fdopen(os.dup(1), "w", 1)
+            sys.stderr = os.fdopen(os.dup(2), "w", 1, errors="backslashreplace")
             status = work() or 0
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else 1
@@ -125,7 +126,11 @@ def command(*arguments: str | Path) -> Callable[[], int]:
     """A command line as work for a process: ``forked(command("info", folder))``."""
     from rb_interp.cli import main
 
-    return lambda: main([str(argument) for argument in arguments])
+    def work() -> int:
+        sys.argv = ["rb-interp", *map(str, arguments)]
+        return main()
+
+    return work
 
 
 def preload() -> None:

@@ -19,6 +19,7 @@ from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.models.generations import read_weights
 from rb_interp.signals import Stopped
 from rb_interp.tasks import AnchorTask
+from rb_interp.training.loop import Training
 from rb_interp.training.member_group import MemberGroup
 
 SMALL = One(seeds=(0,))
@@ -251,6 +252,24 @@ def test_a_signal_in_an_evaluation_loses_nothing(number, step, tmp_path, monkeyp
     whole.train(progress=False)
     assert only_store(run).names() == only_store(whole).names()
     assert run.curves.equals(whole.curves)
+
+
+def test_a_signal_while_the_last_state_is_saved_loses_nothing(tmp_path, monkeypatch):
+    run, before, save = start(tmp_path / "run"), signal.getsignal(signal.SIGINT), Training._save
+
+    def stopped(training):
+        signal.raise_signal(signal.SIGINT)
+        save(training)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Training, "_save", stopped)
+            with pytest.raises(Stopped):
+                run.train(progress=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert run.finished
 
 
 def test_training_that_ended_before_its_table_writes_it_when_continued(tmp_path):
