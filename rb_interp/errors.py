@@ -10,6 +10,10 @@ class RbInterpError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
+class ArgumentError(RbInterpError, TypeError):
+    """An argument is of another kind than a function takes, or outside its range."""
+
+
 class TaskError(RbInterpError):
     """A task's settings contradict each other."""
 

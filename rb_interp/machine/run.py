@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rb_interp.checks import checked
 from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.files import write_bytes, write_whole
 from rb_interp.machine.config import (
@@ -70,6 +71,7 @@ class Run:
         }
 
     @classmethod
+    @checked
     def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
         """Make the folder, or open it where it holds the same study with the same configuration.
 
@@ -101,6 +103,7 @@ class Run:
             return cls(folder, study, config, write_metadata(folder, study.name, config, command))
 
     @classmethod
+    @checked
     def open(cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None) -> Run:
         """Open a run folder.
 
@@ -136,6 +139,7 @@ class Run:
         """How serious the run is: its preset's name, or ``custom`` where sizes differ from the preset's."""
         return scale_of(self.config)
 
+    @checked
     def sweep(self, name: str = "") -> Sweep:
         """A sweep by its name. A study with a single sweep needs no name.
 
@@ -175,6 +179,7 @@ class Run:
             self.write_table("curves", self.curves)
         return seconds
 
+    @checked
     def add_seeds(self, n: int) -> None:
         """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed with the rest.
 
@@ -204,6 +209,7 @@ class Run:
             write_measured(self, few_threads(self.study.load("measure"))(self, progress))
         self._forget()
 
+    @checked
     def probe_members(
         self,
         probe: Callable[..., Any],
@@ -285,6 +291,7 @@ class Run:
             raise RunError(f"{path} is not there yet; 'rb-interp report {self.folder}' makes it.")
         return path
 
+    @checked
     def model(self, *, gamma: float, seed: int, stage: str | int = "final", sweep: str = "") -> HookedModel:
         """One member as a TransformerLens model, with exactly the trained weights.
 
@@ -296,6 +303,7 @@ class Run:
         """
         return self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
 
+    @checked
     def figure(self, name: str) -> Figure:
         """A figure of the study, drawn from this run; StudyError for an unknown name."""
         from rb_interp.figures.save import draw
@@ -313,6 +321,7 @@ class Run:
         self.check_trained()
         return read_evidence(self)
 
+    @checked
     def table(self, name: str) -> pd.DataFrame:
         """Read ``name.parquet``; RunError where it is not there yet, or the study has no such table."""
         import pandas as pd

@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
+from rb_interp.checks import shown
 from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig, check_gamma
 
@@ -155,3 +157,11 @@ def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed
         else:
             weights[parameter.name] = np.full(parameter.shape, float(parameter.kind == "w"))
     return weights
+
+
+def check_sizes(task: Any) -> None:
+    """Raise ModelError where an object does not tell the sizes that a model takes from its task."""
+    if isinstance(task, type) or not all(isinstance(getattr(task, name, None), int) for name in ("d_vocab", "length")):
+        raise ModelError(
+            f"{shown(task)} tells no vocabulary and length; pass an AnchorTask, or anything with d_vocab and length."
+        )

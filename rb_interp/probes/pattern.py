@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from rb_interp.probes.capture import head_pattern
-from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.check import NOT_FINITE, check_layer_head, check_rows, undefined
 from rb_interp.probes.source import Source
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -36,4 +36,5 @@ def pattern_reading(
     before: Mapping[str, float] = {}
     if untrained is not None:
         before, _ = measure(head_pattern(untrained, rows, layer=layer, head=head, queries=queries))
-    return Reading(probe, values, layer, head, before, nulls(pattern), arrays, len(rows))
+    notes = undefined(values, source, NOT_FINITE)
+    return Reading(probe, values, layer, head, before, nulls(pattern), arrays, len(rows), notes=notes)

@@ -19,6 +19,7 @@ from itertools import combinations, product
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
@@ -94,6 +95,7 @@ class AnchorTask:
         check(self)
 
     @staticmethod
+    @checked
     def preset(name: str) -> AnchorTask:
         """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 1's sizes).
 
@@ -122,6 +124,7 @@ class AnchorTask:
         """Twelve hex digits of class and settings; a subclass has another one."""
         return fingerprint(self)
 
+    @checked
     def dataset(self, seed: int) -> AnchorDataset:
         """Draw label table and rows; the same seed gives the same rows on every machine."""
         drawn = draw_dataset(self, seed)
@@ -129,6 +132,7 @@ class AnchorTask:
         plain = replace(drawn, labels=AnchorTask.answers(self, drawn, rows, drawn.tokens))
         return replace(plain, labels=self.answers(plain, rows, plain.tokens))
 
+    @checked(empty=True)
     def answers(
         self, data: AnchorDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
     ) -> Int[np.ndarray, " row"]:
@@ -146,6 +150,7 @@ class AnchorTask:
         labels[memory] = data.label_table[combination, key[memory] - self.keys[0]]
         return labels
 
+    @checked(empty=True)
     def counterfactual(self, data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0) -> Inputs:
         """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
 
@@ -174,6 +179,7 @@ class AnchorTask:
         """
         return changed_rows(data, rows, change, seed)
 
+    @checked
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
         """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending.
 
@@ -191,6 +197,7 @@ class AnchorTask:
         n_groups = len(self.label_ranges) if self.memory_labels == "ranges" else 1
         return self.tokens("memory_anchor").reshape(n_groups, -1)
 
+    @checked
     def combinations(self, set: str) -> Int[np.ndarray, "combination q"]:
         """All ordered anchor combinations of ``mem``, ``rsn_train`` or ``rsn_test``, in lexicographic order."""
         if set == "mem":
@@ -200,6 +207,7 @@ class AnchorTask:
             rows = [c for c in every if (c in self.masked) == (set == "rsn_test")]
         return np.array(rows, dtype=np.int64).reshape(-1, self.q)
 
+    @checked
     def rows_per_combination(self, set: str) -> int:
         """Rows that each combination of a set gets; reasoning combinations get the same in training and test."""
         n_memory = round(self.n_sequences * self.memory_share)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
+from rb_interp.checks import checked
 from rb_interp.errors import ConfigError
 from rb_interp.text.config import check_generated
 from rb_interp.text.example import Example
@@ -58,6 +59,7 @@ class Chain:
         return found if ordering == "preorder" else found[::-1]
 
 
+@checked(seed=(-(2**63), 2**63 - 1))
 def generate(
     n: int,
     seed: int,

@@ -43,10 +43,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.theory.label_distributions import label_counts
 
 
+@checked(empty=True)
 def pull(
     tokens: Int[Tensor, "*member row pos"],
     labels: Int[Tensor, "*member row"],
@@ -73,6 +75,7 @@ def pull(
     return (table - table.sum(-1, keepdim=True) / d_vocab).to(dtype)
 
 
+@checked(nan=True)
 def emb_mlp_map(
     W_in: Float[Tensor, "*member d_model d_mlp"], W_out: Float[Tensor, "*member d_mlp d_vocab"]
 ) -> Float[Tensor, "*member d_vocab d_model"]:
@@ -86,6 +89,7 @@ def emb_mlp_map(
     return (W_in @ W_out).mT
 
 
+@checked(nan=True)
 def one_layer_maps(
     W_V: Float[Tensor, "*member d_model d_head"],
     W_O: Float[Tensor, "*member d_head d_model"],
@@ -104,6 +108,7 @@ def one_layer_maps(
     return direct @ (W_V @ W_O).mT, direct
 
 
+@checked(nan=True)
 def one_layer_drift(
     pull: Float[Tensor, "*#member d_vocab d_vocab"],
     attention: Float[Tensor, "*#member d_vocab d_vocab"],
@@ -122,6 +127,7 @@ def one_layer_drift(
     return pull / length @ attention + pull_last @ direct
 
 
+@checked(nan=True)
 def value_flow(
     W_E: Float[Tensor, "*member d_vocab d_model"],
     pull: Float[Tensor, "*#member d_vocab d_vocab"],
@@ -140,6 +146,7 @@ def value_flow(
     return (carried + carried @ (W_in @ W_out).mT) @ W_O.mT
 
 
+@checked(nan=True)
 def value_direction(
     W_E: Float[Tensor, "*member d_vocab d_model"], rates: Float[Tensor, "*#member d_vocab"]
 ) -> Float[Tensor, "*member d_model"]:
@@ -152,6 +159,7 @@ def value_direction(
     return total / total.norm(dim=-1, keepdim=True)
 
 
+@checked(nan=True)
 def leading_direction(
     change: Float[Tensor, "*member d_model d_head"],
 ) -> tuple[Float[Tensor, "*member d_model"], Float[Tensor, "*member"]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rb_interp.checks import checked
 from rb_interp.errors import ConfigError, nearest
 
 SCHEDULES = ("constant", "cosine")
@@ -87,6 +88,7 @@ class TrainConfig:
                 raise ConfigError(f"{name}='{getattr(self, name)}' is not known; {nearest(getattr(self, name), known)}")
 
     @staticmethod
+    @checked
     def preset(name: str) -> TrainConfig:
         """The training of a preset: ``smoke``, ``quick`` or ``paper``.
 
