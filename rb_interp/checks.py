@@ -44,12 +44,12 @@ class WrongError(Exception):
 class Kind(NamedTuple):
     """What an argument may be: in words, and ``fit(value, convert)``, which gives the value or raises WrongError.
 
-    ``shape``: the jaxtyping annotation that all arrays of a call must meet together; None for other arguments.
+    ``shape``: the names of an array's axes, which mean the same sizes in all arrays of a call; else None.
     """
 
     words: str
     fit: Callable[[Any, bool], Any]
-    shape: Any = None
+    shape: tuple[str, ...] | None = None
 
 
 @overload
@@ -146,20 +146,17 @@ class _Plan:
 
     def check_shapes(self, given: Mapping[str, Any]) -> None:
         """Raise ArgumentError where sizes of the same name differ between arrays."""
-        import jaxtyping
-
         arrays = {name: given[name] for name in self.shaped if hasattr(given.get(name), "shape")}
-        with jaxtyping.jaxtyped("context"):
-            for name, value in arrays.items():
-                if not isinstance(value, self.shaped[name]):
-                    sizes = ", ".join(f"{other} {list(array.shape)}" for other, array in arrays.items())
-                    wanted = ", ".join(f"{other} [{axes(self.shaped[other])}]" for other in arrays)
-                    raise ArgumentError(f"{self.asker} got {sizes}; expected {wanted}.")
+        known: dict[str, Any] = {}
+        if not all(has_axes(tuple(value.shape), self.shaped[name], known) for name, value in arrays.items()):
+            sizes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+            wanted = ", ".join(f"{name} [{', '.join(self.shaped[name])}]" for name in arrays)
+            raise ArgumentError(f"{self.asker} got {sizes}; expected {wanted}.")
 
 
 def _widest(given: Mapping[str, Any]) -> dict[str, Any]:
     """The floating tensors among some arguments, all with the widest of their types, where these differ."""
-    tensors = {name: value for name, value in given.items() if getattr(value, "is_floating_point", bool)()}
+    tensors = {name: value for name, value in given.items() if hasattr(value, "numel") and value.is_floating_point()}
     if len({value.dtype for value in tensors.values()}) < 2:
         return {}
     import torch
@@ -189,9 +186,33 @@ class _Stand(type):
         return any(base.__name__ == cls.__name__ for base in type(value).__mro__)
 
 
-def axes(hint: Any) -> str:
-    """The axes of a jaxtyping annotation, as a shape is printed."""
-    return ", ".join(hint.dim_str.split())
+def has_axes(shape: tuple[int, ...], axes: tuple[str, ...], known: dict[str, Any]) -> bool:
+    """Whether a shape has the axes that jaxtyping's words name; sizes of names are looked up in ``known``, and kept.
+
+    >>> known = {}
+    >>> has_axes((2, 5, 3), ("*member", "token", "d_model"), known), known
+    (True, {'token': 5, 'd_model': 3, '*member': (2,)})
+    >>> has_axes((4, 3), ("row", "d_model"), known), has_axes((4, 2), ("row", "d_model"), known)
+    (True, False)
+    """
+    many = [at for at, axis in enumerate(axes) if axis.startswith(("*", "..."))]
+    extra = len(shape) - len(axes) + len(many)
+    if extra < 0 or (extra and not many):
+        return False
+    if not many:
+        return all(_has_size(size, axis, known) for size, axis in zip(shape, axes, strict=True))
+    at = many[0]
+    single = (*zip(shape[:at], axes[:at], strict=True), *zip(shape[at + extra :], axes[at + 1 :], strict=True))
+    fits = all(_has_size(size, axis, known) for size, axis in single)
+    if axes[at] == "..." or axes[at].startswith("*#"):  # anything, or what broadcasts
+        return fits
+    return fits and known.setdefault(axes[at], shape[at : at + extra]) == shape[at : at + extra]
+
+
+def _has_size(size: int, axis: str, known: dict[str, Any]) -> bool:
+    if axis.isdigit():
+        return size == int(axis)
+    return not axis.isidentifier() or known.setdefault(axis, size) == size  # what is reckoned is left to the function
 
 
 def shown(value: Any) -> str:

@@ -42,6 +42,10 @@ class RunError(RbInterpError):
     """A run folder cannot be used, continued or written."""
 
 
+SHOWN = 24
+"""Names that a hint lists, at most."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint that names the nearest known name, or lists what is known.
 
@@ -52,7 +56,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     options = sorted(known)
     close = get_close_matches(name, options, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(options)}"
+    if close:
+        return f"did you mean '{close[0]}'?"
+    more = f" and {len(options) - SHOWN} more" if len(options) > SHOWN else ""
+    return f"known: {', '.join(options[:SHOWN])}{more}"
 
 
 def first_line(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
-from rb_interp.checks import Kind, WrongError, axes, shown
+from rb_interp.checks import Kind, WrongError, has_axes, shown
 
 WORDS = {
     "Inputs": "rb_interp.tasks.Inputs(tokens, labels, roles)",
@@ -116,7 +116,7 @@ def _any_of(kinds: list[Kind]) -> Kind:
 
 def _mapping(args: tuple) -> Kind:
     key, item = (kind_of(arg, nan=True, empty=True) for arg in args) if args else (None, None)
-    words = "a mapping" + (f" of {key.words} to {item.words}" if key and item else "")
+    words = "a mapping" + (f", each key {key.words}, each value {item.words}" if key and item else "")
 
     def fit(value: Any, convert: bool) -> Any:
         if not isinstance(value, Mapping):
@@ -133,7 +133,7 @@ def _mapping(args: tuple) -> Kind:
 def _list_of(origin: Any, args: tuple) -> Kind:
     fixed = origin is tuple and args and args[-1] is not ...
     items = [kind_of(arg, nan=True, empty=True) for arg in args if arg is not ...]
-    words = "a list" if not args or None in items else f"a list of {items[0].words}"
+    words = "a list" if not args or None in items else f"a list, each item {items[0].words}"
     if fixed:
         words = f"{len(items)} values: " + ", ".join(item.words if item else "anything" for item in items)
 
@@ -189,24 +189,20 @@ NAMES = {
 
 
 def _array(hint: Any, nan: bool, empty: bool) -> Kind:
-    import jaxtyping
-
-    content = _content(hint.dtypes)
+    content, axes = _content(hint.dtypes), tuple(hint.dim_str.split())
     what = "a tensor" if _is_tensor(hint.array_type) else "an array"
     more = "" if nan or content not in ("float", "number") else ", all of them finite"
     more += "" if empty else ", not empty"
-    words = " ".join(filter(None, (what, NAMES.get(content), f"of shape [{axes(hint)}]"))) + more
-    shape = jaxtyping.Shaped[hint.array_type, hint.dim_str]
+    words = " ".join(filter(None, (what, NAMES.get(content), f"of shape [{', '.join(axes)}]"))) + more
     fit = _array_fit(hint.array_type, content, nan, empty)
 
     def shaped(value: Any, convert: bool) -> Any:
         value = fit(value, convert)
-        with jaxtyping.jaxtyped("context"):  # sizes are named anew
-            if not isinstance(value, shape):
-                raise WrongError
+        if not has_axes(tuple(value.shape), axes, {}):
+            raise WrongError
         return value
 
-    return Kind(words, shaped, shape)
+    return Kind(words, shaped, axes)
 
 
 def _content(dtypes: Any) -> str:
@@ -261,10 +257,9 @@ def _letter(value: Any) -> str:
     """numpy's letter for what an array or a tensor holds."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind
-    if value.is_complex():
-        return "c"
-    name = str(value.dtype)
-    return "f" if value.is_floating_point() else "b" if name == "torch.bool" else "i"
+    if value.dtype.is_floating_point:
+        return "f"
+    return "c" if value.dtype.is_complex else "b" if str(value.dtype) == "torch.bool" else "i"
 
 
 def _finite(value: Any) -> bool:

@@ -26,6 +26,7 @@ from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_datase
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import LABEL_KINDS, bounds_of, place
+from rb_interp.tasks.roles import selected
 from rb_interp.tasks.stage import HALF, Stage
 
 Span = tuple[int, int]
@@ -141,11 +142,21 @@ class AnchorTask:
         Args:
             data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
             tokens: the tokens to answer, ``[row, pos]``.
+
+        Raises TaskError for tokens of another length, and where a memory row holds no key and memory anchors.
         """
+        rows = selected(rows, len(data))
+        if tokens.shape[1:] != data.tokens.shape[1:] or (tokens.size and not 0 <= tokens.min() <= tokens.max()):
+            raise TaskError(
+                f"got tokens of shape {list(tokens.shape)}; expected [row, {data.tokens.shape[1]}], 0 or more."
+            )
         key = np.take_along_axis(tokens, data.positions["key"][rows], 1)[:, 0]
         anchors = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
         memory = data.set[rows] == MEMORY
         labels = key + anchors.sum(1)
+        known = np.isin(key[memory], self.tokens("key")), np.isin(anchors[memory], self.tokens("memory_anchor"))
+        if not all(found.all() for found in known):
+            raise TaskError("a memory row holds other tokens where its key and its memory anchors stand; give those.")
         combination = place(anchors[memory], self.combinations("mem"))
         labels[memory] = data.label_table[combination, key[memory] - self.keys[0]]
         return labels

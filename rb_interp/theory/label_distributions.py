@@ -132,7 +132,7 @@ def label_counts(
 
 @checked(nan=True)
 def excess(P: Float[np.ndarray, "token d_vocab"]) -> Float[np.ndarray, "token d_vocab"]:
-    """P^s - u with u = 1 / d_vocab: what pulls at the token's embedding (Eq. 5); each row sums to 0."""
+    """P^s - u with u = 1 / d_vocab: what pulls at the token's embedding (Eq. 5); each row sums to 0. NaN where P is."""
     return P - 1 / P.shape[1]
 
 

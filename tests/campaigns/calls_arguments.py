@@ -414,11 +414,13 @@ def spoilt(value: Any, p: SimpleNamespace, rng: np.random.Generator) -> list[Any
     if isinstance(value, pd.DataFrame):
         return _frame(value, rng)
     if isinstance(value, np.ndarray):
-        floats = value.astype(float) if value.dtype.kind in "iufb" else value
+        value = value.astype(np.int64) if value.dtype.kind in "iu" else value
+        floats = value.astype(float) if value.dtype.kind in "iufb" else np.zeros(value.shape)
         return [
-            value[:1], value[:0], value[None], value[..., None], value.T, value[..., :1], value.ravel(), value * -1,
-            value * 1000, floats * np.nan, value.astype(complex), value.astype(object), value.astype(str),
-            value.tolist(), torch.from_numpy(np.ascontiguousarray(value)), floats, value.astype(bool),
+            value[:1], value[:0], value[None], value[..., None], value.T, value[..., :1], value.ravel(), -floats,
+            (floats * 1000).astype(np.int64), floats * np.nan, floats.astype(complex), value.astype(object),
+            value.astype(str), value.tolist(), torch.from_numpy(np.ascontiguousarray(floats)),
+            -floats.astype(np.int64), value.astype(bool),
             np.concatenate([value, value]), np.zeros_like(value),
         ]  # fmt: skip
     if isinstance(value, torch.Tensor):
