@@ -12,12 +12,11 @@ import builtins
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from inspect import Parameter, signature, unwrap
-from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from rb_interp.errors import ArgumentError
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable)
 
 MOST = 100_000
 RANGES: dict[str, tuple[float, float]] = {
@@ -53,11 +52,9 @@ class Kind(NamedTuple):
 
 
 @overload
-def checked(function: Callable[P, R], /) -> Callable[P, R]: ...
+def checked(function: F, /) -> F: ...
 @overload
-def checked(
-    *, nan: bool = False, empty: bool = False, **ranges: tuple[float, float]
-) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def checked(*, nan: bool = False, empty: bool = False, **ranges: tuple[float, float]) -> Callable[[F], F]: ...
 def checked(function: Any = None, /, *, nan: bool = False, empty: bool = False, **ranges: tuple[float, float]) -> Any:
     """The same function, whose arguments are checked against its annotations; of a dataclass, those of its fields.
 

@@ -42,7 +42,7 @@ CENTRES = ("token", "label")
 """Where a profile peaks: at its token, as Eq. (12) is printed, or at its mean label."""
 
 
-@checked
+@checked(empty=True)
 def theorem_1_embeddings(
     values: Int[np.ndarray, " token"], n_coordinates: int, kind: str
 ) -> Float[np.ndarray, "token coordinate"]:
