@@ -9,7 +9,7 @@ says. A check takes a few microseconds.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import Parameter, signature, unwrap
 from typing import Any, NamedTuple, TypeVar, overload
@@ -74,7 +74,8 @@ def checked(function: Any = None, /, *, nan: bool = False, empty: bool = False, 
     if function is None:
         return partial(checked, nan=nan, empty=empty, **ranges)
     if isinstance(function, type):
-        function.__init__ = checked(function.__init__, nan=nan, empty=empty, **ranges)
+        made: Any = function
+        made.__init__ = checked(nan=nan, empty=empty, **ranges)(made.__init__)
         return function
     plan: _Plan | None = None
 
@@ -117,7 +118,7 @@ class _Plan:
                 self.kinds[parameter.name] = kind
         self.shaped = {name: kind.shape for name, kind in self.kinds.items() if kind.shape is not None}
 
-    def fitted(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Iterable[Any], dict[str, Any]]:
+    def fitted(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as the function takes them."""
         placed = [self.fit(name, value) for name, value in zip(self.positional, args, strict=False)]
         named = {name: self.fit(name, value) for name, value in kwargs.items()}

@@ -137,17 +137,18 @@ def _list_of(origin: Any, args: tuple) -> Kind:
     if fixed:
         words = f"{len(items)} values: " + ", ".join(item.words if item else "anything" for item in items)
 
-    def fit(value: Any, convert: bool) -> Any:
-        array = hasattr(value, "ndim") and hasattr(value, "dtype")
-        allowed = Iterable if origin is Iterable else Collection
-        if isinstance(value, str | bytes | Mapping) or (array and value.ndim != 1) or not isinstance(value, allowed):
+    allowed = {Iterable: Iterable, Collection: Collection, set: Collection, frozenset: Collection}.get(origin, Sequence)
+
+    def fit(given: Any, convert: bool) -> Any:
+        value: Any = given
+        if hasattr(given, "ndim") and hasattr(given, "dtype"):
+            if given.ndim != 1:
+                raise WrongError
+            value = given.tolist() if _is_tensor(type(given)) else given
+        elif isinstance(given, str | bytes | Mapping) or not isinstance(given, allowed):
             raise WrongError
-        if isinstance(value, Iterator):  # what comes out of it can be looked at once
-            value = list(value)
-        if origin in (Sequence, list, tuple) and not array and not isinstance(value, Sequence):
-            raise WrongError
-        if _is_tensor(type(value)):
-            value = value.tolist()
+        elif isinstance(given, Iterator):  # what comes out of it can be looked at once
+            value = list(given)
         if fixed and len(value) != len(items):
             raise WrongError
         for one, kind in zip(value, items, strict=True) if fixed else ((one, items[0]) for one in value if items):

@@ -63,10 +63,11 @@ def judge(
 def check_numbers(table: pd.DataFrame, columns: Sequence[str], what: str) -> None:
     """Raise RunError where columns that hold numbers hold something else."""
     for name in columns:
-        found = table[name]
-        if found.dtype.kind not in "iuf" and not pd.to_numeric(found, errors="coerce").notna().eq(found.notna()).all():
+        found: Any = table[name]
+        numbers: Any = pd.to_numeric(found, errors="coerce")
+        if bool((numbers.isna() & found.notna()).any()):
             raise RunError(f"{what} hold no numbers in the column '{name}'; probe the run again to write them.")
-        if name == "seed" and found.isna().any():
+        if name == "seed" and bool(found.isna().any()):
             raise RunError(f"{what} lack the seed of a row; probe the run again to write them.")
 
 

@@ -60,6 +60,11 @@ def check_model(source: Any, asker: str, *, caches: bool = False) -> None:
         raise wrong.kind(f"{asker} {wrong.text}") from None
 
 
+def finite_weights(model: Source) -> bool:
+    """Whether every weight of a model is finite; those of a diverged one are not."""
+    return all(bool(weight.isfinite().all()) for weight in getattr(model_of(model), "parameters", tuple)())
+
+
 def undefined(values: Mapping[str, float], model: Source, why: str | Mapping[str, str]) -> dict[str, str]:
     """The notes of a reading: why some of its values are not finite.
 
@@ -75,7 +80,7 @@ def undefined(values: Mapping[str, float], model: Source, why: str | Mapping[str
     names = [name for name, value in values.items() if not np.isfinite(value)]
     if not names:
         return {}
-    if not all(weight.isfinite().all() for weight in model_of(model).parameters()):
+    if not finite_weights(model):
         return dict.fromkeys(names, "the model's weights are not all finite: its training has diverged.")
     reasons = {"": why} if isinstance(why, str) else why
     return {

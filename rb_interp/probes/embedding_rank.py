@@ -204,11 +204,13 @@ def weight_rank(
 
 
 def stable_rank(matrix: Float[np.ndarray, "rows columns"]) -> float:
-    """|W|_F^2 / s_1^2, in [1, rank]; nan for a matrix of zeros.
+    """|W|_F^2 / s_1^2, in [1, rank]; nan for a matrix of zeros or of what is not finite.
 
     >>> stable_rank(np.diag([2.0, 1.0, 1.0]))
     1.5
     """
+    if not np.isfinite(matrix).all():
+        return math.nan
     squared = np.linalg.svd(matrix, compute_uv=False) ** 2
     return float(squared.sum() / squared[0]) if squared[0] > 0 else math.nan
 

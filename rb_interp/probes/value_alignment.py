@@ -196,10 +196,12 @@ def _group_vectors(model: HookedModel, groups: Groups, length: int, layer: int, 
 def value_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
     """W_V of one head in float64; with grouped queries, the matrix that its group shares.
 
-    Raises ModelError for a layer or head that is not there.
+    Raises ModelError for a layer or head that is not there, and for weights that are not finite.
     """
     check_layer_head(model, layer, head, "value_matrix")
     stacked = model.W_V[layer]
+    if not stacked.isfinite().all():
+        raise ModelError(f"W_V of L{layer} is not all finite: the model's training has diverged.")
     return stacked[head * len(stacked) // model.cfg.n_heads].detach().double().cpu().numpy()
 
 
