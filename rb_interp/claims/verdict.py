@@ -128,7 +128,7 @@ class Verdicts(tuple[Verdict, ...]):
     def __new__(cls, verdicts: Iterable[Verdict] = ()) -> Verdicts:
         found = tuple(verdicts) if isinstance(verdicts, Iterable) else (verdicts,)
         for one in found:
-            if not isinstance(one, Verdict):
+            if not isinstance(one, Verdict | dict):  # dataclasses.asdict puts plain data in their place
                 raise ArgumentError(f"Verdicts got {shown(one)} among them; expected Verdict, as judge gives it.")
         return super().__new__(cls, found)
 

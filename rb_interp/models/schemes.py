@@ -23,7 +23,6 @@ from zlib import crc32
 
 import numpy as np
 
-from rb_interp.checks import shown
 from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig, check_gamma
 
@@ -163,5 +162,5 @@ def check_sizes(task: Any) -> None:
     """Raise ModelError where an object does not tell the sizes that a model takes from its task."""
     if isinstance(task, type) or not all(isinstance(getattr(task, name, None), int) for name in ("d_vocab", "length")):
         raise ModelError(
-            f"{shown(task)} tells no vocabulary and length; pass an AnchorTask, or anything with d_vocab and length."
+            f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with d_vocab and length."
         )
