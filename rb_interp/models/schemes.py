@@ -162,5 +162,6 @@ def check_sizes(task: Any) -> None:
     """Raise ModelError where an object does not tell the sizes that a model takes from its task."""
     if isinstance(task, type) or not all(isinstance(getattr(task, name, None), int) for name in ("d_vocab", "length")):
         raise ModelError(
-            f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with d_vocab and length."
+            f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with "
+            f"d_vocab and length."
         )
