@@ -10,6 +10,10 @@ class RbInterpError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
+class ArgumentError(RbInterpError, TypeError):
+    """An argument is of another kind than a function takes, or outside its range."""
+
+
 class TaskError(RbInterpError):
     """A task's settings contradict each other."""
 
@@ -38,6 +42,10 @@ class RunError(RbInterpError):
     """A run folder cannot be used, continued or written."""
 
 
+SHOWN = 24
+"""Names that a hint lists, at most."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint that names the nearest known name, or lists what is known.
 
@@ -48,7 +56,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     options = sorted(known)
     close = get_close_matches(str(name), options, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(options)}"
+    if close:
+        return f"did you mean '{close[0]}'?"
+    more = f" and {len(options) - SHOWN} more" if len(options) > SHOWN else ""
+    return f"known: {', '.join(options[:SHOWN])}{more}"
 
 
 def first_line(error: BaseException) -> str:

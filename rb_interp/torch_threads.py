@@ -16,11 +16,14 @@ import numpy  # noqa: F401  (its BLAS has to be there when libraries are looked 
 import torch
 from threadpoolctl import ThreadpoolController
 
+from rb_interp.checks import checked
+
 P = ParamSpec("P")
 R = TypeVar("R")
 _wanted: ContextVar[int] = ContextVar("threads", default=1)
 
 
+@checked
 @contextmanager
 def threads(n: int) -> Iterator[None]:
     """A context in which torch, numpy, and each probe and intervention, use n threads; the caller's numbers come back.

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rb_interp.checks import checked
+
 
 class Standing(NamedTuple):
     """What is known about a claim's probe in a family of models.
@@ -19,6 +21,7 @@ class Standing(NamedTuple):
     reason: str = ""
 
 
+@checked
 @dataclass(frozen=True)
 class Calibration:
     """The error rates of a study's probes on one family of models.

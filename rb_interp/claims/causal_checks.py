@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rb_interp.checks import checked
 from rb_interp.claims.criterion import Claim
-from rb_interp.claims.judging import judge
+from rb_interp.claims.judging import check_numbers, judge
 from rb_interp.claims.verdict import Verdict, Verdicts
+from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import median_and_range
 
 
+@checked
 @dataclass(frozen=True)
 class CausalCheck:
     """What would refute one mechanism claim.
@@ -33,6 +36,10 @@ class CausalCheck:
     control_done: str
     refuted_if: str
     check: Claim
+
+
+EFFECTS = ("gamma", "stage", "set", "intervention", "quantity", "effect", "control")
+"""Columns of a table of effects that checks read."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,7 @@ class CheckedCause:
         return CheckedCause(**{**data, "verdict": verdict, "by_gamma": tuple(data["by_gamma"])})
 
 
+@checked
 def judge_checks(
     readings: pd.DataFrame,
     effects: pd.DataFrame,
@@ -84,7 +92,15 @@ def judge_checks(
         sibling_stages: name -> (stage, gamma). Other gammas are shown at the sibling stage that stands for the check's
             own stage, as far as they have it.
         diverged: as in `judge`.
+
+    Raises:
+        RunError: a table lacks a column, or a column of numbers holds something else.
     """
+    missing = [name for name in EFFECTS if len(effects) and name not in effects]
+    if missing:
+        raise RunError(f"the effects lack the columns {missing}; checks need {list(EFFECTS)}. Probe the run again.")
+    if len(effects):
+        check_numbers(effects, ("gamma", "effect", "control"), "the effects")
     siblings = {stage: (name, gamma) for name, (stage, gamma) in (sibling_stages or {}).items()}
     return [_judged(readings, effects, check, scale, siblings, diverged) for check in checks]
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from rb_interp.checks import checked
+
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -15,6 +17,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 
 
+@checked
 @dataclass(frozen=True)
 class Term:
     """One number per seed, found in the table of readings.
@@ -51,6 +54,7 @@ class Term:
         return f"{self.sweep_label or self.sweep}, {where}" if self.sweep else where
 
 
+@checked
 @dataclass(frozen=True)
 class Condition:
     """A statistic per seed (a term, or a term less another of the same seed) and its threshold.
@@ -67,6 +71,7 @@ class Condition:
     threshold: float
     minus: Term | None = None
 
+    @checked(nan=True)
     def met(self, value: float) -> bool:
         """Whether one value is on the claimed side; False for NaN."""
         return bool(COMPARE[self.operator](value, self.threshold))
@@ -89,6 +94,7 @@ class Condition:
         return self.comparison if self.minus else f"{self.of.place}: {self.comparison}"
 
 
+@checked
 @dataclass(frozen=True)
 class Claim:
     """One sentence of the paper that can be checked.

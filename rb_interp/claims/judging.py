@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from rb_interp.checks import checked
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.claims.rule import Finding, Outcome, decide, decide_share, joined, outcome_probabilities
@@ -25,6 +26,7 @@ CHANCE_OF_SHARE = 0.025
 NOTHING = Interval(*[float("nan")] * 3)
 
 
+@checked
 def judge(
     readings: pd.DataFrame,
     claims: Iterable[Claim],
@@ -46,15 +48,27 @@ def judge(
             its seed as not met.
 
     Raises:
-        RunError: the table lacks a column.
+        RunError: the table lacks a column, or a column of numbers holds something else.
     """
     missing = [name for name in COLUMNS if name not in readings]
     if missing:
         raise RunError(
             f"the readings lack the columns {missing}; claims need {list(COLUMNS)}. Probe the run again to write them."
         )
+    check_numbers(readings, ("gamma", "seed", "value", "untrained"), "the readings")
     known = (standings.get(claim.id, Standing(None)) for claim in claims)
     return Verdicts(_judge_claim(readings, *one, scale, diverged) for one in zip(claims, known, strict=True))
+
+
+def check_numbers(table: pd.DataFrame, columns: Sequence[str], what: str) -> None:
+    """Raise RunError where columns that hold numbers hold something else."""
+    for name in columns:
+        found: Any = table[name]
+        numbers: Any = pd.to_numeric(found, errors="coerce")
+        if bool((numbers.isna() & found.notna()).any()):
+            raise RunError(f"{what} hold no numbers in the column '{name}'; probe the run again to write them.")
+        if name == "seed" and bool(found.isna().any()):
+            raise RunError(f"{what} lack the seed of a row; probe the run again to write them.")
 
 
 class Chance(NamedTuple):
@@ -64,6 +78,7 @@ class Chance(NamedTuple):
     fails: float
 
 
+@checked
 def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
     """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each claim.
 

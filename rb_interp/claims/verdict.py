@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rb_interp.checks import shown
 from rb_interp.claims.rule import Outcome
-from rb_interp.errors import StudyError, nearest
+from rb_interp.errors import ArgumentError, StudyError, first_line, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,9 +126,17 @@ class Verdicts(tuple[Verdict, ...]):
     """The verdicts of a run, in the order of its claims; ``verdicts["A1"]`` finds one by its id."""
 
     def __new__(cls, verdicts: Iterable[Verdict] = ()) -> Verdicts:
-        return super().__new__(cls, tuple(verdicts))
+        found = tuple(verdicts) if isinstance(verdicts, Iterable) else (verdicts,)
+        for one in found:
+            if not isinstance(one, Verdict | dict):  # dataclasses.asdict puts plain data in their place
+                raise ArgumentError(f"Verdicts got {shown(one)} among them; expected Verdict, as judge gives it.")
+        return super().__new__(cls, found)
 
     def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, int | slice | str):
+            raise ArgumentError(f"Verdicts got the key {shown(key)}; expected a claim's id, such as 'A1'.")
+        if isinstance(key, int) and not -len(self) <= key < len(self):
+            raise StudyError(f"there are {len(self)} verdicts; expected a place below that, or a claim's id.")
         if not isinstance(key, str):
             return super().__getitem__(key)
         for verdict in self:
@@ -153,8 +162,11 @@ class Verdicts(tuple[Verdict, ...]):
 
     @staticmethod
     def from_json(data: Iterable[Mapping[str, Any]]) -> Verdicts:
-        """The verdicts that `to_json` wrote; raises KeyError or TypeError for other data."""
-        return Verdicts(_verdicts(data))
+        """The verdicts that `to_json` wrote; raises ArgumentError for other data."""
+        try:
+            return Verdicts(_verdicts(data))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ArgumentError(f"these are no verdicts ({first_line(error)}); give what to_json wrote.") from None
 
 
 def _verdicts(data: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from rb_interp.checks import checked
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.judging import judge
@@ -25,6 +26,7 @@ from rb_interp.claims.verdict import Verdicts
 from rb_interp.statistics.intervals import proportion_interval
 
 
+@checked
 @dataclass(frozen=True)
 class Grouping:
     """How a study groups its seeds, and what is read within the groups.
@@ -80,6 +82,7 @@ class Within:
         return Within(data["by"], tuple(made))
 
 
+@checked
 def judge_within(
     readings: pd.DataFrame,
     grouping: Grouping,

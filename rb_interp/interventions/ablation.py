@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.effect import Effect, answer_cost, answered_rightly
 from rb_interp.interventions.hooking import with_edits, write_at
@@ -46,6 +47,7 @@ Values = Tensor
 """A site's activation on every row, ``[row, n, ...]`` with n the positions of its role."""
 
 
+@checked(empty=True)
 @contextmanager
 def ablate(model: HookedModel, inputs: Inputs, site: Site | str, *, method: str = "mean", seed: int = 0) -> Iterator:
     """A context in which the model runs without a component, on the rows of ``inputs`` or the first ones of them.
@@ -56,6 +58,7 @@ def ablate(model: HookedModel, inputs: Inputs, site: Site | str, *, method: str 
         yield model
 
 
+@checked(empty=True)
 @few_threads
 def ablation_edits(
     model: HookedModel, inputs: Inputs, site: Site | str, *, method: str = "mean", seed: int = 0
@@ -97,6 +100,7 @@ def derangement(n: int, seed: int) -> Int[np.ndarray, " n"]:
     return following
 
 
+@checked
 @few_threads
 def ablation(
     model: HookedModel,
@@ -128,6 +132,7 @@ def ablation(
     return Effect(f"{method} ablation", str(site), quantity, values, other, CONTROL)  # pyright: ignore
 
 
+@checked(empty=True)
 @few_threads
 def ablations(
     model: HookedModel,

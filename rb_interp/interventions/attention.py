@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from scipy.special import entr, softmax
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.effect import Effect, answer_cost
 from rb_interp.interventions.interchange import answer_logits, cost_of_edits
@@ -85,6 +86,7 @@ def forced_pattern(
     return [Edit(site.hook, change)]
 
 
+@checked(empty=True)
 @few_threads
 def row_entropies(
     model: HookedModel, tokens: Tokens, *, layer: int = 0, head: int | None = None
@@ -136,6 +138,7 @@ def random_patterns(
     return rows(high)
 
 
+@checked
 @few_threads
 def forced_average(
     model: HookedModel,
@@ -167,6 +170,7 @@ def forced_average(
     return _forced("attention forced to 1/i", model, inputs, layer, head, average, control)
 
 
+@checked(empty=True)
 @few_threads
 def forced_pattern_of(
     model: HookedModel,
@@ -205,6 +209,7 @@ def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[T
     return capture(model, tokens, [site.hook])[site.hook]
 
 
+@checked(empty=True)
 @few_threads
 def average_beside(
     model: HookedModel, inputs: Inputs, patterns: Sequence[np.ndarray | Tensor], *, layer: int = 0
@@ -251,6 +256,7 @@ def _forced(
     return Effect(name, site, "loss_increase", effect, np.reshape(other, (len(other), len(effect))), control_name)
 
 
+@checked
 @few_threads
 def blocked_attention(
     model: HookedModel,
@@ -285,6 +291,7 @@ def blocked_attention(
     return blocked_attention_costs(model, inputs, (quantity,), **asked)[quantity]
 
 
+@checked(empty=True)
 @few_threads
 def blocked_attention_costs(
     model: HookedModel,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -269,7 +270,11 @@ class PatchGrid:
 def _close(found: Tensor, expected: Tensor, tolerance: float) -> bool:
     """Whether two tensors agree, to a share of the largest value."""
     scale = float(expected.abs().max()) if expected.numel() else 0.0
-    return found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=tolerance * scale)
+    return (
+        found.shape == expected.shape
+        and math.isfinite(scale)
+        and torch.allclose(found, expected, rtol=0, atol=tolerance * scale)
+    )
 
 
 def _at(site: Site, activation: Tensor, rows: Tensor, pos: Tensor) -> Tensor:

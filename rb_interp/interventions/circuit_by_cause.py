@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rb_interp.checks import checked
+
 SHARE_MIN = 0.80
 """A route carries a change: at least this share of its effect."""
 ACCURACY_MIN = 0.50
@@ -72,6 +74,7 @@ CAUSE_RULES = {
 CAUSES = tuple(CAUSE_RULES)
 
 
+@checked(nan=True)
 def circuit_by_cause(shares: Mapping[str, float], accuracy: float) -> str:
     """Name the circuit of one model from its shares and its accuracy on rsn_train, all in [0, 1].
 

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
 from rb_interp.statistics.reading import html_table
@@ -25,6 +26,7 @@ from rb_interp.statistics.reading import html_table
 Quantity = Literal["loss_increase", "accuracy_drop", "moved_as_predicted", "recovered"]
 
 
+@checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Effect:
     """One intervention on one model. A notebook shows it as its table.
@@ -122,6 +124,8 @@ def answer_cost(
     >>> answer_cost(np.eye(2) * 9, np.zeros((2, 2)), np.array([0, 1]), "accuracy_drop").tolist()
     [0.0, 1.0]
     """
+    if labels.size and labels.max() >= before.shape[1]:
+        raise ModelError(f"got the label {labels.max()}; this model answers with tokens 0 to {before.shape[1] - 1}.")
     measures = {
         "loss_increase": lambda: cross_entropy(after, labels) - cross_entropy(before, labels),
         "accuracy_drop": lambda: answered_rightly(before, labels) - answered_rightly(after, labels),

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.sites import Edit, Site, scatter_at, site_positions
 from rb_interp.models.generations import resid_mid_is_a_copy, writable_tensors
@@ -19,6 +20,7 @@ from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
 
 
+@checked(empty=True)
 @contextmanager
 def with_edits(
     model: HookedModel, edits: Sequence[Edit], rows: Int[Tensor, " batch"] | None = None
@@ -45,6 +47,7 @@ def _hook(edit: Edit, rows: Int[Tensor, " batch"] | None) -> Any:
     return change
 
 
+@checked(empty=True)
 @few_threads
 def last_logits(
     model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = (), *, batch: int | None = None
@@ -54,6 +57,8 @@ def last_logits(
     Args:
         tokens: integers ``[row, pos]``.
         batch: rows of one pass; by default at most 1,024 and no more than ``capture.MAX_LOGITS`` allows.
+
+    Raises ModelError where logits are not finite without any edit.
     """
     inputs = as_rows(tokens)
     check_range(model, inputs)
@@ -62,7 +67,10 @@ def last_logits(
         for rows in torch.arange(len(inputs)).split(batch or passes(model, inputs)):
             with with_edits(model, edits, rows):
                 found.append(model(inputs[rows].to(device))[:, -1].cpu())
-    return torch.cat(found)
+    logits = torch.cat(found)
+    if not edits and not logits.isfinite().all():
+        raise ModelError("the model's logits are not all finite, so its training has diverged; use one that has not.")
+    return logits
 
 
 def write_at(site: Site | str, values: Tensor, roles: Roles | None, length: int, model: HookedModel) -> list[Edit]:
@@ -94,6 +102,7 @@ def _write_resid_mid(site: Site, values: Tensor, at: Int[Tensor, "row n"]) -> li
     return [Edit(before.hook, remember), Edit(attn_out.hook, replace)]
 
 
+@checked(empty=True)
 @contextmanager
 def with_weights(model: HookedModel, weights: Mapping[str, Tensor]) -> Iterator[HookedModel]:
     """A context in which some weights, by TransformerLens name, hold other values; the old ones are back afterwards.

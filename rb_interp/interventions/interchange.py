@@ -33,6 +33,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, TaskError, nearest
 from rb_interp.interventions.effect import Effect, answer_cost
 from rb_interp.interventions.hooking import last_logits, write_at
@@ -74,6 +75,7 @@ TRIED = 5
 """Rows looked at for each pair asked for."""
 
 
+@checked
 @few_threads
 def interchange(
     model: HookedModel,
@@ -108,6 +110,7 @@ def interchange(
     return _effect(parse_sites(sites), parse_sites(hold), moved, changed)
 
 
+@checked(empty=True)
 @few_threads
 def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
     """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
@@ -210,9 +213,11 @@ class KeyAndSum:
     def reading(self) -> Reading:
         """``key``, ``sum`` and ``control`` as one Reading."""
         values = {"key": _share(self.key.values), "sum": _share(self.sum.values), "control": self.control}
-        return Reading(self.probe, values, n=self.n)
+        notes = {} if self.n else dict.fromkeys(values, "no pair of inputs is answered rightly.")
+        return Reading(self.probe, values, n=self.n, notes=notes)
 
 
+@checked(empty=True)
 @few_threads
 def key_and_sum(
     model: HookedModel,

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, TaskError, nearest
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_weights
@@ -48,6 +49,7 @@ Direction = np.ndarray
 """``[d_model]``, of any length but 0. The annotation leaves the shape to ``moves``, whose message says what to do."""
 
 
+@checked(empty=True)
 @contextmanager
 def permuted_coordinates(
     model: HookedModel,
@@ -82,6 +84,7 @@ def moves(vectors: Embeddings, permutation: Int[np.ndarray, " token"], direction
     return (coordinates[permutation] - coordinates)[:, None] * unit
 
 
+@checked(empty=True)
 @few_threads
 def permuted_number_line(
     model: HookedModel,

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.batched_patching import PatchGrid
 from rb_interp.interventions.path import check_distinct, ratio_interval
@@ -102,6 +103,7 @@ class PatchingMatrix:
         return html_table(self.table(), f"share of the {self.metric} recovered, n = {len(self)}")
 
 
+@checked
 @few_threads
 def patching_matrix(
     model: HookedModel,

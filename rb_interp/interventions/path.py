@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from scipy import special
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.effect import Effect, Quantity
 from rb_interp.interventions.hooking import last_logits, with_edits, write_at
@@ -46,6 +47,7 @@ STEP |= {"resid_post": 7}
 """Where in its layer each component comes; equal ones do not act on each other, nor does v on the pattern."""
 
 
+@checked(empty=True)
 @contextmanager
 def patch(
     model: HookedModel,
@@ -86,6 +88,7 @@ def patch(
         yield model
 
 
+@checked(empty=True)
 @few_threads
 def patched_logits(
     model: HookedModel,
@@ -170,6 +173,8 @@ def check_distinct(
 ) -> None:
     """Raise ModelError where the mean metric of two runs is the same, so that there is nothing to recover."""
     gap, scale = first.mean() - second.mean(), np.abs(first).mean() + np.abs(second).mean()
+    if not np.isfinite(scale):
+        raise ModelError(f"the mean {metric} is not finite, so the model has diverged; use one that has not.")
     if not abs(gap) > 1e-6 * scale:
         one, other = names.split()
         raise ModelError(
@@ -270,6 +275,7 @@ class PathPatch:
         return Effect("path patch", path, quantity, measure(self.patched), control, "source with noise redrawn")
 
 
+@checked
 @few_threads
 def path_patch(
     model: HookedModel,

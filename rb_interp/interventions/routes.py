@@ -34,12 +34,13 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.interchange import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import check_labels, check_model
+from rb_interp.probes.check import check_labels, check_model, undefined
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
 from rb_interp.tasks.dataset import AnchorDataset
@@ -56,10 +57,17 @@ ROUTES = {
     "from_noise": "the positions of noise before the last one",
 }
 """Routes by name, in words; ``from_anchors`` joins two of the others."""
+UNDEFINED = {
+    "anchors:": "a change of a single anchor was not given, or none of its rows counts.",
+    "first_anchors:": "there is one anchor alone, or one of their changes was not given or has no row that counts.",
+    "": "no row counts: none ends in noise and is answered rightly both as it is and changed.",
+}
+"""Why a share is NaN."""
 NEEDED = ":needed"
 """What the name of a share by necessity ends in."""
 
 
+@checked
 @few_threads
 def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) -> Reading:
     """Share of each change's effect that travels by each route, in [0, 1]; nan where no row counts.
@@ -96,9 +104,11 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
         shares = _shares(model, inputs.take(rows), other.take(rows))
         values |= {f"{change}:{name}": value for name, value in shares.items()}
     n = int(min(values[f"{change}:rows"] for change in changed))
-    return Reading("routes", values | _over_anchors(values, inputs.roles.position("anchor").shape[1]), n=n)
+    values |= _over_anchors(values, inputs.roles.position("anchor").shape[1])
+    return Reading("routes", values, n=n, notes=undefined(values, model, UNDEFINED))
 
 
+@checked(empty=True)
 @few_threads
 def anchor_routes(
     model: HookedModel,

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
@@ -45,6 +46,7 @@ class Edit(NamedTuple):
     change: Callable[[Tensor, Int[Tensor, " batch"]], Tensor]
 
 
+@checked
 @dataclass(frozen=True)
 class Site:
     """A component of one layer, at the positions of one role (None: everywhere), in one head (None: all heads).
@@ -70,6 +72,7 @@ class Site:
             )
 
     @staticmethod
+    @checked
     def parse(text: str | Site) -> Site:
         """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``.
 
@@ -101,10 +104,12 @@ class Site:
         """Axis of the positions in the activation (of the queries, for ``pattern``)."""
         return 2 if self.component == "pattern" else 1
 
+    @checked
     def at(self, role: str | None) -> Site:
         """The same component at another role."""
         return replace(self, role=role)
 
+    @checked
     def check(self, model: HookedModel) -> None:
         """Say what is wrong where a model has no such site.
 
@@ -156,6 +161,7 @@ def positions(roles: Roles, role: str, length: int, asker: str = "this intervent
     raise RolesError(f"{asker} needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}")
 
 
+@checked(empty=True)
 @few_threads
 def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) -> Tensor:
     """What a model computes at a site, ``[row, n, ...]`` with n the positions of the role, on CPU.

@@ -36,6 +36,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_weights
@@ -87,6 +88,7 @@ def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
     return U[:, :k]
 
 
+@checked(empty=True)
 @few_threads
 def token_basis(
     model: HookedModel,
@@ -114,6 +116,7 @@ def token_basis(
     return span(_centred(model, inputs, ids, layer, head, groups))
 
 
+@checked(empty=True)
 @few_threads
 def spans_of_tokens(
     model: HookedModel,
@@ -143,6 +146,7 @@ def spans_of_tokens(
     return Match(name, [span(vectors[rng.choice(len(ids), k, replace=False)]) for _ in range(n_draws)])
 
 
+@checked(empty=True)
 @few_threads
 def spans_in_embedding(
     model: HookedModel,
@@ -177,6 +181,7 @@ def _centred(
     return found[: len(ids)] - found[len(ids) :].mean(0)
 
 
+@checked(empty=True)
 @contextmanager
 def without_subspace(
     model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
@@ -189,6 +194,7 @@ def without_subspace(
         yield model
 
 
+@checked(empty=True)
 @contextmanager
 def only_subspace(
     model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
@@ -201,6 +207,7 @@ def only_subspace(
         yield model
 
 
+@checked
 @few_threads
 def subspace_effect(
     model: HookedModel,

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from rb_interp.checks import checked
 from rb_interp.errors import StudyError
 from rb_interp.machine.schema import OVER_SEEDS, READINGS, SUMMARY
 from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
@@ -47,6 +48,7 @@ def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") ->
     return joined.fillna({"sweep": "", "set": ""})
 
 
+@checked
 def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds of every reading with its 95 % interval (Student t), and median and range: `schema.SUMMARY`.
 
@@ -60,6 +62,7 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SUMMARY.columns))
 
 
+@checked
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
     """Mean (95 % interval, Student t) and median over seeds of a table's columns, for tables that are no readings.
 

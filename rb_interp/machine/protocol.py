@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rb_interp.checks import checked
 from rb_interp.errors import ConfigError, StudyError, first_line, nearest
 
 if TYPE_CHECKING:
@@ -77,11 +78,15 @@ class Study:
         if not self.name or not all(c.isalnum() or c == "-" for c in self.name) or self.name != self.name.lower():
             raise StudyError(f"a study is called '{self.name}'; give lower-case letters, digits and dashes.")
 
+    @checked
     def load(self, name: str) -> Any:
         """A field's object, imported where the field names a place.
 
-        Raises StudyError where that place has no such object.
+        Raises StudyError for an unknown field, and where that place has no such object.
         """
+        known = [f.name for f in fields(self)]
+        if name not in known:
+            raise StudyError(f"a study has no '{name}'; {nearest(name, known)}")
         value = getattr(self, name)
         if not (isinstance(value, str) and name not in ("name", "title", "question", "cost")):
             return value
@@ -95,6 +100,7 @@ class Study:
                 f"mend or uninstall the package '{module.partition('.')[0]}'."
             ) from error
 
+    @checked
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
         """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or field."""
         config = self.load("config")
@@ -104,6 +110,7 @@ class Study:
                 raise ConfigError(f"study '{self.name}' has no setting '{name}'; {nearest(name, known)}")
         return config.from_preset(preset, **changes)
 
+    @checked
     def run(
         self,
         *,

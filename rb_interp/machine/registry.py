@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
+from rb_interp.checks import checked
 from rb_interp.errors import StudyError, first_line, nearest
 from rb_interp.machine.protocol import Study
 
@@ -28,6 +29,7 @@ def names() -> list[str]:
     return sorted(_points())
 
 
+@checked
 def study(name: str) -> Study:
     """A study by its name; no other study is imported.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.bounds import check_path
+from rb_interp.checks import checked
 from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.machine.config import (
     StudyConfig,
@@ -77,6 +78,7 @@ class Run:
         }
 
     @classmethod
+    @checked
     def start(
         cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "", *, yes: bool = False
     ) -> Run:
@@ -113,6 +115,7 @@ class Run:
         return cls.start(folder, study, config, command, yes=yes)
 
     @classmethod
+    @checked
     def open(cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None) -> Run:
         """Open a run folder.
 
@@ -148,6 +151,7 @@ class Run:
         """How serious the run is: its preset's name, or ``custom`` where sizes differ from the preset's."""
         return scale_of(self.config)
 
+    @checked
     def sweep(self, name: str = "") -> Sweep:
         """A sweep by its name. A study with a single sweep needs no name.
 
@@ -189,6 +193,7 @@ class Run:
                 self.manifest.finish(TRAIN, START)
         return seconds
 
+    @checked
     def add_seeds(self, n: int) -> None:
         """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed with the rest.
 
@@ -219,6 +224,7 @@ class Run:
             write_measured(self, few_threads(self.study.load("measure"))(self, progress))
         self._forget()
 
+    @checked
     def probe_members(
         self,
         probe: Callable[..., Any],
@@ -339,6 +345,7 @@ class Run:
         self.manifest.check(self.folder / "report.html", REPORT)
         return self.folder / "report.html"
 
+    @checked
     def model(self, *, gamma: float, seed: int, stage: str | int = "final", sweep: str = "") -> HookedModel:
         """One member as a TransformerLens model, with exactly the trained weights.
 
@@ -350,6 +357,7 @@ class Run:
         """
         return self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
 
+    @checked
     def figure(self, name: str) -> Figure:
         """A figure of the study, drawn from this run; StudyError for an unknown name."""
         from rb_interp.figures.save import draw
@@ -368,6 +376,7 @@ class Run:
         self.check_current(PROBE)
         return read_evidence(self)
 
+    @checked
     def table(self, name: str) -> pd.DataFrame:
         """Read ``name.parquet``.
 

@@ -10,6 +10,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rb_interp.checks import checked
 from rb_interp.errors import RunError, nearest
 from rb_interp.machine.config import SweepConfig, fingerprint
 from rb_interp.manifest import START, Manifest
@@ -83,6 +84,7 @@ class Sweep:
     def _members(self, seeds: Iterable[int]) -> tuple[Member, ...]:
         return tuple(Member(gamma, seed) for seed in seeds for gamma in self.config.gammas)
 
+    @checked
     def dataset(self, seed: int) -> Any:
         """What the members of a seed learn, drawn once.
 
@@ -182,9 +184,17 @@ class Sweep:
         ]
         return pd.concat(tables).sort_values("step", kind="stable", ignore_index=True) if tables[1:] else tables[0]
 
+    @checked
     def stage_steps(self, stage: str = "") -> dict[Member, int]:
-        """Step at which each member reached a stage of its own (``train.stages``), by default the first of them."""
-        stage = stage or self.config.train.stages[0]
+        """Step at which each member reached a stage of its own (``train.stages``), by default the first of them.
+
+        Raises RunError for a stage that the run did not keep.
+        """
+        known = self.config.train.stages
+        if stage not in (known or ("",)) and (stage or not known):
+            kept = nearest(stage, known) if known else "it kept none by learning curves."
+            raise RunError(f"this run kept no stage '{stage}'; {kept}")
+        stage = stage or known[0]
         found = {}
         for seeds, store in self.stores.items():
             steps = store.read("state", CURVES).tensors[f"{CURVES}{stage}"].tolist()
@@ -197,6 +207,7 @@ class Sweep:
         kept = [{name for name in store.names() if name.startswith("step_")} for store in self.stores.values()]
         return sorted(int(name.removeprefix("step_")) for name in kept[0].intersection(*kept[1:]))
 
+    @checked
     def whole_checkpoint(self, step: int) -> Checkpoint:
         """All members at a kept step, in the order of `members`; RunError where the step was not kept."""
         import torch
@@ -207,6 +218,7 @@ class Sweep:
         joined = {name: torch.cat([part.tensors[name] for part in parts]) for name in names}
         return Checkpoint(step, members, joined) if joined else parts[0]
 
+    @checked
     def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
         """A member's tensors in the checkpoint that holds it at a stage or a step.
 
@@ -218,10 +230,12 @@ class Sweep:
         (store,) = (store for seeds, store in self.stores.items() if seed in seeds)
         return store.read(name, member=(gamma, seed))
 
+    @checked
     def weights(self, gamma: float, seed: int, stage: str | int = "final") -> dict[str, Tensor]:
         """Weights of one member by TransformerLens name."""
         return self.checkpoint(stage, gamma, seed).member(gamma, seed)
 
+    @checked
     def model(self, *, gamma: float, seed: int, stage: str | int = "final") -> HookedModel:
         """One member as a TransformerLens model, with exactly the trained weights."""
         from rb_interp.models.build import lens_model

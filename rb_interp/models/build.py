@@ -10,17 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import live_parameters, make_lens_model, write_weights
 from rb_interp.models.post_norm import PostNormTransformer
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.schemes import draw, parameters
+from rb_interp.models.schemes import check_sizes, draw, parameters
 from rb_interp.models.simplified import EmbMLP, OneLayer
 
 SIMPLIFIED = {"emb_mlp": EmbMLP, "one_layer": OneLayer}
 
 
+@checked
 def build_model(
     task: Any,
     gamma: float | None = None,
@@ -58,11 +60,7 @@ def build_model(
     ((2, 2, 64, 32), 1.0)
     """
     config = _configure(config or ModelConfig(), norm=norm, scheme=scheme, **sizes)
-    if not (hasattr(task, "d_vocab") and hasattr(task, "length")):
-        raise ModelError(
-            f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with "
-            f"d_vocab and length."
-        )
+    check_sizes(task)
     return lens_model(config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype)
 
 

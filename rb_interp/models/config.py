@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rb_interp import bounds
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 
 NORMS = ("none", "pre", "post")
@@ -100,6 +101,7 @@ class ModelConfig:
             )
 
     @staticmethod
+    @checked
     def preset(name: str) -> ModelConfig:
         """The model of a preset: ``smoke``, ``quick`` or ``paper`` (the paper's sizes, post-norm).
 

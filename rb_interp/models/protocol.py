@@ -1,16 +1,19 @@
 """What probes and interventions ask of a model: the part of TransformerLens's interface that they use.
 
 A ``HookedTransformer``, a ``TransformerBridge`` and the models of this package have it. A type checker checks it.
-At run time the name is ``Any``: a probe names what it misses itself, and looks at no more than it needs.
+At run time the name is ``Any`` and a check for ``cfg``: a probe names what else it misses itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from torch import Tensor, nn
+
+from rb_interp.checks import Kind, WrongError
+from rb_interp.errors import ModelError
 
 # ruff: noqa: N802 (weights carry the field's names)
 
@@ -53,4 +56,16 @@ if TYPE_CHECKING:
         def eval(self) -> Any: ...
 
 else:
-    HookedModel = Any
+    HookedModel = Annotated[Any, Kind("a HookedTransformer", lambda value, convert: hooked(value))]
+
+
+def hooked(source: Any, *, caches: bool = False) -> Any:
+    """A hooked model, or activations of one where ``caches`` are read; raises WrongError for anything else."""
+    cache = hasattr(source, "cache_dict")
+    if cache and not caches:
+        raise WrongError("got an ActivationCache and needs a model; pass cache.model.", ModelError)
+    if isinstance(source, type) or not hasattr(source.model if cache else source, "cfg"):
+        kind = type(source).__name__
+        text = f"got an object of type {kind}; pass a HookedTransformer, or a model with its hook names and cfg."
+        raise WrongError(text, ModelError)
+    return source

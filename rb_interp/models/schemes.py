@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -155,3 +156,12 @@ def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed
         else:
             weights[parameter.name] = np.full(parameter.shape, float(parameter.kind == "w"))
     return weights
+
+
+def check_sizes(task: Any) -> None:
+    """Raise ModelError where an object does not tell the sizes that a model takes from its task."""
+    if isinstance(task, type) or not all(isinstance(getattr(task, name, None), int) for name in ("d_vocab", "length")):
+        raise ModelError(
+            f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with "
+            f"d_vocab and length."
+        )

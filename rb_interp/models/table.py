@@ -11,24 +11,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rb_interp.checks import checked
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.schemes import GROUPS, Parameter, draw, intended_std, parameters
+from rb_interp.models.schemes import GROUPS, Parameter, check_sizes, draw, intended_std, parameters
 
 GAUSSIAN_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
 
 
+@checked
 def initialisation_table(task: Any, config: ModelConfig, gamma: float | None, seed: int = 0) -> pd.DataFrame:
     """One row per parameter tensor: what the scheme intends, what the draw of this seed has.
 
     Columns: ``parameter``, ``shape``, ``d_in`` (input dimension that sets the scale, 0 for biases and LayerNorm),
     ``intended_std``, ``measured_std``, ``z`` (their difference in standard errors: about N(0, 1), beyond 4 something
-    is wrong; NaN for tensors that are constant), ``trained``. Raises ModelError where the scheme needs a gamma.
+    is wrong; NaN for tensors that are constant), ``trained``. Raises ModelError where the scheme needs a gamma, and for
+    a task that does not tell its sizes.
 
     >>> from rb_interp.tasks.anchor import AnchorTask
     >>> table = initialisation_table(AnchorTask(), ModelConfig(), gamma=0.8, seed=0).set_index("parameter")
     >>> float(table.intended_std["blocks.0.mlp.W_out"]) == 128**-0.8, bool(table.z.abs().max() < 4)
     (True, True)
     """
+    check_sizes(task)
     weights = draw(config, task.d_vocab, task.length, gamma, seed)
     held = parameters(config, task.d_vocab, task.length)
     return pd.DataFrame([_row(parameter, weights[parameter.name], config, gamma) for parameter in held])

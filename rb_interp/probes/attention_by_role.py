@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import RolesError
 from rb_interp.probes.pattern import Found, pattern_reading
 from rb_interp.probes.source import Source
@@ -72,6 +73,7 @@ def _key_and_anchors(roles: Roles) -> tuple[KeyPositions, AnchorPositions]:
     return key, anchors
 
 
+@checked
 @few_threads
 def attention_by_role(
     model: Source,

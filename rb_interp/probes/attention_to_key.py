@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from rb_interp.checks import checked
 from rb_interp.probes.pattern import Found, pattern_reading
 from rb_interp.probes.source import Source
 from rb_interp.statistics.nulls import permutations
@@ -27,6 +28,7 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
 
+@checked
 @few_threads
 def attention_to_key(
     model: Source,

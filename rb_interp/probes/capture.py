@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.source import Source, held, is_cache, model_of
@@ -25,6 +26,7 @@ MAX_LOGITS = 2**26
 """Logits of one pass, at most: a model computes them for every position, asked for or not."""
 
 
+@checked
 def capture(
     model: Source,
     tokens: Tokens,
@@ -75,6 +77,7 @@ def capture(
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
 
 
+@checked
 def captured(model: HookedModel, tokens: Tokens, names: Sequence[str], *, batch: int | None = None) -> ActivationCache:
     """The named activations of some rows in one pass, for every probe that reads these rows.
 
@@ -119,8 +122,13 @@ def attached(model: HookedModel, hooks: Sequence[tuple[str, Callable[[Tensor, An
 
 def as_rows(tokens: Tokens) -> Int[Tensor, "row pos"]:
     """Tokens of any integer type as a long tensor on CPU; ModelError where they are not [row, pos]."""
-    rows = tokens.cpu() if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
-    if rows.ndim != 2 or rows.is_floating_point() or rows.numel() == 0:
+    if not isinstance(tokens, Tensor):
+        tokens = np.array(tokens)
+        if tokens.dtype.kind not in "iubf":
+            raise ModelError(f"got tokens of type {tokens.dtype}; expected integers [row, pos].")
+        tokens = torch.from_numpy(tokens)
+    rows = tokens.cpu()
+    if rows.ndim != 2 or rows.is_floating_point() or rows.is_complex() or rows.numel() == 0:
         raise ModelError(
             f"got tokens of shape {list(rows.shape)} and type {rows.dtype}; expected integers [row, pos], "
             f"at least one of each. A single sequence is tokens[None]."

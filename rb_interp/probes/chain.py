@@ -39,9 +39,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from rb_interp.checks import checked, shown
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import check_range, evaluation
+from rb_interp.probes.check import undefined
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -114,6 +116,7 @@ class Outcome:
     tokens: tuple[int, ...]
 
 
+@checked
 def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     """Examples in tokens, for `chain_accuracy`.
 
@@ -125,12 +128,15 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
         TextError: where the tokenizer joins the end of one sentence with the next, or where its first tokens of "True"
             and "False" are the same.
     """
+    if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in ("encode", "end")):
+        raise TextError(f"chain_inputs got tokenizer={shown(tokenizer)}; give one that has encode(text) and end.")
     encoded = tuple(encode_example(example, tokenizer) for example in examples)
     tokens = _padded(encoded).numpy() if encoded else np.zeros((0, 1), dtype=np.int64)
     labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
     return ChainInputs(tokens, labels, examples=encoded, words=answer_tokens(tokenizer))
 
 
+@checked
 @few_threads
 def chain_accuracy(
     model: HookedModel,
@@ -172,7 +178,8 @@ def chain_accuracy(
     nulls = {"answer_two_way": answer_null(outcomes, n_null, np.random.default_rng(seed))} if n_null else {}
     values = {**summarise(outcomes), **left_out}
     tables = {"skills": pd.DataFrame(skill_rows(outcomes))}
-    return Reading("chain", values, untrained=before, nulls=nulls, n=len(outcomes), tables=tables)
+    notes = undefined(values, model, "no example that fits into the context has such a sentence.")
+    return Reading("chain", values, untrained=before, nulls=nulls, n=len(outcomes), tables=tables, notes=notes)
 
 
 def encode_example(example: Example, tokenizer: Any) -> Encoded:

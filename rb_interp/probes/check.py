@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 from torch import Tensor
 
+from rb_interp.checks import WrongError
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capture import as_rows
-from rb_interp.probes.source import Source, is_cache, model_of
+from rb_interp.probes.source import Source, model_of
 from rb_interp.tasks.inputs import Inputs
+
+NOT_FINITE = "the model's activations are not finite."
 
 
 def has_attention(model: HookedModel) -> bool:
@@ -50,13 +54,39 @@ def check_layer_head(
 
 def check_model(source: Any, asker: str, *, caches: bool = False) -> None:
     """Raise ModelError where something else than a hooked model was given, or than its activations, with ``caches``."""
-    if is_cache(source) and not caches:
-        raise ModelError(f"{asker} got an ActivationCache and needs a model; pass cache.model.")
-    if not hasattr(model_of(source), "cfg"):
-        kind = type(model_of(source)).__name__
-        raise ModelError(
-            f"{asker} got an object of type {kind}; pass a HookedTransformer, or a model with its hook names and cfg."
-        )
+    try:
+        hooked(source, caches=caches)
+    except WrongError as wrong:
+        raise wrong.kind(f"{asker} {wrong.text}") from None
+
+
+def finite_weights(model: Source) -> bool:
+    """Whether every weight of a model is finite; those of a diverged one are not."""
+    return all(bool(weight.isfinite().all()) for weight in getattr(model_of(model), "parameters", tuple)())
+
+
+def undefined(values: Mapping[str, float], model: Source, why: str | Mapping[str, str]) -> dict[str, str]:
+    """The notes of a reading: why some of its values are not finite.
+
+    Args:
+        values: quantity -> number. model: what they were read from; weights that are not finite are named first.
+        why: the reason, or several by what the names of their quantities begin with, the first that fits.
+
+    >>> from types import SimpleNamespace
+    >>> model = SimpleNamespace(parameters=lambda: ())
+    >>> undefined({"cos": np.nan, "ratio": np.nan, "n": 2.0}, model, {"ratio": "no untrained model.", "": "no pair."})
+    {'cos': 'no pair.', 'ratio': 'no untrained model.'}
+    """
+    names = [name for name, value in values.items() if not np.isfinite(value)]
+    if not names:
+        return {}
+    if not finite_weights(model):
+        return dict.fromkeys(names, "the model's weights are not all finite: its training has diverged.")
+    reasons = {"": why} if isinstance(why, str) else why
+    return {
+        name: next((reason for first, reason in reasons.items() if name.startswith(first)), NOT_FINITE)
+        for name in names
+    }
 
 
 def check_inputs(inputs: Any, probe: str) -> None:
@@ -95,5 +125,9 @@ def check_labels(inputs: Inputs, asker: str) -> np.ndarray:
         found = "none" if labels is None else len(labels)
         raise ModelError(
             f"{asker} got {len(inputs)} rows and {found} labels; pass Inputs(tokens, labels, roles), a label a row."
+        )
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels.size and labels.min() < 0):
+        raise ModelError(
+            f"{asker} got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token a row."
         )
     return labels

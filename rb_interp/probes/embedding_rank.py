@@ -33,8 +33,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import check_layer_head
+from rb_interp.probes.check import check_layer_head, undefined
 from rb_interp.probes.token_typing import MIN_COUNT, Counts, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import participation, principal_components
 from rb_interp.statistics.reading import Null, Reading
@@ -44,9 +45,16 @@ from rb_interp.torch_threads import few_threads
 LEADING = (1, 3, 10)
 GROUPS = ("prontoqa", "stories", "control", "all")
 
+UNDEFINED = {
+    "participation_ratio": "no untrained model was given, or the list has fewer than two tokens.",
+    "": "the list has fewer than two tokens (a control has none where the stories have fewer than PrOntoQA), or its "
+    "embeddings are all the same.",
+}
+"""Why a quantity is NaN."""
 Vectors = Float[np.ndarray, "token d_model"]
 
 
+@checked
 @few_threads
 def embedding_rank(
     model: HookedModel,
@@ -86,7 +94,8 @@ def embedding_rank(
             before[f"participation_ratio_{name}"] = 1.0
         arrays |= _spectra(first, "spectrum_untrained")
     nulls = rank_nulls(vectors, before, n_null, np.random.default_rng(seed)) if n_null else {}
-    return Reading("embedding_rank", values, untrained=before, nulls=nulls, arrays=arrays)
+    notes = undefined(values, model, UNDEFINED)
+    return Reading("embedding_rank", values, untrained=before, nulls=nulls, arrays=arrays, notes=notes)
 
 
 def rank_values(vectors: Mapping[str, Vectors]) -> dict[str, float]:
@@ -162,6 +171,7 @@ def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw toke
     return found
 
 
+@checked
 @few_threads
 def weight_rank(
     model: HookedModel,
@@ -188,15 +198,19 @@ def weight_rank(
     """
     check_layer_head(model, layer, None, "weight_rank", untrained)
     before = {} if untrained is None else _stable_ranks(untrained, layer)
-    return Reading("embedding_rank", _stable_ranks(model, layer), layer=layer, untrained=before)
+    values = _stable_ranks(model, layer)
+    notes = undefined(values, model, "the matrix is zero.")
+    return Reading("embedding_rank", values, layer=layer, untrained=before, notes=notes)
 
 
 def stable_rank(matrix: Float[np.ndarray, "rows columns"]) -> float:
-    """|W|_F^2 / s_1^2, in [1, rank]; nan for a matrix of zeros.
+    """|W|_F^2 / s_1^2, in [1, rank]; nan for a matrix of zeros or of what is not finite.
 
     >>> stable_rank(np.diag([2.0, 1.0, 1.0]))
     1.5
     """
+    if not np.isfinite(matrix).all():
+        return math.nan
     squared = np.linalg.svd(matrix, compute_uv=False) ** 2
     return float(squared.sum() / squared[0]) if squared[0] > 0 else math.nan
 

@@ -36,10 +36,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import RolesError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_inputs, check_layer_head, check_model, has_attention
+from rb_interp.probes.check import check_inputs, check_layer_head, check_model, has_attention, undefined
 from rb_interp.probes.groups import Groups, numbered, token_groups
 from rb_interp.probes.vectors import (
     cosines,
@@ -66,6 +67,11 @@ TIES = 12
 SHORT = 16
 """Positions over which normalised embeddings are averaged where no tokens say how long a row is, at most."""
 
+UNDEFINED = {
+    "participation_ratio": "no untrained model was given, or its own participation is not defined.",
+    "": "the group has too few different tokens, or their embeddings are zero or all the same.",
+}
+"""Why a quantity is NaN."""
 Embedding = Float[np.ndarray, "d_vocab d_model"]
 
 
@@ -89,6 +95,7 @@ class Layout:
                 raise RolesError(f"geometry has no group '{name}'; {nearest(name, self.groups)}")
 
 
+@checked
 @few_threads
 def geometry(
     model: HookedModel,
@@ -143,7 +150,8 @@ def geometry(
             draws = nulls["participation"].draws / before["participation"]
             nulls["participation_ratio"] = Null("random vectors", draws, "less")
     arrays = geometry_arrays(embedding, layout)
-    return Reading("geometry", values, untrained=before, nulls=nulls, arrays=arrays)
+    notes = undefined(values, model, UNDEFINED)
+    return Reading("geometry", values, untrained=before, nulls=nulls, arrays=arrays, notes=notes)
 
 
 def geometry_values(W_E: Embedding, layout: Layout) -> dict[str, float]:

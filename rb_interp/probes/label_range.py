@@ -22,10 +22,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, check_range, evaluation, passes
-from rb_interp.probes.check import check_labels, check_rows
+from rb_interp.probes.check import NOT_FINITE, check_labels, check_rows, undefined
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -87,6 +88,7 @@ def output_probabilities(model: HookedModel, tokens: Tokens) -> Float[np.ndarray
     return torch.cat(logits).softmax(-1).numpy()
 
 
+@checked
 @few_threads
 def label_range(
     model: HookedModel,
@@ -125,7 +127,8 @@ def label_range(
         "ranges": np.array(ranges),
     }
     before = {} if untrained is None else _read(untrained, inputs, groups, ranges)[1]
-    return Reading("label_range", values, untrained=before, arrays=arrays, n=len(inputs))
+    notes = undefined(values, model, NOT_FINITE)
+    return Reading("label_range", values, untrained=before, arrays=arrays, n=len(inputs), notes=notes)
 
 
 def _read(

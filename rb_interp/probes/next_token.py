@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int, Integer
 
+from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import check_inputs
+from rb_interp.probes.check import check_inputs, undefined
 from rb_interp.probes.token_typing import Counts, check_counts, token_vectors, typical_tokens
 from rb_interp.probes.vectors import cosines, pairs, pearson, ranked_pairs, spearman
 from rb_interp.statistics.reading import Null, Reading
@@ -52,11 +53,14 @@ GROUPS = (*CORPORA, "all")
 KINDS = (("spearman", spearman, ""), ("pearson", pearson, ""), ("spearman", spearman, "_centred"))
 TIES = 12
 """Decimals of a cosine of labels, so that equal ones tie in spite of rounding; many tokens have one successor."""
+UNDEFINED = "the list has fewer than three tokens that are followed by another, or nothing varies among them."
+"""Why a quantity is NaN."""
 NULL = f"tokens permuted among {BAND} neighbours in frequency"
 
 Gram = Float[np.ndarray, "token token"]
 
 
+@checked
 @few_threads
 def next_token(
     model: HookedModel,
@@ -104,7 +108,8 @@ def next_token(
         orders = banded_orders(first, len(ids), n_null, np.random.default_rng(seed))
         nulls = _nulls(labels, token_vectors(model, ids), where, orders)
     arrays = {"tokens_prontoqa": ids[:first], "tokens_stories": ids[first:]}
-    return Reading("next_token", values, untrained=before, nulls=nulls, arrays=arrays, n=len(tokens))
+    notes = undefined(values, model, UNDEFINED)
+    return Reading("next_token", values, untrained=before, nulls=nulls, arrays=arrays, n=len(tokens), notes=notes)
 
 
 def successors(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.probes.check import check_layer_head, has_attention
 from rb_interp.probes.source import Source, model_of
@@ -15,6 +16,7 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 
 
+@checked
 def scan(
     probe: Callable[..., Reading],
     model: Source,

@@ -10,20 +10,21 @@ in their order, and of the weights that the model still has. Only their number a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from jaxtyping import Int
 from torch import Tensor
 
+from rb_interp.checks import Kind
 from rb_interp.errors import ModelError, nearest
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
 
     Source = HookedModel | ActivationCache
 else:
-    Source = Any
+    Source = Annotated[Any, Kind("a model or its activations", lambda value, convert: hooked(value, caches=True))]
 
 
 def is_cache(source: Source) -> bool:

@@ -38,7 +38,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rb_interp.checks import checked
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.check import undefined
 from rb_interp.probes.token_cosines import (
     Vectors,
     control_places,
@@ -56,8 +58,11 @@ from rb_interp.torch_threads import few_threads
 SHOWN = 60
 """Tokens of each list in the cosine matrices, the most frequent ones."""
 GROUPS = ("prontoqa", "stories", "control")
+UNDEFINED = "a list has fewer than two tokens or no matched ones, or its embeddings are zero."
+"""Why a quantity is NaN."""
 
 
+@checked
 @few_threads
 def token_similarity(
     model: HookedModel,
@@ -101,9 +106,9 @@ def token_similarity(
     tables = {"token_intervals": token_intervals(vectors, typical, n_draws, np.random.default_rng(seed))}
     arrays = _matrices(model, counts, typical)
     values = {**similarity_values(vectors, typical), **sizes}
-    return Reading(
-        "token_similarity", values, untrained=before, nulls=nulls, arrays=arrays, tables=tables if n_draws else {}
-    )
+    tables = tables if n_draws else {}
+    notes = undefined(values, model, UNDEFINED)
+    return Reading("token_similarity", values, untrained=before, nulls=nulls, arrays=arrays, tables=tables, notes=notes)
 
 
 def similarity_values(vectors: Vectors, typical: Typical) -> dict[str, float]:

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.token_matching import NO_TOKEN, matched, nearest
@@ -74,13 +75,16 @@ class Typical:
         return {"prontoqa": self.prontoqa, "stories": self.stories, "control": self.control}[name]
 
 
+@checked
 def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float = MIN_RATIO) -> Typical:
     """Typical tokens of two corpora, matched in frequency in both directions, from their token counts.
 
     Args:
         counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
         min_count: least count in the token's own corpus.
-        min_ratio: least ratio of its smoothed frequencies, in its own corpus over the other.
+        min_ratio: least ratio of its smoothed frequencies, in its own corpus over the other, 0 or more.
+
+    Returns the lists; a mismatch is NaN where no token has a match.
 
     Raises:
         TextError: for counts of another shape, and for a corpus without tokens.
@@ -93,6 +97,8 @@ def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float 
     ([2, 4], [0, 1])
     """
     check_counts(counts)
+    if not min_ratio > 0:
+        raise TextError(f"min_ratio={min_ratio:g}; expected a ratio above 0.")
     ratio = frequency_ratio(counts)
     prontoqa = _descending(counts[0], ratio >= min_ratio, min_count)
     stories = _descending(counts[1], ratio <= 1 / min_ratio, min_count)
@@ -110,6 +116,7 @@ def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:
     return smoothed[0] / smoothed[1]
 
 
+@checked
 def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     """One row for each typical token: token, text, corpus, count_prontoqa, count_stories, ratio, control, counterpart.
 
@@ -120,6 +127,9 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     Raises:
         TextError: as `typical_tokens` does.
     """
+    check_counts(counts)
+    if len(texts) != counts.shape[1]:
+        raise TextError(f"got {len(texts)} texts for counts of {counts.shape[1]} tokens; give one for each token.")
     typical, ratio = typical_tokens(counts), frequency_ratio(counts)
     control, counterpart = set(typical.control.tolist()), Counter(typical.counterpart.tolist())
     return [
@@ -145,6 +155,8 @@ def check_counts(counts: Counts, model: HookedModel | None = None, untrained: Ho
             f"got token counts of shape {list(counts.shape)} and type {counts.dtype}; expected integers [2, d_vocab], "
             f"PrOntoQA first, such as the counts of text_data()."
         )
+    if counts.size and counts.min() < 0:
+        raise TextError(f"got a token count of {counts.min()}; expected 0 or more.")
     for corpus, total in zip(CORPORA, counts.sum(1).tolist(), strict=True):
         if total == 0:
             raise TextError(f"the counts hold no token of '{corpus}'; typical tokens need text of both corpora.")

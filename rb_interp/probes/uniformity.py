@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import entr
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import capture
@@ -96,6 +97,7 @@ def _null_of_seed(length: int, n_null: int, seed: int) -> Null:
     return null
 
 
+@checked
 @few_threads
 def uniformity(
     model: Source,

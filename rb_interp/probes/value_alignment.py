@@ -38,10 +38,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.check import check_layer_head, check_rows, undefined
 from rb_interp.probes.groups import Groups, numbered, token_groups
 from rb_interp.statistics.nulls import (
     gaussian_product_singular_values,
@@ -53,6 +54,8 @@ from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
+UNDEFINED = "W_V's second singular value is 0, or the embeddings of a group are zero or all the same."
+"""Why a quantity is NaN, or the ratio infinite."""
 Vectors = Mapping[str, Float[np.ndarray, "token d_model"]]
 OV = "ov_"
 """What the quantities of W_V W_O begin with."""
@@ -193,10 +196,12 @@ def _group_vectors(model: HookedModel, groups: Groups, length: int, layer: int, 
 def value_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
     """W_V of one head in float64; with grouped queries, the matrix that its group shares.
 
-    Raises ModelError for a layer or head that is not there.
+    Raises ModelError for a layer or head that is not there, and for weights that are not finite.
     """
     check_layer_head(model, layer, head, "value_matrix")
     stacked = model.W_V[layer]
+    if not stacked.isfinite().all():
+        raise ModelError(f"W_V of L{layer} is not all finite: the model's training has diverged.")
     return stacked[head * len(stacked) // model.cfg.n_heads].detach().double().cpu().numpy()
 
 
@@ -212,6 +217,7 @@ def value_output_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) ->
     return W_V @ np.linalg.qr(W_O.T).R.T
 
 
+@checked
 @few_threads
 def value_alignment(
     model: HookedModel,
@@ -274,4 +280,5 @@ def value_alignment(
     if untrained is not None:
         before, _ = both(untrained, _group_vectors(untrained, found, length, layer, head))
     nulls = _nulls(_draws_of_seed(W_V.shape, k, n_null, seed), vectors, contrast) if n_null else {}
-    return Reading("value_alignment", values, layer, head, before, nulls, arrays)
+    notes = undefined(values, model, UNDEFINED)
+    return Reading("value_alignment", values, layer, head, before, nulls, arrays, notes=notes)

@@ -38,9 +38,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from rb_interp.checks import checked
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, capture
-from rb_interp.probes.check import check_layer_head, check_rows
+from rb_interp.probes.check import check_layer_head, check_rows, undefined
 from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -55,6 +56,11 @@ ROUNDING = 1e-6
 """Null sums are taken in float32; draws are raised by this much so that ties count against the observed value."""
 
 
+UNDEFINED = "the component does not vary over these rows, or the grouping has one group alone, or one for each row."
+"""Why a share is NaN."""
+
+
+@checked
 @few_threads
 def variance_explained(
     model: Source,
@@ -100,9 +106,8 @@ def variance_explained(
         {} if untrained is None else _all_shares(last_position_outputs(untrained, rows, layer, head), groupings)
     )
     arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
-    return Reading(
-        "variance_explained", values, layer, head, untrained=untrained_values, nulls=nulls, arrays=arrays, n=len(rows)
-    )
+    notes = undefined(values, model, UNDEFINED)
+    return Reading("variance_explained", values, layer, head, untrained_values, nulls, arrays, n=len(rows), notes=notes)
 
 
 def omega_squared(vectors: Float[np.ndarray, "row d"], labels: Int[np.ndarray, " row"]) -> float:

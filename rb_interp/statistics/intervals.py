@@ -14,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from rb_interp.checks import checked
+from rb_interp.errors import ArgumentError
+
 
 class Interval(NamedTuple):
     """An estimate and the ends of its interval, in the unit of what was estimated."""
@@ -23,11 +26,13 @@ class Interval(NamedTuple):
     high: float
 
 
+@checked(nan=True, empty=True)
 def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Interval:
     """Student t interval of the mean of independent values, one a seed.
 
     Equal values give a point. One value says nothing about its spread, so its interval is the whole line;
-    no value gives NaN throughout.
+    no value gives NaN throughout, and so does a value that is not finite. Raises ArgumentError for a confidence that is
+    not between 0 and 1.
 
     >>> [round(x, 3) for x in t_interval([1.0, 2.0, 3.0, 4.0, 5.0])]
     [3.0, 1.037, 4.963]
@@ -36,7 +41,9 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
     >>> t_interval([2.0])
     Interval(estimate=2.0, low=-inf, high=inf)
     """
-    x = np.asarray(values, dtype=float)
+    x = _numbers(values)
+    if not 0 < confidence < 1:
+        raise ArgumentError(f"t_interval got confidence={confidence:g}; expected a share between 0 and 1.")
     if len(x) == 0:
         return Interval(np.nan, np.nan, np.nan)
     if len(x) == 1:
@@ -46,6 +53,16 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
     mean = float(x.mean())
     half = float(special.stdtrit(len(x) - 1, (1 + confidence) / 2) * x.std(ddof=1) / np.sqrt(len(x)))
     return Interval(mean, mean - half, mean + half)
+
+
+def _numbers(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """A list of numbers as an array; ArgumentError for anything else."""
+    x = np.asarray(values)
+    if x.ndim != 1 or (x.dtype.kind not in "iuf" and x.size):
+        raise ArgumentError(
+            f"t_interval got values of shape {list(x.shape)} and type {x.dtype}; expected one number for each seed."
+        )
+    return x.astype(float)
 
 
 def median_and_range(values: Sequence[float] | np.ndarray) -> Interval:
@@ -92,12 +109,20 @@ def intervals_or_nan(values: np.ndarray) -> np.ndarray:
     return found
 
 
+@checked
 def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Clopper-Pearson interval of a proportion in [0, 1]; without trials it is [0, 1] around NaN.
+
+    Raises ArgumentError for more successes than trials, and for a confidence that is not between 0 and 1.
 
     >>> [round(x, 4) for x in proportion_interval(9, 10)]
     [0.9, 0.555, 0.9975]
     """
+    if successes > n or not 0 < confidence < 1:
+        raise ArgumentError(
+            f"proportion_interval got {successes} successes of {n} and confidence={confidence:g}; expected at most as "
+            f"many successes as trials, and a share between 0 and 1."
+        )
     if n == 0:
         return Interval(np.nan, 0.0, 1.0)
     tail = (1 - confidence) / 2
@@ -106,8 +131,9 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
     return Interval(successes / n, float(low), float(high))
 
 
+@checked
 def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
-    """First less second for each seed that both have, in the order of the seeds.
+    """First less second for each seed that both have, in the order of the seeds; NaN where one of them is.
 
     >>> paired_differences({1: 5.0, 0: 3.0, 7: 1.0}, {0: 1.0, 1: 1.0})
     {0: 2.0, 1: 4.0}

@@ -10,7 +10,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import eigvalsh_tridiagonal
 
+from rb_interp.checks import checked
+from rb_interp.errors import ArgumentError
 
+
+@checked
 def random_directions(n_draws: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "draw dim"]:
     """Unit vectors, uniform on the sphere.
 
@@ -23,6 +27,7 @@ def random_directions(n_draws: int, dim: int, rng: np.random.Generator) -> Float
     return draws / np.linalg.norm(draws, axis=1, keepdims=True)
 
 
+@checked
 def random_subspaces(n_draws: int, dim: int, k: int, rng: np.random.Generator) -> Float[np.ndarray, "draw dim k"]:
     """Orthonormal bases of k-dimensional subspaces, uniform (Haar); k is at most dim.
 
@@ -32,9 +37,16 @@ def random_subspaces(n_draws: int, dim: int, k: int, rng: np.random.Generator) -
     >>> bool(np.allclose(basis.T @ basis, np.eye(2)))
     True
     """
+    _check_at_most("random_subspaces", "k", k, dim)
     return np.linalg.qr(rng.standard_normal((n_draws, dim, k)))[0]
 
 
+def _check_at_most(asker: str, name: str, given: int, most: int) -> None:
+    if given > most:
+        raise ArgumentError(f"{asker} got {name}={given}; matrices of these sizes allow {name}=1 to {name}={most}.")
+
+
+@checked
 def dirichlet_rows(n_draws: int, length: int, rng: np.random.Generator) -> Float[np.ndarray, "draw length"]:
     """Probability vectors, uniform on the simplex (Dirichlet(1, ..., 1)).
 
@@ -48,6 +60,7 @@ def dirichlet_rows(n_draws: int, length: int, rng: np.random.Generator) -> Float
     return draws / draws.sum(1, keepdims=True)
 
 
+@checked
 def permutations(n_draws: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, "draw n"]:
     """Independent random permutations of 0..n-1, one a row.
 
@@ -57,6 +70,7 @@ def permutations(n_draws: int, n: int, rng: np.random.Generator) -> Int[np.ndarr
     return rng.permuted(np.tile(np.arange(n), (n_draws, 1)), axis=1)
 
 
+@checked
 def gaussian_singular_values(
     n_draws: int, rows: int, columns: int, rng: np.random.Generator, top: int = 2
 ) -> Float[np.ndarray, "draw top"]:
@@ -70,6 +84,7 @@ def gaussian_singular_values(
     True
     """
     n, m = max(rows, columns), min(rows, columns)
+    _check_at_most("gaussian_singular_values", "top", top, m)
     diagonal = np.sqrt(rng.chisquare(np.arange(n, n - m, -1), (n_draws, m)))
     below = np.sqrt(rng.chisquare(np.arange(m - 1, 0, -1), (n_draws, m - 1)))
     main = diagonal**2
@@ -80,6 +95,7 @@ def gaussian_singular_values(
     return np.sqrt(np.maximum(np.array(squared).reshape(n_draws, top), 0))[:, ::-1]
 
 
+@checked
 def gaussian_product_singular_values(
     n_draws: int, outer: int, inner: int, rng: np.random.Generator, top: int = 2
 ) -> Float[np.ndarray, "draw top"]:
@@ -93,6 +109,7 @@ def gaussian_product_singular_values(
     >>> bool(values[0] > values[1] > 0)
     True
     """
+    _check_at_most("gaussian_product_singular_values", "top", top, min(outer, inner))
     if inner > outer:
         R = rng.standard_normal((2, n_draws, outer, inner))
     else:

@@ -11,7 +11,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.checks import checked
 
+
+@checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Null:
     """Values that a quantity takes where the mechanism is absent by construction.
@@ -26,6 +29,7 @@ class Null:
     draws: Float[np.ndarray, " draw"]
     side: Literal["greater", "less"] = "greater"
 
+    @checked(nan=True)
     def p_value(self, value: float) -> float:
         """One-sided p-value of an observed value, (1 + draws at least as extreme) / (1 + draws).
 
@@ -40,6 +44,7 @@ class Null:
         return float((1 + extreme.sum()) / (1 + len(self.draws)))
 
 
+@checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Reading:
     """One probe on one model. A notebook shows it as its table.
@@ -52,6 +57,7 @@ class Reading:
         arrays: what figures draw (patterns, spectra, cosine matrices, coordinates).
         n: rows that the reading rests on (0 for readings of weights alone).
         tables: name -> DataFrame, for what one number does not tell (accuracy by number of hops).
+        notes: quantity -> why its value is NaN or infinite, in words; no entry for the others.
     """
 
     probe: str
@@ -63,6 +69,7 @@ class Reading:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     n: int = 0
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def table(self) -> pd.DataFrame:
         """One row per quantity: probe, layer, head, quantity, value, untrained, null, null_mean, null_sd, p_value, n.
@@ -97,7 +104,8 @@ class Reading:
     def _repr_html_(self) -> str:
         place = "".join(f", {name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None)
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
-        return html_table(self.table()[columns], f"{self.probe}{place}, n = {self.n}")
+        notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
+        return html_table(self.table()[columns], f"{self.probe}{place}, n = {self.n}") + notes
 
 
 def html_table(table: Any, caption: str) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Int
 
 from rb_interp import bounds
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
@@ -27,6 +28,7 @@ from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import LABEL_KINDS, place
 from rb_interp.tasks.protocol import DataCost
+from rb_interp.tasks.roles import selected
 from rb_interp.tasks.stage import HALF, Stage
 
 Span = tuple[int, int]
@@ -97,6 +99,7 @@ class AnchorTask:
         check(self)
 
     @staticmethod
+    @checked
     def preset(name: str) -> AnchorTask:
         """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 1's sizes).
 
@@ -125,6 +128,7 @@ class AnchorTask:
         """Twelve hex digits of class and settings; a subclass has another one."""
         return fingerprint(self)
 
+    @checked
     def dataset(self, seed: int) -> AnchorDataset:
         """Draw label table and rows; the same seed gives the same rows on every machine."""
         drawn = draw_dataset(self, seed)
@@ -132,6 +136,7 @@ class AnchorTask:
         plain = replace(drawn, labels=AnchorTask.answers(self, drawn, rows, drawn.tokens))
         return replace(plain, labels=self.answers(plain, rows, plain.tokens))
 
+    @checked(empty=True)
     def answers(
         self, data: AnchorDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
     ) -> Int[np.ndarray, " row"]:
@@ -140,15 +145,26 @@ class AnchorTask:
         Args:
             data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
             tokens: the tokens to answer, ``[row, pos]``.
+
+        Raises TaskError for tokens of another length, and where a memory row holds no key and memory anchors.
         """
+        rows = selected(rows, len(data))
+        if tokens.shape[1:] != data.tokens.shape[1:] or (tokens.size and not 0 <= tokens.min() <= tokens.max()):
+            raise TaskError(
+                f"got tokens of shape {list(tokens.shape)}; expected [row, {data.tokens.shape[1]}], 0 or more."
+            )
         key = np.take_along_axis(tokens, data.positions["key"][rows], 1)[:, 0]
         anchors = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
         memory = data.set[rows] == MEMORY
         labels = key + anchors.sum(1)
+        known = np.isin(key[memory], self.tokens("key")), np.isin(anchors[memory], self.tokens("memory_anchor"))
+        if not all(found.all() for found in known):
+            raise TaskError("a memory row holds other tokens where its key and its memory anchors stand; give those.")
         combination = place(anchors[memory], self.combinations("mem"))
         labels[memory] = data.label_table[combination, key[memory] - self.keys[0]]
         return labels
 
+    @checked(empty=True)
     def counterfactual(self, data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0) -> Inputs:
         """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
 
@@ -177,6 +193,7 @@ class AnchorTask:
         """
         return changed_rows(data, rows, change, seed)
 
+    @checked
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
         """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending.
 
@@ -194,6 +211,7 @@ class AnchorTask:
         n_groups = len(self.label_ranges) if self.memory_labels == "ranges" else 1
         return self.tokens("memory_anchor").reshape(n_groups, -1)
 
+    @checked
     def combinations(self, set: str) -> Int[np.ndarray, "combination q"]:
         """All ordered anchor combinations of ``mem``, ``rsn_train`` or ``rsn_test``, in lexicographic order."""
         if set == "mem":
@@ -217,6 +235,7 @@ class AnchorTask:
         n_masked = len(dict.fromkeys(self.masked))
         return n_masked if set == "rsn_test" else _n_tokens(self.reasoning_anchors) ** self.q - n_masked
 
+    @checked
     def rows_per_combination(self, set: str) -> int:
         """Rows that each combination of a set gets; reasoning combinations get the same in training and test."""
         n_memory = round(self.n_sequences * self.memory_share)

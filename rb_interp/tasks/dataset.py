@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import bounds_of, draw_label_table, first_of_its_anchors
-from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.roles import Roles, selected
 
 if TYPE_CHECKING:
     from rb_interp.tasks.anchor import AnchorTask
@@ -78,25 +79,30 @@ class Dataset:
             raise TaskError(f"there is no set '{set}'; {nearest(set, known)}")
         return known.index(set)
 
+    @checked
     def rows(self, set: str) -> Int[np.ndarray, " n"]:
         """Row numbers of a set, or of ``train``: all sets that are trained on."""
         number = self._number(set)
         chosen = [self.sets.index(name) for name in self.train_sets] if set == "train" else [number]
         return np.flatnonzero(np.isin(self.set, chosen))
 
+    @checked
     def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
         """Up to n fixed rows of a set, the same at every call; all of them where the set is smaller."""
         rng = np.random.default_rng([self.seed, self._number(set), n, 3])
         return np.sort(rng.permutation(self.rows(set))[:n])
 
+    @checked(empty=True)
     def roles(self, rows: Int[np.ndarray, " n"] | None = None) -> Roles:
-        """Roles of the given rows, by default of all."""
-        at = slice(None) if rows is None else rows
+        """Roles of the given rows, by default of all; RolesError for rows that are not there."""
+        at = slice(None) if rows is None else selected(rows, len(self))
         positions = {role: positions[at] for role, positions in self.positions.items()}
         return Roles(positions, self.groups, np.array(self.sets)[self.set[at]], self.name)
 
+    @checked(empty=True)
     def inputs(self, rows: Int[np.ndarray, " n"]) -> Inputs:
-        """Tokens, labels and roles of the given rows."""
+        """Tokens, labels and roles of the given rows; RolesError for rows that are not there."""
+        rows = selected(rows, len(self))
         return Inputs(self.tokens[rows], self.labels[rows], self.roles(rows))
 
 

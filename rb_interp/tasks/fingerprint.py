@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rb_interp.checks import shown
 from rb_interp.errors import TaskError
 
 
@@ -25,7 +26,7 @@ def fingerprint(task: Any) -> str:
     [True, False]
     """
     if not is_dataclass(task) or isinstance(task, type):
-        raise TaskError(f"{task!r} is no instance of a dataclass; write a fingerprint() of its own.")
+        raise TaskError(f"{shown(task)} is no instance of a dataclass; write a fingerprint() of its own.")
     return hashlib.sha256(json.dumps(_plain(task, ""), sort_keys=True).encode()).hexdigest()[:12]
 
 

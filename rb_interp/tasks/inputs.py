@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rb_interp.tasks.roles import Roles
+from rb_interp.checks import checked
+from rb_interp.errors import RolesError
+from rb_interp.tasks.roles import Roles, selected
 
 
+@checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Inputs:
     """Rows of a task, or any rows of tokens; lists and torch tensors become arrays.
@@ -17,6 +20,8 @@ class Inputs:
         tokens: integers ``[row, pos]``.
         labels: ``[row]``, the right answer at the last position. None where nothing asks for answers.
         roles: what the positions are for, and which tokens form a group. Empty by default.
+
+    Raises RolesError for a single token or label in place of rows of them.
 
     >>> rows = Inputs(np.array([[5, 6], [7, 8]]), np.array([1, 2]))
     >>> len(rows), rows.take(np.array([1])).tokens.tolist()
@@ -29,14 +34,20 @@ class Inputs:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", np.asarray(self.tokens, order="C"))
+        if self.tokens.ndim == 0:
+            raise RolesError(f"got tokens={self.tokens}; expected whole numbers of shape [row, pos].")
         if self.labels is not None:
             object.__setattr__(self, "labels", np.asarray(self.labels))
+            if self.labels.ndim == 0:
+                raise RolesError(f"got labels={self.labels}; expected one for each row.")
 
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.tokens)
 
+    @checked(empty=True)
     def take(self, rows: np.ndarray) -> Inputs:
-        """A selection of rows, by indices or a boolean mask."""
+        """A selection of rows, by indices or a boolean mask; RolesError where there are no such rows."""
+        rows = selected(rows, len(self))
         labels = None if self.labels is None else self.labels[rows]
         return Inputs(self.tokens[rows], labels, self.roles.take(rows))

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import RolesError
 
 
+@checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Roles:
     """Positions and token groups by role name.
@@ -39,7 +41,7 @@ class Roles:
     task: str = "this task"
 
     def __post_init__(self) -> None:
-        positions = {name: np.asarray(at, dtype=np.int64) for name, at in self.positions.items()}
+        positions = {name: whole_numbers(name, at) for name, at in self.positions.items()}
         for name, at in positions.items():
             if at.ndim != 2:
                 raise RolesError(
@@ -48,12 +50,12 @@ class Roles:
                 )
         counts = {name: len(at) for name, at in positions.items()}
         if self.set is not None:
+            object.__setattr__(self, "set", np.asarray(self.set).reshape(-1))
             counts["set"] = len(self.set)
-            object.__setattr__(self, "set", np.asarray(self.set))
         if len(set(counts.values())) > 1:
             raise RolesError(f"roles disagree on the number of rows: {counts}; give each role one row per sequence.")
         object.__setattr__(self, "positions", positions)
-        groups = {name: np.asarray(ids, dtype=np.int64).reshape(-1) for name, ids in self.tokens.items()}
+        groups = {name: whole_numbers(name, ids).reshape(-1) for name, ids in self.tokens.items()}
         object.__setattr__(self, "tokens", groups)
 
     def __len__(self) -> int:
@@ -61,6 +63,7 @@ class Roles:
         sizes = [len(at) for at in self.positions.values()]
         return sizes[0] if sizes else (0 if self.set is None else len(self.set))
 
+    @checked
     def position(self, role: str, probe: str = "this probe") -> Int[np.ndarray, "row n"]:
         """Positions of a role, shape ``[row, n]``.
 
@@ -71,6 +74,7 @@ class Roles:
             raise _missing(probe, "role", role, self.positions, self.task)
         return self.positions[role]
 
+    @checked
     def group(self, name: str, probe: str = "this probe") -> Int[np.ndarray, " n"]:
         """Token ids of a group, shape ``[n]``.
 
@@ -81,10 +85,34 @@ class Roles:
             raise _missing(probe, "token group", name, self.tokens, self.task)
         return self.tokens[name]
 
+    @checked(empty=True)
     def take(self, rows: np.ndarray) -> Roles:
-        """The same roles for a selection of rows (indices or a boolean mask)."""
+        """The same roles for a selection of rows (indices or a boolean mask); RolesError where they do not fit."""
+        rows = selected(rows, len(self)) if self.positions or self.set is not None else rows
         names = None if self.set is None else self.set[rows]
         return Roles({name: at[rows] for name, at in self.positions.items()}, self.tokens, names, self.task)
+
+
+def selected(rows: np.ndarray, n: int) -> np.ndarray:
+    """Indices or a mask that select among n rows; RolesError where they are neither, or reach beyond."""
+    if rows.ndim != 1 or (rows.dtype.kind not in "iub" and rows.size):
+        raise RolesError(
+            f"got rows of shape {list(rows.shape)} and type {rows.dtype}; expected row numbers or a mask, [n]."
+        )
+    if rows.dtype.kind == "b" and len(rows) != n:
+        raise RolesError(f"got a mask of {len(rows)} for {n} rows; give one entry for each row.")
+    if rows.dtype.kind != "b" and rows.size and not -n <= rows.min() <= rows.max() < n:
+        raise RolesError(f"got rows {rows.min()} to {rows.max()}; there are rows 0 to {n - 1}.")
+    return rows if rows.size else rows.astype(np.int64)
+
+
+def whole_numbers(name: str, value: np.ndarray) -> Int[np.ndarray, ...]:
+    """Whole numbers as int64; RolesError for anything else."""
+    found = np.asarray(value)
+    whole = found.dtype.kind in "iub" or (found.dtype.kind == "f" and bool((found == np.round(found)).all()))
+    if not whole and found.size:
+        raise RolesError(f"'{name}' holds values of type {found.dtype}; expected whole numbers.")
+    return found.astype(np.int64)
 
 
 def _missing(probe: str, what: str, name: str, known: Mapping, task: str) -> RolesError:

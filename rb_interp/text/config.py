@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rb_interp import bounds
+from rb_interp.checks import checked
 from rb_interp.errors import ConfigError, nearest
 
 CORPORA = ("prontoqa", "stories")
@@ -76,6 +77,7 @@ class TextConfig:
             )
 
     @staticmethod
+    @checked
     def preset(name: str) -> TextConfig:
         """The text of a preset: ``smoke`` (seconds), ``quick`` (the default) or ``paper`` (5,000 + 5,000 rows)."""
         if name not in PRESETS:

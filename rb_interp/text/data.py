@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
 from rb_interp.text.corpus import content_key, stream
@@ -53,6 +54,7 @@ class TextData:
     entropies: tuple[float, float]
     provenance: dict[str, Any]
 
+    @checked
     def rows(self, name: str) -> Rows:
         """The rows of one set of TEXT_SETS; TextError where there is no such set."""
         if name not in TEXT_SETS:
@@ -62,6 +64,7 @@ class TextData:
         return rows.select(rows.of(corpus))
 
 
+@checked
 def text_data(config: TextConfig, seed: int) -> TextData:
     """Draw the documents of a seed, tokenise them and cut them into rows.
 
@@ -84,6 +87,7 @@ def text_data(config: TextConfig, seed: int) -> TextData:
     return TextData(config, seed, tokenizer, train, test, examples[0], counts, entropies, provenance)
 
 
+@checked
 def text_provenance(config: TextConfig) -> dict[str, Any]:
     """What a text is, without building it: source and ``stand_in`` of each corpus, the tokenizer's kind and size.
 
@@ -102,6 +106,7 @@ def text_provenance(config: TextConfig) -> dict[str, Any]:
     return provenance
 
 
+@checked
 def tokenizer_of(config: TextConfig) -> Tokenizer:
     """The tokenizer of a text, the same for all seeds; trained at most once per process. TextError as ``text_data``."""
     if config.tokenizer != "train":

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rb_interp.checks import checked
 
+
+@checked
 @dataclass(frozen=True)
 class Example:
     """A question that a chain of deductions answers.

@@ -30,6 +30,7 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
+from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.text.tables import table, table_text
 
@@ -50,11 +51,12 @@ class _Plot(NamedTuple):
     text: tuple
 
 
+@checked(seed=(-(2**63), 2**63 - 1))
 def generate_stories(n: int, seed: int) -> list[str]:
     """``n`` stories of some 90 to 250 words; paragraphs are separated by one line break.
 
     The same seed gives the same stories. A longer call begins with the stories of a shorter one.
-    Raises TextError if ``n`` is below 0.
+    Raises ArgumentError if ``n`` is below 0.
 
     >>> story = generate_stories(1, seed=0)[0]
     >>> 60 <= len(story.split()) <= 250
@@ -62,8 +64,6 @@ def generate_stories(n: int, seed: int) -> list[str]:
     >>> generate_stories(3, seed=0)[0] == story
     True
     """
-    if n < 0:
-        raise TextError(f"n={n} stories: expected 0 or more.")
     draw = Random(f"stories {seed}").random
     return [_Story(draw).text() for _ in range(n)]
 

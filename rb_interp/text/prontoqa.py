@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
-from rb_interp.errors import ConfigError
+from rb_interp.checks import checked
 from rb_interp.text.config import check_generated
 from rb_interp.text.example import Example
 from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, Literal, Statement, words
@@ -58,6 +58,7 @@ class Chain:
         return found if ordering == "preorder" else found[::-1]
 
 
+@checked(seed=(-(2**63), 2**63 - 1))
 def generate(
     n: int,
     seed: int,
@@ -88,8 +89,6 @@ def generate(
     ('True or false: Sam is large.', 'False')
     """
     hops = tuple(map(int, hops))
-    if n < 0:
-        raise ConfigError(f"n={n} examples of PrOntoQA; expected 0 or more.")
     check_generated(hops, ontology, ordering)
     rng = random.Random(repr((int(seed), hops, ontology, ordering, distractors)))
     wanted = [hops[at % len(hops)] for at in range(n)]

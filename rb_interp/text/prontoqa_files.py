@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.text.example import Example
 from rb_interp.text.prontoqa_verify import QUERY, split_sentences
@@ -35,6 +36,7 @@ _EXPECTED = (
 )
 
 
+@checked
 def read_prontoqa(path: str | Path) -> list[Example]:
     """All examples of a file, or of every .json and .jsonl file of a folder, by name and in their order.
 
@@ -51,6 +53,7 @@ def read_prontoqa(path: str | Path) -> list[Example]:
     return _examples(read_records(Path(path), PRONTOQA), str(path))
 
 
+@checked
 def load_prontoqa_hub(name: str = "smoorsmith/prontoqa", split: str = "train") -> list[Example]:
     """All examples of a split of a dataset on the Hugging Face hub, with the columns of ``read_prontoqa``.
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int, Int8
 
+from rb_interp.checks import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.text.config import CORPORA
 
 
+@checked(empty=True)
 @dataclass(frozen=True)
 class Rows:
     """Rows of both corpora.
@@ -47,6 +49,7 @@ class Rows:
         """Where the next token counts: ``targets[r, t]`` is True where ``tokens[r, t + 1]`` is text."""
         return np.arange(1, self.n_ctx + 1) < self.lengths[:, None]
 
+    @checked(empty=True)
     def batch(
         self, rows: Int[np.ndarray, " n"]
     ) -> tuple[Int[np.ndarray, "n n_ctx"], Int[np.ndarray, "n n_ctx"], Bool[np.ndarray, "n n_ctx"]]:
@@ -55,16 +58,19 @@ class Rows:
         tokens = chosen.tokens.astype(np.int64)
         return tokens[:, :-1].copy(), tokens[:, 1:].copy(), chosen.targets
 
+    @checked
     def of(self, corpus: str) -> Int[np.ndarray, " n"]:
         """Row numbers of a corpus; TextError where there is no such corpus."""
         if corpus not in CORPORA:
             raise TextError(f"there is no corpus '{corpus}'; {nearest(corpus, CORPORA)}")
         return np.flatnonzero(self.corpus == CORPORA.index(corpus))
 
+    @checked(empty=True)
     def select(self, rows: Int[np.ndarray, " n"]) -> Rows:
         """The given rows alone."""
         return Rows(self.tokens[rows], self.corpus[rows], self.lengths[rows])
 
+    @checked
     def counts(self, d_vocab: int) -> Int[np.ndarray, "2 {d_vocab}"]:
         """How often each token is a target, by corpus."""
         targets, following = self.targets, self.tokens[:, 1:]

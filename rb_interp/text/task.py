@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprint import fingerprint
@@ -60,6 +61,7 @@ class TextTask(TextConfig):
     predicts: ClassVar = "next"
 
     @staticmethod
+    @checked
     def preset(name: str) -> TextTask:
         """The task of a preset: ``smoke`` (seconds), ``quick`` (the default) or ``paper`` (5,000 + 5,000 rows)."""
         return TextTask(**vars(TextConfig.preset(name)))
@@ -88,10 +90,12 @@ class TextTask(TextConfig):
         """Twelve hex digits of class and settings."""
         return fingerprint(self)
 
+    @checked
     def text(self, seed: int) -> TextData:
         """The text of a seed, drawn once per process while its files stay as they are; TextError without a text."""
         return _drawn(self, seed, stamps(self))
 
+    @checked
     def prepare(self, seeds: Sequence[int]) -> None:
         """Raise TextError where the text of a seed cannot be had, or no example of it could be asked."""
         for text in map(self.text, seeds):
@@ -103,11 +107,13 @@ class TextTask(TextConfig):
                     f"hops."
                 )
 
+    @checked
     def provenance(self, seed: int) -> dict[str, Any]:
         """What a seed reads, as plain data: sources, sizes, hashes, unigram entropies (nats)."""
         text = self.text(seed)
         return {**text.provenance, "entropies": list(text.entropies)}
 
+    @checked
     def dataset(self, seed: int) -> TextRows:
         """The rows of a seed's text; a label is the next token, -1 where nothing is to be predicted.
 

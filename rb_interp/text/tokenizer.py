@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.checks import checked
 from rb_interp.errors import TextError, first_line
 from rb_interp.files import write_bytes
 from rb_interp.text.config import GPT2_D_VOCAB, LEAST_D_VOCAB
@@ -62,6 +63,7 @@ class Tokenizer:
         """sha256 of its tokenizer.json: 64 hex digits."""
         return hashlib.sha256(self.json.encode()).hexdigest()
 
+    @checked
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, no token added at either end.
 
@@ -71,6 +73,7 @@ class Tokenizer:
         """
         return self._backend.encode(text, add_special_tokens=False).ids
 
+    @checked
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of many texts, on all cores; TextError names a text that is not Unicode (half a surrogate pair)."""
         try:
@@ -82,20 +85,27 @@ class Tokenizer:
                 f"{text[:40]!a}. Mend or drop it."
             ) from None
 
+    @checked(empty=True)
     def decode(self, ids: Sequence[int] | Int[np.ndarray, " token"]) -> str:
-        """The text of token ids, ``<|endoftext|>`` included."""
+        """The text of token ids, ``<|endoftext|>`` included; TextError for a number that is no token."""
+        wrong = [int(token) for token in ids if not 0 <= token < self.d_vocab]
+        if wrong:
+            raise TextError(f"there is no token {wrong[0]}; this tokenizer has 0 to {self.d_vocab - 1}.")
         return self._backend.decode([int(token) for token in ids], skip_special_tokens=False)
 
+    @checked
     def token_text(self, token: int) -> str:
         """One token as a reader should see it: its text, leading space included; its raw name where it is no text."""
         text = self.decode([token])
         return text if text and "\ufffd" not in text else str(self._backend.id_to_token(int(token)))
 
+    @checked
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` into a folder, which ``load_tokenizer`` reads again; RunError where it cannot."""
         write_bytes(Path(folder) / "tokenizer.json", self.json.encode())
 
 
+@checked
 def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     """Byte-level BPE of at most d_vocab entries: every text can be written in it, and it is the same at every call.
 
@@ -124,6 +134,7 @@ def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     return Tokenizer(backend, "train")
 
 
+@checked
 def load_tokenizer(place: str, d_vocab: int) -> Tokenizer:
     """The tokenizer ``gpt2`` (from the hub), of a folder (tokenizer.json, or vocab.json and merges.txt) or of a file.
 

@@ -43,10 +43,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.theory.label_distributions import label_counts
 
 
+@checked(empty=True)
 def pull(
     tokens: Int[Tensor, "*member row pos"],
     labels: Int[Tensor, "*member row"],
@@ -73,10 +75,13 @@ def pull(
     return (table - table.sum(-1, keepdim=True) / d_vocab).to(dtype)
 
 
+@checked(nan=True)
 def emb_mlp_map(
     W_in: Float[Tensor, "*member d_model d_mlp"], W_out: Float[Tensor, "*member d_mlp d_vocab"]
 ) -> Float[Tensor, "*member d_vocab d_model"]:
     """W_out^T W_in^T of Proposition 1: ``pull @ emb_mlp_map`` is the drift of W_E per unit of learning rate.
+
+    NaN where an input is.
 
     >>> emb_mlp_map(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0, 0.0, -3.0]]))
     tensor([[ 3.,  6.],
@@ -86,6 +91,7 @@ def emb_mlp_map(
     return (W_in @ W_out).mT
 
 
+@checked(nan=True)
 def one_layer_maps(
     W_V: Float[Tensor, "*member d_model d_head"],
     W_O: Float[Tensor, "*member d_head d_model"],
@@ -96,6 +102,8 @@ def one_layer_maps(
 
     The first axis is the label's (d_vocab = d_model), the second the embedding's.
 
+    NaN where an input is.
+
     >>> attention, direct = one_layer_maps(*(torch.full((1, 1), x) for x in (2.0, 5.0, 3.0, 1.0)))
     >>> attention.item(), direct.item()          # (3 + 1) 10, 3 + 1
     (40.0, 4.0)
@@ -104,6 +112,7 @@ def one_layer_maps(
     return direct @ (W_V @ W_O).mT, direct
 
 
+@checked(nan=True)
 def one_layer_drift(
     pull: Float[Tensor, "*#member d_vocab d_vocab"],
     attention: Float[Tensor, "*#member d_vocab d_vocab"],
@@ -112,6 +121,8 @@ def one_layer_drift(
     pull_last: Float[Tensor, "*#member d_vocab d_vocab"] | None = None,
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
     """Drift of the one-layer model's W_E per unit of learning rate: Eqs. 10, 11, or by position with ``pull_last``.
+
+    NaN where an input is.
 
     >>> R, I = torch.ones(1, 1), torch.ones(1, 1)
     >>> one_layer_drift(R, 4 * I, 2 * I, 2).item(), one_layer_drift(R, 4 * I, 2 * I, 2, pull_last=0 * R).item()
@@ -122,6 +133,7 @@ def one_layer_drift(
     return pull / length @ attention + pull_last @ direct
 
 
+@checked(nan=True)
 def value_flow(
     W_E: Float[Tensor, "*member d_vocab d_model"],
     pull: Float[Tensor, "*#member d_vocab d_vocab"],
@@ -132,6 +144,8 @@ def value_flow(
 ) -> Float[Tensor, "*member d_model d_head"]:
     """Predicted change of W_V per unit of learning rate (d_vocab = d_model): (1 / L) W_E^T R (W_f + I)^T W_O^T.
 
+    NaN where an input is.
+
     >>> one = torch.ones(1, 1)
     >>> value_flow(2 * one, 3 * one, 5 * one, one, one, 3).item()         # 2 x 3 x (1 + 1) x 5 / 3
     20.0
@@ -140,10 +154,13 @@ def value_flow(
     return (carried + carried @ (W_in @ W_out).mT) @ W_O.mT
 
 
+@checked(nan=True)
 def value_direction(
     W_E: Float[Tensor, "*member d_vocab d_model"], rates: Float[Tensor, "*#member d_vocab"]
 ) -> Float[Tensor, "*member d_model"]:
     """Unit vector along the r-weighted sum of embeddings: the flow's left direction where all P^s are the same.
+
+    NaN where an input is, and where the sum is 0.
 
     >>> value_direction(torch.eye(2), torch.tensor([3.0, 4.0]))
     tensor([0.6000, 0.8000])
@@ -152,6 +169,7 @@ def value_direction(
     return total / total.norm(dim=-1, keepdim=True)
 
 
+@checked(nan=True)
 def leading_direction(
     change: Float[Tensor, "*member d_model d_head"],
 ) -> tuple[Float[Tensor, "*member d_model"], Float[Tensor, "*member"]]:

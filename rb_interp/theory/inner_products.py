@@ -31,7 +31,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rb_interp.errors import TaskError
+from rb_interp.checks import checked
+from rb_interp.errors import ArgumentError, TaskError
 from rb_interp.theory.embeddings import gaussian_profile
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class InnerProducts(NamedTuple):
     size: float
 
 
+@checked
 def inner_product_error(
     task: AnchorTask,
     gamma: float,
@@ -114,13 +116,22 @@ def one_layer_logits(
     return resid_mid + (resid_mid @ W_in).tanh() @ W_out
 
 
+@checked
 def exponent(d_models: Sequence[int], errors: Float[np.ndarray, "*draw width"]) -> Float[np.ndarray, "*draw"]:
     """Slope of log error on log d_model by least squares, for each row of errors (Eq. 13 bounds it by 1 - gamma).
+
+    Raises ArgumentError for fewer than two widths, for another number of errors, and for values of 0 or less.
 
     >>> float(exponent((10, 100, 1000), np.array([4.0, 2.0, 1.0])).round(3))
     -0.301
     """
-    x = np.log(np.asarray(d_models, dtype=np.float64))
+    widths = np.asarray(d_models, dtype=np.float64)
+    if len(set(d_models)) < 2 or errors.shape[-1:] != widths.shape or not (widths.min() > 0 and errors.min() > 0):
+        raise ArgumentError(
+            f"exponent got {len(widths)} d_models and errors of shape {list(errors.shape)}; expected two different "
+            f"widths or more and an error for each, all above 0."
+        )
+    x = np.log(widths)
     x = x - x.mean()
     return np.asarray(np.log(errors) @ x / (x @ x))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rb_interp import bounds
+from rb_interp.checks import checked
 from rb_interp.errors import ConfigError, nearest
 
 SCHEDULES = ("constant", "cosine")
@@ -76,6 +77,7 @@ class TrainConfig:
         bounds.check(self, ConfigError, bounds.TRAIN, names)
 
     @staticmethod
+    @checked
     def preset(name: str) -> TrainConfig:
         """The training of a preset: ``smoke``, ``quick`` or ``paper``.
 

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
+from rb_interp.checks import checked
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.protocol import Dataset, Task
@@ -32,6 +33,7 @@ LOGITS_ON_GPU = 4_000_000_000
 """Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as float32)."""
 
 
+@checked
 def train_members(
     task: Task,
     model: ModelConfig,

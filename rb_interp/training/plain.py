@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.protocol import Dataset, Task
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@checked
 def train_model(
     model: HookedModel, task: Task, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
 ) -> pd.DataFrame:

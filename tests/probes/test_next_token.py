@@ -128,5 +128,7 @@ def test_too_few_tokens_give_nan():
     reading = next_token(Embedded(noise()), INPUTS, counts=counts, lengths=ROWS.lengths)
     assert math.isnan(reading.values["spearman_prontoqa"])
     assert math.isnan(p_values(reading)["spearman_prontoqa"])
+    assert reading.notes["spearman_prontoqa"].startswith("the list has fewer than three tokens")
+    assert "spearman_stories" not in reading.notes
     assert np.isfinite(reading.values["spearman_stories"])
     assert (reading.values["n_prontoqa"], reading.values["n_stories"]) == (2, 30)

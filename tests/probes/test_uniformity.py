@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model
-from rb_interp.probes import uniformity
+from rb_interp.probes import uniformity, weight_rank
 from rb_interp.probes.uniformity import average_operator, simplex_null, summarise, uniformity_of_heads
 from rb_interp.statistics import dirichlet_rows
 from rb_interp.tasks import AnchorTask
@@ -101,3 +101,16 @@ def test_all_heads_at_once_read_what_each_reads_alone():
         uniformity_of_heads(model, Inputs(tokens), layers=(3,))
     with pytest.raises(ModelError, match="give at least 2, since the first has no choice"):
         uniformity_of_heads(model, Inputs(tokens[:, :1]), layers=(0,))
+
+
+def test_a_diverged_model_is_refused_where_its_attention_is_undefined_and_noted_elsewhere():
+    task = AnchorTask()
+    data, model = task.dataset(seed=0), build_model(task, gamma=0.5)
+    inputs = data.inputs(data.sample("rsn_train", 5))
+    with torch.no_grad():
+        model.blocks[0].attn.W_Q.fill_(torch.nan)
+    with pytest.raises(ModelError, match="uniformity got a model whose weights are not all finite"):
+        uniformity(model, inputs)
+    reading = weight_rank(model, inputs)
+    assert reading.notes == {"stable_rank_W_QK": "the model's weights are not all finite: its training has diverged."}
+    assert "has diverged" in reading._repr_html_()

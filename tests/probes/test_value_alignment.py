@@ -6,7 +6,7 @@ import torch
 from lens_models import lens_model
 from scipy.stats import kstest
 
-from rb_interp.errors import ModelError, RolesError
+from rb_interp.errors import ArgumentError, ModelError, RolesError
 from rb_interp.models.generations import live_tensors
 from rb_interp.probes import value_alignment
 from rb_interp.probes.attention_input import attention_inputs, token_embeddings
@@ -192,9 +192,10 @@ def test_what_the_head_passes_on_decides_between_directions_that_it_reads_alike(
 @pytest.mark.lens
 def test_k_and_groups_that_do_not_fit_are_refused():
     model = lens_model("plain", n_layers=1)
-    for k in (0, 5):
-        with pytest.raises(ModelError, match=f"got k={k}; W_V of this model is 16 x 4. Use k=1 to k=4"):
-            value_alignment(model, Inputs(TOKENS, roles=ROLES), k=k)
+    with pytest.raises(ArgumentError, match="value_alignment got k=0; expected a whole number from 1 to"):
+        value_alignment(model, Inputs(TOKENS, roles=ROLES), k=0)
+    with pytest.raises(ModelError, match="got k=5; W_V of this model is 16 x 4. Use k=1 to k=4"):
+        value_alignment(model, Inputs(TOKENS, roles=ROLES), k=5)
     with pytest.raises(RolesError, match="value_alignment needs the token group 'memory_anchor'; this task provides"):
         value_alignment(model, Inputs(TOKENS, roles=roles(key=[1])), groups={"memory": "memory_anchor"})
     with pytest.raises(RolesError, match="no tokens in the group 'memory_anchor'"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rb_interp.errors import ConfigError
+from rb_interp.errors import RbInterpError
 from rb_interp.text.config import MOST_HOPS, ONTOLOGIES, ORDERINGS
 from rb_interp.text.example import Example
 from rb_interp.text.prontoqa import generate
@@ -225,7 +225,7 @@ HOPS = "expected one or more whole numbers from 1 to"
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n": -1}, "n=-1 examples of PrOntoQA; expected 0 or more."),
+        ({"n": -1}, "generate got n=-1; expected a whole number from 0 to 100,000,000."),
         ({"ontology": "fictonal"}, "ontology='fictonal' is not known; did you mean 'fictional'?"),
         ({"ordering": "up"}, "ordering='up' is not known; known: postorder, preorder, random"),
         ({"hops": (1, 9)}, f"hops=[1, 9]; {HOPS} 8 with ontology 'fictional'."),
@@ -234,6 +234,6 @@ HOPS = "expected one or more whole numbers from 1 to"
     ],
 )
 def test_settings_out_of_range_say_what_is_allowed(settings, message):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(RbInterpError) as caught:
         generate(**{"n": 1, "seed": 0, **settings})
     assert str(caught.value) == message
