@@ -31,7 +31,7 @@ from campaigns.harness import Child, Ended, Outcome, command, forked
 from campaigns.tiny_runs import RUN, STEPS, STUDIES, Work, add_seeds, at, contents, difference, make_small, making
 from campaigns.tiny_runs import settings as settings_of
 
-EVEN, OWN = 360, 20
+EVEN, OWN = 360, 10
 LONG, SHORT = EVEN + OWN, 5
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 HITS = ("SIGKILL", "one signal", "two signals")
