@@ -113,7 +113,7 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["train", "--device", "cuda:9", "--preset", "smoke", "--out", "OUT"], "no such GPU"),
         (["train", "--gamma", ".8", ".3"], "gammas"),
         (["train", "--stpes", "3"], "steps"),
-        (["train", "--preset", "smoke", "--out", "x" * 300], "could not be written"),
+        (["train", "--preset", "smoke", "--out", "x" * 300], "can be no path; give one without"),
         (["info", "x" * 5000], "is not a run folder"),
         (["info", "run\udcff"], "an argument is no text here (utf-8); give names in UTF-8"),
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),

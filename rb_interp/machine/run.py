@@ -392,7 +392,11 @@ class Run:
         return read_table(self, name)
 
     def write_table(self, name: str, table: pd.DataFrame, step: str) -> None:
-        """Write ``name.parquet`` whole or not at all, as a file of a step."""
+        """Write ``name.parquet`` whole or not at all.
+
+        Args:
+            name: of the table. table: its content. step: the step of the run that it belongs to, see `manifest`.
+        """
         path = self.folder / f"{name}.parquet"
         self.manifest.write(path, lambda temporary: table.to_parquet(temporary, index=False), step)
 

@@ -154,7 +154,7 @@ def test_a_run_is_not_continued_on_another_text(tmp_path):
     with pytest.raises(RunError, match=message):
         Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
     (tmp_path / "run" / "data.json").write_text("[")
-    with pytest.raises(RunError, match=r"data\.json cannot be read .* it is damaged"):
+    with pytest.raises(RunError, match=r"data\.json is damaged.*Put a sound copy of it back"):
         Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
 
 
