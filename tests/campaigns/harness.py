@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from tqdm import tqdm
 
 ENDS = ("equal", "sentence", "silent", "lost", "traceback", "hang")
 """Equal: results as without the mishap. Sentence: refused in one sentence, nothing changed. The others are failures:
@@ -138,6 +140,9 @@ def preload() -> None:
     import matplotlib
 
     matplotlib.use("agg")
+    # Its own lock is one of all processes that were forked, and stays closed where one is killed that holds it.
+    tqdm.set_lock(threading.RLock())
+    tqdm.monitor_interval = 0
     import rb_interp.machine.run
     import rb_interp.models.build
     import rb_interp.report.write
