@@ -94,7 +94,7 @@ def _tried(here: Case, words: list[str], begun: Path, wanted: dict[str, str]) ->
     had = contents(run) if begun.exists() else {}
     for step in here.placed:
         step()
-    ended = forked(_work(here, words), 120.0)
+    ended = forked(_work(here, words), 300.0 if here.own else 120.0)  # an interpreter of its own imports everything
     said = f"{ended.status} {ended.out[-200:]!r} {ended.err[-600:]!r}"
     end = _judged(here, ended)
     while here.over:
