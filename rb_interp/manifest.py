@@ -102,8 +102,11 @@ class Manifest:
         return self._read[1]
 
     def holds(self, path: Path) -> bool:
-        """Whether a file stands in it and is there."""
-        return self.name(path) in self.content.files and path.is_file()
+        """Whether a file stands in it and is there; RunError where something else is in its place."""
+        if self.name(path) not in self.content.files:
+            return False
+        self._inside(path)
+        return path.is_file()
 
     def names(self, folder: Path) -> list[str]:
         """Names of the files right in a folder that stand in it and are there."""
@@ -146,6 +149,12 @@ class Manifest:
         content = self.content
         record = content.steps.get(step)
         return record is not None and any(content.digest(name) != was for name, was in record.made_from.items())
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of files that were there and are not, or are no files any more. Reads none of them."""
+        made = (name for name, entry in self.content.files.items() if entry.before != "")
+        return [name for name in made if not (self.folder / name).is_file()]
 
     def problems(self) -> dict[str, str]:
         """File -> what is wrong with it, for every file that is not what it says. Reads all of them."""

@@ -96,6 +96,7 @@ def run_rows(run: Run) -> dict[str, str]:
         **sweeps,
         **({} if info is None else info(run)),
         **({"verdicts": _counts(run)} if run.study.load("claims") else {}),
+        "files": _files(run),
         "made": f"{run.metadata['created']}  {run.metadata['command']}".strip(),
         "versions": ", ".join(f"{name} {version}" for name, version in run.metadata["versions"].items()),
     }
@@ -107,6 +108,11 @@ def _sweep(sweep: Sweep) -> str:
     size = f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm {model.norm}"
     progress = f"step {step:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
     return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
+
+
+def _files(run: Run) -> str:
+    number, missing = len(run.manifest.content.files), run.manifest.missing
+    return f"{number}; missing: {', '.join(missing)}" if missing else f"{number}, all there"
 
 
 def _counts(run: Run) -> str:

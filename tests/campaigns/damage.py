@@ -160,7 +160,10 @@ def _judged(
         return "silent", f"changed {changed[:3]}"
     if asked in ("report", "train", "probe", "reproduce"):
         return "equal", ""
-    return ("equal", "") if ended.out == prepared.answers[study, asked] else ("silent", ended.out[-200:])
+    if ended.out == prepared.answers[study, asked]:
+        return "equal", ""
+    named = asked == "info" and Path(name).name in "".join(ended.out.split())  # which tells of it among the rest
+    return ("sentence", "") if named else ("silent", ended.out[-200:])
 
 
 def _flip(path: Path, rng: np.random.Generator, other: Path, files: list[Path]) -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from rb_interp.errors import RunError
 from rb_interp.machine.run import Run
 from rb_interp.manifest import Manifest
+from rb_interp.report.terminal import run_rows
 
 
 @pytest.fixture
@@ -30,6 +31,18 @@ def test_every_file_of_a_run_is_in_its_manifest(one):
     assert set(one.manifest.content.files) == there
     assert one.verify() == {}
     assert all(map(one.manifest.finished, ("train", "probe", "report")))
+
+
+def test_what_is_missing_is_named_by_info_and_a_folder_in_its_place_stops_everything(copy):
+    path = copy.folder / "checkpoints" / "step_00000000.safetensors"
+    assert run_rows(copy)["files"].endswith("all there")
+    path.unlink()
+    assert run_rows(copy)["files"].endswith("; missing: checkpoints/step_00000000.safetensors")
+    path.mkdir()
+    before = contents(copy.folder)
+    with pytest.raises(RunError, match="is a folder or a device, where a file should be"):
+        copy.train(progress=False)
+    assert contents(copy.folder) == before
 
 
 @pytest.mark.parametrize("name", ["step_00000000", "step_00000020", "state"])
