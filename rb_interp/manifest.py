@@ -108,6 +108,11 @@ class Manifest:
         self._inside(path)
         return path.is_file()
 
+    @property
+    def writer(self) -> str:
+        """Who writes the folder now, in words; "" where nobody does, or a writer was killed and none came after."""
+        return self._writer.holder
+
     def names(self, folder: Path) -> list[str]:
         """Names of the files right in a folder that stand in it and are there."""
         found = (self.folder / name for name in self.content.files)
@@ -177,7 +182,8 @@ class Manifest:
         while True:
             entry, before = self.content.files.get(name), self._read[0]
             if entry is None:
-                raise RunError(f"{path} is not there yet. {self._remedy(step)}")
+                todo = f"Wait until {self.writer} has made it." if self.writer else self._remedy(step)
+                raise RunError(f"{path} is not there yet. {todo}")
             remedy = self._remedy(entry.step)
             try:
                 found = sum_of(path)

@@ -80,6 +80,11 @@ class OneWriter:
         told = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}
         write_bytes(self.folder / WRITER, json.dumps(told).encode())
 
+    @property
+    def holder(self) -> str:
+        """Who writes the folder, in words; "" where nobody says so. A killed one says so until the next comes."""
+        return self._who() if (self.folder / WRITER).exists() else ""
+
     def _who(self) -> str:
         try:
             told = json.loads((self.folder / WRITER).read_text())

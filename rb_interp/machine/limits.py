@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from rb_interp.errors import ConfigError
@@ -99,9 +100,9 @@ def gpu_memory() -> float:
 
 def disk_free(folder: Path) -> float:
     """Free bytes on the disk where a folder is, or would be; no limit where that cannot be told."""
-    for place in (Path(folder).absolute(), *Path(folder).absolute().parents):
-        try:
-            return shutil.disk_usage(place).free
-        except OSError:
-            continue
+    with suppress(OSError):  # the current folder may be gone
+        whole = Path(folder).absolute()
+        for place in (whole, *whole.parents):
+            with suppress(OSError):
+                return shutil.disk_usage(place).free
     return math.inf

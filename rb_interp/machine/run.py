@@ -265,7 +265,9 @@ class Run:
         if self.manifest.outdated(step):
             raise self._outdated(step)
         if step not in self.manifest.content.steps:
-            raise RunError(f"{self.folder} has no finished {step} yet; 'rb-interp {step} {self.folder}' makes it.")
+            busy = self.manifest.writer
+            makes = f"wait until {busy} has made it" if busy else f"'rb-interp {step} {self.folder}' makes it"
+            raise RunError(f"{self.folder} has no finished {step} yet; {makes}.")
 
     def _outdated(self, step: str) -> RunError:
         return RunError(

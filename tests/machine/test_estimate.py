@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from own_studies import ONE, One
@@ -120,3 +121,11 @@ def test_limits_of_the_process_count_as_those_of_the_machine():
         assert limits.machine_memory() == 3 * GIB
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def test_free_space_is_unknown_where_the_current_folder_is_gone(tmp_path, monkeypatch):
+    assert 0 < limits.disk_free(tmp_path / "not" / "there") < math.inf
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert limits.disk_free(Path("run")) == math.inf
