@@ -1,4 +1,4 @@
-"""Run campaigns: ``cd tests && python -m campaigns [NAME ...] [--cases N] [--only NUMBER] [--out FILE]``."""
+"""Run campaigns: ``cd tests && python -m campaigns [NAME ...] [--cases N] [--first NUMBER] [--only NUMBER] [--out FILE]``."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m campaigns", description="Many seeded tries to break something.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all by default")
     parser.add_argument("--cases", type=int, help="cases of each; by default as many as the campaign says")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case; each number is a seed")
     parser.add_argument("--short", action="store_true", help="as few cases of each as run with the tests")
     parser.add_argument("--only", type=int, help="number of a single case")
     parser.add_argument("--out", type=Path, help="CSV file for the counts; rows of the campaigns run are replaced")
@@ -43,7 +44,8 @@ def main() -> int:
     tables, failed = [], False
     for name in given.names or NAMES:
         campaign = import_module(f"campaigns.{name}")
-        numbers = range(given.cases or (campaign.SHORT if given.short else campaign.LONG))
+        cases = given.cases or (campaign.SHORT if given.short else campaign.LONG)
+        numbers = range(given.first, given.first + cases)
         if given.only is not None:
             numbers = range(given.only, given.only + 1)
         found = run(name, numbers)
