@@ -25,6 +25,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     >>> place.read_text(), len(list(place.parent.iterdir()))
     ('done', 1)
     """
+    put(fill(path, write), path)
+
+
+def fill(path: Path, write: Callable[[Path], object]) -> Path:
+    """Let ``write`` fill a temporary file beside ``path``, for `put`; RunError as in ``write_whole``."""
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,16 +40,31 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         temporary.chmod(0o644)
+        return temporary
+    except BaseException as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _not_written(path, error) from None
+        raise
+
+
+def put(temporary: Path, path: Path) -> None:
+    """Move a temporary file into place; RunError as in ``write_whole``."""
+    try:
         os.replace(temporary, path)
         _settle(path.parent)
     except OSError as error:
-        raise RunError(
-            f"{path} could not be written ({error}); what was there before is untouched. "
-            f"Free some space or choose a writable --out, then run the same command: it continues."
-        ) from None
+        raise _not_written(path, error) from None
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
+
+
+def _not_written(path: Path, error: OSError) -> RunError:
+    return RunError(
+        f"{path} could not be written ({error}); what was there before is untouched. "
+        f"Free some space or choose a writable --out, then run the same command: it continues."
+    )
 
 
 def _settle(folder: Path) -> None:

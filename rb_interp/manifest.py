@@ -5,8 +5,11 @@ manifest; it names the steps that it was made from by a digest of their files. S
 number of it is used, and a table is not taken for one of other checkpoints.
 
 A file that is replaced has two checksums until it is replaced, its own and that of the file before, so a process may
-be killed anywhere. Checksums (SHA-256) find accidents and mix-ups. Somebody who writes a manifest can say what he
-likes in it: what a folder says is checked further where it is read, and no path in it leaves the folder.
+be killed anywhere. A step that is made again is written beside the files of before, and put in their place at the end,
+all in one go; `steady` lets a reader see the one or the other, never some of each.
+
+Checksums (SHA-256) find accidents and mix-ups. Somebody who writes a manifest can say what he likes in it: what a
+folder says is checked further where it is read, and no path in it leaves the folder.
 """
 
 from __future__ import annotations
@@ -15,20 +18,24 @@ import hashlib
 import json
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rb_interp import __version__
 from rb_interp.errors import RunError
-from rb_interp.files import write_bytes, write_whole
+from rb_interp.files import fill as fill_beside
+from rb_interp.files import put, write_bytes
 from rb_interp.one_writer import OneWriter
 
 FILE, FORMAT = "manifest.json", "rb_interp manifest 1"
+PATIENCE = 10.0
+T = TypeVar("T")
 START, TRAIN, PROBE, REPORT = "start", "train", "probe", "report"
 """The steps of a run: its configuration, checkpoints and curves, tables and verdicts, figures and page."""
 
@@ -86,7 +93,7 @@ class Manifest:
         self._empty = Content(fingerprint)
         self._read: tuple[Any, Content] = (None, self._empty)
         self._sums: dict[str, tuple[Any, str]] = {}
-        self._making: dict[str, Entry] | None = None
+        self._making: dict[str, tuple[Path, Entry]] | None = None
         self._depth, self._guard = 0, threading.Lock()
 
     # -- reading
@@ -154,6 +161,37 @@ class Manifest:
         content = self.content
         record = content.steps.get(step)
         return record is not None and any(content.digest(name) != was for name, was in record.made_from.items())
+
+    def wait(self, step: str) -> None:
+        """Wait while a writer moves the files of a step into place, which takes milliseconds; 10 seconds at most."""
+        until = time.monotonic() + PATIENCE
+        while self._replacing(step) and self.writer and time.monotonic() < until:
+            time.sleep(0.005)
+
+    def steady(self, step: str, read: Callable[[], T]) -> T:
+        """What ``read`` returns, from files of one making of a step; read again where they were replaced meanwhile."""
+        while True:
+            self.wait(step)
+            before = self.made(step)
+            try:
+                found = read()
+            except RunError:
+                if self.made(step) == before:
+                    raise
+            else:
+                if self.made(step) == before:
+                    return found
+
+    def made(self, step: str) -> tuple[Step | None, str]:
+        """The record of a step, None where it is not finished, and a digest of its files; a new making changes them."""
+        content = self.content
+        return content.steps.get(step), content.digest(step)
+
+    def _replacing(self, step: str) -> bool:
+        content = self.content
+        return step not in content.steps and any(
+            entry.step == step and entry.before is not None for entry in content.files.values()
+        )
 
     @property
     def missing(self) -> list[str]:
@@ -248,19 +286,24 @@ class Manifest:
         """
         name = self.name(path)
         self._inside(path)
-
-        def filled(temporary: Path) -> None:
-            fill(temporary)
-            entry = Entry(_sum_of(temporary), step, code_version())
-            if self._making is not None:
-                self._making[name] = entry
-                return
-            there = self.content.files.get(name)
-            was = there.sha256 if there is not None and path.is_file() else ""
-            self._save(replace(self.content, files={**self.content.files, name: replace(entry, before=was)}))
-
         with self.writing():
-            write_whole(path, filled)
+            temporary = fill_beside(path, fill)
+            made = {name: (temporary, Entry(_sum_of(temporary), step, code_version()))}
+            if self._making is None:
+                self._put(made, self.content)
+            else:
+                self._making |= made
+
+    def _put(self, made: Mapping[str, tuple[Path, Entry]], content: Content) -> None:
+        """Move new files into place; until then the manifest, otherwise ``content``, knows both checksums of each."""
+        files = dict(content.files)
+        for name, (_, entry) in made.items():
+            there = self.content.files.get(name)
+            was = there.sha256 if there is not None and (self.folder / name).is_file() else ""
+            files[name] = replace(entry, before=was)
+        self._save(replace(content, files=files))
+        for name, (temporary, _) in made.items():
+            put(temporary, self.folder / name)
 
     def write_bytes(self, path: Path, content: bytes, step: str) -> None:
         """Write bytes, see `write`."""
@@ -268,24 +311,27 @@ class Manifest:
 
     @contextmanager
     def making(self, step: str, *made_from: str, version: str = "") -> Iterator[None]:
-        """Make a step again: its files of before are forgotten; what is written inside is its own, once all is there.
+        """Make a step again: what is written inside takes the place of its files of before, once all of it is written.
+
+        Where that fails, the files of before stay.
 
         Args:
             step: its name. made_from: the steps that it is made from. version: of the code, by default this package's.
         """
         with self.writing():
-            content = self.content
-            files = {name: entry for name, entry in content.files.items() if entry.step != step}
-            steps = {name: record for name, record in content.steps.items() if name != step}
-            self._save(replace(content, files=files, steps=steps))
-            self._making = {}
+            made = self._making = {}
             try:
                 yield
-                made = self._making
+                self._making = None
+                content = self.content
+                files = {name: entry for name, entry in content.files.items() if entry.step != step}
+                steps = {name: record for name, record in content.steps.items() if name != step}
+                self._put(made, replace(content, files=files, steps=steps))
+                self.finish(step, *made_from, version=version)
             finally:
                 self._making = None
-            self._save(replace(self.content, files={**self.content.files, **made}))
-            self.finish(step, *made_from, version=version)
+                for temporary, _ in made.values():
+                    temporary.unlink(missing_ok=True)
 
     def finish(self, step: str, *made_from: str, version: str = "") -> None:
         """Note that the last file of a step is there; arguments as of `making`."""

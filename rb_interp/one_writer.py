@@ -17,6 +17,7 @@ import platform
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -82,12 +83,32 @@ class OneWriter:
 
     @property
     def holder(self) -> str:
-        """Who writes the folder, in words; "" where nobody says so. A killed one says so until the next comes."""
-        return self._who() if (self.folder / WRITER).exists() else ""
+        """Who writes the folder, in words; "" where nobody does. One killed on another host is named until the next."""
+        told = self._told()
+        gone = told.get("host") == platform.node() and not _runs(told["process"])
+        return "" if gone or not (self.folder / WRITER).exists() else self._who()
 
     def _who(self) -> str:
+        told = self._told()
+        return f"process {told['process']} on {told['host']}, since {told['since']}" if told else "another process"
+
+    def _told(self) -> dict[str, Any]:
+        """What a writer says of itself; nothing where it has just begun, or just ended."""
         try:
             told = json.loads((self.folder / WRITER).read_text())
-            return f"process {told['process']} on {told['host']}, since {told['since']}"
-        except (OSError, ValueError, KeyError, TypeError):  # it has just begun, or just ended
-            return "another process"
+            return {"host": str(told["host"]), "process": int(told["process"]), "since": str(told["since"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this host runs; taken for granted where asking would end it."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

@@ -65,7 +65,7 @@ def test_a_step_made_from_other_files_is_outdated_and_one_made_again_is_not(mani
         manifest.check(manifest.folder / "table", "probe")  # it is of the step before
 
 
-def test_a_step_that_was_stopped_is_not_finished(manifest):
+def test_a_step_that_was_stopped_leaves_the_one_before(manifest):
     def stopped():
         with manifest.making("probe", "train"):
             manifest.write_bytes(manifest.folder / "table", b"half", "probe")
@@ -74,8 +74,59 @@ def test_a_step_that_was_stopped_is_not_finished(manifest):
     with pytest.raises(KeyboardInterrupt):
         stopped()
     for each in (manifest, Manifest(manifest.folder)):
-        assert (each.finished("train"), each.finished("probe")) == (True, False)
-        assert not each.holds(manifest.folder / "table")
+        assert (each.finished("train"), each.finished("probe")) == (True, True)
+        assert each.read(manifest.folder / "table") == b"numbers"
+    assert not list(manifest.folder.glob(".*.tmp"))
+
+
+def test_a_step_made_again_is_the_one_before_until_it_is_whole(manifest, tmp_path, monkeypatch):
+    """Killed before any renaming: finished with the old files, or not finished; never finished with some of each."""
+    folder, renames, snapshots = manifest.folder, os.replace, []
+    with manifest.making("probe", "train"):
+        for name in ("table", "more"):
+            manifest.write_bytes(folder / name, b"old", "probe")
+
+    def replace(temporary, place):
+        snapshots.append(tmp_path / f"killed{len(snapshots)}")
+        shutil.copytree(folder, snapshots[-1])
+        renames(temporary, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "replace", replace)
+        with manifest.making("probe", "train"):
+            for name in ("table", "more"):
+                manifest.write_bytes(folder / name, b"new", "probe")
+    states = []
+    for killed in (*snapshots, folder):
+        as_found, settled = Manifest(killed), Manifest(killed)
+        found = as_found.finished("probe") and {(killed / name).read_bytes() for name in ("table", "more")}
+        with settled.writing():
+            assert settled.finished("probe") == bool(found)
+        states.append(found)
+    # who writes, then the manifest; it, two files, it twice, while the step is not finished
+    assert states == [{b"old"}, {b"old"}, False, False, False, False, {b"new"}]
+
+
+def test_a_reader_sees_one_making_of_a_step_and_never_two(manifest):
+    """The step is made again between two files that are read: both are read again."""
+    reader, folder = Manifest(manifest.folder), manifest.folder
+    with manifest.making("probe", "train"):
+        for name in ("a", "b"):
+            manifest.write_bytes(folder / name, b"old", "probe")
+    later = [b"newer", b"new"]
+
+    def read():
+        first = reader.read(folder / "a")
+        if later:
+            with manifest.making("probe", "train"):
+                content = later.pop()
+                for name in ("a", "b"):
+                    manifest.write_bytes(folder / name, content, "probe")
+        return first, reader.read(folder / "b")
+
+    assert reader.steady("probe", read) == (b"newer", b"newer")
+    with pytest.raises(RunError, match="c is not there yet"):  # and no writer was at work
+        reader.steady("probe", lambda: reader.read(folder / "c", "probe"))
 
 
 @pytest.mark.parametrize("name", ["a", "c"])

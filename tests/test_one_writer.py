@@ -58,7 +58,10 @@ def test_a_killed_writer_leaves_no_lock_and_the_next_one_clears_up(tmp_path):
     (tmp_path / "figures" / "below").mkdir()
     (tmp_path / "figures" / "below" / ".tmp39LW1M").touch()
     with held(tmp_path) as process:
+        assert f"process {process.pid} on" in OneWriter(tmp_path).holder
         process.kill()
+        process.wait()
+        assert OneWriter(tmp_path).holder == ""
     assert {path.name for path in tmp_path.iterdir()} == {LOCK, WRITER, ".table.parquet.x.tmp", "figures"}
     with OneWriter(tmp_path, [tmp_path / "figures"]):
         pass

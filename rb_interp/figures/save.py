@@ -57,16 +57,16 @@ def save_figures(
     evidence: Evidence,
     folder: str | Path,
     write: Callable[[Path, bytes], object] = write_bytes,
-) -> dict[str, Path]:
+) -> dict[str, bytes]:
     """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch); ``write`` writes a file.
 
-    Returns figure id -> path of its SVG. Raises RunError where the folder cannot be written.
+    Returns figure id -> its SVG. Raises RunError where the folder cannot be written.
     """
-    paths = {}
+    images = {}
     for spec in specs:
         figure = draw(spec, evidence)
         settle(figure)
-        paths[spec.id] = Path(folder) / f"{spec.id}.svg"
-        write(paths[spec.id], render(figure, "svg"))
-        write(paths[spec.id].with_suffix(".png"), render(figure, "png"))
-    return paths
+        images[spec.id] = render(figure, "svg")
+        write(Path(folder) / f"{spec.id}.svg", images[spec.id])
+        write(Path(folder) / f"{spec.id}.png", render(figure, "png"))
+    return images

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +65,7 @@ class Run:
         }
         places = [self.folder / name / "checkpoints" for name in config.sweeps]
         self.manifest = Manifest(self.folder, metadata["fingerprint"], remedies, [self.folder / "figures", *places])
+        self._evidence: tuple[Any, Evidence] | None = None
         self._take(config, metadata)
 
     def _take(self, config: StudyConfig, metadata: dict[str, Any]) -> None:
@@ -193,7 +193,7 @@ class Run:
                 self.manifest.finish(TRAIN, START)
         return seconds
 
-    @checked
+    @checked(n=(1, 10**6))
     def add_seeds(self, n: int) -> None:
         """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed with the rest.
 
@@ -262,6 +262,7 @@ class Run:
 
     def check_current(self, step: str) -> None:
         """Raise RunError where a step (``probe``, ``report``) was not carried out on what is there now."""
+        self.manifest.wait(step)
         if self.manifest.outdated(step):
             raise self._outdated(step)
         if step not in self.manifest.content.steps:
@@ -369,14 +370,20 @@ class Run:
             raise StudyError(f"study '{self.study.name}' has no figure '{name}'; {nearest(name, specs)}")
         return draw(specs[name], self.evidence)
 
-    @cached_property
+    @property
     def evidence(self) -> Evidence:
         """Everything that figures and report use; RunError where the run was not measured, or a file is damaged."""
         from rb_interp.machine.record import read_evidence
 
-        self.check_trained()
-        self.check_current(PROBE)
-        return read_evidence(self)
+        def read() -> Evidence:
+            self.check_trained()
+            self.check_current(PROBE)
+            return read_evidence(self)
+
+        made = self.manifest.made(PROBE)
+        if self._evidence is None or self._evidence[0] != made:
+            self._evidence = made, self.manifest.steady(PROBE, read)
+        return self._evidence[1]
 
     @checked
     def table(self, name: str) -> pd.DataFrame:
@@ -407,7 +414,7 @@ class Run:
         self.manifest.write_bytes(self.folder / f"{name}.json", written, step)
 
     def _forget(self) -> None:
-        self.__dict__.pop("evidence", None)
+        self._evidence = None
 
     def timed(self, steps: dict[str, Callable[[], Any]], seconds: dict[str, float]) -> None:
         """Carry out steps, and write their seconds to ``timing.json``."""

@@ -34,8 +34,7 @@ def write_report(
     """
     folder = Path(folder)
     content = report_content(study, evidence)
-    drawn = save_figures(study.load("figures"), evidence, folder / "figures", write)
-    images = {figure: path.read_bytes() for figure, path in drawn.items()}
+    images = save_figures(study.load("figures"), evidence, folder / "figures", write)
     write(folder / "report.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     write(folder / "report.html", render_html(content, images).encode())
     return folder / "report.html"

@@ -34,10 +34,6 @@ NOT_YET = re.compile(
     r"|does not exist; this run holds)"
 )
 """What a reader may be told before everything is there."""
-BEING_MADE = re.compile(
-    r"rb-interp: run\S* (has no finished probe|is not there) yet[;.] [wW]ait until (process \d+ on|another process)"
-)
-"""What a reader may be told while tables are written that were there before."""
 Race = Callable[[np.random.Generator, str, Prepared, Path], tuple[str, str]]
 
 
@@ -190,10 +186,8 @@ def beside(
     for _ in range(4):
         time.sleep(rng.uniform(0, prepared.seconds[study, stage] / 4))
         reader = forked(at(folder, works[rng.integers(len(works))]))
-        told = NOT_YET.search(reader.err) or BEING_MADE.search(reader.err)
+        told = not start and NOT_YET.search(reader.err)  # with a start, everything was there before
         bad = reader.failure or ("" if reader.status == 0 or told else "lost")
-        if start and reader.status and not bad and not BEING_MADE.search(reader.err):
-            bad = "lost"  # everything was there before
         if bad:
             writer.wait()
             return bad, f"a reader: {reader.status} {reader.err}"
