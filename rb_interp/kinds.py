@@ -92,6 +92,8 @@ def _number(hint: type, nan: bool, within: tuple[float, float] | None) -> Kind:
                 raise WrongError from None
             if undefined and not nan:
                 raise WrongError
+            if isinstance(value, int) and abs(value) >= 2**63:  # numpy would take it for an object
+                return float(value)
         elif not -(2**63) <= value < 2**63:
             raise WrongError
         return value

@@ -23,7 +23,7 @@ R = TypeVar("R")
 _wanted: ContextVar[int] = ContextVar("threads", default=1)
 
 
-@checked
+@checked(n=(1, 4096))
 @contextmanager
 def threads(n: int) -> Iterator[None]:
     """A context in which torch, numpy, and each probe and intervention, use n threads; the caller's numbers come back.

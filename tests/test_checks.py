@@ -94,6 +94,7 @@ def test_what_fits_is_handed_on_as_the_annotation_says() -> None:
     assert given["rows"].tolist() == [1, 2]
     assert given["heads"] == [1]  # looked at, and not used up
     assert asked(rows=torch.tensor([1, 2]))["rows"].tolist() == [1, 2]
+    assert isinstance(asked(share=10**30)["share"], float)  # numpy makes an object of such a whole number
 
 
 def test_sizes_agree_between_arrays_and_floats_of_two_precisions_take_the_wider_one() -> None:

@@ -137,7 +137,11 @@ class Verdicts(tuple[Verdict, ...]):
             raise ArgumentError(f"Verdicts got the key {shown(key)}; expected a claim's id, such as 'A1'.")
         if isinstance(key, int) and not -len(self) <= key < len(self):
             raise StudyError(f"there are {len(self)} verdicts; expected a place below that, or a claim's id.")
-        if not isinstance(key, str):
+        if isinstance(key, slice):
+            if not all(end is None or isinstance(end, int) for end in (key.start, key.stop, key.step)) or key.step == 0:
+                raise ArgumentError(f"Verdicts got {key}; expected a slice of places, such as [:2].")
+            return Verdicts(super().__getitem__(key))
+        if isinstance(key, int):
             return super().__getitem__(key)
         for verdict in self:
             if verdict.id == key:
@@ -165,7 +169,7 @@ class Verdicts(tuple[Verdict, ...]):
         """The verdicts that `to_json` wrote; raises ArgumentError for other data."""
         try:
             return Verdicts(_verdicts(data))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ArgumentError(f"these are no verdicts ({first_line(error)}); give what to_json wrote.") from None
 
 

@@ -33,6 +33,8 @@ def member_matmul(
     >>> member_matmul(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).shape
     torch.Size([2, 3, 5])
     """
+    if torch.compiler.is_compiling():  # it cannot follow the operator, and has its own choice of libraries
+        return torch.bmm(x, matrix)
     if x.device.type == "cpu" and x.dtype == matrix.dtype == torch.float32 and x.shape[1] >= SMALL and onednn_pays():
         return _OneDNN.apply(x, matrix)  # type: ignore[return-value]
     return torch.bmm(x, matrix)

@@ -7,7 +7,7 @@ A label of -1 is no target: what fills up a short row plays no part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ConfigError
+from rb_interp.errors import ConfigError, first_line
 from rb_interp.models.config import ModelConfig
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import MemberGroup
@@ -39,7 +39,7 @@ class NextGroup(MemberGroup):
 
     def prepare(self) -> None:
         """Compile the loss, where that is asked for."""
-        self.loss = torch.compile(self._loss) if self.train.compile else self._loss
+        self.loss = _compiled(self._loss) if self.train.compile else self._loss
 
     def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``, in pieces of ``micro_batch`` rows."""
@@ -97,3 +97,21 @@ def trimmed(tokens: Tokens, labels: Tokens) -> tuple[Int[Tensor, "member row _"]
     longest = int(used.max()) + 1 if len(used) else 1
     length = min(labels.shape[-1], -(-longest // TRIM) * TRIM)
     return tokens[:, :, :length], labels[:, :, :length]
+
+
+def _compiled(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that torch compiles when it is first called; ConfigError where this machine cannot compile it."""
+    made = torch.compile(loss)
+
+    def called(*args: Tensor) -> Tensor:
+        try:
+            return made(*args)
+        except Exception as error:
+            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                raise
+            raise ConfigError(
+                f"compile=True: torch.compile failed here ({first_line(error)}); set compile=False, or install what it "
+                f"needs, such as a C++ compiler."
+            ) from None
+
+    return called

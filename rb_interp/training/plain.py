@@ -37,15 +37,18 @@ def train_model(
         seed: of the data and of the batch order. progress: whether a progress bar is shown.
 
     Returns:
-        A table of step, set, loss (nats) and accuracy.
+        A table of step, set, loss (nats) and accuracy. The loss is NaN from where training diverges.
 
     Raises:
         ModelError: where the model's vocabulary or context is too small for the task, and where the task predicts every
-            next token.
+            next token, a weight is not finite, or no parameter
+            has requires_grad.
     """
     train = train or TrainConfig()
     _check(model, task)
     parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ModelError("no parameter of the model has requires_grad=True, so nothing can be trained; set it on some.")
     device = parameters[0].device
     optimiser = make_optimiser(parameters, train)
     data = task.dataset(seed)
@@ -90,6 +93,9 @@ def _check(model: HookedModel, task: Task) -> None:
             f"train_model reads the answer at the last position, the task predicts '{task.predicts}'; "
             f"use train_members."
         )
+    broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    if broken:
+        raise ModelError(f"the model's weight {broken[0]} has values that are not finite; give it finite ones.")
     for name, needed, why in (("d_vocab", task.d_vocab, "vocabulary"), ("n_ctx", task.length, "context")):
         if getattr(model.cfg, name) < needed:
             raise ModelError(

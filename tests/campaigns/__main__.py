@@ -1,4 +1,4 @@
-"""Run campaigns: ``cd tests && python -m campaigns [NAME ...] [--cases N] [--first NUMBER] [--only NUMBER] [--out FILE]``."""
+"""Run campaigns: ``cd tests && python -m campaigns [NAME ...] [--cases N] [--first N] [--only N] [--out FILE]``."""
 
 from __future__ import annotations
 

@@ -7,11 +7,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import integrate, stats
 
 from rb_interp.claims import Claim, Condition, Standing, Term, Verdict, Verdicts, expected_by_chance, judge
 from rb_interp.claims.rule import FEWEST, decide, decide_share, evidence, outcome_probabilities
-from rb_interp.errors import RunError, StudyError
+from rb_interp.errors import ArgumentError, RunError, StudyError
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS
@@ -332,6 +333,12 @@ def test_the_records_are_json_with_every_field_and_the_table_prints_them():
     assert list(table.index) == [claim.id for claim in CLAIMS]
     with pytest.raises(StudyError, match="no claim 'A9' was judged"):
         verdicts["A9"]
+    assert isinstance(verdicts[:2], Verdicts)
+    assert verdicts[:2] == (verdicts[0], verdicts[1])
+    with pytest.raises(ArgumentError, match=r"got slice\('a', None, None\); expected a slice of places"):
+        verdicts["a":]
+    with pytest.raises(ArgumentError, match="these are no verdicts"):
+        Verdicts.from_json(torch.tensor([1, 2]))
 
 
 def test_rates_that_are_missed_withhold_the_outcome():

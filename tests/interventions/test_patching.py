@@ -225,7 +225,7 @@ def test_circuits_written_by_hand_are_found(name, change):
         site = Site.parse(text)
         cell = cells.loc[(site.component, site.layer, site.role)]
         assert cell.recovered == pytest.approx(expected, abs=0.03), text
-        assert cell.low <= cell.recovered <= cell.high
+        assert cell.low - 1e-12 <= cell.recovered <= cell.high + 1e-12  # rounding, where all rows are equal
         if site.role != "noise":
             assert cell.control == pytest.approx(0, abs=0.03), text
 

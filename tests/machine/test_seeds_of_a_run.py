@@ -9,7 +9,7 @@ import pytest
 import torch
 from own_studies import ONE, One
 
-from rb_interp.errors import RunError
+from rb_interp.errors import ArgumentError, RunError
 from rb_interp.machine import Run
 from rb_interp.machine.reproduce import seeds_to_add
 from rb_interp.training.plain import evaluate_model
@@ -25,6 +25,8 @@ def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
     whole = start(tmp_path / "whole", replace(SMALL, seeds=(0, 1, 2, 3)))
     grown = start(tmp_path / "grown", replace(SMALL, seeds=(0, 1)))
     grown.train(progress=False)
+    with pytest.raises(ArgumentError, match="got n=0; expected a whole number from 1"):
+        grown.add_seeds(0)
     grown.add_seeds(2)
     assert not grown.finished
     assert Run.open(grown.folder, study=ONE).config == grown.config == whole.config

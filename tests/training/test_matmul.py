@@ -1,5 +1,8 @@
 """Both libraries behind the member products give the same numbers and gradients."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -36,3 +39,22 @@ def test_float64_never_takes_the_float32_operator(monkeypatch):
     monkeypatch.setattr(matmul, "_products", None)
     x = torch.randn(2, SMALL, 3, dtype=torch.float64)
     torch.testing.assert_close(member_matmul(x, x.mT @ x), torch.bmm(x, x.mT @ x))
+
+
+COMPILED = """
+import torch
+from rb_interp.training import matmul
+matmul.onednn_pays = lambda: True
+x, matrix = torch.randn(2, 300, 7), torch.randn(2, 7, 9, requires_grad=True)
+compiled = torch.compile(lambda a, b: matmul.member_matmul(a, b).sin().sum(), backend="aot_eager", fullgraph=True)
+compiled(x, matrix).backward()
+expected = torch.autograd.grad(torch.bmm(x, matrix).sin().sum(), matrix)[0]
+print((matrix.grad - expected).abs().max().item())
+"""
+
+
+@pytest.mark.slow
+def test_a_compiler_can_follow_the_product():
+    """In a process of its own: the checks of shapes that tests install cannot be compiled."""
+    found = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True)
+    assert float(found.stdout) < 1e-4

@@ -184,6 +184,24 @@ def test_compiling_changes_no_gradient():
     assert float(found.stdout) < 1e-12
 
 
+def test_a_machine_that_cannot_compile_says_so(texts, monkeypatch):
+    class FailedError(RuntimeError):
+        __module__ = "torch._inductor.exc"
+
+    def compile(function):
+        def called(*_):
+            raise FailedError("no C++ compiler was found\nand much more")
+
+        return called
+
+    monkeypatch.setattr(torch, "compile", compile)
+    group = group_of(texts, train=replace(TRAIN, compile=True))
+    with pytest.raises(
+        ConfigError, match=r"torch.compile failed here \(no C\+\+ compiler was found\); set compile=False"
+    ):
+        group.gradients()
+
+
 def test_a_member_in_company_equals_itself_alone(texts):
     members = [Member(0.3, 0), Member(0.8, 1), Member(0.5, 1)]
     company, alone = group_of(texts, members=members), group_of(texts)
