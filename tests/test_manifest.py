@@ -100,11 +100,12 @@ def test_a_step_made_again_is_the_one_before_until_it_is_whole(manifest, tmp_pat
     for killed in (*snapshots, folder):
         as_found, settled = Manifest(killed), Manifest(killed)
         found = as_found.finished("probe") and {(killed / name).read_bytes() for name in ("table", "more")}
+        assert found or as_found.moving("probe")  # a reader waits
         with settled.writing():
             assert settled.finished("probe") == bool(found)
         states.append(found)
-    # who writes, then the manifest; it, two files, it twice, while the step is not finished
-    assert states == [{b"old"}, {b"old"}, False, False, False, False, {b"new"}]
+    # who writes, the manifest; then two files and the manifest again, before which the step is not finished
+    assert states == [{b"old"}, {b"old"}, False, False, False, {b"new"}]
 
 
 def test_a_reader_sees_one_making_of_a_step_and_never_two(manifest):

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -62,3 +64,21 @@ def test_the_command_line_lets_training_end_and_stops_all_else_at_once(monkeypat
         assert interrupts.asked == signal.SIGINT
         with pytest.raises(SystemExit, match=f"{128 + signal.SIGTERM}"):
             signal.raise_signal(signal.SIGTERM)
+
+
+LATE = """
+import os, signal, sys
+from rb_interp.signals import stopped_by_signals
+
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid()):
+        kill(process, signal.SIGTERM)
+
+with stopped_by_signals(to_the_end=True):
+    late = Late()
+sys.exit(129)
+"""
+
+
+def test_a_signal_while_python_takes_itself_apart_leaves_the_status_alone():
+    assert subprocess.run([sys.executable, "-c", LATE], check=False).returncode == 129

@@ -25,7 +25,7 @@ from safetensors.numpy import save_file
 from campaigns.harness import Ended, Outcome, command, forked
 from campaigns.tiny_runs import RUN, at, contents, make_small, making, settings
 
-LONG, SHORT = 1000, 12
+LONG, SHORT = 1000, 8
 STUDIES = ("anchor", "labels", "language", "emb-mlp")
 TAG, ESCAPE = "<script>alert(1)</script>", "\x1b[2J\x1b]0;x\x07"
 TEXTS = (
