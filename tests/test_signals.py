@@ -2,6 +2,7 @@
 
 import os
 import signal
+from threading import Thread
 
 import pytest
 
@@ -62,3 +63,29 @@ def test_the_command_line_lets_training_end_and_stops_all_else_at_once(monkeypat
         assert interrupts.asked == signal.SIGINT
         with pytest.raises(SystemExit, match=f"{128 + signal.SIGTERM}"):
             signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal goes away here")
+def test_a_terminal_that_goes_away_is_noted():
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with Interrupts() as interrupts:
+            assert signal.getsignal(signal.SIGHUP) == interrupts.note
+            signal.raise_signal(signal.SIGHUP)
+            assert interrupts.asked == signal.SIGHUP
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_work_in_another_thread_leaves_signals_to_the_main_one():
+    found = []
+
+    def beside():
+        with stopped_by_signals() as come, Interrupts() as interrupts:
+            found.extend([signal.getsignal(signal.SIGINT), come, interrupts.asked])
+
+    other = Thread(target=beside)
+    other.start()
+    other.join()
+    assert found == [signal.default_int_handler, [], 0]
