@@ -242,9 +242,10 @@ def test_a_write_that_fails_leaves_the_manifest_as_it_was(manifest, monkeypatch)
         renames(temporary, place)
 
     for _ in range(2):
-        with monkeypatch.context() as patch, pytest.raises(RunError, match="No space left.*before is untouched"):
+        with monkeypatch.context() as patch:
             patch.setattr(files.os, "replace", full)
-            manifest.write_bytes(path, b"three", "train")
+            with pytest.raises(RunError, match="No space left.*before is untouched"):
+                manifest.write_bytes(path, b"three", "train")
         assert Manifest(manifest.folder).content == before
 
 
@@ -325,9 +326,10 @@ def test_what_is_no_file_or_cannot_be_read_is_named_with_what_to_do(manifest, mo
     def broken(_):
         raise OSError(5, "Input/output error")
 
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"a cannot be read \(Input.*\)\. Train again\."):
+    with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", broken)
-        manifest.read(path)
+        with pytest.raises(RunError, match=r"a cannot be read \(Input.*\)\. Train again\."):
+            manifest.read(path)
     path.unlink()
     with socket.socket(socket.AF_UNIX) as place:
         monkeypatch.chdir(path.parent)  # a socket's path is short

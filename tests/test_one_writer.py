@@ -132,8 +132,9 @@ def test_a_writer_that_cannot_begin_keeps_no_lock(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     writer = OneWriter(tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="No space left on device"):
+    with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        writer.__enter__()
+        with pytest.raises(RunError, match="No space left on device"):
+            writer.__enter__()
     with OneWriter(tmp_path) as other:
         assert other.holder.startswith(f"process {os.getpid()} on")

@@ -13,8 +13,8 @@ from own_studies import ONE, One
 from safetensors.torch import save_file
 
 from rb_interp.errors import RunError
-from rb_interp.machine.run import Run
 from rb_interp.machine.record import measured_already
+from rb_interp.machine.run import Run
 from rb_interp.manifest import Manifest, code_version
 from rb_interp.report.terminal import run_rows
 from rb_interp.tasks import AnchorTask
