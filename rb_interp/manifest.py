@@ -336,19 +336,19 @@ class Manifest:
 
     def finish(self, step: str, *made_from: str, version: str = "") -> None:
         """Note that the last file of a step is there; arguments as of `making`."""
-        content = self._settled()
+        content = self._settled()  # and finished in one go: a reader that waits for the files has the step, too
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         record = Step({name: content.digest(name) for name in made_from}, version or code_version(), now)
         self._save(replace(content, steps={**content.steps, step: record}))
 
     def _settle(self) -> None:
-        """Write down what is settled, where that is something new."""
+        """Note of each file that was being replaced whether it is the old one or the new one."""
         content = self._settled()
         if content != self.content:
             self._save(content)
 
     def _settled(self) -> Content:
-        """The content, with each file that was being replaced as the old one or the new one, whichever is there."""
+        """What it says, with each file that was being replaced decided to be the old one or the new one."""
         content = self.content
         files = dict(content.files)
         for name in [name for name, entry in files.items() if entry.before is not None]:
