@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from campaigns.harness import command
+from campaigns.harness import command, forked
 
 RUN = "run"
 _TASK = "length=5\nkeys=[21,24]\nmemory_anchors=[1,{most}]\nreasoning_anchors=[11,13]\nd_vocab=64\nn_sequences=720\n"
@@ -152,3 +152,19 @@ def difference(run: Path, reference: dict[str, str]) -> tuple[str, str]:
     if changed:
         return "silent", f"differs: {', '.join(changed[:4])}"
     return ("lost", f"left behind: {', '.join(more[:4])}") if more else ("", "")
+
+
+def compared(folder: Path, reference: dict[str, str]) -> tuple[str, str]:
+    """How the run in a folder differs from the reference, or from what its own manifest says."""
+    end, detail = difference(folder / RUN, reference)
+    if end:
+        return end, detail
+    told = forked(at(folder, _problems))
+    return (told.failure or "silent", told.out[-300:] + told.err[-300:]) if told.out or told.status else ("", "")
+
+
+def _problems() -> int:
+    from rb_interp.machine.run import Run
+
+    print(*Run.open(RUN).manifest.problems().values(), sep="\n", end="")
+    return 0
