@@ -48,6 +48,7 @@ GAMMA = Bound(0, 20, "", "above 20 every weight starts at 0 in float32")
 _RATE = Bound(0, 1000, "", _FLAT)
 _SEEDS = Bound(0, WHOLE, "", "what random generators take")
 _ROWS = Bound(1, WHOLE, "rows", "all rows where there are fewer")
+_READ = Bound(1, 100_000_000, "rows", "all rows where there are fewer")
 
 MODEL = {
     "n_layers": Bound(1, 1000, "layers", "each has tensors of its own"),
@@ -71,7 +72,7 @@ TRAIN = {
     "clip": Bound(0, 1_000_000_000, "", "largest norm, 0 for no clipping"),
     "workers": Bound(0, 1024, "threads", "0 for one on each core"),
     "eval_every": Bound(1, STEPS, "steps", "as many as training has, at most"),
-    "eval_rows": _ROWS,
+    "eval_rows": _READ,
     "n_checkpoints": Bound(0, 10_000, "files", "more fits no disk"),
     "keep_at": Bound(0, 1, "", "shares of the steps"),
     "save_every": Bound(0, 1_000_000_000, "seconds", "about 32 years"),
@@ -108,8 +109,8 @@ SWEEP = {
 }
 _WIDTHS = Bound(1, 20_000, "numbers", "a square matrix of it takes 3.2 GB")
 MEASURED = {
-    "probe_rows": _ROWS,
-    "n_null": Bound(0, SIZE, "draws", "0 for none"),
+    "probe_rows": _READ,
+    "n_null": Bound(0, 100_000, "draws", "0 for none"),
     "n_init": Bound(1, SIZE, "models", "each is drawn and read"),
     "d_models": _WIDTHS,
     "lemma_d_models": _WIDTHS,

@@ -20,7 +20,7 @@ from tyro.conf import subcommand
 
 from rb_interp import __version__
 from rb_interp.bounds import check_path
-from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, nearest
+from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, nearest, printable
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
 from rb_interp.machine.registry import DEFAULT, installed_studies, study
 from rb_interp.signals import Stopped, stopped_by_signals
@@ -66,7 +66,7 @@ def _say(sentence: str) -> None:
     with suppress(OSError):
         for bar in tuple(getattr(tqdm, "_instances", ())):
             bar.close()
-        print(sentence, file=sys.stderr)
+        print(printable(sentence), file=sys.stderr)
 
 
 def _open_streams() -> None:
@@ -194,7 +194,7 @@ def _verify(command: Any, line: str) -> None:
     run = _open(command.run)
     problems, n_files = run.verify(), len(run.manifest.content.files)
     for problem in problems.values():
-        print(problem)
+        print(printable(problem))
     if problems:
         raise RunError(f"{run.folder} holds {n_files} files; {', '.join(problems)} cannot be used as told above.")
     print(f"{n_files} files, all as they were written")

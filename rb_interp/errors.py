@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -65,3 +66,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, without a full stop."""
     return (str(error).strip() or "no reason given").splitlines()[0].rstrip(".")
+
+
+def printable(text: str) -> str:
+    r"""A text for a terminal: control characters, which it would obey, are shown as Python writes them.
+
+    >>> printable("two\nlines, \x1b[2J")
+    'two\nlines, \\x1b[2J'
+    """
+    return "".join(c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf") else repr(c)[1:-1] for c in text)

@@ -165,7 +165,7 @@ class Manifest:
     def wait(self, step: str) -> None:
         """Wait while a writer moves the files of a step into place, which takes milliseconds; 10 seconds at most."""
         until = time.monotonic() + PATIENCE
-        while self._replacing(step) and self.writer and time.monotonic() < until:
+        while self.moving(step) and self.writer and time.monotonic() < until:
             time.sleep(0.005)
 
     def steady(self, step: str, read: Callable[[], T]) -> T:
@@ -187,7 +187,8 @@ class Manifest:
         content = self.content
         return content.steps.get(step), content.digest(step)
 
-    def _replacing(self, step: str) -> bool:
+    def moving(self, step: str) -> bool:
+        """Whether the files of a step are being moved into place, or a writer was killed while they were."""
         content = self.content
         return step not in content.steps and any(
             entry.step == step and entry.before is not None for entry in content.files.values()
@@ -335,17 +336,22 @@ class Manifest:
 
     def finish(self, step: str, *made_from: str, version: str = "") -> None:
         """Note that the last file of a step is there; arguments as of `making`."""
-        self._settle()
-        content = self.content
+        content = self._settled()  # and finished in one go: a reader that waits for the files has the step, too
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         record = Step({name: content.digest(name) for name in made_from}, version or code_version(), now)
         self._save(replace(content, steps={**content.steps, step: record}))
 
     def _settle(self) -> None:
-        """Decide of each file that was being replaced whether it is the old one or the new one."""
+        """Note of each file that was being replaced whether it is the old one or the new one."""
+        content = self._settled()
+        if content != self.content:
+            self._save(content)
+
+    def _settled(self) -> Content:
+        """What it says, with each file that was being replaced decided to be the old one or the new one."""
         content = self.content
-        files, open_ones = dict(content.files), [name for name, e in content.files.items() if e.before is not None]
-        for name in open_ones:
+        files = dict(content.files)
+        for name in [name for name, entry in files.items() if entry.before is not None]:
             entry, path = files[name], self.folder / name
             found = _sum_of(path) if path.is_file() else ""
             if found == entry.before:
@@ -354,8 +360,7 @@ class Manifest:
                     del files[name]
             else:
                 files[name] = replace(entry, before=None)
-        if open_ones:
-            self._save(replace(content, files=files))
+        return replace(content, files=files)
 
     def _save(self, content: Content) -> None:
         plain = {"format": FORMAT, **asdict(content)}

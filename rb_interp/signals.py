@@ -10,10 +10,11 @@ that have Python's own handler, or none.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -72,7 +73,9 @@ def stopped_by_signals(to_the_end: bool = False) -> Iterator[list[int]]:
     """Handle all of them as the command line does, for the time of a command. In the main thread alone.
 
     Args:
-        to_the_end: whether the process ends afterwards. Then a signal on its last way ends it at once.
+        to_the_end: whether the process ends afterwards. Then a signal on its last way ends it at once. When Python
+            takes itself apart, which is short, signals are ignored: it would hand them back to the system, and the
+            process would end without its status.
 
     Yields the signals that have come.
     """
@@ -96,6 +99,12 @@ def stopped_by_signals(to_the_end: bool = False) -> Iterator[list[int]]:
     finally:
         if to_the_end:
             come.append(0)
+            atexit.register(_ignore, tuple(before))
         else:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _ignore(numbers: Iterable[int]) -> None:
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)

@@ -12,6 +12,7 @@ import pytest
 
 from rb_interp import bounds
 from rb_interp.bounds import TABLES, Bound, check_path
+from rb_interp.checks import RANGES
 from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
 from rb_interp.machine.config import fingerprint, from_mapping, read_toml
 from rb_interp.models.config import MatrixGammas, ModelConfig
@@ -162,3 +163,14 @@ def test_paths_that_can_be_none_are_refused():
 def test_the_documents_have_every_bound():
     assert bounds.markdown() in DOCS.read_text()
     assert all(isinstance(bound, Bound) and bound.why for table in TABLES.values() for bound in table.values())
+
+
+def test_what_a_setting_may_be_a_function_takes():
+    """Nothing is refused only once it is needed, after training."""
+    taken = {**RANGES, "eval_rows": RANGES["n"], "probe_rows": RANGES["n"]}
+    found = {name: bound for bounds_of in bounds.TABLES.values() for name, bound in bounds_of.items() if name in taken}
+    assert {"n_null", "eval_rows", "probe_rows", "d_model"} <= set(found)
+    for name, bound in found.items():
+        low, high = taken[name]
+        assert low <= bound.low, name
+        assert bound.high <= high or name.startswith("d_"), name  # no sizes of models are asked for in a call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -138,3 +139,53 @@ def test_the_campaign_calls_every_public_function() -> None:
     fetched = {"load_prontoqa_hub", "load_stories_hub"}  # from the network
     made_of_runs = {"over_seeds", "readings_table", "summary_table", "reproduce"}  # for studies
     assert {name.rpartition(".")[2] for name, _ in CALLS} <= called | fetched | made_of_runs | {"Task"}
+
+
+@checked
+def placed(
+    path: Path, x: Float[np.ndarray, " n"], values: Mapping[str, Float[Tensor, " n"]] = {}, whole: int = 0
+) -> Any:
+    """What was given."""
+    return {**locals()}
+
+
+def test_arrays_and_mappings_of_them_become_those_of_the_wanted_library() -> None:
+    given = placed(Path("a"), torch.tensor([1.5, 2.5], dtype=torch.bfloat16), {"a": [1.5], "b": np.ones(2)}, -(2**63))
+    assert given["x"].tolist() == [1.5, 2.5]
+    assert [type(value) for value in given["values"].values()] == [Tensor, Tensor]
+    assert given["whole"] == -(2**63)
+
+
+@pytest.mark.parametrize(
+    ("path", "x", "whole", "said"),
+    [
+        (Path("a\0b"), [1.0], 0, "placed got path=a PosixPath; expected a path."),
+        (Path("a"), [], 0, "x=[]; expected an array of numbers of shape [n], all of them finite, not empty."),
+        (Path("a"), [0.5, np.inf], 0, "x=[0.5, inf]; expected an array of numbers of shape [n], all of them finite"),
+        (Path("a"), [1.0], -(2**63) - 1, "whole=-9223372036854775809; expected a whole number."),
+        (Path("a"), [1.0], 2**63, "whole=9223372036854775808; expected a whole number."),
+    ],
+)
+def test_what_nothing_can_be_made_of_is_refused(path: Path, x: list, whole: int, said: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        placed(path, x, whole=whole)
+    assert said.replace("PosixPath", type(path).__name__) in str(caught.value)
+
+
+@checked
+def failing(keep: Callable[[], None]) -> None:
+    keep()
+
+
+def test_too_little_memory_is_one_sentence_and_other_errors_are_what_they_were() -> None:
+    def fail(error: Exception) -> Callable[[], None]:
+        def keep() -> None:
+            raise error
+
+        return keep
+
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ...")):
+        with pytest.raises(ArgumentError, match="failing needs more memory than there is; give smaller sizes"):
+            failing(fail(error))
+    with pytest.raises(RuntimeError, match="^something else$"):
+        failing(fail(RuntimeError("something else")))

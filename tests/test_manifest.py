@@ -3,13 +3,16 @@
 import json
 import os
 import shutil
+import socket
+from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from rb_interp import files
 from rb_interp.errors import RunError
-from rb_interp.manifest import FILE, Manifest
+from rb_interp.manifest import FILE, Manifest, code_version
 
 
 @pytest.fixture
@@ -100,11 +103,12 @@ def test_a_step_made_again_is_the_one_before_until_it_is_whole(manifest, tmp_pat
     for killed in (*snapshots, folder):
         as_found, settled = Manifest(killed), Manifest(killed)
         found = as_found.finished("probe") and {(killed / name).read_bytes() for name in ("table", "more")}
+        assert found or as_found.moving("probe")  # a reader waits
         with settled.writing():
             assert settled.finished("probe") == bool(found)
         states.append(found)
-    # who writes, then the manifest; it, two files, it twice, while the step is not finished
-    assert states == [{b"old"}, {b"old"}, False, False, False, False, {b"new"}]
+    # who writes, the manifest; then two files and the manifest again, before which the step is not finished
+    assert states == [{b"old"}, {b"old"}, False, False, False, {b"new"}]
 
 
 def test_a_reader_sees_one_making_of_a_step_and_never_two(manifest):
@@ -191,3 +195,192 @@ def test_nothing_is_written_outside_the_folder(manifest, tmp_path):
     with pytest.raises(RunError, match="leads out of"):
         manifest.write_bytes(manifest.folder / "figures" / "a.svg", b"", "report")
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def killed_before_it_moves(manifest, path, content, place, monkeypatch, step="train"):
+    """The folder as it is where a process is killed that has said what it moves there, and has not moved it."""
+    renames = os.replace
+
+    def replace(temporary, to):
+        if to == path:
+            shutil.copytree(manifest.folder, place)
+        renames(temporary, to)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "replace", replace)
+        manifest.write_bytes(path, content, step)
+    return Manifest(place)
+
+
+def test_killed_twice_at_the_same_file_it_is_still_the_old_one(manifest, tmp_path, monkeypatch):
+    once = killed_before_it_moves(manifest, manifest.folder / "weights" / "a", b"x", tmp_path / "1", monkeypatch)
+    twice = killed_before_it_moves(once, once.folder / "weights" / "a", b"y", tmp_path / "2", monkeypatch)
+    assert twice.problems() == {}
+    assert twice.read(twice.folder / "weights" / "a") == b"one"
+
+
+def test_a_file_that_was_never_moved_into_place_is_no_problem_and_a_lost_one_is(manifest, tmp_path, monkeypatch):
+    new = killed_before_it_moves(manifest, manifest.folder / "weights" / "c", b"x", tmp_path / "new", monkeypatch)
+    assert (new.missing, new.problems()) == ([], {})
+    again = killed_before_it_moves(manifest, manifest.folder / "weights" / "a", b"x", tmp_path / "again", monkeypatch)
+    (again.folder / "weights" / "a").unlink()
+    assert again.missing == list(again.problems()) == ["weights/a"]
+    with again.writing():
+        assert again.missing == ["weights/a"]  # it is still lost for the next writer
+
+    (manifest.folder / "weights" / "b").unlink()
+    lost = killed_before_it_moves(manifest, manifest.folder / "weights" / "b", b"x", tmp_path / "lost", monkeypatch)
+    with lost.writing():
+        assert (lost.missing, lost.problems()) == ([], {})  # as if it had never been made: it is made again
+
+
+def test_a_write_that_fails_leaves_the_manifest_as_it_was(manifest, monkeypatch):
+    path, renames, before = manifest.folder / "weights" / "a", os.replace, manifest.content
+
+    def full(temporary, place):
+        if place == path:
+            raise OSError(28, "No space left on device")
+        renames(temporary, place)
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(files.os, "replace", full)
+            with pytest.raises(RunError, match="No space left.*before is untouched"):
+                manifest.write_bytes(path, b"three", "train")
+        assert Manifest(manifest.folder).content == before
+
+
+def test_a_reader_waits_while_a_step_is_moved_into_place(manifest, monkeypatch):
+    """It comes between two files, and gets the whole new step; where the writer was killed there, it is told so."""
+    folder, renames, looked, found = manifest.folder, os.replace, Event(), []
+    reader = Manifest(folder)
+
+    def read():
+        if not reader.finished("probe"):
+            raise RunError("not finished")
+        return reader.read(folder / "table")
+
+    def beside():
+        try:
+            found.append(reader.steady("probe", read))
+        except RunError as error:
+            found.append(error)
+        finally:
+            looked.set()
+
+    def replace(temporary, place):
+        if place == folder / "table":
+            other.start()
+            assert looked.wait(60)
+            reader.wait("report")  # nobody replaces that one
+            shutil.copytree(folder, folder.parent / "killed")
+        renames(temporary, place)
+
+    other = Thread(target=beside)
+    with monkeypatch.context() as patch:
+        patch.setattr("rb_interp.manifest.PATIENCE", 60.0)
+        patch.setattr("rb_interp.manifest.time.sleep", lambda _: looked.set())
+        patch.setattr(files.os, "replace", replace)
+        with manifest.making("probe", "train"):
+            manifest.write_bytes(folder / "table", b"new", "probe")
+        other.join()
+    assert found == [b"new"]
+
+    def asleep(_):
+        raise AssertionError("waited for nobody")
+
+    monkeypatch.setattr("rb_interp.manifest.time.sleep", asleep)
+    killed = Manifest(folder.parent / "killed")
+    (killed.folder / ".writer.json").unlink()
+    killed.wait("probe")
+    assert not killed.finished("probe")
+
+
+def test_a_step_that_is_finished_meanwhile_is_read_again(manifest):
+    reader, tries = Manifest(manifest.folder), []
+
+    def read():
+        tries.append(reader.made("probe"))
+        if len(tries) == 1:
+            manifest.finish("probe", "train", version="another")
+            raise RunError("not finished yet")
+        return reader.content.steps["probe"].version
+
+    assert reader.steady("probe", read) == "another"
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(manifest):
+    path, contents = manifest.folder / "weights" / "a", [b"x", b"yy"]
+
+    class Slow(Manifest):
+        def _inside(self, path):
+            if contents:
+                manifest.write_bytes(path, contents.pop(), "train")
+            super()._inside(path)
+
+    assert Slow(manifest.folder, "", {}).read(path) == b"x"
+
+
+def test_what_is_no_file_or_cannot_be_read_is_named_with_what_to_do(manifest, monkeypatch):
+    path = manifest.folder / "weights" / "a"
+
+    def broken(_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", broken)
+        with pytest.raises(RunError, match=r"a cannot be read \(Input.*\)\. Train again\."):
+            manifest.read(path)
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as place:
+        monkeypatch.chdir(path.parent)  # a socket's path is short
+        place.bind("a")
+        with pytest.raises(RunError, match="is a folder or a device, where a file should be; move it away"):
+            manifest.check(path)
+
+
+def test_a_file_that_is_not_there_yet_is_that_of_the_writer_or_of_a_command(manifest):
+    path, reader = manifest.folder / "page", Manifest(manifest.folder, remedies={"report": "Report it."})
+    with pytest.raises(RunError, match=r"page is not there yet\. Report it\.$"):
+        reader.check(path, "report")
+    with manifest.writing(), pytest.raises(RunError, match=rf"Wait until process {os.getpid()} on .* has made it\.$"):
+        reader.check(path, "report")
+
+
+def test_a_file_changed_in_place_is_looked_at_again(manifest):
+    path = manifest.folder / "weights" / "a"
+    manifest.check(path)
+    was = path.stat()
+    with open(path, "rb+") as file:
+        file.write(b"onf")
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns + 1_000_000_000))
+    with pytest.raises(RunError, match="is damaged"):
+        manifest.check(path)
+
+
+@pytest.mark.parametrize("name", ["../a", "weights/../../a", "/a"])
+def test_a_manifest_that_names_files_elsewhere_is_refused_whatever_its_checksum(manifest, name):
+    content = manifest.content
+    manifest._save(replace(content, files={name: content.files["weights/a"]}))
+    with pytest.raises(RunError, match="damaged .it names files outside its folder.*move the folder away"):
+        _ = Manifest(manifest.folder).content
+
+
+def test_the_version_of_the_code_is_that_of_every_file_and_its_name(tmp_path):
+    versions = [code_version()]
+    for number, (name, content) in enumerate([("a.py", "1"), ("a.py", "2"), ("b.py", "2"), ("c/b.py", "2")]):
+        path = tmp_path / str(number) / name
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
+        (tmp_path / str(number) / "notes.txt").write_text(f"{number}")
+        versions.append(code_version(tmp_path / str(number)))
+    assert len(set(versions)) == 5
+    shutil.copytree(tmp_path / "0", tmp_path / "elsewhere")
+    assert code_version(tmp_path / "elsewhere") == versions[1]
+
+
+def test_a_step_says_which_code_made_it(manifest):
+    with manifest.making("probe", "train", version="of a study"):
+        manifest.write_bytes(manifest.folder / "table", b"numbers", "probe")
+    assert Manifest(manifest.folder).content.steps["probe"].version == "of a study"
+    assert manifest.content.steps["train"].version == manifest.content.files["weights/a"].version == code_version()

@@ -95,3 +95,47 @@ def test_a_place_that_cannot_be_locked_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"file.* could not be written \(.*\); what was there before is untouched"):
         OneWriter(tmp_path / "file").__enter__()
+
+
+HERE = platform.node()
+
+
+@pytest.mark.parametrize(
+    ("told", "holder"),
+    [
+        ({"host": HERE, "process": os.getpid(), "since": "noon"}, f"process {os.getpid()} on {HERE}, since noon"),
+        ({"host": "elsewhere", "process": 2**31 - 1, "since": "noon"}, f"process {2**31 - 1} on elsewhere, since noon"),
+        ({"host": HERE, "process": 2**31 - 1, "since": "noon"}, ""),
+        ({"host": HERE, "process": 10**30, "since": "noon"}, ""),
+        ({"host": HERE, "process": "x", "since": "noon"}, "another process"),
+        ({"host": HERE}, "another process"),
+        ([], "another process"),
+    ],
+    ids=["runs", "elsewhere", "gone", "no number of a process", "no number", "too little", "no mapping"],
+)
+def test_whoever_says_that_he_writes_is_believed_while_he_may_run(tmp_path, told, holder):
+    assert OneWriter(tmp_path).holder == ""
+    (tmp_path / WRITER).write_text(json.dumps(told))
+    assert OneWriter(tmp_path).holder == holder
+
+
+def test_a_process_of_somebody_else_runs(tmp_path, monkeypatch):
+    def forbidden(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    (tmp_path / WRITER).write_text(json.dumps({"host": HERE, "process": 1, "since": "noon"}))
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert OneWriter(tmp_path).holder == f"process 1 on {HERE}, since noon"
+
+
+def test_a_writer_that_cannot_begin_keeps_no_lock(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    writer = OneWriter(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(RunError, match="No space left on device"):
+            writer.__enter__()
+    with OneWriter(tmp_path) as other:
+        assert other.holder.startswith(f"process {os.getpid()} on")

@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+from threading import Thread
 
 import pytest
 
@@ -62,3 +65,47 @@ def test_the_command_line_lets_training_end_and_stops_all_else_at_once(monkeypat
         assert interrupts.asked == signal.SIGINT
         with pytest.raises(SystemExit, match=f"{128 + signal.SIGTERM}"):
             signal.raise_signal(signal.SIGTERM)
+
+
+LATE = """
+import os, signal, sys
+from rb_interp.signals import stopped_by_signals
+
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid()):
+        kill(process, signal.SIGTERM)
+
+with stopped_by_signals(to_the_end=True):
+    late = Late()
+sys.exit(129)
+"""
+
+
+def test_a_signal_while_python_takes_itself_apart_leaves_the_status_alone():
+    assert subprocess.run([sys.executable, "-c", LATE], check=False).returncode == 129
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal goes away here")
+def test_a_terminal_that_goes_away_is_noted():
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with Interrupts() as interrupts:
+            assert signal.getsignal(signal.SIGHUP) == interrupts.note
+            signal.raise_signal(signal.SIGHUP)
+            assert interrupts.asked == signal.SIGHUP
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_work_in_another_thread_leaves_signals_to_the_main_one():
+    found = []
+
+    def beside():
+        with stopped_by_signals() as come, Interrupts() as interrupts:
+            found.extend([signal.getsignal(signal.SIGINT), come, interrupts.asked])
+
+    other = Thread(target=beside)
+    other.start()
+    other.join()
+    assert found == [signal.default_int_handler, [], 0]

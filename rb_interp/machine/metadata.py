@@ -110,8 +110,9 @@ def check_free(folder: Path) -> None:
 
 
 def _leftovers(folder: Path) -> bool:
-    """Whether a folder holds nothing but what a process leaves that was killed at its start."""
-    names, temporary = (LOCK, WRITER, MANIFEST), (f".{FILE}.", f".{MANIFEST}.")
+    """Whether a folder holds nothing but what a process makes at its start, which may have been killed."""
+    names = (LOCK, WRITER, MANIFEST)
+    temporary = tuple(f".{name}." for name in (FILE, WRITER, MANIFEST))
     return all(path.name in names or path.name.startswith(temporary) for path in folder.iterdir())
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rb_interp.errors import RunError
+from rb_interp.errors import RunError, printable
 from rb_interp.figures.numbers import interval_text, number, share_text
 from rb_interp.report.content import OUTCOMES, calibration_mark, not_learned, read_before
 from rb_interp.report.within import DESCRIBES
@@ -44,7 +44,7 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     for verdict, mark in zip(verdicts, marks, strict=True):
         texts = (f"{verdict.n_meeting}/{verdict.n_seeds}", _effect(verdict), _untrained(verdict), verdict.statement)
         table.add_row(
-            Text(verdict.id),
+            Text(printable(verdict.id)),
             Text(verdict.outcome, COLOURS[verdict.outcome]),
             *(Text(mark) for _ in calibration),
             *(Text(shown(text, console)) for text in texts),
@@ -54,9 +54,9 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     starred = "; * met at initialisation" if any(verdict.met_at_initialisation for verdict in verdicts) else ""
     console.print(Text(", ".join(f"{counts[name]} {name}" for name in OUTCOMES) + starred))
     if unlearned := not_learned(verdicts):
-        console.print(Text(f"not learned by half of the seeds, so undecided: {', '.join(v.id for v in unlearned)}"))
+        console.print(Text(f"not learned by half of the seeds, so undecided: {_ids(unlearned)}"))
     for first_seed, named in read_before(verdicts).items():
-        console.print(Text(f"decided by seeds from {first_seed} on alone: {', '.join(named)}"))
+        console.print(Text(f"decided by seeds from {first_seed} on alone: {printable(', '.join(named))}"))
     if any(marks):
         console.print(Text(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}"))
 
@@ -66,12 +66,12 @@ def print_within(within: Within, console: Console | None = None) -> None:
     console = console_of(console)
     table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
     for heading in ("claim", *(group.name for group in within.groups)):
-        table.add_column(heading)
+        table.add_column(Text(printable(heading)))
     shares = (f"{len(g.seeds)}/{g.total}, {share_text(g.share, g.low, g.high)}" for g in within.groups)
     table.add_row("seeds", *(Text(shown(share, console)) for share in shares))
     for line in zip(*(group.verdicts for group in within.groups), strict=True):
-        table.add_row(Text(line[0].id), *(_within_cell(verdict, console) for verdict in line))
-    console.print(Text(f"within groups of seeds, by {within.by}: met by, median"))
+        table.add_row(Text(printable(line[0].id)), *(_within_cell(verdict, console) for verdict in line))
+    console.print(Text(printable(f"within groups of seeds, by {within.by}: met by, median")))
     console.print(table)
     console.print(Text(DESCRIBES), width=min(console.width, WIDTH))
 
@@ -139,7 +139,7 @@ def _print_rows(rows: Mapping[str, str], console: Console) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for name, text in rows.items():
-        table.add_row(name, Text(text))
+        table.add_row(Text(name), Text(printable(text)))
     console.print(table)
 
 
@@ -160,8 +160,13 @@ def _untrained(verdict: Verdict) -> str:
     return number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
 
 
+def _ids(verdicts: Iterable[Verdict]) -> str:
+    return printable(", ".join(verdict.id for verdict in verdicts))
+
+
 def shown(text: str, console: Console) -> str:
-    """The text; a terminal without Unicode gets ``?`` for the signs that it lacks."""
+    """The text, `printable`; a terminal without Unicode gets ``?`` for the signs that it lacks."""
+    text = printable(text)
     if console.encoding.lower().startswith("utf"):
         return text
     return text.replace("−", "-").encode("ascii", "replace").decode()

@@ -16,6 +16,7 @@ Under AdamW the same sums are kept, with the learning rate of each step.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import unwrap
 
 import torch
 from jaxtyping import Float, Int
@@ -63,10 +64,11 @@ class Drift:
 
     @torch.no_grad()
     def _rates(self, weights: Weights) -> dict[str, Tensor]:
+        """The predictions of one step. Arguments are right here, at every step, so they are not checked."""
         if self.model.architecture == "emb_mlp":
-            return {"map": emb_mlp_map(weights["mlp.W_in"], weights["mlp.W_out"])}
+            return {"map": unwrap(emb_mlp_map)(weights["mlp.W_in"], weights["mlp.W_out"])}
         w_v, w_o = (weights[f"blocks.0.attn.W_{name}"][:, 0] for name in "VO")
         w_in, w_out = (weights[f"blocks.0.mlp.W_{name}"] for name in ("in", "out"))
-        attention, direct = one_layer_maps(w_v, w_o, w_in, w_out)
-        value = value_flow(weights["embed.W_E"], self.pulls, w_o, w_in, w_out, self.length)
+        attention, direct = unwrap(one_layer_maps)(w_v, w_o, w_in, w_out)
+        value = unwrap(value_flow)(weights["embed.W_E"], self.pulls, w_o, w_in, w_out, self.length)
         return {"attention": attention, "direct": direct, "value": value}

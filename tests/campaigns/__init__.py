@@ -8,4 +8,4 @@ with
 - ``case(number, prepared, folder) -> Outcome``: one case, fixed by its number, in an empty folder of its own.
 """
 
-NAMES = ("kills", "races", "surroundings", "damage", "settings", "calls")
+NAMES = ("kills", "races", "surroundings", "damage", "foreign", "settings", "calls")

@@ -9,7 +9,7 @@ from own_studies import ONE, One
 
 from rb_interp.errors import ConfigError
 from rb_interp.machine import limits
-from rb_interp.machine.estimate import CPU, GIB, Sizes, disk, estimate, on_device, on_host, seconds
+from rb_interp.machine.estimate import BASE, CPU, GIB, GPU, Sizes, disk, estimate, on_device, on_host, seconds
 from rb_interp.machine.registry import names, study
 from rb_interp.machine.run import Run
 from rb_interp.models.config import ModelConfig
@@ -129,3 +129,63 @@ def test_free_space_is_unknown_where_the_current_folder_is_gone(tmp_path, monkey
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert limits.disk_free(Path("run")) == math.inf
+
+
+def test_deeper_models_and_predictions_of_every_token_by_hand():
+    position = 3 * 2 + 5 * 1 + 2 * 4 + 2 * 3  # d_model, heads, their patterns over 4 tokens, d_mlp
+    deep = replace(TINY, architecture="transformer", n_layers=2, eval_rows=1)
+    weights, copies = 4 * deep.n_parameters * 4 * 6, 2 * 1 * 100 * 8 * 4
+    step = 5 * (1.5 * 4 * (4 * (3 * 2 + position) + position) + 12 * 10)  # the last layer at the last token alone
+    assert on_device(deep) == weights + 6 * step + copies
+    every = replace(deep, next=True, micro_batch=2)
+    assert (every.rows_at_once, every.together) == (2, 2)  # a member on each thread
+    assert on_device(every) == weights + 2 * 2 * 4 * (1.5 * 4 * (2 + 2 * position) + 12 * 10) + 6 * 100 * 8 * 4 * 2
+    # Without moments to keep: weights and gradients; the state twice.
+    plain = replace(TINY, adamw=False)
+    assert on_device(TINY) - on_device(plain) == 2 * P * 4 * 6
+    assert on_host(TINY) - on_host(plain) == disk(TINY) - disk(plain) == 4 * P * 4 * 6
+
+
+def test_on_a_gpu_all_members_share_a_step_and_the_machine_holds_no_model():
+    gpu, rate, forward = replace(TINY, gpu=True, threads=1), GPU["float32"], 2 * (2 * 3 + 3 * 10)
+    one = 3 * forward * 5 / rate.flops + P * 4 * 8 / rate.memory
+    read = forward * 7 * 2 / rate.flops
+    assert math.isclose(seconds(gpu), 9 * (6 * one + rate.overhead) + 4 * 6 * read + 2 * 0.5)
+    on_gpu, on_cpu = estimate(One(), gpu=True), estimate(One(), gpu=False)
+    (there,), (here,) = on_gpu.sweeps.values(), on_cpu.sweeps.values()
+    assert (on_gpu.memory, on_gpu.gpu_memory) == (BASE + on_host(there), on_device(there))
+    assert (on_cpu.memory, on_cpu.gpu_memory) == (BASE + on_host(here) + on_device(here), 0)
+
+
+def test_rows_are_drawn_once_for_each_seed_of_data():
+    (own,), (shared,) = (estimate(One(data_seed=seed), gpu=False).sweeps.values() for seed in (None, 3))
+    assert (own.data_seeds, shared.data_seeds, own.members, shared.members) == (8, 1, 16, 16)
+
+
+def test_long_work_is_told_with_its_rate_and_long_drawing_beforehand(tmp_path, monkeypatch, capsys):
+    found = limits.check_affordable(One(), tmp_path)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(limits, "SILENT", -1.0)
+    limits.check_affordable(One(), tmp_path)
+    assert capsys.readouterr().err.startswith("drawing the rows of all seeds: ")
+    monkeypatch.setattr(limits, "LONG_ON_CPU", 0.0)
+    rate = round(found.steps / found.seconds)
+    assert rate > 1
+    with pytest.raises(ConfigError, match=f" at about {rate:,} steps of a member a second"):
+        limits.check_affordable(One(), tmp_path)
+
+
+@pytest.mark.parametrize(("text", "limit"), [(f"{GIB // 1024}\n", GIB // 1024), ("max\n", None)])
+def test_limits_of_the_group_of_processes_count(text, limit, tmp_path, monkeypatch):
+    whole = limits.machine_memory()
+    (tmp_path / "memory.max").write_text(text)
+    monkeypatch.setattr(limits, "Path", lambda _: tmp_path / "memory.max")
+    assert limits.machine_memory() == limit if limit else limits.machine_memory() >= whole
+
+
+@pytest.mark.parametrize("name", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_each_limit_of_the_process_counts(name, monkeypatch):
+    resource = pytest.importorskip("resource")
+    which, none = getattr(resource, name), resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda asked: (2**20 if asked == which else none, none))
+    assert limits.machine_memory() == 2**20

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from dataclasses import dataclass, replace
+from pathlib import Path
 from shutil import copytree
 from threading import Thread
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 from own_studies import ONE, TASK, TWO, One
 
+from rb_interp import files
 from rb_interp.claims import Grouping
 from rb_interp.errors import RunError, StudyError, TaskError
 from rb_interp.machine import Run
@@ -164,6 +166,23 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
     with pytest.raises(RunError, match=r"is not a run folder: it has no run.json"):
         Run.open(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_in_which_a_run_begins_is_free(tmp_path, monkeypatch):
+    """At each renaming while a run is started: another one may be started there, and is the same."""
+    renames, snapshots = os.replace, []
+
+    def replace(temporary, place):
+        snapshots.append(tmp_path / f"killed{len(snapshots)}")
+        copytree(Path(place).parent, snapshots[-1])
+        renames(temporary, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "replace", replace)
+        start(tmp_path / "run")
+    assert len(snapshots) >= 4
+    for folder in snapshots:
+        assert start(folder).metadata["fingerprint"] == Run.open(tmp_path / "run", study=ONE).metadata["fingerprint"]
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,22 @@
 
 import json
 import os
+from pathlib import Path
 from shutil import copytree
 
 import numpy as np
+import own_studies
 import pandas as pd
 import pytest
-from own_studies import ONE
+from own_studies import ONE, One
 from safetensors.torch import save_file
 
 from rb_interp.errors import RunError
+from rb_interp.machine.record import measured_already
 from rb_interp.machine.run import Run
-from rb_interp.manifest import Manifest
+from rb_interp.manifest import Manifest, code_version
 from rb_interp.report.terminal import run_rows
+from rb_interp.tasks import AnchorTask
 
 
 @pytest.fixture
@@ -150,3 +154,73 @@ def test_strings_of_a_run_are_text_in_pages(one):
     run = Run.open(one.folder, study=ONE)
     run.metadata = {**run.metadata, "command": "<script>alert(1)</script>"}
     assert "<script>" not in run._repr_html_()
+
+
+def test_what_is_measured_is_read_again_once_it_changes(copy):
+    held = copy.evidence
+    assert copy.evidence is held
+    Run.open(copy.folder, study=ONE).probe(progress=False)
+    assert copy.evidence is not held
+    copy.add_seeds(1)
+    with pytest.raises(RunError, match="stands at step 0 of 20; finish it first"):
+        _ = copy.verdicts
+
+
+def test_what_the_code_of_a_study_measured_is_measured_again_by_other_code(copy, monkeypatch):
+    here = Path(own_studies.__file__).resolve().parent
+    assert copy.manifest.content.steps["probe"].version == code_version(here) != code_version()
+    assert measured_already(copy)
+    monkeypatch.setattr("rb_interp.machine.record.code_version", lambda *folders: "0.0+other")
+    assert not measured_already(copy)
+
+
+def test_a_run_without_its_last_files_of_training_is_not_probed(copy):
+    (copy.folder / "curves.parquet").unlink()
+    with pytest.raises(RunError, match="lacks the last files of its training; finish it first: rb-interp train one"):
+        copy.probe(progress=False)
+
+
+def test_a_step_that_is_not_there_yet_is_that_of_the_writer_or_of_a_command(tmp_path):
+    run = Run.start(tmp_path / "run", ONE, One(seeds=(0,)))
+    with pytest.raises(RunError, match=r"run has no finished report yet; 'rb-interp report .*run' makes it\.$"):
+        _ = run.report
+    made = rf"run has no finished report yet; wait until process {os.getpid()} on .* has made it\.$"
+    with run.writing(), pytest.raises(RunError, match=made):
+        _ = run.report
+
+
+def test_page_and_outcomes_wait_while_they_are_replaced(copy, monkeypatch):
+    waited = []
+    monkeypatch.setattr(Manifest, "wait", lambda manifest, step: waited.append(step))
+    assert copy.report.exists()
+    assert copy.outcomes == ["HOLDS"]
+    assert waited == ["report", "probe"]
+
+
+def test_a_run_whose_settings_mean_something_else_now_is_not_opened(copy):
+    was = copy.metadata["fingerprint"]
+    as_if_written(copy, "run.json", lambda to: to.write_text(json.dumps({**copy.metadata, "fingerprint": "other"})))
+    message = f"says fingerprint other, its configuration gives {was}; .* Open it with the code that made it, or move"
+    with pytest.raises(RunError, match=message):
+        Run.open(copy.folder, study=ONE)
+
+
+def test_a_run_that_somebody_else_begins_meanwhile_is_opened(tmp_path, monkeypatch):
+    from rb_interp.machine import run as module
+
+    prepare = module._prepare
+
+    def slow(*given):
+        monkeypatch.setattr(module, "_prepare", prepare)
+        Run.start(tmp_path / "run", ONE, One(seeds=(0,)), "first")
+
+    monkeypatch.setattr(module, "_prepare", slow)
+    assert Run.start(tmp_path / "run", ONE, One(seeds=(0,)), "second").metadata["command"] == "first"
+
+
+def test_added_seeds_follow_the_largest_and_their_rows_are_prepared(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(AnchorTask, "prepare", lambda task, seeds: asked.append(seeds), raising=False)
+    run = Run.start(tmp_path / "run", ONE, One(seeds=(5, 3)))
+    run.add_seeds(2)
+    assert (run.config.seeds, asked) == ((5, 3, 6, 7), [(5, 3), (6, 7)])

@@ -7,17 +7,19 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from rb_interp.errors import ConfigError, RunError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.one_writer import OneWriter
-from rb_interp.tasks import AnchorTask
+from rb_interp.tasks import AnchorTask, Stage
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.last_group import LastGroup
 from rb_interp.training.loop import stage_name, step_name
@@ -228,3 +230,72 @@ def test_impossible_requests_say_why():
         train_members(TASK, MODEL, short(stages=("haff",)), [0.5], [0])
     with pytest.raises(ConfigError, match="not a torch device"):
         train_members(TASK, MODEL, short(device="gpuu"), [0.8], [0])
+
+
+class Noting(Store):
+    """Notes what is written: names and steps."""
+
+    def __init__(self, folder):
+        super().__init__(folder, "x")
+        self.written = []
+
+    def write(self, name, step, *rest):
+        self.written.append((name, step))
+        return super().write(name, step, *rest)
+
+
+@pytest.mark.parametrize(("save_every", "steps"), [(25.0, [0, 10, 20]), (45.0, [10, 20]), (100.0, [20])])
+def test_the_state_is_saved_after_as_many_seconds_as_are_given_and_once_at_the_end(
+    save_every, steps, tmp_path, monkeypatch
+):
+    store, clock, evaluate = Noting(tmp_path), [0.0], LastGroup.evaluate
+
+    def slow(group):
+        clock[0] += 30.0
+        return evaluate(group)
+
+    monkeypatch.setattr(LastGroup, "evaluate", slow)
+    monkeypatch.setattr("rb_interp.training.loop.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    train_members(TASK, MODEL, short(save_every=save_every, workers=1), [0.8], [0], store=store, progress=False)
+    assert [step for name, step in store.written if name == "state"] == steps
+
+
+def test_a_stage_reached_at_once_is_not_kept_again_after_a_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr(AnchorTask, "stages", {"half": Stage(lambda now, first: now[:, 0, 0] > 0)})
+    store, train = Noting(tmp_path), short(stages=("half",), workers=1)
+    train_members(TASK, MODEL, replace(train, steps=10), [0.8], [0], store=store, progress=False)
+    again = Noting(tmp_path)
+    train_members(TASK, MODEL, train, [0.8], [0], store=again, progress=False)
+    assert again.read("state").step == 20
+    assert again.read(stage_name("half", Member(0.8, 0))).step == 0
+    assert [name for name, _ in again.written] == [step_name(20), "state"]
+
+
+def test_the_last_step_is_kept_for_a_member_that_reaches_a_stage_never(tmp_path, monkeypatch):
+    monkeypatch.setattr(AnchorTask, "stages", {"half": Stage(lambda now, first: now[:, 0, 0] < 0)})
+    store = Noting(tmp_path)
+    train_members(TASK, MODEL, short(stages=("half",), workers=1), [0.8], [0], store=store, progress=False)
+    assert store.read(stage_name("half", Member(0.8, 0))).step == 20
+
+
+def test_tf32_comes_back_and_a_member_named_twice_is_refused():
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        train_members(TASK, MODEL, short(steps=1, workers=1), [0.8], [0], progress=False)
+        assert torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    with pytest.raises(ConfigError, match=r"gammas=\[0.8, 0.8\] and seeds=\[0\] name a member twice; name each once"):
+        train_members(TASK, MODEL, short(), [0.8, 0.8], [0])
+
+
+def test_a_full_disk_that_safetensors_tells_of_is_named(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    store = Store(tmp_path, "x")
+    monkeypatch.setattr("rb_interp.training.store.save_file", full)
+    with pytest.raises(RunError, match="could not be written .*No space left on device.*is untouched"):
+        store.write("state", 1, [(0.8, 0)], {"a": torch.zeros(1, 2)})
+    assert store.names() == []
