@@ -153,7 +153,7 @@ def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[
 
 
 def phase_counts(phases: pd.DataFrame) -> pd.DataFrame:
-    """Members of each gamma by phase and flow, in the order of PHASES and FLOWS; pairs that do not occur are left out."""
+    """Members of each gamma by phase and flow, in the order of PHASES and FLOWS, without pairs that do not occur."""
     rows = []
     for gamma, members in phases.groupby("gamma", sort=True):
         for phase, flow in product(PHASES, FLOWS):
