@@ -88,10 +88,8 @@ class CompositeConfig(SweepConfig, StudyConfig):
         return replace(cls(preset, seeds, **own), **changes)
 
 
-def _check_task(task: Any) -> None:
+def _check_task(task: CompositeTask) -> None:
     """Raise ConfigError where phases or roles of a task would not be defined."""
-    if not isinstance(task, CompositeTask):
-        raise ConfigError(f"task={type(task).__name__}; study 'composite' is about a CompositeTask, so give one.")
     if task.length < LEAST_LENGTH:
         raise ConfigError(
             f"length={task.length}; flows are read where noise stands between the anchors and the last position, so "

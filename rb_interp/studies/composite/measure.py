@@ -47,13 +47,17 @@ def measure(run: Run, progress: bool = True) -> Measured:
 def read_member(models: MemberModels, member: Member) -> MemberFound:
     """Every reading of a member at its last step."""
     data, step = models.sweep.dataset(member.seed), models.load(member, "final").step
-    model, before = models.model, models.untrained
-    found = [("", read_phase(model, data, untrained=before))]
+    return MemberFound(member, step, tuple(read_model(models.model, data, models.untrained)))
+
+
+def read_model(model: HookedModel, data: CompositeDataset, untrained: HookedModel) -> list[tuple[str, Reading]]:
+    """Every reading of a model, with its set."""
+    found = [("", read_phase(model, data, untrained=untrained))]
     for set, rows in attention_rows(data).items():
-        found += [(set, reading) for reading in read_attention(model, data, rows, before)]
+        found += [(set, reading) for reading in read_attention(model, data, rows, untrained)]
     if model.cfg.n_layers == LAYERS:
-        found += [("seen_test", read(model, data, untrained=before)) for read in (read_interchange, read_knock_out)]
-    return MemberFound(member, step, tuple(found))
+        found += [("seen_test", read(model, data, untrained=untrained)) for read in (read_interchange, read_knock_out)]
+    return found
 
 
 def attention_rows(data: CompositeDataset) -> dict[str, Int[ndarray, " row"]]:

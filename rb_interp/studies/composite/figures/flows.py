@@ -43,7 +43,6 @@ def _members(axes: Axes, evidence: Evidence) -> None:
     for row, member in enumerate(members.to_dict("records")):
         text = f"{member['phase']}; {member['flow']}, n = {member['n_pairs']}"
         axes.text(len(SHOWN) - 0.4, row, text, va="center", fontsize=6.5)
-    axes.set_xlim(-0.5, len(SHOWN) + 2.6)
 
 
 def caption_flows(evidence: Evidence) -> Caption:
