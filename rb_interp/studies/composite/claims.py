@@ -62,12 +62,12 @@ def _placebos(gamma: float, *roles: str) -> tuple[Condition, ...]:
     return tuple(Condition(_moved(each, "placebo", gamma), "<=", 0.10) for each in roles)
 
 
-_FLOWS = ("last:kb_ps", "key:ks_pb", "a1:source", "a2:source", "a1+a2:source")
+_FLOWS = {"last": "kb_ps", "key": "ks_pb", "a1": "source", "a2": "source", "a1+a2": "source"}
 
 
 def _flow(gamma: float) -> tuple[Term, ...]:
     """What a flow has its name from."""
-    return tuple(_moved(*each.split(":"), gamma) for each in _FLOWS)
+    return tuple(_moved(roles, answer, gamma) for roles, answer in _FLOWS.items())
 
 
 def _unseen(*conditions: Condition) -> tuple[Term, ...]:

@@ -109,8 +109,8 @@ class Pairs(NamedTuple):
     def among(self, kept: Bool[np.ndarray, " pair"]) -> Pairs:
         """Some of the pairs."""
         at = np.flatnonzero(kept)
-        parts = (part.take(at) for part in self[:3])
-        return Pairs(*parts, {name: answers[at] for name, answers in self.answers.items()})
+        base, source, placebo = (part.take(at) for part in (self.base, self.source, self.placebo))
+        return Pairs(base, source, placebo, {name: answers[at] for name, answers in self.answers.items()})
 
 
 def inferential_rows(data: CompositeDataset, set: str = "seen_test") -> Int[np.ndarray, " row"]:

@@ -58,9 +58,9 @@ def shares(answers: Answers, inferential: Answers, symmetric: Answers) -> Shares
     Shares(inferential=0.25, symmetric=0.5, other=0.25)
     """
     if not len(answers):
-        return Shares(*[float("nan")] * 3)
-    found = np.array([(answers == inferential).mean(), (answers == symmetric).mean()])
-    return Shares(*found.tolist(), float(1 - found.sum()))
+        return Shares(float("nan"), float("nan"), float("nan"))
+    first, second = float((answers == inferential).mean()), float((answers == symmetric).mean())
+    return Shares(first, second, 1 - first - second)
 
 
 def phase_of(seen_test: float, inferential: float, symmetric: float) -> str:

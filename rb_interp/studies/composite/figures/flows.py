@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import two_digits
@@ -25,6 +26,9 @@ def draw_flows(evidence: Evidence) -> Figure:
     """A row for each member: shares of pairs by roles and answer, with its phase and flow."""
     n = len(evidence.records("phases"))
     figure = new_figure(max(1.8, 0.9 + 0.17 * n))
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(rect=(0.02, 0, 0.97, 1))  # the members' names are wider when drawn than when they are laid out
     try_panel(figure.subplots(), _members, evidence)
     return figure
 
