@@ -51,8 +51,19 @@ SETTINGS = {
     + _table("model", "d_model=16\nd_head=8\nd_mlp=32\n")
     + _table("train", _TRAIN, "batch_size=4\nlr=1e-2\n"),
     "crossed-seeds": "probe_rows=12\n" + _ANCHOR,
+    "composite": "seeds=[0]\ngammas=[0.5,0.8]\n"
+    + _table("task", "n_sequences=480\nevaluation_rows=40\n")
+    + _table("model", _MODEL)
+    + _table("train", _TRAIN, "batch_size=16\nlr=2e-2\n"),
 }
-STEPS = {"anchor": (40, 5), "emb-mlp": (20, 5), "labels": (20, 5), "language": (8, 2), "crossed-seeds": (40, 5)}
+STEPS = {
+    "anchor": (40, 5),
+    "emb-mlp": (20, 5),
+    "labels": (20, 5),
+    "language": (8, 2),
+    "crossed-seeds": (40, 5),
+    "composite": (20, 5),
+}
 """Steps, and steps between evaluations."""
 FEW = {"ROWS": 12, "PAIRS": 4, "DRAWS": 2, "MATCHED_DRAWS": 2}
 STUDIES = tuple(SETTINGS)
