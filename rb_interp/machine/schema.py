@@ -68,6 +68,8 @@ class TableSchema:
             column: Any = table[name]
             if not _fits(column, kind):
                 return f"has {column.dtype} in the column {name}, which is declared as {kind}"
+            if kind == "float" and name in self.key_columns and column.astype(float).abs().eq(float("inf")).any():
+                return f"has infinity in the column {name}"
         twice = table.duplicated(self.key_columns)
         if twice.any():
             place = ", ".join(f"{name} = {table.loc[twice, name].iloc[0]}" for name in self.key_columns)

@@ -102,7 +102,10 @@ def as_if_written(run, name, write):
     """Somebody who has a run folder can write a manifest that agrees with it."""
     path = run.folder / name
     step = run.manifest.content.files[name].step
-    Manifest(run.folder).write(path, write, step)
+    manifest = Manifest(run.folder)
+    manifest.write(path, write, step)
+    for name, record in manifest.content.steps.items():
+        manifest.finish(name, *record.made_from, version=record.version)
 
 
 def many_rows(path):
@@ -117,9 +120,20 @@ def text(content):
     return lambda path: path.write_text(content)
 
 
+def changed(name, change):
+    """A table of the run that the file is of, changed; the file itself is empty while it is written."""
+    return lambda path: change(pd.read_parquet(path.parent / f"{name}.parquet")).to_parquet(path)
+
+
 FORGED = {
     "rows": ("readings.parquet", many_rows, "3000000 rows of 1 columns in"),
     "columns": ("readings.parquet", lambda path: pd.DataFrame({"a": [1]}).to_parquet(path), "lacks|columns"),
+    "no rows": ("curves.parquet", changed("curves", lambda table: table[:0]), "curves.parquet has no rows"),
+    "infinity": (
+        "curves.parquet",
+        changed("curves", lambda table: table.assign(gamma=np.inf)),
+        "has infinity in the column gamma",
+    ),
     "no table": ("readings.parquet", text("PAR1"), "cannot be read"),
     "header": ("arrays.safetensors", text("\x7f" * 8 + "{}"), "is not what its study measures"),
     "verdicts": ("verdicts.json", text('{"a": [[]]}'), "is not what its study measures"),
@@ -275,3 +289,9 @@ def test_a_file_in_place_of_a_folder_is_named(copy):
     assert all("checkpoints is a file, where a folder should be; move it" in told for told in copy.verify().values())
     with pytest.raises(RunError, match="checkpoints is a file, where a folder should be; move it away"):
         copy.train(progress=False)
+
+
+def test_a_column_of_nothing_is_one_of_nan(copy):
+    as_if_written(copy, "summary.parquet", changed("summary", lambda table: table.assign(low=None)))
+    low = Run.open(copy.folder, study=ONE).table("summary")["low"]
+    assert (low.dtype, low.isna().all()) == (float, True)
