@@ -99,7 +99,8 @@ def _read(run: Run, path: Path, step: str) -> bytes:
     size = path.stat().st_size if path.is_file() else 0
     if size > MOST_BYTES:
         raise RunError(
-            f"{path} has {size:,} bytes, more than {MOST_BYTES:,}. Run 'rb-interp {step} {run.folder}' to make it again."
+            f"{path} has {size:,} bytes, more than {MOST_BYTES:,}. Run 'rb-interp {step} {run.folder}' to make it "
+            f"again."
         )
     return run.manifest.read(path, step)
 

@@ -41,7 +41,7 @@ def token_groups(groups: Mapping | None, roles: Roles, probe: str) -> dict[str, 
 def _token_ids(name: str, ids: Any, probe: str) -> Int[np.ndarray, " n"]:
     try:
         found = np.asarray(ids)
-        if found.dtype.kind in "iu" or (found.size == 0 and found.dtype.kind == "f"):
+        if found.size == 0 or (found.dtype.kind in "iu" and found.max() < 2**63):
             return found.astype(np.int64).reshape(-1)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         pass

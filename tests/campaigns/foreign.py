@@ -2,9 +2,9 @@
 
 A case changes one thing in a table, a JSON file, an array or a checkpoint of a finished run and writes it as the run
 itself would; or it changes what the manifest says, with its checksum; or it puts a link, a pipe, a folder or a huge
-file in the place of a file. It asks for the report with one of the study's figures, what the terminal prints, or what a notebook
-shows. Either there is an answer, in which no string of the run is more than text, or one sentence. Nothing changes in
-the folder, and nothing is made outside of the place of the report.
+file in the place of a file. It asks for the report with one of the study's figures, what the terminal prints, or what a
+notebook shows. Either there is an answer, in which no string of the run is more than text, or one sentence. Nothing
+changes in the folder, and nothing is made outside of the place of the report.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
