@@ -272,7 +272,8 @@ def check_path(name: str, path: Any) -> None:
     most 255 bytes between slashes.
     """
     if _unusable(str(path)):
-        raise ConfigError(f"{name}={shown(str(path))} can be no path; give one {_TEXT}.")
+        sign = "=" if name.startswith("-") else " "
+        raise ConfigError(f"{name}{sign}{shown(str(path))} can be no path; give one {_TEXT}.")
 
 
 class _Short(Repr):

@@ -28,9 +28,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rb_interp import __version__
-from rb_interp.errors import RunError
+from rb_interp.bounds import check_path
+from rb_interp.checks import shown
+from rb_interp.errors import ConfigError, RunError, first_line
 from rb_interp.files import fill as fill_beside
 from rb_interp.files import put, write_bytes
+from rb_interp.json_files import bounded_bytes, json_of
 from rb_interp.one_writer import OneWriter
 
 FILE, FORMAT = "manifest.json", "rb_interp manifest 1"
@@ -379,23 +382,36 @@ class Manifest:
 
 def _parsed(path: Path) -> Content:
     try:
-        text = json.loads(path.read_bytes())
+        if not path.resolve().is_relative_to(path.parent.resolve()):
+            raise ValueError("it is a link that leads out of its folder")
+        text = json_of(bounded_bytes(path))
         if text["format"] != FORMAT:
             raise RunError(f"{path} has the format {text['format']!r}; this version reads {FORMAT!r}.")
         if hashlib.sha256(_canonical({k: v for k, v in text.items() if k != "sha256"})).hexdigest() != text["sha256"]:
             raise ValueError("its own checksum is another one")
         files = {str(name): Entry(**entry) for name, entry in text["files"].items()}
         steps = {str(name): Step(**step) for name, step in text["steps"].items()}
-        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
-            raise ValueError("it names files outside its folder")
+        for name, entry in files.items():
+            check_path("the file", name)
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise ValueError("it names files outside its folder")
+            if Path(name).as_posix() != name or name == ".":
+                raise ValueError(f"it names a file {shown(name)}; expected a path such as figures/a.svg")
+            _check_texts(entry.sha256, entry.step, entry.version, entry.before or "")
         for step in steps.values():
-            dict(step.made_from)
+            _check_texts(step.version, step.finished, *step.made_from.values())
         return Content(str(text["fingerprint"]), files, steps)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise RunError(
-            f"{path} is damaged ({error}), so nothing in its folder can be trusted. Put a sound copy of it back; where "
-            f"there is none, move the folder away and run again."
+            f"{path} is damaged ({first_line(error)}), so nothing in its folder can be trusted. Put a sound copy of "
+            f"it back; where there is none, move the folder away and run again."
         ) from None
+
+
+def _check_texts(*values: Any) -> None:
+    wrong = [value for value in values if not isinstance(value, str)]
+    if wrong:
+        raise ValueError(f"it has {shown(wrong[0])}, where a text should be")
 
 
 def _canonical(plain: Mapping[str, Any]) -> bytes:

@@ -42,6 +42,7 @@ EFFECTS = ("gamma", "stage", "set", "intervention", "quantity", "effect", "contr
 """Columns of a table of effects that checks read."""
 
 
+@checked(nan=True)
 @dataclass(frozen=True)
 class CheckedCause:
     """The outcome of one causal check.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.checks import shown
+from rb_interp.checks import checked, shown
 from rb_interp.claims.rule import Outcome
 from rb_interp.errors import ArgumentError, StudyError, first_line, nearest
 
@@ -19,6 +19,7 @@ TABLE = (
 )
 
 
+@checked(nan=True)
 @dataclass(frozen=True)
 class Judged:
     """One condition of a claim, or one number that is shown with it, over the seeds of a run.
@@ -54,6 +55,7 @@ class Judged:
     met_at_initialisation: bool = False
 
 
+@checked(nan=True)
 @dataclass(frozen=True)
 class Verdict:
     """What was decided of one claim.
@@ -169,6 +171,8 @@ class Verdicts(tuple[Verdict, ...]):
     def from_json(data: Iterable[Mapping[str, Any]]) -> Verdicts:
         """The verdicts that `to_json` wrote; raises ArgumentError for other data."""
         try:
+            if not isinstance(data, list | tuple):
+                raise ArgumentError(f"got {shown(data)}; expected a list")
             return Verdicts(_verdicts(data))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ArgumentError(f"these are no verdicts ({first_line(error)}); give what to_json wrote.") from None

@@ -41,6 +41,7 @@ class Grouping:
     claims: tuple[Claim, ...]
 
 
+@checked(nan=True)
 @dataclass(frozen=True)
 class Group:
     """One group of seeds and its verdicts.
@@ -60,6 +61,7 @@ class Group:
     verdicts: Verdicts
 
 
+@checked(nan=True)
 @dataclass(frozen=True)
 class Within:
     """Verdicts within groups of seeds, the largest group first. ``by``: what tells groups apart, in words."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from rb_interp import json_files
+from rb_interp.errors import ArgumentError, RunError, first_line
 from rb_interp.machine.measured import Measured
 from rb_interp.manifest import PROBE
 
@@ -49,6 +51,18 @@ def read_verdicts(run: Run, measured: Measured) -> dict[str, Any]:
     }
 
 
+def read_outcomes(run: Run) -> list[str]:
+    """The outcome of each claim; RunError where the file is missing, damaged or holds something else."""
+    from rb_interp.claims import Verdicts
+
+    try:
+        return [verdict.outcome for verdict in Verdicts.from_json(read_json(run, VERDICTS))]
+    except ArgumentError as error:
+        raise RunError(
+            f"{run.folder / VERDICTS}: {first_line(error)}; 'rb-interp probe {run.folder}' makes it again."
+        ) from None
+
+
 def judged_within(run: Run, measured: Measured) -> Within | None:
     """Judge claims within the study's groups of seeds; None where it has no groups."""
     from rb_interp.claims import judge_within
@@ -70,8 +84,8 @@ def _standings(run: Run) -> Any:
 
 
 def read_json(run: Run, name: str) -> Any:
-    """The content of a JSON file of a judged run; raises as `Manifest.read`, and ValueError."""
-    return json.loads(run.manifest.read(run.folder / name, PROBE))
+    """The content of a JSON file of a judged run; raises as `json_files.read_json`."""
+    return json_files.read_json(run.manifest, run.folder / name, PROBE)
 
 
 def _write(run: Run, name: str, content: Any) -> None:

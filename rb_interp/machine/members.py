@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rb_interp.errors import RunError
+from rb_interp.checks import shown
+from rb_interp.errors import ArgumentError, RunError
 from rb_interp.machine.measured import readings_table
 from rb_interp.machine.side_by_side import check_stop, side_by_side
 from rb_interp.machine.sweep import Sweep
 from rb_interp.models.build import exported, lens_model
 from rb_interp.models.generations import write_weights
+from rb_interp.statistics.reading import Reading
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from rb_interp.probes import Reading
 
 Found = TypeVar("Found")
 
@@ -77,6 +77,8 @@ def probe_members(
         inputs = data.inputs(data.sample(set, rows))
         step = models.load(member, stage).step
         reading = probe(models.model, inputs, untrained=models.untrained, **options)
+        if not isinstance(reading, Reading):
+            raise ArgumentError(f"the probe gave {shown(reading)}; expected a Reading.")
         place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage), "step": step, "set": set}
         found += [{**place, **row} for row in reading.rows()]
     return readings_table(found, sweep=sweep.name)

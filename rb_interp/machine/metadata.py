@@ -12,6 +12,7 @@ from typing import Any
 
 from rb_interp import __version__
 from rb_interp.errors import RunError
+from rb_interp.json_files import bounded_bytes, json_of, read_json
 from rb_interp.machine.config import StudyConfig, fingerprint, plain, scale_of, to_toml, type_of
 from rb_interp.manifest import FILE as MANIFEST
 from rb_interp.manifest import START, Manifest
@@ -24,6 +25,11 @@ KEYS = {
     **dict.fromkeys(("versions", "host", "tasks", "config"), dict),
     "added_seeds": list,
 }
+WITHIN = {
+    "added_seeds": lambda added: all(_listed(seeds, int) for seeds in added),
+    "tasks": lambda tasks: all(_listed(task, str) and len(task) == 2 for task in tasks.values()),
+}
+"""Key -> whether what its value holds is of the right kind."""
 OTHER_FORMAT = (
     "{path} has the format {format!r}; this version reads '" + FORMAT + "'. Make the run again with 'rb-interp "
     "reproduce', or open it with the version of rb_interp that wrote it."
@@ -71,16 +77,20 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if not manifest.content.files:
         raise RunError(_no_run(path))
     try:
-        told = json.loads(manifest.read(path))
+        told = read_json(manifest, path)
         if told["format"] != FORMAT:
             raise RunError(OTHER_FORMAT.format(path=path, format=told["format"]))
         wrong = [key for key, kind in KEYS.items() if not isinstance(told[key], kind)]
-        seeds = [seed for added in told["added_seeds"] for seed in added]
-        if wrong or not all(type(seed) is int for seed in seeds):
-            raise ValueError(f"wrong: {', '.join(wrong or ['added_seeds'])}")
+        wrong = wrong or [key for key, fits in WITHIN.items() if not fits(told[key])]
+        if wrong:
+            raise ValueError(f"wrong: {', '.join(wrong)}")
         return {key: told[key] for key in KEYS}
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} does not say what a run is ({error!r}). Move the folder away and run again.") from None
+
+
+def _listed(found: Any, kind: type) -> bool:
+    return isinstance(found, list) and bool(found) and all(type(one) is kind for one in found)
 
 
 def _no_run(path: Path) -> str:
@@ -89,7 +99,7 @@ def _no_run(path: Path) -> str:
         made = "Make one with 'rb-interp reproduce' or 'rb-interp train'."
         return f"{path.parent} is not a run folder: it has no {FILE}. {made}"
     try:
-        format = json.loads(path.read_bytes())["format"]
+        format = json_of(bounded_bytes(path))["format"]
     except (OSError, ValueError, KeyError, TypeError):
         format = FORMAT
     if format == FORMAT:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rb_interp.machine.run import Run
 
 ARRAYS = "arrays.safetensors"
-MOST_CELLS_A_BYTE = 100
-"""Cells of a table for each byte of its file, at most: what a file says of its size is looked at before it is read."""
+MOST_BYTES = 4 * 2**30
+"""Bytes of a file of numbers, at most."""
 TABLES = ("curves", "readings", "summary")
 """Tables that every measured run has."""
 
@@ -76,26 +76,36 @@ def read_table(run: Run, name: str) -> pd.DataFrame:
     """Read ``name.parquet``; RunError where it is not there, damaged, outdated, or another table than declared."""
     import pandas as pd
     from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
+
+    from rb_interp.machine.parquet import check_size
 
     path, step = run.folder / f"{name}.parquet", TRAIN if name == "curves" else PROBE
     if name != "curves":
         run.check_current(PROBE)
-    held = run.manifest.read(path, step)
+    held = _read(run, path, step)
     try:
-        told = ParquetFile(BytesIO(held)).metadata
-        if told.num_rows * told.num_columns > MOST_CELLS_A_BYTE * len(held):
-            raise ValueError(f"{told.num_rows} rows of {told.num_columns} columns in {len(held)} bytes")
+        check_size(held)
         table = pd.read_parquet(BytesIO(held))
         schema = _declared(run)[name]
         fault = schema.fault(table) or ("has no rows" if name == "curves" and not len(table) else "")
         empty = [column for column, kind in schema.columns.items() if kind == "float" and not fault]
         table = table.astype({column: "float64" for column in empty if table[column].isna().all()})
-    except (OSError, ValueError, KeyError, TypeError, ArrowException) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, ArrowException) as error:
         fault = f"cannot be read ({error})"
     if fault:
         raise RunError(f"{path} {fault}. Run 'rb-interp {step} {run.folder}' to make it again.")
     return table
+
+
+def _read(run: Run, path: Path, step: str) -> bytes:
+    """The content of a file of numbers; raises as `Manifest.read`, and where no measurement writes one so large."""
+    size = path.stat().st_size if path.is_file() else 0
+    if size > MOST_BYTES:
+        raise RunError(
+            f"{path} has {size:,} bytes, more than {MOST_BYTES:,}. Run 'rb-interp {step} {run.folder}' to make it "
+            f"again."
+        )
+    return run.manifest.read(path, step)
 
 
 def read_evidence(run: Run) -> Evidence:
@@ -105,7 +115,7 @@ def read_evidence(run: Run) -> Evidence:
     try:
         tables = {name: run.table(name) for name in (*TABLES, *others)}
         judged = read_verdicts(run, Measured(tables["readings"], tables))
-        arrays = load(run.manifest.read(run.folder / ARRAYS, PROBE))
+        arrays = load(_read(run, run.folder / ARRAYS, PROBE))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, SafetensorError) as error:
         raise RunError(
             f"what was read in {run.folder} is not what its study measures ({error!r}); "

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rb_interp.checks import checked
 from rb_interp.claims.rule import FEWEST
 from rb_interp.machine.config import StudyConfig, fingerprint
 from rb_interp.machine.protocol import Study
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MOST_SEEDS, SEEDS_A_TIME = 20, 4
 
 
+@checked
 def reproduce(
     study: Study | str = DEFAULT,
     config: StudyConfig | None = None,
@@ -43,6 +45,7 @@ def reproduce(
     return finish(start(study, config, out, command=command, yes=yes), progress, until_decided)
 
 
+@checked
 def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     """Carry a run through its three steps, train, probe and report, and write their seconds to ``timing.json``.
 
@@ -65,6 +68,7 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     return run
 
 
+@checked
 def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
     """How many seeds to add so that more claims can be decided; 0 where none can, or the run has 20.
 
@@ -74,6 +78,7 @@ def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
     return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0
 
 
+@checked
 def start(
     study: Study | str = DEFAULT,
     config: StudyConfig | None = None,
@@ -88,6 +93,7 @@ def start(
     return Run.start(out or default_folder(study, config), study, config, command, yes=yes)
 
 
+@checked
 def default_folder(study: Study, config: StudyConfig) -> Path:
     """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the end of the name."""
     name = f"{study.name}-{config.preset}"

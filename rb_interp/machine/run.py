@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.bounds import check_path
-from rb_interp.checks import checked
-from rb_interp.errors import RunError, StudyError, nearest
+from rb_interp.checks import checked, shown
+from rb_interp.errors import ConfigError, RunError, StudyError, nearest
 from rb_interp.machine.config import (
     StudyConfig,
     check_lr,
@@ -85,9 +85,11 @@ class Run:
         """Make the folder, or open it where it holds the same study with the same configuration.
 
         Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, or
-        `limits` finds more than there is, no folder is made. ``yes`` agrees to long work.
+        `limits` finds more than there is, no folder is made. ``yes`` agrees to long work. Raises ConfigError for a
+        configuration of another study.
         """
         check_path("the run folder", folder)
+        _check_config(study, config)
         folder = Path(folder)
         if holds_run(folder):
             metadata = read_metadata(folder)
@@ -126,10 +128,17 @@ class Run:
 
         Raises RunError, with what is wrong with the folder, and StudyError for a study that is not installed.
         """
+        check_path("the run folder", folder)
         folder = Path(folder)
         metadata = read_metadata(folder)
         study = study or find_study(metadata["study"])
-        if config is None:
+        if study.name != metadata["study"]:
+            raise RunError(
+                f"{folder} holds a run of study '{metadata['study']}', not of '{study.name}'; give that study."
+            )
+        if config is not None:
+            _check_config(study, config)
+        else:
             config = from_mapping(study.load("config"), metadata["config"], str(folder / "run.json"))
         assert config is not None
         for name, (kind, _) in metadata["tasks"].items():
@@ -183,6 +192,7 @@ class Run:
         if read_metadata(self.folder) != self.metadata:
             raise RunError(f"{self.folder} has been changed since it was opened; open it again, then continue.")
 
+    @checked
     def train(self, progress: bool = True) -> dict[str, float]:
         """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work.
 
@@ -217,6 +227,7 @@ class Run:
         self._forget()
         self._take(replace(self.config, seeds=self.batches[0]), metadata)
 
+    @checked
     def probe(self, progress: bool = True) -> None:
         """Measure every member of the trained run and judge its claims; writes tables, arrays and verdicts.
 
@@ -297,10 +308,13 @@ class Run:
                 found[step] = str(self._outdated(step))
         return found
 
+    @checked
     def write_report(self, out: Path | str | None = None) -> Path:
         """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page."""
         from rb_interp.report.write import write_report
 
+        if out is not None:
+            check_path("the folder of the report", out)
         if out is not None and Path(out).resolve() != self.folder.resolve():
             return write_report(self.study, self._evidence_of_sound_files(), out)
         with self.writing():
@@ -340,10 +354,10 @@ class Run:
     @property
     def outcomes(self) -> list[str]:
         """The outcome of each claim, without the rest of what was measured; raises as `verdicts` does."""
-        from rb_interp.machine.judged import VERDICTS, read_json
+        from rb_interp.machine.judged import read_outcomes
 
         self.check_current(PROBE)
-        return [str(verdict["outcome"]) for verdict in read_json(self, VERDICTS)]
+        return read_outcomes(self)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -415,6 +429,7 @@ class Run:
             raise RunError(f"study '{self.study.name}' has no table '{name}'; {nearest(name, known)}")
         return read_table(self, name)
 
+    @checked
     def write_table(self, name: str, table: pd.DataFrame, step: str) -> None:
         """Write ``name.parquet`` whole or not at all.
 
@@ -431,6 +446,7 @@ class Run:
     def _forget(self) -> None:
         self._evidence = None
 
+    @checked(nan=True)
     def timed(self, steps: dict[str, Callable[[], Any]], seconds: dict[str, float]) -> None:
         """Carry out steps, and write their seconds to ``timing.json``."""
         started = time.monotonic()
@@ -450,6 +466,15 @@ class Run:
 
         rows = "".join(f"<tr><th>{escape(n)}</th><td>{escape(text)}</td></tr>" for n, text in run_rows(self).items())
         return f"<table>{rows}</table>"
+
+
+def _check_config(study: Study, config: StudyConfig) -> None:
+    """Raise ConfigError for a configuration of another class than the study's."""
+    kind = study.load("config")
+    if not isinstance(config, kind):
+        raise ConfigError(
+            f"study '{study.name}' got {shown(config)}; expected its own {kind.__name__}, as its preset() gives it."
+        )
 
 
 def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp.checks import checked
 from rb_interp.errors import RunError, nearest
+from rb_interp.json_files import read_json
 from rb_interp.machine.config import SweepConfig, fingerprint
 from rb_interp.manifest import START, Manifest
 from rb_interp.tasks.protocol import vocabulary
@@ -107,9 +108,10 @@ class Sweep:
         if self.manifest.name(path) not in self.manifest.content.files:
             return {}
         try:
-            return {int(seed): found for seed, found in json.loads(self.manifest.read(path)).items()}
-        except (ValueError, AttributeError) as error:
+            told = {int(seed): dict(found) for seed, found in read_json(self.manifest, path).items()}
+        except (ValueError, TypeError, AttributeError) as error:
             raise RunError(f"{path} is not what a task tells of its data ({error!r}).") from None
+        return told
 
     def _task_provenance(self, seed: int) -> Any:
         tell = getattr(self.config.task, "provenance", None)
@@ -160,6 +162,7 @@ class Sweep:
         reached = [step for stage in train.stages for step in state.tensors[f"{CURVES}{stage}"].tolist()]
         return step_name(train.steps) in kept and min(reached, default=0) >= 0 and all(map(store.exists, kept))
 
+    @checked
     def train(self, progress: bool = True) -> dict[str, float]:
         """Train to the last step, from the last saved step; returns the seconds spent, none where nothing is left."""
         c, seconds = self.config, Counter[str]()

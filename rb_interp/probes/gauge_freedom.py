@@ -31,6 +31,7 @@ _RANKS: Changes = {
 CHANGED_BY: Mapping[str, Changes] = {
     "uniformity": NEVER,
     "attention_by_role": NEVER,
+    "attention_between_roles": NEVER,
     "attention_to_key": NEVER,
     "value_alignment": {
         "ov_*_raw": ("embedding_shift", "mean_shift"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.checks import shown
 from rb_interp.errors import RolesError
 from rb_interp.tasks.roles import Roles
 
@@ -20,7 +22,8 @@ def token_groups(groups: Mapping | None, roles: Roles, probe: str) -> dict[str, 
     Args:
         groups: name -> token ids, or the name of a group of the roles. By default every group of the roles.
 
-    Raises RolesError where there is no group at all, and for a group that the roles do not have.
+    Raises RolesError where there is no group at all, for a group that the roles do not have, and for token ids that
+    are no whole numbers.
 
     >>> roles = Roles(tokens={"hour": np.arange(3), "place": np.arange(3, 5)})
     >>> list(token_groups(None, roles, "geometry")), list(token_groups({"where": "place"}, roles, "geometry"))
@@ -32,7 +35,17 @@ def token_groups(groups: Mapping | None, roles: Roles, probe: str) -> dict[str, 
             f"{probe} needs groups of tokens and got none; pass groups={{name: token ids}} or name them in Roles."
         )
     found = {name: roles.group(ids, probe) if isinstance(ids, str) else ids for name, ids in named.items()}
-    return {name: np.asarray(ids, dtype=np.int64).reshape(-1) for name, ids in found.items()}
+    return {name: _token_ids(name, ids, probe) for name, ids in found.items()}
+
+
+def _token_ids(name: str, ids: Any, probe: str) -> Int[np.ndarray, " n"]:
+    try:
+        found = np.asarray(ids)
+        if found.size == 0 or (found.dtype.kind in "iu" and found.max() < 2**63):
+            return found.astype(np.int64).reshape(-1)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise RolesError(f"{probe} got the group {shown(name)} with {shown(ids)}; expected a list of token ids.")
 
 
 def numbered(groups: Groups) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray, " token"]]:

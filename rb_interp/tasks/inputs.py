@@ -21,7 +21,8 @@ class Inputs:
         labels: ``[row]``, the right answer at the last position. None where nothing asks for answers.
         roles: what the positions are for, and which tokens form a group. Empty by default.
 
-    Raises RolesError for a single token or label in place of rows of them.
+    Raises RolesError for a single token or label in place of rows of them, for tokens that are no whole numbers, and
+    for more or fewer labels than rows.
 
     >>> rows = Inputs(np.array([[5, 6], [7, 8]]), np.array([1, 2]))
     >>> len(rows), rows.take(np.array([1])).tokens.tolist()
@@ -36,10 +37,16 @@ class Inputs:
         object.__setattr__(self, "tokens", np.asarray(self.tokens, order="C"))
         if self.tokens.ndim == 0:
             raise RolesError(f"got tokens={self.tokens}; expected whole numbers of shape [row, pos].")
+        if self.tokens.dtype.kind not in "iu" and self.tokens.size:
+            raise RolesError(f"got tokens of type {self.tokens.dtype}; expected whole numbers of shape [row, pos].")
         if self.labels is not None:
             object.__setattr__(self, "labels", np.asarray(self.labels))
             if self.labels.ndim == 0:
                 raise RolesError(f"got labels={self.labels}; expected one for each row.")
+            if len(self.labels) != len(self.tokens):
+                raise RolesError(
+                    f"got {len(self.tokens)} rows of tokens and {len(self.labels)} labels; expected one for each row."
+                )
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -16,7 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import RunError
+from rb_interp.json_files import json_of
 from rb_interp.manifest import TRAIN, Manifest
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
@@ -64,7 +66,8 @@ class Store:
         manifest: of the run that it belongs to; by default its folder has its own.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, manifest: Manifest | None = None) -> None:
+    @checked
+    def __init__(self, folder: Path | str, fingerprint: str, manifest: Manifest | None = None) -> None:
         self.folder, self.fingerprint = Path(folder), fingerprint
         self.manifest = manifest or Manifest(
             self.folder, fingerprint, {TRAIN: REMEDY.format(command="the same training")}
@@ -90,6 +93,7 @@ class Store:
         self.manifest.write(self.path(name), lambda path: _save(contiguous, path, metadata), TRAIN)
         return self.path(name)
 
+    @checked
     def read(self, name: str, prefix: str = "", member: tuple[float, int] | None = None) -> Checkpoint:
         """Read a checkpoint, or the tensors whose names begin with ``prefix``, or one member's part of it alone.
 
@@ -101,7 +105,7 @@ class Store:
         self.manifest.check(path)
         try:
             with safe_open(path, framework="pt") as file:
-                told = json.loads((file.metadata() or {}).get(KEY, "{}"))
+                told = json_of((file.metadata() or {}).get(KEY, "{}"))
                 self._check(path, told)
                 step, members = int(told["step"]), tuple((float(gamma), int(seed)) for gamma, seed in told["members"])
                 names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)

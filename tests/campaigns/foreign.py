@@ -1,16 +1,20 @@
 """Somebody else's run: files that were changed by hand, with a manifest that agrees with them.
 
-A case changes one thing in a table, a JSON file, an array or a checkpoint of a finished run, writes it as the run
-itself would, and asks for the report with one of the study's figures, what the terminal prints, or what a notebook
-shows. Either there is an answer, in which no string of the run is more than text, or one sentence. Nothing changes in
-the folder, and nothing is made outside of the place of the report.
+A case changes one thing in a table, a JSON file, an array or a checkpoint of a finished run and writes it as the run
+itself would; or it changes what the manifest says, with its checksum; or it puts a link, a pipe, a folder or a huge
+file in the place of a file. It asks for the report with one of the study's figures, what the terminal prints, or what a
+notebook shows. Either there is an answer, in which no string of the run is more than text, or one sentence. Nothing
+changes in the folder, and nothing is made outside of the place of the report.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -23,17 +27,22 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from campaigns.harness import Ended, Outcome, command, forked
-from campaigns.tiny_runs import RUN, at, contents, make_small, making, settings
+from campaigns.tiny_runs import RUN, at, make_small, making, settings
 
 LONG, SHORT = 1000, 8
 STUDIES = ("anchor", "labels", "language", "emb-mlp")
 TAG, ESCAPE = "<script>alert(1)</script>", "\x1b[2J\x1b]0;x\x07"
+HALF = "a\ud800b"
+DEEP = 100_000
+"""Lists within each other in the place of a value."""
+HUGE = 5 * 2**30
+"""Bytes of a file that takes no room on the disk."""
 TEXTS = (
     *(TAG, f'"><img src=x onerror=alert(1)>{TAG}', r"$\frac{1}{$", "$$", "[red]x[/]", "[/", ESCAPE, "a\0b", "\u202eb"),
     *("x" * 20_000, "", "nan", "../../../../tmp/x", "a\nb\rc", "{{ 7 * 7 }}", "%s %d {0}"),
 )
 NUMBERS = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-320, -1.0, 0.0, 0.5, 2.0**62)
-PLAIN = (None, True, -1, 0, 10**30, 1e308, "", [], {}, [[]], {"a": 1}, *TEXTS)
+PLAIN = (HALF, DEEP, None, True, -1, 0, 10**30, 1e308, "", [], {}, [[]], {"a": 1}, *TEXTS)
 Rng = np.random.Generator
 
 
@@ -77,13 +86,8 @@ def case(number: int, prepared: Prepared, folder: Path) -> Outcome:
     rng = np.random.default_rng(number)
     study = STUDIES[number % len(STUDIES)]
     shutil.copytree(prepared.place / study, folder, dirs_exist_ok=True)
-    names = prepared.files[study]
-    tables = [name for name in names if name.endswith(".parquet")]
-    name = str(rng.choice(tables if rng.random() < 0.6 else names))
-    path = folder / RUN / name
-    said = CHANGES[path.suffix](path, rng)
-    _as_if_written(folder / RUN, name)
-    before = contents(folder / RUN)
+    name, said = _changed(folder / RUN, prepared.files[study], rng)
+    before = _state(folder / RUN)
     asked = str(rng.choice(list(ASKED), p=[0.55, 0.15, 0.15, 0.15]))
     figures = prepared.figures[study]
     figure = figures[rng.integers(len(figures))]
@@ -91,6 +95,67 @@ def case(number: int, prepared: Prepared, folder: Path) -> Outcome:
     end, detail = _judged(ended, folder, before)
     of = f"{figure.id}: " if asked == "report" else ""
     return Outcome(asked, end, f"{study}, {name}: {said[:80]!r}: {of}{detail}")
+
+
+def _changed(run: Path, names: list[str], rng: Rng) -> tuple[str, str]:
+    """Change one thing in a run folder: the file's name, and what was done to it."""
+    kind = rng.random()
+    if kind < 0.15:
+        return "manifest.json", _change_manifest(run / "manifest.json", rng)
+    if kind < 0.3:
+        name = "manifest.json" if rng.random() < 0.3 else str(rng.choice(names))
+        return name, _replaced(run, name, rng)
+    tables = [name for name in names if name.endswith(".parquet")]
+    name = str(rng.choice(tables if rng.random() < 0.5 else names))
+    said = CHANGES[(run / name).suffix](run / name, rng)
+    _as_if_written(run, name)
+    return name, said
+
+
+def _change_manifest(path: Path, rng: Rng) -> str:
+    """Another value in the manifest; where that is possible, with the checksum of the whole."""
+    said = _change_json(path, rng)
+    with suppress(ValueError, RecursionError, AttributeError):
+        content = json.loads(path.read_text())
+        content.pop("sha256", None)
+        own = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        path.write_text(json.dumps({"sha256": own, **content}, indent=1))
+    return said
+
+
+def _replaced(run: Path, name: str, rng: Rng) -> str:
+    """Something that is no plain file of the folder in the place of a file."""
+    path, way = run / name, str(rng.choice(["pipe", "link", "own link", "loop", "zeros", "folder", "huge", "nothing"]))
+    held = path.read_bytes()
+    path.unlink()
+    if way == "pipe":
+        os.mkfifo(path)
+    elif way in ("link", "own link"):
+        target = (run / "held" if way == "own link" else run.parent / "away").absolute()
+        target.write_bytes(held)
+        path.symlink_to(target)
+    elif way in ("loop", "zeros"):
+        path.symlink_to(path.absolute() if way == "loop" else "/dev/zero")
+    elif way == "folder":
+        path.mkdir()
+    elif way == "huge":
+        with open(path, "wb") as file:
+            file.truncate(HUGE)
+    return way
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    """What is in a folder: for each name its kind, its size, and a digest of its first 10 MB; of a link, its target."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        told, held = path.lstat(), ""
+        if path.is_symlink():
+            held = os.readlink(path)
+        elif path.is_file():
+            with open(path, "rb") as file:
+                held = hashlib.sha256(file.read(10_000_000)).hexdigest()
+        found[str(path.relative_to(folder))] = (told.st_mode, told.st_size if path.is_file() else 0, held)
+    return found
 
 
 def _as_if_written(run: Path, name: str) -> None:
@@ -103,12 +168,12 @@ def _as_if_written(run: Path, name: str) -> None:
         manifest.finish(step, *record.made_from, version=record.version)
 
 
-def _judged(ended: Ended, folder: Path, before: dict[str, str]) -> tuple[str, str]:
+def _judged(ended: Ended, folder: Path, before: dict[str, Any]) -> tuple[str, str]:
     if ended.failure:
         return ended.failure, ended.err.strip()[-700:]
-    if contents(folder / RUN) != before:
+    if _state(folder / RUN) != before:
         return "lost", "the run folder has changed"
-    if {path.name for path in folder.iterdir()} - {RUN, "elsewhere"}:
+    if {path.name for path in folder.iterdir()} - {RUN, "away", "elsewhere"}:
         return "lost", f"made {sorted(path.name for path in folder.iterdir())}"
     pages = [path.read_text() for path in folder.glob("elsewhere/*.html")]
     if any(TAG in text or "<img src=x" in text for text in (*pages, ended.out.partition("<table")[2])):
@@ -214,7 +279,8 @@ def _change_json(path: Path, rng: Rng) -> str:
         new = "deleted"
     else:
         holder[key] = new
-    path.write_text(json.dumps(content))
+    text = json.dumps(content)
+    path.write_text(text if new != DEEP else text.replace(str(DEEP), "[" * DEEP + "]" * DEEP))
     return f"{'.'.join(way)}: {str(new)[:30]!r}"
 
 

@@ -120,8 +120,6 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(TaskError, match=r"expected low <= high within 0..9"):
         inside_ranges(probabilities, np.array([0, 1]), [(0, 3), (4, 10)])
     model, tokens = Told(uniform(*PAPER)), np.zeros((3, 2), dtype=int)
-    with pytest.raises(ModelError, match="label_range got 3 rows and 2 labels"):
-        label_range(model, Inputs(tokens, np.array([1, 2])), groups=np.arange(3), ranges=PAPER)
     with pytest.raises(ModelError, match="label_range got 3 rows and none labels"):
         label_range(model, Inputs(tokens), groups=np.arange(3), ranges=PAPER)
     with pytest.raises(TaskError, match="3 rows of tokens and 2 groups"):

@@ -49,7 +49,8 @@ def _members(axes: Axes, evidence: Evidence) -> None:
 def _positions(axes: Axes, evidence: Evidence, gamma: float) -> None:
     rows = evidence.table("by_position", gamma=gamma)
     for name, (_, colour, marker, line, _) in LOOKS.items():
-        for _, member in rows.groupby("seed"):
+        for seed in evidence.seeds:
+            member = rows.loc[rows["seed"] == seed]
             axes.plot(member["position"], member[name], color=colour, lw=0.5, alpha=0.5, zorder=2)
         means = evidence.table("by_position_summary", gamma=gamma, quantity=name)
         axes.plot(means["position"], means["mean"], color=colour, ls=line, lw=1.4, marker=marker, ms=3.6, mfc="white")

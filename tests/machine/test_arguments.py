@@ -1,0 +1,57 @@
+"""Wrong arguments of a run and of a whole study are refused in a sentence, before anything is written."""
+
+import numpy as np
+import pytest
+from own_studies import ONE, TWO, One
+
+from rb_interp.errors import ArgumentError, ConfigError, RunError
+from rb_interp.machine.reproduce import default_folder, reproduce, seeds_to_add
+from rb_interp.machine.run import Run
+from rb_interp.training.store import Store
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300])
+def test_what_can_be_no_path_is_told(one, path):
+    for name, ask in (("run folder", Run.open), ("folder of the report", one.write_report)):
+        with pytest.raises(ConfigError, match=f"^the {name} '.*' can be no path; give one without control characters"):
+            ask(path)
+
+
+def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
+    message = "^study 'one' got a Two; expected its own One, as its preset"
+    out = tmp_path / "run"
+    for ask in (
+        lambda: Run.start(out, ONE, TWO.preset("smoke")),
+        lambda: reproduce(ONE, TWO.preset("smoke"), out, progress=False),
+        lambda: ONE.run(config=TWO.preset("smoke"), out=out, progress=False),
+        lambda: Run.open(one.folder, study=ONE, config=TWO.preset("smoke")),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            ask()
+    assert not out.exists()
+    with pytest.raises(RunError, match="holds a run of study 'one', not of 'two'; give that study"):
+        Run.open(one.folder, study=TWO)
+
+
+CALLS = {
+    "train": lambda run: run.train(progress="no"),
+    "probe": lambda run: run.probe(progress=np.array([1, 2])),
+    "sweep.train": lambda run: run.sweep().train(progress=3),
+    "write_report": lambda run: run.write_report(5),
+    "write_report of a list": lambda run: run.write_report([]),
+    "write_table": lambda run: run.write_table("curves", 3, "train"),
+    "timed": lambda run: run.timed({"a": 1}, {}),
+    "reproduce": lambda run: reproduce(5),
+    "reproduce with a mapping": lambda run: reproduce("labels", {"seeds": [0]}),
+    "seeds_to_add": lambda run: seeds_to_add(None, 8),
+    "default_folder": lambda run: default_folder(None, One()),
+    "store": lambda run: Store(None, "a"),
+    "store.read": lambda run: next(iter(run.sweep().stores.values())).read(None),
+    "probe_members": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_arguments_of_other_kinds_are_told(one, call):
+    with pytest.raises(ArgumentError, match=r"(got|gave) .*; expected "):
+        CALLS[call](one)
