@@ -268,7 +268,7 @@ class Estimate:
     def __str__(self) -> str:
         return (
             f"about {in_gib(self.gpu_memory or self.memory)} of memory, {in_gib(self.disk)} of disk and "
-            f"{in_words(self.seconds)} of training ({self.steps:,} steps of a member)"
+            f"{in_words(self.seconds)} of training ({self.steps:,} steps of a member); probing is not counted"
         )
 
     def culprit(self, cost: Callable[[Sizes], float]) -> str:
@@ -305,11 +305,12 @@ SETTINGS = {
 """Settings whose change lowers a cost -> how a message names them."""
 
 
-def estimate(config: StudyConfig, gpu: bool | None = None) -> Estimate:
+def estimate(config: StudyConfig, gpu: bool | None = None, seeds: tuple[int, ...] | None = None) -> Estimate:
     """What a configuration will take; milliseconds, whatever its sizes.
 
     Args:
         gpu: whether it is for a GPU; by default what ``train.device`` stands for here.
+        seeds: those to be trained; by default all of the configuration.
 
     >>> import rb_interp as rb
     >>> found = estimate(rb.study("anchor").preset("quick"), gpu=False)
@@ -319,7 +320,8 @@ def estimate(config: StudyConfig, gpu: bool | None = None) -> Estimate:
     gpu = on_gpu(config) if gpu is None else gpu
     base = type(config).from_preset(config.preset)
     found, of_preset = (
-        {name: sizes(sweep, which.seeds, gpu) for name, sweep in which.sweeps.items()} for which in (config, base)
+        {name: sizes(sweep, which, gpu) for name, sweep in sweeps.items()}
+        for sweeps, which in ((config.sweeps, seeds or config.seeds), (base.sweeps, base.seeds))
     )
     return Estimate(found, of_preset)
 

@@ -52,7 +52,7 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
 
     def more() -> None:
         while until_decided and (n := seeds_to_add(run.verdicts, len(run.config.seeds))):
-            run.add_seeds(n)
+            run.add_seeds(n, yes=True)  # who asks for decided claims asks for up to 20 seeds
             run.train(progress)
             run.probe(progress)
 
