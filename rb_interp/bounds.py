@@ -327,7 +327,9 @@ def shown(value: Any) -> str:
 
 
 def _listed(value: Any) -> Any:
-    if not isinstance(value, range) and (_length(value) or 0) > _Short().maxlist:
+    if isinstance(value, range):
+        return value
+    if (_length(value) or 0) > _Short().maxlist:
         value = value[: _Short().maxlist + 1]  # of the others no more is shown than that they are there
     value = value.tolist() if hasattr(value, "tolist") else value
     return [_listed(item) for item in value] if isinstance(value, tuple) else value

@@ -19,11 +19,15 @@ import tyro
 from tyro.conf import subcommand
 
 from rb_interp import __version__
-from rb_interp.bounds import check_path
+from rb_interp.bounds import GAMMA, SWEEP, check_bound, check_path
 from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, nearest, printable
+from rb_interp.flag_errors import in_one_sentence, too_many
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
-from rb_interp.machine.registry import DEFAULT, installed_studies, study
+from rb_interp.machine.registry import DEFAULT, installed_studies, names, study
 from rb_interp.signals import Stopped, stopped_by_signals
+
+HELP = {"-h", "--help", "--tyro-print-completion", "--tyro-write-completion"}
+"""Flags that stand without a command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,17 +97,27 @@ def parse(arguments: Sequence[str]) -> Any:
     word = arguments[0] if arguments else ""
     if word and not word.startswith("-") and word not in COMMANDS:
         raise ConfigError(f"there is no command '{word}'; {nearest(word, COMMANDS)}")
+    if word not in COMMANDS and not HELP.intersection(arguments):
+        first = f"{word} stands where a command is expected" if word else "a command is missing"
+        raise ConfigError(f"{first}: {', '.join(COMMANDS)}; 'rb-interp --help' says what they do.")
     kinds = {command: without_study(command) for command in DESCRIPTIONS} | ON_RUNS
     choices: dict[str, Any] = {command: Annotated[kind, subcommand(command)] for command, kind in kinds.items()}
-    name = None
+    name, given, help = None, kinds.get(word), f"rb-interp {word} --help"
     if word in DESCRIPTIONS:
         name, start = starting_point(arguments[1:])
         kind, given = study_command(word, name, start)
         choices[word] = Annotated[kind, subcommand(word, default=given)]
+        help = f"rb-interp {word} {name} --help"
     text = "What initialisation does to the circuit a transformer learns: train, probe, judge, show."
     union: Any = reduce(or_, choices.values())
-    command = tyro.cli(union, args=list(arguments), prog="rb-interp", description=text, registry=REGISTRY)
+
+    def read() -> Any:
+        return tyro.cli(union, args=list(arguments), prog="rb-interp", description=text, registry=REGISTRY)
+
+    command = in_one_sentence(read, arguments[1:], given, help)
     if name is not None and command.study != name:
+        if command.study not in names():
+            raise too_many(arguments[1:], given, help)
         raise StudyError(f"'{command.study}' stands behind the flags; name the study first: rb-interp {word} STUDY ...")
     return command
 
@@ -115,9 +129,9 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     # Flags and their defaults come from the study and its starting point, and tyro wants them before it reads a word.
     # Its own presets (``extras.overridable_config_cli``) would be subcommands, with every study loaded to make them.
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    early.add_argument("--preset")
-    early.add_argument("--config", type=Path)
-    early.add_argument("--out", type=Path)
+    early.add_argument("--preset", nargs="?")
+    early.add_argument("--config", type=Path, nargs="?")
+    early.add_argument("--out", type=Path, nargs="?")
     given, _ = early.parse_known_args(list(arguments))
     for flag, path in (("--config", given.config), ("--out", given.out)):
         if path is not None:
@@ -144,11 +158,12 @@ def _start(command: Any, line: str) -> Any:
 
     chosen = study(command.study)
     folder = command.out or default_folder(chosen, command.settings)
+    run = start(chosen, command.settings, folder, command=line, yes=command.yes)
     print(f"run folder: {folder}", file=sys.stderr)
     for sentence in notes(chosen, command.settings):
         print(sentence, file=sys.stderr)
     print(f"estimate: {estimate(command.settings)}", file=sys.stderr)
-    return start(chosen, command.settings, folder, command=line, yes=command.yes)
+    return run
 
 
 def notes(study: Any, config: Any) -> list[str]:
@@ -247,6 +262,8 @@ def _calibrate(command: Any, line: str) -> None:
 def _parameters(command: Any, line: str) -> None:
     from rb_interp.models.table import initialisation_table
 
+    check_bound("--gamma", command.gamma, GAMMA)
+    check_bound("--seed", command.seed, SWEEP["seeds"])
     sweeps = command.settings.sweeps
     if command.sweep not in sweeps:
         raise ConfigError(f"study '{command.study}' has no sweep '{command.sweep}'; {nearest(command.sweep, sweeps)}")

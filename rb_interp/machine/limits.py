@@ -38,6 +38,14 @@ SILENT = 5.0
 def check_affordable(
     config: StudyConfig, folder: Path, yes: bool = False, seeds: tuple[int, ...] | None = None
 ) -> Estimate:
+    """`check_room`; where drawing the rows takes long, it is said before it begins."""
+    found = check_room(config, folder, yes, seeds)
+    if found.data_seconds > SILENT:
+        print(f"drawing the rows of all seeds: {in_words(found.data_seconds)}", file=sys.stderr)
+    return found
+
+
+def check_room(config: StudyConfig, folder: Path, yes: bool = False, seeds: tuple[int, ...] | None = None) -> Estimate:
     """Refuse what this machine cannot hold, and long work that nobody has agreed to.
 
     Args:
@@ -71,8 +79,6 @@ def check_affordable(
             f"training would take {in_words(found.seconds)} here, at about {rate:,} steps of a member a second, "
             f"most of it for {found.culprit(seconds)}; pass --yes (yes=True in Python) to do it, or reduce that."
         )
-    if found.data_seconds > SILENT:
-        print(f"drawing the rows of all seeds: {in_words(found.data_seconds)}", file=sys.stderr)
     return found
 
 
