@@ -66,6 +66,7 @@ TRAIN = {
     "lr": _RATE,
     "lr_final": _RATE,
     "warmup": Bound(0, STEPS, "steps", "0 for no warm-up"),
+    "schedule_steps": Bound(0, STEPS, "steps", "0 for as many as training has"),
     "betas": Bound(0, 0.999999, "", "a decay rate of 1 would forget nothing"),
     "eps": Bound(0, 1, "", "added to a root near the gradient"),
     "weight_decay": Bound(0, 1000, "", "0 for none"),

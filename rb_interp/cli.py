@@ -211,7 +211,9 @@ def _verify(command: Any, line: str) -> None:
     for problem in problems.values():
         print(printable(problem))
     if problems:
-        raise RunError(f"{run.folder} holds {n_files} files; {', '.join(problems)} cannot be used as told above.")
+        raise RunError(
+            f"{run.folder} holds {n_files} files; {len(problems)} to be mended as told above: {', '.join(problems)}."
+        )
     print(f"{n_files} files, all as they were written")
 
 

@@ -61,6 +61,8 @@ def put(temporary: Path, path: Path) -> None:
 
 
 def _not_written(path: Path, error: OSError) -> RunError:
+    if isinstance(error, FileExistsError | NotADirectoryError) and not path.parent.is_dir():
+        return RunError(f"{path.parent} is a file, where a folder should be; move it away, then run the same command.")
     return RunError(
         f"{path} could not be written ({error}); what was there before is untouched. "
         f"Free some space or choose a writable --out, then run the same command: it continues."

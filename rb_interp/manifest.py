@@ -157,10 +157,12 @@ class Manifest:
         return step in content.steps and not self.outdated(step) and all(path.is_file() for path in files)
 
     def outdated(self, step: str) -> bool:
-        """Whether a step was carried out on other files than those that are there now."""
+        """Whether a step was carried out on other files than those that are there now, or on an outdated step."""
         content = self.content
         record = content.steps.get(step)
-        return record is not None and any(content.digest(name) != was for name, was in record.made_from.items())
+        return record is not None and any(
+            content.digest(name) != was or self.outdated(name) for name, was in record.made_from.items()
+        )
 
     def wait(self, step: str) -> None:
         """Wait while a writer moves the files of a step into place, which takes milliseconds; 10 seconds at most."""
@@ -228,6 +230,8 @@ class Manifest:
                 found = sum_of(path)
             except FileNotFoundError:
                 found = None
+            except NotADirectoryError:
+                raise RunError(f"{path.parent} is a file, where a folder should be; move it away. {remedy}") from None
             except OSError as error:
                 raise RunError(f"{path} cannot be read ({error.strerror}). {remedy}") from None
             if found is not None and found in (entry.sha256, entry.before):
@@ -256,7 +260,9 @@ class Manifest:
         if not path.resolve().is_relative_to(self.folder.resolve()):
             raise RunError(f"{path} leads out of {self.folder}; nothing was read or written there. Remove that link.")
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            raise RunError(f"{path} is a folder or a device, where a file should be; move it away.")
+            entry = self.content.files.get(self.name(path))
+            then = "" if entry is None else f" {self._remedy(entry.step)}"
+            raise RunError(f"{path} is a folder or a device, where a file should be; move it away.{then}")
 
     def _remedy(self, step: str) -> str:
         return self.remedies.get(step, "Put a sound copy of it back.")
@@ -288,6 +294,7 @@ class Manifest:
         name = self.name(path)
         self._inside(path)
         with self.writing():
+            self._writer.check()
             temporary = fill_beside(path, fill)
             made = {name: (temporary, Entry(_sum_of(temporary), step, code_version()))}
             if self._making is None:
@@ -363,6 +370,7 @@ class Manifest:
         return replace(content, files=files)
 
     def _save(self, content: Content) -> None:
+        self._writer.check()
         plain = {"format": FORMAT, **asdict(content)}
         text = {"sha256": hashlib.sha256(_canonical(plain)).hexdigest(), **plain}
         write_bytes(self.folder / FILE, json.dumps(text, indent=1).encode())

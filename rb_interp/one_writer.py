@@ -25,7 +25,7 @@ from rb_interp.errors import RunError
 from rb_interp.files import write_bytes
 
 LOCK, WRITER = ".lock", ".writer.json"
-TEMPORARY = (".*.tmp", ".tmp??????")
+TEMPORARY = (".*.????????.tmp", ".tmp??????")
 """Names of temporary files: ours, and those that safetensors makes beside them."""
 
 
@@ -44,10 +44,12 @@ class OneWriter:
     def __init__(self, folder: Path, parts: Iterable[Path] = ()) -> None:
         self.folder, self.parts = Path(folder), tuple(parts)
         self._lock = FileLock(self.folder / LOCK, timeout=0)
+        self._place: tuple[int, int] | None = None
 
     def __enter__(self) -> OneWriter:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            if not self._lock.is_locked:
+                self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except Timeout:
             raise RunError(
@@ -60,6 +62,7 @@ class OneWriter:
                 f"--out."
             ) from None
         if self._lock.lock_counter == 1:
+            self._place = _place(self.folder / LOCK)
             try:
                 self._begin()
             except BaseException:
@@ -68,9 +71,17 @@ class OneWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock.lock_counter == 1:
+        if self._lock.lock_counter == 1 and _place(self.folder / LOCK) == self._place:
             (self.folder / WRITER).unlink(missing_ok=True)
         self._lock.release()
+
+    def check(self) -> None:
+        """Raise RunError where the lock that is held is not the folder's any more: it was moved, or made anew."""
+        if self._lock.is_locked and _place(self.folder / LOCK) != self._place:
+            raise RunError(
+                f"{self.folder} was moved or removed, or its {LOCK} was, while this process wrote it; nothing more is "
+                f"written. Run the same command again, on the folder where it is now."
+            )
 
     def _begin(self) -> None:
         own = self.folder.resolve()
@@ -112,3 +123,12 @@ def _runs(process: int) -> bool:
     except (OSError, OverflowError):
         return False
     return True
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None where there is none."""
+    try:
+        found = path.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -17,6 +17,8 @@ from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
 from rb_interp.machine.config import fingerprint, from_mapping, read_toml
 from rb_interp.models.config import MatrixGammas, ModelConfig
 from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.composite.settings import BOUNDS as COMPOSITE
+from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig, Scaling
 from rb_interp.studies.labels.config import LabelsConfig
@@ -33,6 +35,7 @@ SETTINGS = {
     TrainConfig: (bounds.TRAIN, ConfigError),
     AnchorTask: (bounds.ANCHOR_TASK, TaskError),
     TextTask: (bounds.TEXT, ConfigError),
+    CompositeTask: (COMPOSITE, TaskError),
     Scaling: (bounds.MEASURED | {"gammas": bounds.GAMMA}, ConfigError),
     **dict.fromkeys(STUDIES, (bounds.SWEEP | bounds.MEASURED, ConfigError)),
 }

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from rb_interp.one_writer import OneWriter
 with OneWriter(Path(sys.argv[1])):
-    (Path(sys.argv[1]) / ".table.parquet.x.tmp").touch()
+    (Path(sys.argv[1]) / ".table.parquet.abcd_123.tmp").touch()
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -44,7 +44,7 @@ def test_a_second_writer_is_told_who_writes_and_harms_nothing(tmp_path):
         with pytest.raises(RunError, match=who), OneWriter(tmp_path):
             pass
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-        assert ".table.parquet.x.tmp" in before
+        assert ".table.parquet.abcd_123.tmp" in before
         process.communicate()
     with OneWriter(tmp_path):
         assert json.loads((tmp_path / WRITER).read_text())["process"] == os.getpid()
@@ -53,7 +53,7 @@ def test_a_second_writer_is_told_who_writes_and_harms_nothing(tmp_path):
 
 def test_a_killed_writer_leaves_no_lock_and_the_next_one_clears_up(tmp_path):
     (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / ".fig.svg.x.tmp").touch()
+    (tmp_path / "figures" / ".fig.svg.abcd_123.tmp").touch()
     (tmp_path / "figures" / "fig.svg").touch()
     (tmp_path / "figures" / "below").mkdir()
     (tmp_path / "figures" / "below" / ".tmp39LW1M").touch()
@@ -62,7 +62,7 @@ def test_a_killed_writer_leaves_no_lock_and_the_next_one_clears_up(tmp_path):
         process.kill()
         process.wait()
         assert OneWriter(tmp_path).holder == ""
-    assert {path.name for path in tmp_path.iterdir()} == {LOCK, WRITER, ".table.parquet.x.tmp", "figures"}
+    assert {path.name for path in tmp_path.iterdir()} == {LOCK, WRITER, ".table.parquet.abcd_123.tmp", "figures"}
     with OneWriter(tmp_path, [tmp_path / "figures"]):
         pass
     assert {path.name for path in tmp_path.rglob("*")} == {LOCK, "figures", "fig.svg", "below"}

@@ -123,7 +123,7 @@ def _judged(
 
 
 def _by_gamma(
-    effects: pd.DataFrame, intervention: str, stage: str, sibling: str, inputs: str, own_gamma: float
+    effects: pd.DataFrame, intervention: str, stage: str, sibling: str, inputs: str, own_gamma: float | None
 ) -> tuple[str, tuple[dict[str, Any], ...]]:
     if not len(effects):
         return "", ()
@@ -131,7 +131,7 @@ def _by_gamma(
     cells = []
     for gamma in sorted(here["gamma"].unique()):
         member = here.loc[here["gamma"] == gamma]
-        at = stage if np.isclose(gamma, own_gamma) else sibling
+        at = stage if own_gamma is None or np.isclose(gamma, own_gamma) else sibling
         at = at if at in member["stage"].unique() else stage  # a run without the sibling's gamma has no such step
         member = member.loc[member["stage"] == at]
         cell: dict[str, Any] = {"gamma": float(gamma), "stage": at}

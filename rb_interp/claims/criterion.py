@@ -24,7 +24,8 @@ class Term:
 
     Attributes:
         probe, quantity: as the probe names them.
-        gamma, stage: of the member that is read.
+        gamma, stage: of the member that is read. Gamma None: a number of all gammas together, such as one of every
+            member; in the readings its gamma is NaN.
         set: the inputs behind the number (``rsn_train``, ``mem``), or the tokens; empty for weights and curves.
         layer: as in TransformerLens, L0 first; None where the reading is not tied to one.
         label: how people call the number.
@@ -34,7 +35,7 @@ class Term:
 
     probe: str
     quantity: str
-    gamma: float
+    gamma: float | None
     stage: str
     set: str = ""
     layer: int | None = None
@@ -44,13 +45,22 @@ class Term:
     stage_label: str = ""
 
     @property
+    def at_gamma(self) -> str:
+        """Gamma in words.
+
+        >>> Term("matches", "kept", None, "final").at_gamma
+        'all gammas'
+        """
+        return "all gammas" if self.gamma is None else f"gamma {self.gamma:g}"
+
+    @property
     def place(self) -> str:
         """Sweep, gamma and stage, in words.
 
         >>> Term("drift", "r2", 0.8, "leaving", "anchor", sweep="descent", stage_label="leaving the plateau").place
         'descent, gamma 0.8, leaving the plateau'
         """
-        where = f"gamma {self.gamma:g}, {self.stage_label or self.stage}"
+        where = f"{self.at_gamma}, {self.stage_label or self.stage}"
         return f"{self.sweep_label or self.sweep}, {where}" if self.sweep else where
 
 
@@ -130,8 +140,8 @@ class Claim:
         return tuple(term for condition in conditions for term in (condition.of, condition.minus) if term)
 
     @property
-    def gamma(self) -> float:
-        """Gamma of the first condition's first term."""
+    def gamma(self) -> float | None:
+        """Gamma of the first condition's first term, None where that is of all gammas together."""
         return self.conditions[0].of.gamma
 
     @property

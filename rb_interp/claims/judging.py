@@ -188,7 +188,7 @@ def _judge_claim(
 
 def _lost_seeds(claim: Claim, diverged: Collection[tuple[str, float, int]]) -> list[int]:
     """Seeds of which a member that the claim reads has diverged."""
-    read = {(term.sweep, term.gamma) for term in claim.terms if term.stage != "init"}
+    read = {(term.sweep, term.gamma) for term in claim.terms if term.stage != "init" and term.gamma is not None}
     return sorted(
         {seed for sweep, gamma, seed in diverged if any(sweep == s and np.isclose(gamma, g) for s, g in read)}
     )
@@ -290,11 +290,12 @@ def _learners(readings: pd.DataFrame, test: Condition | None, seeds: Collection[
 def _read(readings: pd.DataFrame, term: Term) -> _Sample:
     """The finite values of one term by seed; a seed with several readings has no value."""
     here = readings.loc[(readings["quantity"] == term.quantity) & (readings["probe"] == term.probe)]
-    at = f"gamma {term.gamma:g}"
+    at = term.at_gamma
     if "sweep" in here or term.sweep:
         here = here.loc[here.get("sweep", pd.Series("", here.index)) == term.sweep]
         at += f", sweep '{term.sweep}'" if term.sweep else ""
-    here = here.loc[np.isclose(here["gamma"].astype(float), term.gamma)]
+    gammas = here["gamma"].astype(float)
+    here = here.loc[gammas.isna() if term.gamma is None else np.isclose(gammas, term.gamma)]
     if here.empty:
         return _Sample({}, {}, f"no reading of {term.probe}/{term.quantity} at {at}")
     here = here.loc[(here["stage"] == term.stage) & (here["set"] == term.set)]

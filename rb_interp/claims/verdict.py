@@ -62,7 +62,8 @@ class Verdict:
     the first of them; of a claim about a share, those of the condition that decides.
 
     Attributes:
-        id, statement, source, criterion: the claim. gamma, stage: of its first condition.
+        id, statement, source, criterion: the claim. gamma, stage: of its first condition; gamma is None where that is
+            of all gammas together.
         unit: what is counted: ``seed``s, or the ``share`` of units such as fresh initialisations.
         outcome: HOLDS, FAILS or UNDECIDED.
         n_seeds, n_meeting: seeds that count, and those that meet every condition.
@@ -86,7 +87,7 @@ class Verdict:
     statement: str
     source: str
     criterion: str
-    gamma: float
+    gamma: float | None
     stage: str
     unit: str
     outcome: Outcome

@@ -176,14 +176,22 @@ class Run:
         was opened.
         """
         with self.manifest.writing():
-            if read_metadata(self.folder) != self.metadata:
-                raise RunError(f"{self.folder} has been changed since it was opened; open it again, then continue.")
+            self._check_unchanged()
             yield
 
+    def _check_unchanged(self) -> None:
+        if read_metadata(self.folder) != self.metadata:
+            raise RunError(f"{self.folder} has been changed since it was opened; open it again, then continue.")
+
     def train(self, progress: bool = True) -> dict[str, float]:
-        """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work."""
+        """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work.
+
+        Raises RunError where training was finished, and one of its files is not what it was.
+        """
         seconds = {}
         with self.writing():
+            if self.manifest.finished(TRAIN):
+                self.manifest.check_step(TRAIN)
             write_toml(self.manifest, self.study.name, replace(self.config, seeds=self.batches[0]))
             for name, sweep in self.sweeps.items():
                 spent = sweep.train(progress)
@@ -268,6 +276,7 @@ class Run:
     def check_current(self, step: str) -> None:
         """Raise RunError where a step (``probe``, ``report``) was not carried out on what is there now."""
         self.manifest.wait(step)
+        self._check_unchanged()
         if self.manifest.outdated(step):
             raise self._outdated(step)
         if step not in self.manifest.content.steps:
@@ -297,14 +306,20 @@ class Run:
         """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page."""
         from rb_interp.report.write import write_report
 
-        if out is not None:
-            return write_report(self.study, self.evidence, out)
+        if out is not None and Path(out).resolve() != self.folder.resolve():
+            return write_report(self.study, self._evidence_of_sound_files(), out)
         with self.writing():
-            evidence = self.evidence
+            evidence = self._evidence_of_sound_files()
             with self.manifest.making(REPORT, PROBE):
                 return write_report(
                     self.study, evidence, self.folder, lambda path, b: self.manifest.write_bytes(path, b, REPORT)
                 )
+
+    def _evidence_of_sound_files(self) -> Evidence:
+        """The evidence, where every file that it was made from is what it was; else RunError."""
+        for step in (TRAIN, PROBE):
+            self.manifest.check_step(step)
+        return self.evidence
 
     @property
     def calibration(self) -> Any:

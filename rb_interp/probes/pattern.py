@@ -28,8 +28,12 @@ def pattern_reading(
     measure: Callable[[np.ndarray], Found],
     nulls: Callable[[np.ndarray], Mapping[str, Null]],
     queries: slice | int = slice(None),
+    why: str = NOT_FINITE,
 ) -> Reading:
-    """Reading of one head's pattern, ``[row, query, key]``, or of one query of it, ``[row, key]``."""
+    """Reading of one head's pattern, ``[row, query, key]``, or of one query of it, ``[row, key]``.
+
+    ``why`` is the note of values that are not finite.
+    """
     check_layer_head(source, layer, head, probe, untrained, caches=True)
     rows = check_rows(inputs, probe)
     pattern = head_pattern(source, rows, layer=layer, head=head, queries=queries)
@@ -38,7 +42,7 @@ def pattern_reading(
     before: Mapping[str, float] = {}
     if untrained is not None:
         before, _ = measure(head_pattern(untrained, rows, layer=layer, head=head, queries=queries))
-    notes = undefined(values, source, NOT_FINITE)
+    notes = undefined(values, source, why)
     return Reading(probe, values, layer, head, before, nulls(pattern), arrays, len(rows), notes=notes)
 
 

@@ -7,7 +7,8 @@ nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -15,9 +16,7 @@ from jaxtyping import Bool, Int
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.fingerprint import class_name
 from rb_interp.tasks.inputs import Inputs
-
-if TYPE_CHECKING:
-    from rb_interp.tasks.dataset import AnchorDataset
+from rb_interp.tasks.roles import Roles
 
 CHANGES = {"key": ("key",), "anchors": ("anchors",), "both": ("key", "anchors"), "noise": ("noise",)}
 """What ``counterfactual`` can change, besides one anchor alone: ``anchor_1`` .. ``anchor_q``."""
@@ -25,7 +24,46 @@ TRIES = 1000
 """Draws of a row before giving up on finding another answer."""
 
 
-def changed_rows(data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int) -> Inputs:
+@runtime_checkable
+class KeyAndAnchors(Protocol):
+    """A dataset whose rows hold a key and anchors, such as AnchorDataset.
+
+    Its task has ``q`` (anchors of a row), ``tokens("key")`` (noise is drawn from them), ``combinations(set)`` and
+    ``answers(data, rows, tokens)``.
+    """
+
+    @property
+    def task(self) -> Any: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def tokens(self) -> Int[np.ndarray, "row pos"]: ...
+
+    @property
+    def labels(self) -> Int[np.ndarray, "row ..."]: ...
+
+    @property
+    def set(self) -> Int[np.ndarray, " row"]: ...
+
+    @property
+    def sets(self) -> tuple[str, ...]: ...
+
+    @property
+    def positions(self) -> Mapping[str, np.ndarray]: ...
+
+    @property
+    def anchor_positions(self) -> Int[np.ndarray, "row q"]: ...
+
+    def fresh_keys(self, rows: Int[np.ndarray, " row"], rng: np.random.Generator) -> Int[np.ndarray, " row"]:
+        """A key for each row, drawn evenly from those that its set may have where its key stands."""
+        ...
+
+    def roles(self, rows: Int[np.ndarray, " n"] | None = None) -> Roles: ...
+
+
+def changed_rows(data: KeyAndAnchors, rows: Int[np.ndarray, " row"], change: str, seed: int) -> Inputs:
     """The rows with a change, and their answers by ``data.task.answers``; see ``AnchorTask.counterfactual``."""
     changes = CHANGES | {name: (name,) for name in single_anchors(data.task.q)}
     if change not in changes:
@@ -59,7 +97,7 @@ def single_anchors(q: int) -> tuple[str, ...]:
     return tuple(f"anchor_{number + 1}" for number in range(q))
 
 
-def _check_rule(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> None:
+def _check_rule(data: KeyAndAnchors, rows: Int[np.ndarray, " row"]) -> None:
     """Raise TaskError where the rows' labels are not what the task's own rule says."""
     wrong = int((data.task.answers(data, rows, data.tokens[rows]) != data.labels[rows]).sum())
     if wrong:
@@ -70,7 +108,7 @@ def _check_rule(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> None:
 
 
 def _changed(
-    data: AnchorDataset, rows: Int[np.ndarray, " row"], parts: tuple[str, ...], rng: np.random.Generator
+    data: KeyAndAnchors, rows: Int[np.ndarray, " row"], parts: tuple[str, ...], rng: np.random.Generator
 ) -> Int[np.ndarray, "row pos"]:
     """The rows with a fresh key, fresh anchors of their own set (all, or one), or fresh noise, drawn evenly."""
     tokens, keys = data.tokens[rows].copy(), data.task.tokens("key")
@@ -78,7 +116,7 @@ def _changed(
         noise = data.positions["noise"][rows]
         np.put_along_axis(tokens, noise, rng.integers(keys[0], keys[-1] + 1, noise.shape), 1)
     if "key" in parts:
-        np.put_along_axis(tokens, data.positions["key"][rows], rng.choice(keys, (len(rows), 1)), 1)
+        np.put_along_axis(tokens, data.positions["key"][rows], data.fresh_keys(rows, rng)[:, None], 1)
     single = [number for number, name in enumerate(single_anchors(data.task.q)) if name in parts]
     if "anchors" in parts or single:
         for number, name in enumerate(data.sets):
@@ -112,7 +150,7 @@ def _agree_elsewhere(
     return (anchors[:, None, others] == combinations[None, :, others]).all(2)
 
 
-def can_change_anchor(data: AnchorDataset, rows: Int[np.ndarray, " row"], number: int) -> Bool[np.ndarray, " row"]:
+def can_change_anchor(data: KeyAndAnchors, rows: Int[np.ndarray, " row"], number: int) -> Bool[np.ndarray, " row"]:
     """Whether the set of each row has another combination that differs from its own in one anchor alone.
 
     >>> from rb_interp.tasks import AnchorTask

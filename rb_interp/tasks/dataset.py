@@ -128,6 +128,10 @@ class AnchorDataset(Dataset):
         """Where each row's anchors stand, in order."""
         return self.positions["anchor"]
 
+    def fresh_keys(self, rows: Int[np.ndarray, " row"], rng: np.random.Generator) -> Int[np.ndarray, " row"]:
+        """A key for each of the given rows, drawn evenly from all keys."""
+        return rng.choice(self.task.tokens("key"), len(rows))
+
 
 def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
     """Draw the label table (stream 1 of the seed) and the rows (stream 2); the labels are left at 0."""

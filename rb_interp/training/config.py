@@ -25,6 +25,8 @@ class TrainConfig:
         lr_final: where the cosine ends (``constant`` ignores it).
         schedule: ``constant`` or ``cosine``.
         warmup: steps of linear warm-up before the schedule, 0 for none.
+        schedule_steps: steps that the cosine is made for, warm-up included; 0 for ``steps``. With more than ``steps``
+            training stops before the cosine has ended, with fewer it goes on at ``lr_final``.
         betas: AdamW's decay rates of the two moments.
         eps: AdamW's epsilon.
         weight_decay: AdamW's, on every trained tensor as in torch.optim.AdamW; with ``sgd`` the gradient of an L2 term.
@@ -54,6 +56,7 @@ class TrainConfig:
     lr_final: float = 5e-5
     schedule: str = "cosine"
     warmup: int = 0
+    schedule_steps: int = 0
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     weight_decay: float = 0.01

@@ -18,13 +18,16 @@ def learning_rate(step: int, config: TrainConfig, lr: float | None = None) -> fl
     >>> config = TrainConfig(steps=100, lr=1.0, lr_final=0.0)
     >>> [round(learning_rate(step, config), 3) for step in (0, 50, 100)]
     [1.0, 0.5, 0.0]
+    >>> stopped_early = TrainConfig(steps=100, lr=1.0, lr_final=0.0, schedule_steps=200)
+    >>> round(learning_rate(100, stopped_early), 3)
+    0.5
     """
     lr = config.lr if lr is None else lr
     if step < config.warmup:
         return lr * (step + 1) / config.warmup
     if config.schedule == "constant":
         return lr
-    share = (step - config.warmup) / max(1, config.steps - config.warmup)
+    share = min(1.0, (step - config.warmup) / max(1, (config.schedule_steps or config.steps) - config.warmup))
     return config.lr_final + (lr - config.lr_final) * 0.5 * (1 + math.cos(math.pi * share))
 
 

@@ -22,8 +22,8 @@ from rb_interp.manifest import TRAIN, Manifest
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
 SUFFIX = ".safetensors"
 REMEDY = (
-    "Put a sound copy of it back; or delete it and run {command}, which trains again: from step 0, or from the last "
-    "step where the file is that step's."
+    "Put a sound copy of it back. If there is none, delete what is left of it and run {command}: that makes it again, "
+    "if need be by training from step 0."
 )
 
 

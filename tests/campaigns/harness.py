@@ -103,6 +103,11 @@ class Child:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended already."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def wait(self, limit: float = 60.0) -> Ended:
         """Wait for its end; after ``limit`` seconds it is killed and counts as hung."""
         hung, until = False, time.monotonic() + limit

@@ -1,6 +1,7 @@
 """Kills and signals at random moments of every study; then the same command again, to its end.
 
-There are about 600 of them in the long campaign: a case has one to three.
+There are about 600 of them in the long campaign: a case has one to three. A case none of whose hits came before the
+command had ended counts in a group of its own.
 
 A case takes a tiny run of a study to the beginning of a phase, starts the phase's command, and hits it: by SIGKILL, up
 to three times; by one of SIGTERM, SIGHUP and SIGINT; or by two of them in a row. Then the same command runs to its end,
@@ -28,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from campaigns.harness import Child, Ended, Outcome, command, forked
-from campaigns.tiny_runs import RUN, STEPS, STUDIES, Work, add_seeds, at, contents, difference, make_small, making
+from campaigns.tiny_runs import RUN, STEPS, STUDIES, Work, add_seeds, at, compared, contents, make_small, making
 from campaigns.tiny_runs import settings as settings_of
 
 EVEN, OWN = 360, 10
@@ -125,16 +126,21 @@ def case(number: int, prepared: Prepared, folder: Path) -> Outcome:
     work = at(folder, making(study, toml, "reproduce") if phase == "reproduce" else work_to(stage, study, toml))
     steps = STAGES[1:4] if phase == "reproduce" else (stage,)
     usual = sum(prepared.seconds[study, each] for each in steps)
-    group = f"{phase}: {hits}"
+    group, landed = f"{phase}: {hits}", False
     for _ in range(rng.integers(1, 4) if hits == "SIGKILL" else 1):
         child, started_at = Child(work), time.monotonic()
         _wait_for(phase, study, folder / RUN, usual, rng)
         numbers = [signal.SIGKILL] if hits == "SIGKILL" else list(rng.choice(SIGNALS, 1 + (hits == "two signals")))
         early = time.monotonic() - started_at < 0.1
+        came, landed = not child.ended, landed or not child.ended
+        since = time.monotonic()
         found = _hit(child, numbers, rng)
         end, detail = _judge(found, numbers, phase, early, folder / RUN)
+        if came and not found.status and time.monotonic() - since > 1.0 + usual / 2:
+            end, detail = "lost", f"{numbers}: it went on for {time.monotonic() - since:.1f} s as if it had not come"
         if end:
             return Outcome(group, end, f"{study}: {detail}")
+    group = group if landed else "ended before any hit"
     return _continued(group, study, stage, work, prepared, folder, rng)
 
 
@@ -149,7 +155,7 @@ def _continued(
     again = forked(work, 120.0)
     if again.status or again.hung:
         return Outcome(group, again.failure or "lost", f"{study}: the same command ends {again.status}: {again.err}")
-    end, detail = difference(folder / RUN, prepared.contents[study, stage])
+    end, detail = compared(folder, prepared.contents[study, stage])
     return Outcome(group, end or "equal", f"{study}: {detail}" if end else "")
 
 

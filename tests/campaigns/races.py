@@ -18,7 +18,7 @@ import numpy as np
 
 from campaigns.harness import Child, Ended, Outcome, command, forked
 from campaigns.kills import Prepared
-from campaigns.tiny_runs import RUN, Work, add_seeds, at, contents, difference, make_small, making, settings
+from campaigns.tiny_runs import RUN, Work, add_seeds, at, compared, contents, make_small, making, settings
 
 LONG, SHORT = 200, 9
 STUDIES = ("anchor", "labels")
@@ -79,7 +79,7 @@ def train_differently(rng: np.random.Generator, study: str, prepared: Prepared, 
     if len(won) != 1:
         return "silent", f"{len(won)} of two different trainings say that they are done"
     wanted = prepared.contents[study, "trained"] if won == tomls[:1] else contents(other / RUN)
-    return difference(folder / RUN, wanted)
+    return compared(folder, wanted)
 
 
 def probe_and_train(rng: np.random.Generator, study: str, prepared: Prepared, folder: Path) -> tuple[str, str]:
@@ -123,7 +123,7 @@ def writer_killed(rng: np.random.Generator, study: str, prepared: Prepared, fold
     ended = first.wait()
     if not killed and ended.status:
         return wrong([ended], [0])
-    return difference(folder / RUN, prepared.contents[study, "trained"]) if second.status == 0 else ("lost", said)
+    return compared(folder, prepared.contents[study, "trained"]) if second.status == 0 else ("lost", said)
 
 
 def readers(rng: np.random.Generator, study: str, prepared: Prepared, folder: Path) -> tuple[str, str]:
@@ -171,7 +171,7 @@ def raced(
         return "lost", f"none was let in: {[each.err for each in ended]}"
     if until is not None and (last := forked(at(folder, until))).status:
         return last.failure or "lost", f"afterwards: {last.err}"
-    return difference(folder / RUN, prepared.contents[study, stage])
+    return compared(folder, prepared.contents[study, stage])
 
 
 def beside(
@@ -193,7 +193,7 @@ def beside(
             return bad, f"a reader: {reader.status} {reader.err}"
     ended = writer.wait()
     finished = ended.status == 0
-    return difference(folder / RUN, prepared.contents[study, stage]) if finished else wrong([ended], [0])
+    return compared(folder, prepared.contents[study, stage]) if finished else wrong([ended], [0])
 
 
 def together(rng: np.random.Generator, works: list[Work], within: float) -> list[Ended]:

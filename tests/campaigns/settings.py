@@ -25,7 +25,7 @@ LONG, SHORT = 2000, 24
 LIMIT, QUICK = 20.0, 6.0
 """Seconds until a case has hung, and until a sentence comes at most: two of its own, and others use the machine."""
 ROOM = 8 * 2**30
-STUDIES = ("anchor", "emb-mlp", "labels", "language", "crossed-seeds")
+STUDIES = ("anchor", "emb-mlp", "labels", "language", "crossed-seeds", "composite")
 WAYS = ("file", "flags", "python")
 WHOLE = (0, 1, 2, 3, 7, 100, 4096, 10**5, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, 10**30, -1, -(2**63))
 SHARES = (0.0, 0.5, 1.0, 1e-3, 1e-300, 1e30, 1e300, -1.0, -1e-9, float("nan"), float("inf"), float("-inf"))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from campaigns.harness import command
+from campaigns.harness import command, forked
 
 RUN = "run"
 _TASK = "length=5\nkeys=[21,24]\nmemory_anchors=[1,{most}]\nreasoning_anchors=[11,13]\nd_vocab=64\nn_sequences=720\n"
@@ -51,8 +51,19 @@ SETTINGS = {
     + _table("model", "d_model=16\nd_head=8\nd_mlp=32\n")
     + _table("train", _TRAIN, "batch_size=4\nlr=1e-2\n"),
     "crossed-seeds": "probe_rows=12\n" + _ANCHOR,
+    "composite": "seeds=[0]\ngammas=[0.5,0.8]\n"
+    + _table("task", "n_sequences=480\nevaluation_rows=40\n")
+    + _table("model", _MODEL)
+    + _table("train", _TRAIN, "batch_size=16\nlr=2e-2\n"),
 }
-STEPS = {"anchor": (40, 5), "emb-mlp": (20, 5), "labels": (20, 5), "language": (8, 2), "crossed-seeds": (40, 5)}
+STEPS = {
+    "anchor": (40, 5),
+    "emb-mlp": (20, 5),
+    "labels": (20, 5),
+    "language": (8, 2),
+    "crossed-seeds": (40, 5),
+    "composite": (20, 5),
+}
 """Steps, and steps between evaluations."""
 FEW = {"ROWS": 12, "PAIRS": 4, "DRAWS": 2, "MATCHED_DRAWS": 2}
 STUDIES = tuple(SETTINGS)
@@ -152,3 +163,19 @@ def difference(run: Path, reference: dict[str, str]) -> tuple[str, str]:
     if changed:
         return "silent", f"differs: {', '.join(changed[:4])}"
     return ("lost", f"left behind: {', '.join(more[:4])}") if more else ("", "")
+
+
+def compared(folder: Path, reference: dict[str, str]) -> tuple[str, str]:
+    """How the run in a folder differs from the reference, or from what its own manifest says."""
+    end, detail = difference(folder / RUN, reference)
+    if end:
+        return end, detail
+    told = forked(at(folder, _problems))
+    return (told.failure or "silent", told.out[-300:] + told.err[-300:]) if told.out or told.status else ("", "")
+
+
+def _problems() -> int:
+    from rb_interp.machine.run import Run
+
+    print(*Run.open(RUN).manifest.problems().values(), sep="\n", end="")
+    return 0

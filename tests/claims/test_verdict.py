@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -311,6 +312,20 @@ def test_i1_reports_shares_with_their_clopper_pearson_bounds():
     assert (contrast.low, contrast.high) == (small.low - large.high, small.high - large.low)
     assert judged("I1", *shares(large=0, small=200)).outcome == "UNDECIDED"  # gamma .5 was not tried
     assert judged("I1", *shares(n=20, large=0, middle=0, small=20)).outcome == "UNDECIDED"  # lower bound .83
+
+
+def test_a_claim_about_all_gammas_counts_readings_of_no_single_gamma():
+    term = Term("unseen_attention", "kept", None, "final", "unseen", label="share of members")
+    claim = Claim("F", "Kept.", "text", (Condition(term, ">=", 0.9),), unit="share")
+    every = planted(replace(term, gamma=0.8), [1.0] * 99 + [0.0], gamma=np.nan)
+    single = planted(replace(term, gamma=0.8), [0.0] * 8)
+    (found,) = judge(pd.concat([every, single], ignore_index=True), [claim], diverged=[("", 0.8, 0)])
+    assert (found.outcome, found.n_seeds, found.n_meeting, found.gamma) == ("HOLDS", 100, 99, None)
+    assert found.criterion.startswith("all gammas, final: share of members >= 0.9; a share meets")
+    assert Verdicts.from_json(json.loads(json.dumps(Verdicts([found]).to_json(), allow_nan=False)))[0] == found
+    (nothing,) = judge(single, [claim])
+    assert nothing.outcome == "UNDECIDED"
+    assert nothing.reason.startswith("no reading of unseen_attention/kept at all gammas")
 
 
 def test_the_records_are_json_with_every_field_and_the_table_prints_them():

@@ -357,7 +357,7 @@ def test_a_broken_checkpoint_and_a_diverged_member_are_named(tmp_path):
     with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 diverged: its weights at step 20"):
         run.probe(progress=False)
     path.write_bytes(whole[:100])
-    with pytest.raises(RunError, match=r"step_00000020.safetensors is damaged.*Put a sound copy of it back; or"):
+    with pytest.raises(RunError, match=r"step_00000020.safetensors is damaged.*Put a sound copy of it back. If"):
         run.probe(progress=False)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from shutil import copytree
 
@@ -16,6 +17,7 @@ from rb_interp.errors import RunError
 from rb_interp.machine.record import measured_already
 from rb_interp.machine.run import Run
 from rb_interp.manifest import Manifest, code_version
+from rb_interp.one_writer import OneWriter
 from rb_interp.report.terminal import run_rows
 from rb_interp.tasks import AnchorTask
 
@@ -54,8 +56,10 @@ def test_a_lost_checkpoint_stops_what_needs_it_and_is_made_again_by_training(cop
     path = copy.folder / "checkpoints" / f"{name}.safetensors"
     whole, before = path.read_bytes(), contents(copy.folder)
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    for work in (copy.train, copy.probe) if name == "state" else (copy.probe,):
-        with pytest.raises(RunError, match=rf"{name}.safetensors is damaged.*delete it and run 'rb-interp train one"):
+    for work in (copy.train, copy.probe, lambda **_: copy.write_report(), lambda **_: copy.write_report("elsewhere")):
+        with pytest.raises(
+            RunError, match=rf"{name}.safetensors is damaged.*what is left of it and run 'rb-interp train"
+        ):
             work(progress=False)
     assert contents(copy.folder) == before | {path.relative_to(copy.folder): path.read_bytes()}
     path.unlink()
@@ -73,7 +77,9 @@ def test_tables_are_never_read_beside_other_checkpoints(copy, one):
     for ask in (lambda: copy.verdicts, lambda: copy.readings, lambda: copy.outcomes, copy.write_report):
         with pytest.raises(RunError, match="its probe was made from other files than those that are there now"):
             ask()
-    assert set(copy.verify()) == {"probe"}
+    with pytest.raises(RunError, match="its report was made from other files"):
+        _ = copy.report
+    assert set(copy.verify()) == {"probe", "report"}
     copy.probe(progress=False)
     assert len(copy.readings) > len(one.readings)
     with pytest.raises(RunError, match="its report was made from other files"):
@@ -224,3 +230,48 @@ def test_added_seeds_follow_the_largest_and_their_rows_are_prepared(tmp_path, mo
     run = Run.start(tmp_path / "run", ONE, One(seeds=(5, 3)))
     run.add_seeds(2)
     assert (run.config.seeds, asked) == ((5, 3, 6, 7), [(5, 3), (6, 7)])
+
+
+def test_a_run_that_somebody_else_has_changed_is_opened_again_before_it_is_read(copy):
+    held = Run.open(copy.folder, study=ONE)
+    assert held.readings.equals(held.evidence.readings)
+    copy.add_seeds(1)
+    copy.train(progress=False)
+    copy.probe(progress=False)
+    for ask in (lambda: held.evidence, lambda: held.readings, lambda: held.outcomes, lambda: held.report):
+        with pytest.raises(RunError, match="has been changed since it was opened; open it again"):
+            ask()
+    assert len(Run.open(copy.folder, study=ONE).readings) == len(copy.readings)
+
+
+def test_a_report_into_the_run_folder_itself_is_the_run_s_own(copy):
+    assert copy.write_report(copy.folder / "figures" / "..") == copy.folder / "report.html"
+    assert copy.verify() == {}
+
+
+@pytest.mark.parametrize("way", ["moved", "removed", "lock removed"])
+def test_a_run_whose_folder_goes_away_is_not_written_elsewhere(copy, tmp_path, way):
+    table = pd.DataFrame({"a": [1]})
+    with copy.writing():
+        if way == "moved":
+            os.rename(copy.folder, tmp_path / "away")
+        elif way == "removed":
+            shutil.rmtree(copy.folder)
+        else:
+            (copy.folder / ".lock").unlink()
+            other = OneWriter(copy.folder).__enter__()  # as another process would
+        before = contents(copy.folder)
+        with pytest.raises(RunError, match="was moved or removed, or its .lock was"):
+            copy.write_table("curves", table, "train")
+    assert contents(copy.folder) == before
+    assert copy.folder.exists() == (way == "lock removed") == bool(before)
+    if way == "lock removed":
+        other.__exit__()
+
+
+def test_a_file_in_place_of_a_folder_is_named(copy):
+    shutil.rmtree(copy.folder / "checkpoints")
+    (copy.folder / "checkpoints").write_text("no folder")
+    assert all("checkpoints is a file, where a folder should be; move it" in told for told in copy.verify().values())
+    with pytest.raises(RunError, match="checkpoints is a file, where a folder should be; move it away"):
+        copy.train(progress=False)

@@ -8,6 +8,7 @@ from lens_models import lens_model
 from rb_interp.errors import ModelError
 from rb_interp.interventions import ablation, blocked_attention, patching_matrix, routes
 from rb_interp.probes import (
+    attention_between_roles,
     attention_by_role,
     attention_to_key,
     captured,
@@ -27,6 +28,7 @@ INPUTS = Inputs(
     np.random.default_rng(0).integers(0, 30, (30, 9)), roles=Roles({"key": KEY, "anchor": KEY + np.arange(1, 3)})
 )
 PLACES = (
+    (attention_between_roles, {"layer": 1, "head": 2, "roles": ("key", "anchor")}),
     (uniformity, {"layer": 1, "head": 2}),
     (attention_to_key, {"layer": 1, "head": 2}),
     (attention_by_role, {"layer": 3, "head": 1}),

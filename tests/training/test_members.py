@@ -183,6 +183,16 @@ def test_schedule_by_hand():
     assert learning_rate(99, TrainConfig(steps=100, schedule="constant", lr=0.3)) == 0.3
 
 
+def test_a_schedule_may_be_longer_or_shorter_than_training():
+    whole = TrainConfig(steps=110, warmup=10, lr=1.0, lr_final=0.2)
+    stopped, ended = replace(whole, steps=40, schedule_steps=110), replace(whole, steps=200, schedule_steps=110)
+    for step in range(40):
+        assert learning_rate(step, stopped) == learning_rate(step, whole) == learning_rate(step, ended)
+    assert learning_rate(39, stopped) > 0.8
+    assert learning_rate(150, ended) == pytest.approx(0.2)
+    assert learning_rate(5, replace(ended, warmup=300)) == pytest.approx(6 / 300)  # warm-up alone
+
+
 def test_bad_checkpoints_are_named(tmp_path):
     store = Store(tmp_path, "mine")
     store.write("step_00000000", 0, [(0.8, 0)], {"embed.W_E": torch.zeros(1, 2)})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,12 +35,30 @@ Amounts = Mapping[str, float]
 """Named direction -> weight."""
 
 
+@runtime_checkable
+class TokenTask(Protocol):
+    """What a blueprint must know of its task."""
+
+    @property
+    def d_vocab(self) -> int: ...
+
+    @property
+    def length(self) -> int: ...
+
+    def tokens(self, group: str) -> Int[np.ndarray, " n"]:
+        """Token ids of a group."""
+        ...
+
+
+T = TypeVar("T", bound=TokenTask)
+
+
 def drawn(rng: np.random.Generator, low: float, high: float) -> float:
     """One of the sizes that play no part in what a reference is, log-uniform between two bounds."""
     return float(low * (high / low) ** rng.random())
 
 
-class Blueprint:
+class Blueprint(Generic[T]):
     """Weights of a two-layer, one-head transformer without LayerNorm, 0 at first, to be written part by part.
 
     Every named direction of the residual stream is a basis vector; directions without a name are spare, and hold
@@ -50,7 +68,7 @@ class Blueprint:
     """
 
     def __init__(
-        self, task: AnchorTask, directions: Sequence[str], d_model: int = 512, d_head: int = 32, d_mlp: int = 8
+        self, task: T, directions: Sequence[str], d_model: int = 512, d_head: int = 32, d_mlp: int = 8
     ) -> None:
         self.task = task
         self.config = ModelConfig(norm="none", d_model=d_model, d_head=d_head, d_mlp=d_mlp)
@@ -66,7 +84,9 @@ class Blueprint:
         """Directions without a name."""
         return slice(len(self.at), self.config.d_model)
 
-    def reference(self, *, solves: Sequence[str], mechanisms: Sequence[str], **facts: Any) -> Reference:
+    def reference(
+        self: Blueprint[AnchorTask], *, solves: Sequence[str], mechanisms: Sequence[str], **facts: Any
+    ) -> Reference:
         """The weights as they are now, with the facts about them that Reference asks for."""
         weights = {name: torch.from_numpy(array.copy()) for name, array in self.weights.items()}
         given = {"solves": tuple(solves), "mechanisms": frozenset(mechanisms)}

@@ -124,6 +124,7 @@ def level(evidence: Evidence, condition: Condition) -> float:
     base, quantity = condition.minus or condition.of, condition.minus.quantity if condition.minus else "control"
     if condition.minus is None and condition.of.quantity != "difference":
         return condition.threshold
+    assert base.gamma is not None
     return condition.threshold + over_seeds(evidence, Panel(base.probe, base.set, ""), base.gamma, quantity).estimate
 
 

@@ -1,0 +1,29 @@
+"""Composite functions of two anchors: is a pair that was never trained answered by inference, or by its mirror?
+
+The study of paper 2, "Initialization is Critical to Whether Transformers Fit Composite Functions by Reasoning or
+Memorizing" (arXiv 2405.05409).
+"""
+
+from rb_interp.machine.protocol import Study
+
+_HERE = "rb_interp.studies.composite"
+
+COMPOSITE = Study(
+    name="composite",
+    title="Composite study: is an unseen pair of anchors answered by inference, or as its mirror was trained?",
+    question=(
+        "Two anchors in a row shift a key. One pair is trained with another shift than the sum of its anchors, and its "
+        "mirror is never trained. Does the initialisation decide how that mirror is answered, and by which flow of "
+        "information? Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite "
+        "Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
+    ),
+    cost="about twenty minutes on two slow CPU cores",
+    config=f"{_HERE}.config:CompositeConfig",
+    measure=f"{_HERE}.measure:measure",
+    tables=f"{_HERE}.schema:TABLES",
+    claims=f"{_HERE}.claims:CLAIMS",
+    figures=f"{_HERE}.figures:FIGURES",
+    narrative=f"{_HERE}.report:narrative",
+    families={"C": "Phases", "F": "Information flow"},
+    glossary=f"{_HERE}.glossary:GLOSSARY",
+)

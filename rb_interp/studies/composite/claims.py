@@ -1,0 +1,220 @@
+"""The claims of paper 2 about phases and information flow (arXiv 2405.05409, Figs. 2 and 3), as data.
+
+Criteria were written down before the runs, and gammas are those that the paper names. Layers are counted from 0 here
+and from 1 in the paper: its first layer is L0.
+"""
+
+from __future__ import annotations
+
+from rb_interp.claims import Claim, Condition, Term
+from rb_interp.studies.composite.config import MIDDLE, SMALL, VERY_LARGE
+from rb_interp.studies.composite.flow import EACH, EDGES, FIRST_HOP, SUM
+
+
+def _phase(quantity: str, gamma: float, label: str = "") -> Term:
+    return Term("phase", quantity, gamma, "final", label=label or quantity)
+
+
+def _accuracy(set: str, gamma: float) -> Term:
+    return _phase(f"acc_{set}", gamma, f"accuracy on {set}")
+
+
+def _attention(layer: int, query: str, key: str, gamma: float, set: str = "seen_test") -> Term:
+    label = f"L{layer}'s attention from {query} to {'a1 + a2' if key == 'anchors' else key}"
+    label += ", on (4,3)" if set == "unseen" else ""
+    return Term("attention_between_roles", f"{query}_to_{key}", gamma, "final", set, layer, label)
+
+
+def _moved(roles: str, answer: str, gamma: float) -> Term:
+    label = f"share of pairs that give {answer}, {roles} taken from the source after L0"
+    if answer == "placebo":
+        label = f"share of answers that change, {roles} taken from a row with other noise after L0"
+    return Term("interchange_roles", f"{roles}:{answer}", gamma, "final", "seen_test", label=label)
+
+
+def _knocked(edge: str, gamma: float, placebo: bool = False) -> Term:
+    words = {"anchors_from_key": "from the anchors to the key", "last_from_anchors": "from last to the anchors"}
+    label = f"accuracy on seen_test lost without L0's attention {words[edge]}"
+    label += ", two noise positions in place of the anchors" if placebo else ""
+    return Term("knock_out", f"{edge}{':placebo' if placebo else ''}", gamma, "final", "seen_test", label=label)
+
+
+def _gathers(layer: int, gamma: float) -> tuple[Condition, ...]:
+    """The last position looks at both anchors, and at each of them."""
+    return (
+        Condition(_attention(layer, "last", "anchors", gamma), ">=", SUM),
+        Condition(_attention(layer, "last", "a1", gamma), ">=", EACH),
+        Condition(_attention(layer, "last", "a2", gamma), ">=", EACH),
+    )
+
+
+def _others(gamma: float) -> tuple[Term, ...]:
+    """What stands beside a claim about answers to unseen: the other answers, and both with early keys alone."""
+    return (
+        *(_phase(name, gamma) for name in "ISO"),
+        _phase("I_early", gamma, "I, keys at positions 0 to length - 5"),
+        _phase("S_early", gamma, "S, keys at positions 0 to length - 5"),
+        _accuracy("seen_test", gamma),
+    )
+
+
+def _placebos(gamma: float, *roles: str) -> tuple[Condition, ...]:
+    return tuple(Condition(_moved(each, "placebo", gamma), "<=", 0.10) for each in roles)
+
+
+_FLOWS = {"last": "kb_ps", "key": "ks_pb", "a1": "source", "a2": "source", "a1+a2": "source"}
+
+
+def _flow(gamma: float) -> tuple[Term, ...]:
+    """What a flow has its name from."""
+    return tuple(_moved(roles, answer, gamma) for roles, answer in _FLOWS.items())
+
+
+def _unseen(*conditions: Condition) -> tuple[Term, ...]:
+    """The same attention on rows of the pair that was never trained."""
+    found = []
+    for condition in conditions:
+        query, _, key = condition.of.quantity.partition("_to_")
+        assert condition.of.layer is not None
+        assert condition.of.gamma is not None
+        found.append(_attention(condition.of.layer, query, key, condition.of.gamma, "unseen"))
+    return tuple(found)
+
+
+_BY_LAST = (*_gathers(0, MIDDLE), Condition(_attention(1, "last", "key", MIDDLE), ">=", SUM))
+_BY_ANCHORS = (
+    Condition(_attention(0, "a1", "key", SMALL), ">=", FIRST_HOP),
+    Condition(_attention(0, "a2", "key", SMALL), ">=", FIRST_HOP),
+    *_gathers(1, SMALL),
+)
+
+PHASE_CLAIMS = (
+    Claim(
+        "C1",
+        "With small initialisation the unseen pair is answered inferentially.",
+        "Fig. 2b",
+        (Condition(_phase("I", SMALL), ">=", 0.90),),
+        context=_others(SMALL),
+    ),
+    Claim(
+        "C2",
+        "With larger initialisation the unseen pair is answered symmetrically.",
+        "Fig. 2a",
+        (Condition(_phase("S", MIDDLE), ">=", 0.90),),
+        context=_others(MIDDLE),
+    ),
+    Claim(
+        "C3",
+        "With very large initialisation not even seen pairs are answered, and the unseen pair in neither way.",
+        "Fig. 2, shaded",
+        (
+            Condition(_accuracy("seen_test", VERY_LARGE), "<", 0.90),
+            Condition(_phase("I", VERY_LARGE), "<", 0.50),
+            Condition(_phase("S", VERY_LARGE), "<", 0.50),
+        ),
+        context=(_accuracy("train", VERY_LARGE), _accuracy("seen_train", VERY_LARGE)),
+    ),
+    Claim(
+        "C4",
+        "Seen pairs generalise to keys that were not trained at their position.",
+        "generalisation on data",
+        tuple(
+            condition
+            for gamma in (MIDDLE, SMALL)
+            for condition in (
+                Condition(_accuracy("seen_test", gamma), ">=", 0.95),
+                Condition(_phase("gap", gamma, "accuracy on seen_train - accuracy on seen_test"), "<=", 0.03),
+            )
+        ),
+    ),
+    Claim(
+        "C5",
+        "The initialisation turns symmetric answers into inferential ones.",
+        "Fig. 2, contrast",
+        (
+            Condition(_phase("I", SMALL), ">=", 0.50, _phase("I", MIDDLE)),
+            Condition(_phase("S", MIDDLE), ">=", 0.50, _phase("S", SMALL)),
+        ),
+    ),
+)
+
+FLOW_CLAIMS = (
+    Claim(
+        "F1",
+        "In a symmetric solution L0 looks from the last position to both anchors, and L1 to the key.",
+        "Fig. 3a",
+        _BY_LAST,
+        context=(*_unseen(*_BY_LAST), *_flow(MIDDLE)),
+    ),
+    Claim(
+        "F2",
+        "In an inferential solution L0 looks from both anchors to the key, and L1 from the last position to both.",
+        "Fig. 3c",
+        _BY_ANCHORS,
+        context=(*_unseen(*_BY_ANCHORS), *_flow(SMALL)),
+    ),
+    Claim(
+        "F3",
+        "L1 looks from the last position to the key in symmetric solutions, and not in inferential ones.",
+        "Fig. 3, contrast",
+        (Condition(_attention(1, "last", "key", MIDDLE), ">=", 0.50, _attention(1, "last", "key", SMALL)),),
+        context=(*_flow(MIDDLE), *_flow(SMALL)),
+    ),
+    Claim(
+        "F4",
+        "In a symmetric solution the last position holds the pair after L0, and the key's position the key.",
+        "Sec. 5.1, causal",
+        (
+            Condition(_moved("key", "ks_pb", MIDDLE), ">=", 0.90),
+            Condition(_moved("last", "kb_ps", MIDDLE), ">=", 0.90),
+            *_placebos(MIDDLE, "key", "last"),
+        ),
+        context=_flow(MIDDLE),
+    ),
+    Claim(
+        "F5",
+        "In an inferential solution both anchors hold key and pair after L0, and neither last nor key holds any of it.",
+        "Sec. 5.1, causal",
+        (
+            Condition(_moved("a1+a2", "source", SMALL), ">=", 0.90),
+            Condition(_moved("last", "base", SMALL), ">=", 0.90),
+            Condition(_moved("key", "base", SMALL), ">=", 0.90),
+            *_placebos(SMALL, "a1+a2", "last", "key"),
+        ),
+        context=_flow(SMALL),
+    ),
+    Claim(
+        "F6",
+        "Inferential solutions need L0's attention from anchors to key, symmetric ones that from last to anchors.",
+        "Sec. 5.1, causal",
+        (
+            Condition(_knocked("anchors_from_key", SMALL), ">=", 0.50),
+            Condition(_knocked("anchors_from_key", MIDDLE), "<=", 0.10),
+            Condition(_knocked("last_from_anchors", MIDDLE), ">=", 0.50),
+            Condition(_knocked("last_from_anchors", SMALL), "<=", 0.10),
+        ),
+        context=(
+            *(_knocked(edge, gamma, placebo=True) for edge in EDGES for gamma in (SMALL, MIDDLE)),
+            *_flow(SMALL),
+            *_flow(MIDDLE),
+        ),
+    ),
+    Claim(
+        "F9",
+        "The flow on the unseen pair is that on trained pairs.",
+        "Sec. 5.1, unseen pair",
+        (
+            Condition(
+                Term(
+                    "unseen_attention", "kept", None, "final", "unseen",
+                    label="share of members whose attention meets F1's or F2's criterion on (4,3) as on trained pairs",
+                ),
+                ">=",
+                0.90,
+            ),
+        ),
+        unit="share",
+    ),
+)  # fmt: skip
+
+CLAIMS: tuple[Claim, ...] = (*PHASE_CLAIMS, *FLOW_CLAIMS)

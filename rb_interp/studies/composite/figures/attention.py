@@ -1,0 +1,63 @@
+"""Mean attention from every role to every role in both layers, one column per rate (after Fig. 3 of paper 2)."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import two_digits
+from rb_interp.figures.panels import heat_map, over_seeds, try_panel
+from rb_interp.figures.spec import Caption
+from rb_interp.figures.style import ATTENTION, WIDTH, new_figure, styled
+from rb_interp.studies.composite.config import MIDDLE, SMALL
+from rb_interp.studies.composite.flow import ROLES
+
+
+@styled
+def draw_attention(evidence: Evidence) -> Figure:
+    """Heat maps of attention between roles on trained pairs, layers below each other, rates beside each other."""
+    rates, layers = evidence.gammas, range(evidence.config.model.n_layers)
+    if not rates:
+        raise MissingEvidenceError("This run has no members.")
+    figure = new_figure(0.6 + 2.0 * len(layers), max(WIDTH, 2.1 * len(rates)))
+    panels = figure.subplots(len(layers), len(rates), squeeze=False)
+    for row, layer in zip(panels, layers, strict=True):
+        for axes, gamma in zip(row, rates, strict=True):
+            try_panel(axes, _map, evidence, layer, gamma)
+            axes.set_title(f"L{layer}, γ = {gamma:g}")
+        row[0].set_ylabel("from (query)")
+    for axes in panels[-1]:
+        axes.set_xlabel("to (key)")
+    images = [axes.images[0] for axes in panels.flat if axes.images]
+    if images:
+        figure.colorbar(images[0], ax=panels, label="attention (share), mean over seeds", shrink=0.5, aspect=30)
+    return figure
+
+
+def _map(axes: Axes, evidence: Evidence, layer: int, gamma: float) -> None:
+    place = {"gamma": gamma, "set": "seen_test", "layer": layer, "head": 0, "quantity": "attention"}
+    means = evidence.table("attention_summary", **place).pivot(index="query", columns="key", values="mean")
+    matrix = means.reindex(index=list(ROLES), columns=list(ROLES)).to_numpy()
+    heat_map(axes, matrix, ROLES, low=0, high=1, colours=ATTENTION, write=two_digits, text=32)
+
+
+def caption_attention(evidence: Evidence) -> Caption:
+    """Caption of attention between roles, with what F1 to F3 judge."""
+
+    def read(layer: int, quantity: str, gamma: float) -> str:
+        deepest = layer > 0
+        return over_seeds(evidence, "attention_between_roles", quantity, gamma, set="seen_test", deepest=deepest)
+
+    return Caption(
+        "Attention of the first head at the last step on trained pairs that are no exceptions, with test keys at "
+        "positions that leave noise between anchors and last position; mean over rows and seeds. Rows are queries; "
+        "a row adds up to 1. Seeds may fall into groups, and the mean is then of no single model. At "
+        f"γ = {MIDDLE:g} L0 looks from the last position to both anchors by {read(0, 'last_to_anchors', MIDDLE)} and "
+        f"the last layer to the key by {read(1, 'last_to_key', MIDDLE)}; at γ = {SMALL:g} L0 looks from a1 to the key "
+        f"by {read(0, 'a1_to_key', SMALL)} and the last layer from the last position to both anchors by "
+        f"{read(1, 'last_to_anchors', SMALL)} (median [range] over seeds).",
+        f"at γ = {MIDDLE:g} a last row of L0 without dark cells at a1 and a2, or one of L1 without a dark cell at key "
+        f"(F1); at γ = {SMALL:g} rows a1 and a2 of L0 without a dark cell at key, or a last row of L1 without dark "
+        "cells at a1 and a2 (F2).",
+    )

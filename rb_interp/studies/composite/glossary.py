@@ -1,0 +1,46 @@
+"""What the words of the composite study's report mean, in the order in which a reader meets them."""
+
+from rb_interp.report.glossary import shared
+
+GLOSSARY: dict[str, str] = {
+    **shared(
+        "scale",
+        "γ, initialisation rate",
+        "seed, member",
+        "untrained model",
+        "interval",
+        "HOLDS, FAILS, UNDECIDED",
+        "median [range]",
+    ),
+    "key, a1, a2, last, noise": (
+        "Roles of positions. The key is directly followed by two anchors, a1 and a2; last is the last position, where "
+        "the answer is read; noise is everything else."
+    ),
+    "seen_train, seen_test, unseen": (
+        "Fresh rows of trained pairs with training keys, rows of trained pairs with test keys, and rows of the pair "
+        "that was never trained. A test key is one that never stood at its position in training."
+    ),
+    "exception": "A pair that is trained with another shift than the sum of its anchors' shifts.",
+    "inferential, symmetric": (
+        "Two answers to the unseen pair: key plus the shifts of both anchors, or what the mirrored pair, which is an "
+        "exception, was trained to give. I and S are the shares of rows answered so, O is the rest."
+    ),
+    "phase": (
+        "unfit: accuracy on seen_test below .90. Else inferential where I is at least .90, symmetric where S is, and "
+        "mixed where neither is. At the last step."
+    ),
+    "flow": (
+        "By which positions key and pair reach the last one, told by interchange: via last (L0 brings the pair to the "
+        "last position, L1 the key), via anchors (L0 brings the key to both anchors, L1 both to the last position), "
+        "via a2 (all of it through the second anchor), several (none of these alone), none (no pair of rows answered "
+        "rightly)."
+    ),
+    "interchange, source, kb_ps, ks_pb": (
+        "The residual stream after L0 is taken from a source row at some roles, while a base row is run. kb_ps is the "
+        "answer of the base's key with the source's pair, ks_pb that of the source's key with the base's pair."
+    ),
+    "placebo": (
+        "The same intervention where it should do nothing: the source is the base with its noise redrawn, or two noise "
+        "positions stand in place of the two anchors."
+    ),
+}

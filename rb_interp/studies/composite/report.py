@@ -1,0 +1,151 @@
+"""What the report says of composite functions: how the unseen pair is answered, and by which flow."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import seeds_text, share_text, two_digits
+from rb_interp.figures.panels import over_seeds
+from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
+from rb_interp.studies.composite.config import GAMMAS
+from rb_interp.studies.composite.phase import PHASES
+
+MISSING = "This run has no phases and flows; “rb-interp probe RUN” makes them."
+MATCH = {
+    "inferential": "inferential members with the flow via anchors, not via last",
+    "symmetric": "symmetric members with the flow via last, not via anchors",
+    "balanced_accuracy": "mean of the two: the flow tells the phase",
+    "other_flow": "inferential and symmetric members with another flow",
+}
+OTHERS = 6
+"""Answers that a table of answers lists, the most frequent ones."""
+
+
+def narrative(evidence: Evidence) -> Narrative:
+    """Answer, and sections on phases and flows."""
+    members = evidence.records("phases")
+    if not members:
+        return Narrative((MISSING,))
+    answer = (*_phases(evidence), *_flows(evidence))
+    return Narrative(answer, _warnings(evidence), sections=(_phase_section(evidence), _flow_section(evidence)))
+
+
+def _phases(evidence: Evidence) -> list[str]:
+    """How many members of each rate are in each phase, with the medians of I and S."""
+    found = []
+    for gamma in evidence.gammas:
+        counts = Counter[str]()
+        for row in evidence.records("phase_counts", gamma=gamma):
+            counts[row["phase"]] += row["n"]
+        if not counts:
+            continue
+        named = ", ".join(f"{counts[phase]} {phase}" for phase in PHASES if counts[phase])
+        shares = (over_seeds(evidence, "phase", name, gamma, write=share_text) for name in "IS")
+        text = f"γ = {gamma:g}, {seeds_text(counts.total())}: {named}"
+        found.append("{}; inferential answers {}, symmetric answers {} (median [range]).".format(text, *shares))
+    return found
+
+
+def _flows(evidence: Evidence) -> list[str]:
+    """How many members of each phase have each flow, over all rates."""
+    counts: dict[str, Counter[str]] = {}
+    for row in evidence.records("phase_counts"):
+        counts.setdefault(row["phase"], Counter())[row["flow"]] += row["n"]
+    found = [
+        f"{phase} members: " + ", ".join(f"{n} {flow}" for flow, n in counts[phase].most_common())
+        for phase in PHASES
+        if phase in counts and phase != "unfit"
+    ]
+    return [f"Flows by interchange, over all γ: {'; '.join(found)}."] if found else []
+
+
+def _warnings(evidence: Evidence) -> tuple[str, ...]:
+    """What keeps claims undecided, and members whose shares differ between early keys and all."""
+    found, missing = [], [f"{gamma:g}" for gamma in GAMMAS if gamma not in evidence.gammas]
+    if missing:
+        found.append(f"Claims that read γ = {', '.join(missing)} are undecided: this run has no member there.")
+    found.append(
+        "Claims that need a grid of γ, other depths, learning rates or weight decays (C6 to C13) are not judged here; "
+        "the paper's Fig. 2 takes the best of nine learning rates for each mapping, and these runs have one."
+    )
+    return tuple(found)
+
+
+def _phase_section(evidence: Evidence) -> Section:
+    note = Paragraph(
+        "Accuracies, I and S at the last step. “Early” counts rows whose key leaves noise between the anchors and the "
+        "last position; it decides nothing, since the paper counts all positions.", "soft",
+    )  # fmt: skip
+    blocks: list[Block] = [Figure("phases"), _members(evidence), note]
+    blocks += [Heading("What the unseen pair is answered"), _answers(evidence)]
+    return Section("phases", "Phases", tuple(blocks), short="Phases")
+
+
+def _members(evidence: Evidence) -> Table:
+    numbers = {"I": "I", "S": "S", "O": "O", "I_early": "I, early", "S_early": "S, early", "acc_train": "trained on",
+               "acc_seen_train": "seen_train", "acc_seen_test": "seen_test"}  # fmt: skip
+    rows = [
+        Row(
+            (Cell(str(member["seed"]), head=True), Cell(member["phase"], number=False),
+             *(Cell(two_digits(member[name])) for name in numbers)),
+            group=f"γ = {member['gamma']:g}",
+        )
+        for member in _sorted(evidence)
+    ]  # fmt: skip
+    return Table(("seed", "phase", *numbers.values()), tuple(rows), dense=True)
+
+
+def _sorted(evidence: Evidence) -> list[dict]:
+    return sorted(evidence.records("phases"), key=lambda member: (member["gamma"], member["seed"]))
+
+
+def _answers(evidence: Evidence) -> Table:
+    """The most frequent answers of each member, as what is added to the inferential answer."""
+    rows = []
+    for member in _sorted(evidence):
+        place = {name: member[name] for name in ("gamma", "seed")}
+        found = sorted(evidence.records("answers", **place), key=lambda row: -row["count"])
+        text = ", ".join(f"{row['difference']:+d}: {two_digits(row['share'])}" for row in found[:OTHERS])
+        more = f" and {len(found) - OTHERS} more" if len(found) > OTHERS else ""
+        cells = (Cell(str(member["seed"]), head=True), Cell(text.replace("-", "−") + more, number=False))
+        rows.append(Row(cells, group=f"γ = {member['gamma']:g}"))
+    return Table(("seed", "answer less the inferential one: share of rows"), tuple(rows), dense=True)
+
+
+def _flow_section(evidence: Evidence) -> Section:
+    blocks: list[Block] = [Figure("attention"), Figure("flows"), Heading("Does the flow tell the phase?")]
+    match = {row["quantity"]: row for row in evidence.records("flow_match")}
+    rows = [
+        Row((Cell(words, head=True), Cell(share_text(*(match[name][end] for end in ("value", "low", "high")))),
+             Cell(str(int(match[name]["n"])))))
+        for name, words in MATCH.items()
+        if name in match and match[name]["n"]
+    ]  # fmt: skip
+    if rows:
+        blocks.append(Table(("share of members, over all γ", "[95 % interval]", "members"), tuple(rows)))
+    else:
+        blocks.append(Paragraph("No member of this run is inferential or symmetric."))
+    blocks.append(
+        Paragraph("Paper 1 draws the flow via last for small initialisations of another task (claims M7 and M9 of the "
+                  "anchor study). One name of a flow says nothing of what is carried.", "soft")
+    )  # fmt: skip
+    blocks += [Heading("Without an edge of L0's attention"), _knock_out(evidence)]
+    return Section("flows", "Information flow", tuple(blocks), short="Flows")
+
+
+def _knock_out(evidence: Evidence) -> Table:
+    """Accuracy that is lost without each edge, median and range over seeds."""
+    edges = {"anchors_from_key": "from anchors to key", "last_from_anchors": "from last to anchors"}
+    rows = []
+    for gamma in evidence.gammas:
+        cells = [
+            Cell(over_seeds(evidence, "knock_out", f"{edge}{end}", gamma, set="seen_test", write=share_text))
+            for edge in edges
+            for end in ("", ":placebo")
+        ]
+        if any(math.isfinite(evidence.spread("knock_out", edge, gamma, set="seen_test")[0]) for edge in edges):
+            rows.append(Row((Cell(f"γ = {gamma:g}", head=True), *cells)))
+    columns = [text for edge in edges.values() for text in (edge, f"{edge}, placebo")]
+    return Table(("accuracy on seen_test lost", *columns), tuple(rows))

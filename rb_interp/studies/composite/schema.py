@@ -1,0 +1,20 @@
+"""The tables that the composite study measures beside its readings."""
+
+from rb_interp.machine.schema import TableSchema, over_seeds
+
+TABLES = {
+    "phases": TableSchema(
+        "gamma seed",
+        "phase:str flow:str I S O I_early S_early acc_train acc_seen_train acc_seen_test n_pairs:int "
+        "attention_last:bool attention_anchors:bool attention_last_unseen:bool attention_anchors_unseen:bool",
+    ),
+    "phase_counts": TableSchema("gamma phase:str flow:str", "n total:int"),
+    "flow_match": TableSchema("quantity", "value low high n"),
+    "answers": TableSchema("gamma seed difference:int", "count:int share"),
+    "by_position": TableSchema("gamma seed position:int", "I S n"),
+    "by_position_summary": over_seeds("gamma position:int"),
+    "interchange": TableSchema("gamma seed roles:str", "base source kb_ps ks_pb other placebo n"),
+    "attention": TableSchema("gamma seed set layer:int head:int query:str key:str", "attention untrained"),
+    "attention_summary": over_seeds("gamma set layer:int head:int query:str key:str"),
+}
+"""Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

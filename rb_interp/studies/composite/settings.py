@@ -1,0 +1,116 @@
+"""What the settings of a composite task must be: bounds of its numbers, and settings that contradict each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rb_interp.bounds import SIZE, WHOLE, Bound
+from rb_interp.errors import TaskError
+
+if TYPE_CHECKING:
+    from rb_interp.studies.composite.task import CompositeTask
+
+SPLITS = ("code", "text")
+_TOKENS = Bound(0, SIZE - 1, "", "token ids, below d_vocab")
+BOUNDS = {
+    "shifts": Bound(-SIZE, SIZE, "", "answers lie in the vocabulary"),
+    "items": _TOKENS,
+    "length": Bound(1, 100_000, "positions", "more fits no machine"),
+    "d_vocab": Bound(1, SIZE, "tokens", "more fits no machine"),
+    "n_sequences": Bound(1, 1_000_000_000, "rows", "more fits no machine"),
+    "test_share": Bound(0, 1, "", "a share of the rows"),
+    "evaluation_rows": Bound(2, WHOLE, "rows", "half of them with test keys in unseen"),
+    "exceptions": Bound(-SIZE, SIZE, "", "anchors and shifts"),
+    "held_out": _TOKENS,
+    "random_exceptions": Bound(0, SIZE, "pairs", "0 for none"),
+}
+MOST_ANCHORS = 100
+
+
+def random_candidates(task: CompositeTask) -> list[tuple[int, int]]:
+    """Pairs that random exceptions are drawn from: trained ones with a trained mirror, which are no exceptions yet."""
+    taken = {*task.held_out, *(pair[::-1] for pair in task.held_out), *(pair for pair, _ in task.exceptions)}
+    return [pair for pair in task.trained if pair not in taken]
+
+
+def random_shifts(task: CompositeTask, pair: tuple[int, int]) -> list[int]:
+    """Shifts that a random exception may have."""
+    own = sum(task.shifts[anchor - 1] for anchor in pair)
+    return [shift for shift in range(2 * min(task.shifts), 2 * max(task.shifts) + 1) if shift != own]
+
+
+def check(task: CompositeTask) -> None:
+    """Raise TaskError, saying what to change, where the settings contradict each other."""
+    n, (low, high) = len(task.shifts), task.items
+    if not 2 <= n <= MOST_ANCHORS:
+        raise TaskError(f"shifts={list(task.shifts)}: {n} anchors; give each of 2 to {MOST_ANCHORS} anchors a shift.")
+    if task.length < 4:
+        raise TaskError(f"length={task.length} leaves a key before two anchors no second place; use length >= 4.")
+    if low > high:
+        raise TaskError(f"items=({low}, {high}) is no range of tokens; expected low <= high.")
+    if low <= n:
+        raise TaskError(f"items=({low}, {high}) overlap the anchors 1 to {n}; start items at {n + 1} or above.")
+    if high >= task.d_vocab:
+        raise TaskError(f"items=({low}, {high}) reach outside d_vocab={task.d_vocab}; raise d_vocab above {high}.")
+    if high - low + 1 < task.modulus:
+        raise TaskError(
+            f"items=({low}, {high}) with split='{task.split}' leave some position without a test key; use at least "
+            f"{task.modulus} items."
+        )
+    _check_pairs(task)
+    _check_answers(task)
+    _check_random(task)
+    _check_counts(task)
+
+
+def _check_pairs(task: CompositeTask) -> None:
+    """Exceptions and held-out pairs are known, given once, and apart; something is held out and something trained."""
+    n, excepted = len(task.shifts), [pair for pair, _ in task.exceptions]
+    for name, pairs in (("exceptions", excepted), ("held_out", task.held_out)):
+        for pair in pairs:
+            if not all(1 <= anchor <= n for anchor in pair):
+                raise TaskError(f"{name} has the pair {pair}, which is none of the anchors 1 to {n}; use those.")
+            if pairs.count(pair) > 1:
+                raise TaskError(f"{name} has the pair {pair} twice; give it once.")
+    for pair, shift in task.exceptions:
+        if pair in task.held_out:
+            raise TaskError(f"the pair {pair} is an exception and held out; exceptions are trained, so choose one.")
+        if shift == sum(task.shifts[anchor - 1] for anchor in pair):
+            raise TaskError(
+                f"the exception {pair} has the shift {shift}, its anchors' sum; give another or leave it out."
+            )
+    if not 0 < len(task.held_out) < n**2:
+        raise TaskError(f"{len(task.held_out)} of {n**2} pairs are held out; hold out at least one, and not all.")
+
+
+def _check_answers(task: CompositeTask) -> None:
+    """Every answer that the task can ask for, inferential ones of exceptions included, is a token."""
+    shifts = [2 * min(task.shifts), 2 * max(task.shifts), *(shift for _, shift in task.exceptions)]
+    lowest, highest = task.items[0] + min(shifts), task.items[1] + max(shifts)
+    if lowest < 0 or highest >= task.d_vocab:
+        raise TaskError(
+            f"answers run from {lowest} to {highest}, outside 0..{task.d_vocab - 1}; change items, shifts or d_vocab."
+        )
+
+
+def _check_random(task: CompositeTask) -> None:
+    free = len(random_candidates(task))
+    if task.random_exceptions > free:
+        raise TaskError(
+            f"random_exceptions={task.random_exceptions}, but {free} trained pairs can become one: those with a "
+            f"trained mirror that are no exceptions yet; ask for at most {free}."
+        )
+    if task.random_exceptions and min(task.shifts) == max(task.shifts):
+        raise TaskError("random_exceptions with equal shifts leave no other shift to draw; use different shifts.")
+
+
+def _check_counts(task: CompositeTask) -> None:
+    if task.evaluation_rows % 2:
+        raise TaskError(
+            f"evaluation_rows={task.evaluation_rows}; half the rows of unseen have test keys, so give an even number."
+        )
+    if task.rows_per_pair < 1:
+        raise TaskError(
+            f"n_sequences={task.n_sequences} with test_share={task.test_share:g} leaves {len(task.shifts) ** 2} pairs "
+            f"without a row to train on; raise n_sequences or lower test_share."
+        )

@@ -1,0 +1,183 @@
+"""Tables of the composite study: what was read of each member, and statistics over members.
+
+phases           one row a member: phase, flow, shares, accuracies, and whether attention meets F1's or F2's criterion
+phase_counts     how many members of each gamma are in each phase with each flow
+flow_match       over all members that are inferential or symmetric: does the flow tell the phase? See `flow_match`
+answers          histogram of what is answered to unseen
+by_position      I and S by position of the key
+interchange      what pairs are answered once roles are taken from the source
+attention        from every role to every role
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rb_interp.machine.measured import curves_summary, over_seeds, readings_table
+from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.flow import (
+    ANSWERS,
+    FLOWS,
+    LAYERS,
+    NONE,
+    ROLES,
+    TAKEN,
+    VIA_ANCHORS,
+    VIA_LAST,
+    flow_of,
+    flows_by_attention,
+)
+from rb_interp.studies.composite.phase import ACCURACIES, INFERENTIAL, PHASES, SYMMETRIC, phase_of
+from rb_interp.studies.composite.schema import TABLES
+from rb_interp.training.member_group import Member
+
+CRITERIA = {VIA_LAST: "attention_last", VIA_ANCHORS: "attention_anchors"}
+"""Flow -> column of ``phases`` that says whether attention meets its criterion; with ``_unseen`` on unseen."""
+DRAWN_FOR = {INFERENTIAL: VIA_ANCHORS, SYMMETRIC: VIA_LAST}
+"""Phase -> the flow that paper 2 draws for it."""
+
+
+class MemberFound(NamedTuple):
+    """What was read of a member at its last step: (set, reading), in the order in which they were taken."""
+
+    member: Member
+    step: int
+    readings: Sequence[tuple[str, Reading]]
+
+    def of(self, probe: str, set: str = "") -> list[Reading]:
+        """The readings of a probe on a set."""
+        return [reading for where, reading in self.readings if (reading.probe, where) == (probe, set)]
+
+    @property
+    def place(self) -> dict[str, float]:
+        """Gamma and seed."""
+        return {"gamma": self.member.gamma, "seed": self.member.seed}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Rows of the table of readings."""
+        for set, reading in self.readings:
+            place = {**self.place, "stage": "final", "step": self.step, "set": set}
+            yield from ({**place, **row} for row in reading.rows())
+
+
+def member_tables(found: Sequence[MemberFound]) -> dict[str, pd.DataFrame]:
+    """The tables that have rows for every member."""
+    rows = {"phases": _phase_rows, "answers": _rows_of("answers"), "by_position": _rows_of("by_position"),
+            "interchange": _interchange_rows, "attention": _attention_rows}  # fmt: skip
+    return {
+        name: TABLES[name].frame([{**one.place, **row} for one in found for row in make(one)])
+        for name, make in rows.items()
+    }
+
+
+def _rows_of(table: str) -> Any:
+    return lambda one: one.of("phase")[0].tables[table].to_dict("records")
+
+
+def _phase_rows(one: MemberFound) -> list[dict[str, Any]]:
+    values, moved = one.of("phase")[0].values, one.of("interchange_roles", "seen_test")
+    row = {name: values[name] for name in ("I", "S", "O", "I_early", "S_early", *(f"acc_{x}" for x in ACCURACIES))}
+    row |= {"phase": phase_of(values["acc_seen_test"], values["I"], values["S"])}
+    row |= {"flow": flow_of(moved[0].values) if moved else NONE, "n_pairs": moved[0].n if moved else 0}
+    for set, suffix in (("seen_test", ""), ("unseen", "_unseen")):
+        met = _by_attention(one.of("attention_between_roles", set))
+        row |= {f"{column}{suffix}": met.get(flow, False) for flow, column in CRITERIA.items()}
+    return [row]
+
+
+def _by_attention(layers: Sequence[Reading]) -> dict[str, bool]:
+    """Which flows' criteria attention meets; nothing for models of several heads, or of other than two layers."""
+    if len(layers) != LAYERS or any(reading.head for reading in layers):
+        return {}
+    first, second = layers
+    return flows_by_attention(first.values, second.values)
+
+
+def _interchange_rows(one: MemberFound) -> list[dict[str, Any]]:
+    rows = []
+    for reading in one.of("interchange_roles", "seen_test"):
+        for roles in TAKEN:
+            row = {name: reading.values[f"{roles}:{name}"] for name in (*ANSWERS, "placebo")}
+            other = 1 - sum(row[name] for name in ANSWERS)
+            rows.append({"roles": roles, **row, "other": other, "n": reading.n})
+    return rows
+
+
+def _attention_rows(one: MemberFound) -> list[dict[str, Any]]:
+    return [
+        {"set": set, "layer": reading.layer, "head": reading.head, "query": query, "key": key,
+         "attention": reading.values[f"{query}_to_{key}"], "untrained": reading.untrained[f"{query}_to_{key}"]}
+        for set in ("seen_test", "unseen")
+        for reading in one.of("attention_between_roles", set)
+        for query, key in product(ROLES, ROLES)
+    ]  # fmt: skip
+
+
+def unseen_attention(phases: pd.DataFrame, step: int) -> pd.DataFrame:
+    """Readings ``unseen_attention`` of all gammas together, the units of F9.
+
+    A unit is a member whose attention meets F1's or F2's criterion on trained pairs. ``kept`` is 1 where it meets the
+    same criterion on unseen, else 0. Its gamma is NaN and its seed the number of the unit.
+    """
+    kept = [
+        float(row[f"{column}_unseen"])
+        for row in phases.to_dict("records")
+        for column in CRITERIA.values()
+        if row[column]
+    ]
+    place = {"gamma": np.nan, "stage": "final", "step": step, "set": "unseen"}
+    rows = [
+        {**place, "seed": number, **row}
+        for number, value in enumerate(kept)
+        for row in Reading("unseen_attention", {"kept": value}, n=1).rows()
+    ]
+    return readings_table(rows)
+
+
+def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Tables of statistics over members."""
+    place = ["gamma", "set", "layer", "head", "query", "key"]
+    return {
+        "phase_counts": phase_counts(tables["phases"]),
+        "flow_match": flow_match(tables["phases"]),
+        "by_position_summary": over_seeds(tables["by_position"], ["gamma", "position"], ["I", "S"]),
+        "attention_summary": over_seeds(tables["attention"], place, ["attention", "untrained"]),
+        "curves_summary": curves_summary(curves),
+    }
+
+
+def phase_counts(phases: pd.DataFrame) -> pd.DataFrame:
+    """Members of each gamma by phase and flow, in the order of PHASES and FLOWS, without pairs that do not occur."""
+    rows = []
+    for gamma, members in phases.groupby("gamma", sort=True):
+        for phase, flow in product(PHASES, FLOWS):
+            n = int(np.sum((members["phase"] == phase) & (members["flow"] == flow)))
+            rows += [{"gamma": gamma, "phase": phase, "flow": flow, "n": n, "total": len(members)}] if n else []
+    return TABLES["phase_counts"].frame(rows)
+
+
+def flow_match(phases: pd.DataFrame) -> pd.DataFrame:
+    """Whether the flow tells the phase, over all inferential and symmetric members, whatever their gamma (after F7).
+
+    ``inferential``: share of inferential members with the flow ``via anchors``, among those with that flow or ``via
+    last``; ``symmetric``: share of symmetric ones with ``via last``, among the same. ``balanced_accuracy``: their mean,
+    without an interval. ``other_flow``: share of all these members with another flow. low and high are Clopper-Pearson
+    intervals over n members.
+    """
+    decided = phases.loc[phases["phase"].isin(DRAWN_FOR)]
+    told = decided.loc[decided["flow"].isin(DRAWN_FOR.values())]
+    rows = []
+    for phase, flow in DRAWN_FOR.items():
+        flows = told.loc[told["phase"] == phase, "flow"]
+        rows.append((phase, *proportion_interval(int((flows == flow).sum()), len(flows)), len(flows)))
+    balanced = float(np.mean([row[1] for row in rows]))
+    others = len(decided) - len(told)
+    rows.append(("balanced_accuracy", balanced, np.nan, np.nan, len(told)))
+    rows.append(("other_flow", *proportion_interval(others, len(decided)), len(decided)))
+    return TABLES["flow_match"].frame(rows)

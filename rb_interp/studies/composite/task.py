@@ -1,0 +1,297 @@
+"""The composite task: two anchors in a row, each of which shifts the key; paper 2 (arXiv 2405.05409), Eq. (1).
+
+A sequence holds one key x, directly followed by two anchors a1 and a2, and noise items at all other positions. Its
+answer is read at the last position:
+
+    x + s(a1) + s(a2)    the inferential answer, with one shift s(a) for each anchor
+    x + e(a1, a2)        the answer of an exception, a pair that is trained with another shift e than the sum
+
+Held-out pairs are never trained. A model answers them inferentially where it has learned the anchors' shifts, and
+symmetrically where it gives what the mirrored pair (a2, a1) was trained to give.
+
+A key x may stand at position p in training only if x mod m is not p (paper 2, Appendix C). Keys with x mod m = p are
+test keys there. The paper's text has m = length - 2, the group's code m = length. With the code's modulus some items
+are test keys nowhere: of 20..99 those with x mod 9 of 7 or 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from rb_interp import bounds
+from rb_interp.checks import checked
+from rb_interp.errors import TaskError, nearest
+from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset
+from rb_interp.studies.composite.settings import BOUNDS, SPLITS, check
+from rb_interp.tasks.counterfactual import changed_rows
+from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.protocol import DataCost
+from rb_interp.tasks.roles import selected
+from rb_interp.tasks.stage import Stage
+
+Pair = tuple[int, int]
+
+FITTED = 0.90
+"""Accuracy on seen_test from which a member counts as fitted."""
+SEEN_TEST = SETS.index("seen_test")
+
+
+@dataclass(frozen=True)
+class CompositeTask:
+    """Settings of a composite task; ranges are inclusive, token ids are the integers themselves.
+
+    Attributes:
+        shifts: shift of anchor 1, 2, ...; the anchors are the tokens 1 to their number.
+        items: range of keys and noise.
+        length: number of positions, at least 4.
+        d_vocab: vocabulary size; every token and answer is below it.
+        n_sequences: rows of all ordered pairs together, as the group's code counts them: held-out pairs and rows with
+            test keys included. Each trained pair is trained on ``rows_per_pair`` of them.
+        test_share: share of a pair's rows that the code gives to test keys, which are not trained on.
+        evaluation_rows: fixed rows of each set that is not trained on, an even number.
+        exceptions: pairs that are trained with another shift than the sum, with that shift.
+        held_out: ordered pairs that are never trained.
+        random_exceptions: so many further trained pairs are exceptions. A seed draws them evenly from the trained pairs
+            that are no exceptions yet and whose mirrored pair is trained too, so a held-out pair's symmetric answer
+            stays what it was. It draws their shifts evenly from twice the lowest to twice the highest shift, without
+            the pair's own sum.
+        split: ``code`` (m = length) or ``text`` (m = length - 2): the modulus that tells test keys.
+
+    Raises TaskError where settings contradict each other.
+
+    >>> task = CompositeTask(n_sequences=1600)
+    >>> data = task.dataset(seed=0)
+    >>> row = data.rows("train")[0]
+    >>> data.pairs[row].tolist(), int(data.labels[row] - data.keys[row])
+    ([1, 1], 10)
+    """
+
+    sets, train_sets, predicts, q = SETS, TRAIN_SETS, "last", 2
+
+    shifts: tuple[int, ...] = (5, 1, -2, -8)
+    items: tuple[int, int] = (20, 99)
+    length: int = 9
+    d_vocab: int = 201
+    n_sequences: int = 60_000
+    test_share: float = 0.1
+    evaluation_rows: int = 1000
+    exceptions: tuple[tuple[Pair, int], ...] = (((3, 4), -6),)
+    held_out: tuple[Pair, ...] = ((4, 3),)
+    random_exceptions: int = 0
+    split: str = "code"
+
+    def __post_init__(self) -> None:
+        bounds.check(self, TaskError, BOUNDS, {"split": SPLITS})
+        check(self)
+
+    @staticmethod
+    @checked
+    def preset(name: str) -> CompositeTask:
+        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 2's sizes).
+
+        Raises:
+            TaskError: for another name.
+        """
+        if name not in PRESETS:
+            raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
+        return PRESETS[name]
+
+    def both_unseen(self) -> CompositeTask:
+        """The same task where the mirrored pairs of held-out ones are held out too, and are no exceptions.
+
+        >>> task = CompositeTask().both_unseen()
+        >>> task.held_out, task.exceptions
+        (((4, 3), (3, 4)), ())
+        """
+        mirrored = [(second, first) for first, second in self.held_out]
+        held_out = tuple(dict.fromkeys((*self.held_out, *mirrored)))
+        kept = tuple(each for each in self.exceptions if each[0] not in held_out)
+        return replace(self, held_out=held_out, exceptions=kept)
+
+    @property
+    def modulus(self) -> int:
+        """A key x is a test key at position p where x modulo this is p."""
+        return self.length if self.split == "code" else self.length - 2
+
+    @property
+    def rows_per_pair(self) -> int:
+        """Rows of each trained pair that are trained on.
+
+        >>> CompositeTask.preset("paper").rows_per_pair
+        50625
+        """
+        return round(self.n_sequences // len(self.shifts) ** 2 * (1 - self.test_share))
+
+    @property
+    def trained(self) -> tuple[Pair, ...]:
+        """Ordered pairs that are trained, in lexicographic order."""
+        anchors = range(1, len(self.shifts) + 1)
+        return tuple(pair for pair in product(anchors, anchors) if pair not in self.held_out)
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """``fit``: the first evaluation with an accuracy of at least .90 on seen_test."""
+        return {"fit": Stage(lambda now, start: now[:, SEEN_TEST, 1] >= FITTED)}
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits of class and settings."""
+        return fingerprint(self)
+
+    @checked
+    def dataset(self, seed: int) -> CompositeDataset:
+        """Draw exceptions and rows; the same seed gives the same rows on every machine.
+
+        Raises TaskError where nearly every possible row is trained on, so that none is left for seen_train.
+        """
+        drawn = draw_dataset(self, seed)
+        return replace(drawn, labels=self.answers(drawn, np.arange(len(drawn)), drawn.tokens))
+
+    @checked(empty=True)
+    def answers(
+        self, data: CompositeDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
+    ) -> Int[np.ndarray, " row"]:
+        """Right answers of tokens that hold key and anchors where the given rows do; inferential for held-out pairs.
+
+        Args:
+            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
+            tokens: the tokens to answer, ``[row, pos]``.
+
+        Raises TaskError for tokens of another length, and where no key and no anchors stand.
+        """
+        rows = selected(rows, len(data))
+        if tokens.shape[1] != self.length:
+            raise TaskError(f"got tokens of shape {list(tokens.shape)}; expected [row, {self.length}].")
+        keys = np.take_along_axis(tokens, data.positions["key"][rows], 1)[:, 0]
+        pairs = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
+        if not np.isin(keys, self.tokens("key")).all() or not np.isin(pairs, self.tokens("anchor")).all():
+            raise TaskError("some rows hold other tokens where their key and their anchors stand; give those.")
+        return keys + data.pair_shifts[pairs[:, 0] - 1, pairs[:, 1] - 1]
+
+    @checked(empty=True)
+    def counterfactual(
+        self, data: CompositeDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0
+    ) -> Inputs:
+        """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
+
+        A changed key is drawn evenly from the keys of the same kind at the row's position: test keys for a test key,
+        training keys for a training key. A changed pair is drawn evenly from the pairs of the row's set, again and
+        again until it has another right answer; exceptions count among the trained pairs. ``anchor_1`` and ``anchor_2``
+        change one anchor alone. Noise is drawn anew from all items. The same seed gives the same rows.
+
+        Args:
+            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
+            change: ``key``, ``anchors``, ``anchor_1``, ``anchor_2``, ``both`` or ``noise``. seed: of the draws.
+
+        Raises:
+            TaskError: for an unknown change, and where a row has no counterfactual with another answer: a changed pair
+                in ``unseen`` where one pair is held out.
+
+        >>> task = CompositeTask(n_sequences=1600)
+        >>> data = task.dataset(seed=0)
+        >>> rows = data.sample("seen_test", 50)
+        >>> other = task.counterfactual(data, rows, "noise")
+        >>> bool((other.labels == data.labels[rows]).all()), bool((other.tokens == data.tokens[rows]).all())
+        (True, False)
+        """
+        return changed_rows(data, rows, change, seed)
+
+    @checked
+    def tokens(self, group: str) -> Int[np.ndarray, " n"]:
+        """Token ids of ``key`` (all items) or ``anchor``, ascending.
+
+        Raises:
+            TaskError: for another group.
+        """
+        spans = {"key": self.items, "anchor": (1, len(self.shifts))}
+        if group not in spans:
+            raise TaskError(f"the composite task has no token group '{group}'; {nearest(group, spans)}")
+        return np.arange(spans[group][0], spans[group][1] + 1)
+
+    @checked
+    def combinations(self, set: str) -> Int[np.ndarray, "pair 2"]:
+        """Ordered pairs of a set: the held-out ones of ``unseen``, else the trained ones.
+
+        Raises:
+            TaskError: for an unknown set.
+        """
+        if set not in SETS:
+            raise TaskError(f"there is no set '{set}'; {nearest(set, SETS)}")
+        return np.array(self.held_out if set == "unseen" else self.trained, dtype=np.int64)
+
+    @checked(empty=True)
+    def is_test_key(
+        self, keys: Int[np.ndarray, " row"], positions: Int[np.ndarray, " row"]
+    ) -> Bool[np.ndarray, " row"]:
+        """Whether each key is a test key at its position.
+
+        >>> CompositeTask().is_test_key(np.array([27, 27]), np.array([0, 1])).tolist()
+        [True, False]
+        """
+        return keys % self.modulus == positions
+
+    @checked(empty=True)
+    def inferential(self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
+        """Keys plus the shifts of both anchors, whatever a pair was trained with.
+
+        Raises TaskError for unknown anchors.
+
+        >>> CompositeTask().inferential(np.array([50]), np.array([[4, 3]])).tolist()
+        [40]
+        """
+        first, second = self._places(pairs)
+        shifts = np.array(self.shifts)
+        return keys + shifts[first] + shifts[second]
+
+    @checked(empty=True)
+    def symmetric(self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
+        """What the mirrored pairs of held-out ones were trained to give.
+
+        Raises TaskError for a pair that is not held out, and for one whose mirrored pair is not trained.
+
+        >>> CompositeTask().symmetric(np.array([50]), np.array([[4, 3]])).tolist()
+        [44]
+        """
+        first, second = self._places(pairs)
+        for pair in map(tuple, np.unique(pairs, axis=0).tolist()):
+            if pair not in self.held_out or pair[::-1] in self.held_out:
+                raise TaskError(
+                    f"the pair {pair} has no symmetric answer: it must be held out and its mirrored pair trained; this "
+                    f"task holds out {', '.join(map(str, self.held_out))}."
+                )
+        return keys + self.shift_table()[second, first]
+
+    def shift_table(self) -> Int[np.ndarray, "first second"]:
+        """Trained shift of each ordered pair without random exceptions; the sum for held-out ones."""
+        table = np.add.outer(self.shifts, self.shifts)
+        for (first, second), shift in self.exceptions:
+            table[first - 1, second - 1] = shift
+        return table
+
+    def cost(self) -> DataCost:
+        """What the rows of one seed take: whole numbers of 8 bytes for tokens, noise, positions, label and set.
+
+        >>> CompositeTask().cost()
+        DataCost(rows=53625, bytes=17589000, seconds=0.10993125)
+        """
+        rows = len(self.trained) * self.rows_per_pair + 3 * self.evaluation_rows
+        numbers = rows * (3 * self.length + 14)
+        return DataCost(rows, 8 * numbers, numbers * 5e-8)
+
+    def _places(self, pairs: Int[np.ndarray, "row 2"]) -> tuple[np.ndarray, np.ndarray]:
+        """Both anchors of each pair, counted from 0; TaskError for unknown ones."""
+        if not np.isin(pairs, self.tokens("anchor")).all():
+            raise TaskError(f"got anchors {np.unique(pairs).tolist()}; expected 1 to {len(self.shifts)}.")
+        return pairs[:, 0] - 1, pairs[:, 1] - 1
+
+
+PRESETS = {
+    "smoke": CompositeTask(items=(20, 49), length=6, d_vocab=64, n_sequences=3200, evaluation_rows=200),
+    "quick": CompositeTask(),
+    "paper": CompositeTask(n_sequences=900_000),
+}

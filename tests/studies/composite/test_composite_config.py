@@ -1,0 +1,51 @@
+"""The configuration has the paper's sizes and schedule, and refuses what phases and flows could not be read of."""
+
+import re
+
+import pytest
+
+from rb_interp.errors import ConfigError
+from rb_interp.machine.config import fingerprint, from_mapping, plain, scale_of
+from rb_interp.models.schemes import intended_std, parameters
+from rb_interp.studies.composite import COMPOSITE
+from rb_interp.studies.composite.config import CompositeConfig
+from rb_interp.training.schedule import learning_rate
+
+
+def test_the_papers_schedule_is_stopped_early_and_its_start_is_the_papers():
+    config = COMPOSITE.preset("paper")
+    train, task, model = config.train, config.task, config.model
+    assert train.schedule_steps // 210 == train.warmup // 10 == len(task.trained) * task.rows_per_pair // 2048 == 370
+    assert learning_rate(train.warmup, train) == 25e-5
+    assert learning_rate(210 * 370, train) == pytest.approx(1e-5)
+    assert learning_rate(train.steps, train) > 22e-5  # far from the end of the cosine
+    std = {each.name: intended_std(each, model, 0.8) for each in parameters(model, task.d_vocab, task.length)}
+    fan_in = {"embed.W_E": 400, "pos_embed.W_pos": 400, "blocks.1.attn.W_Q": 400, "blocks.1.attn.W_O": 200,
+              "blocks.0.mlp.W_in": 400, "blocks.0.mlp.W_out": 1200, "unembed.W_U": 400}  # fmt: skip
+    assert {name: std[name] for name in fan_in} == pytest.approx({name: n**-0.8 for name, n in fan_in.items()})
+    assert (model.norm, model.act, train.clip, train.eps, train.weight_decay) == ("post", "relu", 1.0, 1e-8, 0.01)
+
+
+def test_plain_data_gives_the_study_again():
+    config = from_mapping(CompositeConfig, {"preset": "smoke", "seeds": [3], "task": {"held_out": [[4, 3], [2, 1]],
+                          "exceptions": [[[3, 4], -6], [[1, 2], 0]]}})  # fmt: skip
+    again = from_mapping(CompositeConfig, plain(config))
+    assert (again, fingerprint(again), scale_of(again)) == (config, fingerprint(config), "custom")
+    assert scale_of(COMPOSITE.preset("quick", gammas=(0.8,), seeds=(7,))) == "quick"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"task": {"length": 5}}, "length=5; flows are read where noise stands between the anchors and the last"),
+        ({"task": {"held_out": [[4, 3], [3, 4]], "exceptions": []}}, "held_out has the pair (4, 3) and its mirror"),
+        ({"task": {"exceptions": []}}, "the held-out pair (4, 3) gets the same answer by inference and by its mirror"),
+        ({"model": {"n_layers": 1}}, "n_layers=1; the study asks what one layer passes on to the next"),
+        ({"train": {"compile": True}}, "micro_batch=0, compile=True; these are for language models"),
+        ({"train": {"stages": ["half"]}}, "the task has no stage 'half'"),
+        ({"train": {"schedule_steps": -1}}, "schedule_steps=-1; expected 0 to 99,999,999 steps"),
+    ],
+)
+def test_what_does_not_fit_is_named_in_one_sentence(data, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        from_mapping(CompositeConfig, {"preset": "smoke", **data})

@@ -1,0 +1,159 @@
+"""The study end to end: tables and claims on hand-written models, and a tiny run that is trained and reported."""
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import numpy as np
+import pandas as pd
+import pytest
+from reference_models import reference_model
+
+from rb_interp.claims import judge
+from rb_interp.machine.measured import readings_table
+from rb_interp.machine.schema import check_tables
+from rb_interp.models.build import build_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.studies.composite import COMPOSITE
+from rb_interp.studies.composite.claims import CLAIMS
+from rb_interp.studies.composite.measure import read_model
+from rb_interp.studies.composite.phase import read_phase
+from rb_interp.studies.composite.schema import TABLES
+from rb_interp.studies.composite.tables import MemberFound, flow_match, member_tables, unseen_attention
+from rb_interp.studies.composite.task import CompositeTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.member_group import Member
+
+pytestmark = pytest.mark.lens
+TASK = CompositeTask(n_sequences=1600, evaluation_rows=300)
+DATA = TASK.dataset(seed=0)
+SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
+SEEDS = range(8)
+
+
+@pytest.fixture(scope="module")
+def read():
+    """What `read_model` finds of models that are known: gamma .1 untrained, .5 symmetric, .8 inferential."""
+    untrained = build_model(TASK, gamma=0.8, config=SIZES)
+    known = {0.1: untrained, 0.5: reference_model(DATA, "via_last", "symmetric"),
+             0.8: reference_model(DATA, "via_anchors", "inferential")}  # fmt: skip
+    return {
+        gamma: MemberFound(Member(gamma, 0), 9, tuple(read_model(model, DATA, untrained)))
+        for gamma, model in known.items()
+    }
+
+
+def members(read, as_gamma=None) -> list[MemberFound]:
+    """Eight seeds alike at each gamma; ``as_gamma`` puts a model at another gamma."""
+    of = {gamma: gamma for gamma in read} | (as_gamma or {})
+    return [read[of[gamma]]._replace(member=Member(gamma, seed)) for gamma in read for seed in SEEDS]
+
+
+def outcomes(found: list[MemberFound]) -> dict[str, str]:
+    tables = member_tables(found)
+    rows = readings_table([row for one in found for row in one.rows()], unseen_attention(tables["phases"], 9))
+    return {verdict.id: verdict.outcome for verdict in judge(rows, CLAIMS)}
+
+
+def test_known_models_meet_the_claims_at_their_gammas_and_fail_them_at_each_others(read):
+    assert outcomes(members(read)) == dict.fromkeys([claim.id for claim in CLAIMS], "HOLDS") | {"F9": "UNDECIDED"}
+    swapped = outcomes(members(read, {0.5: 0.8, 0.8: 0.5, 0.1: 0.5}))
+    assert swapped == dict.fromkeys([claim.id for claim in CLAIMS], "FAILS") | {"C4": "HOLDS", "F9": "UNDECIDED"}
+
+
+def test_f9_asks_whether_attention_stays_the_same_on_the_unseen_pair(read):
+    many = members(read) * 3  # 48 units
+    assert outcomes(many)["F9"] == "HOLDS"
+    changed = [one._replace(readings=_attention_of(one, read[0.1])) for one in many]
+    assert outcomes(changed)["F9"] == "FAILS"
+    kept = unseen_attention(member_tables(changed)["phases"], 9)
+    assert kept["value"].tolist() == [0.0] * 48
+    assert kept["gamma"].isna().all()
+
+
+def _attention_of(one: MemberFound, other: MemberFound):
+    """A member's readings, with attention on unseen of another member."""
+    own = [found for found in one.readings if (found[0], found[1].probe) != ("unseen", "attention_between_roles")]
+    return (*own, *[("unseen", reading) for reading in other.of("attention_between_roles", "unseen")])
+
+
+def test_tables_name_phase_and_flow_and_fit_the_schema(read):
+    tables = member_tables(list(read.values()))
+    rows = tables["phases"].set_index("gamma")
+    assert rows["phase"].to_dict() == {0.1: "unfit", 0.5: "symmetric", 0.8: "inferential"}
+    assert rows["flow"].to_dict() == {0.1: "none", 0.5: "via last", 0.8: "via anchors"}
+    assert rows["n_pairs"].loc[0.1] == 0 < rows["n_pairs"].loc[0.5] == rows["n_pairs"].loc[0.8]
+    for column, gamma in (("attention_last", 0.5), ("attention_anchors", 0.8)):
+        assert rows[column].to_dict() == rows[f"{column}_unseen"].to_dict() == {g: g == gamma for g in rows.index}
+    moved = tables["interchange"].set_index(["gamma", "roles"]).drop(columns=["seed", "n", "placebo"])
+    assert moved.loc[0.5].sum(axis=1).to_list() == pytest.approx([1] * 5)
+    assert moved.loc[(0.8, "a1+a2"), "source"] == 1
+    given = tables["answers"].set_index("gamma")
+    assert given.loc[0.5, ["difference", "count", "share"]].to_list() == [4, 300, 1]
+    seen = tables["attention"].query("gamma == 0.5 and layer == 1 and query == 'last' and set == 'unseen'")
+    assert seen.set_index("key")["attention"].sum() == pytest.approx(1)
+    check_tables("composite", {name: TABLES[name] for name in tables}, tables)
+
+
+def test_flow_match_by_hand():
+    kinds = [("inferential", "via anchors")] * 3 + [("inferential", "via last")] + [("symmetric", "via last")] * 2
+    kinds += [("symmetric", "several"), ("mixed", "via last"), ("unfit", "via anchors")]
+    found = flow_match(pd.DataFrame(kinds, columns=["phase", "flow"])).set_index("quantity")
+    assert found["value"].to_dict() == pytest.approx(
+        {"inferential": 3 / 4, "symmetric": 1, "balanced_accuracy": 7 / 8, "other_flow": 1 / 7}
+    )
+    assert found["n"].to_dict() == {"inferential": 4, "symmetric": 2, "balanced_accuracy": 6, "other_flow": 7}
+    assert found.loc["other_flow", "low"] < 1 / 7 < found.loc["other_flow", "high"]
+    nobody = flow_match(pd.DataFrame([("unfit", "none")], columns=["phase", "flow"]))
+    assert nobody["value"].isna().all()
+
+
+SMALL_TASK = replace(CompositeTask.preset("smoke"), n_sequences=480, evaluation_rows=60)
+TINY = replace(
+    COMPOSITE.preset("smoke"),
+    task=SMALL_TASK,
+    gammas=(0.5, 0.8),
+    train=TrainConfig(steps=4, batch_size=16, eval_every=2, eval_rows=20, n_checkpoints=1, stages=("fit",)),
+    model=replace(SIZES, n_heads=2),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return COMPOSITE.run(config=TINY, out=tmp_path_factory.mktemp("composite") / "run", progress=False)
+
+
+def test_a_run_reads_the_members_that_it_trained(run):
+    phases = run.table("phases").set_index(["gamma", "seed"])
+    model = run.model(gamma=0.8, seed=1)
+    values = read_phase(model, run.sweep().dataset(1)).values
+    own = phases.loc[(0.8, 1)]
+    assert (own["I"], own["S"], own["acc_seen_test"]) == (values["I"], values["S"], values["acc_seen_test"])
+    assert set(phases["phase"]) == {"unfit"}
+    heads = run.table("attention")
+    assert set(zip(heads["layer"], heads["head"], strict=True)) == {
+        (layer, head) for layer in (0, 1) for head in (0, 1)
+    }
+    readings = run.table("readings")
+    assert set(readings["probe"]) == {"phase", "attention_between_roles", "interchange_roles", "knock_out"}
+    assert np.isfinite(readings.loc[readings["probe"] == "phase", "untrained"]).all()
+    reason = run.verdicts["F1"].reason
+    assert "several readings of attention_between_roles/last_to_anchors per seed (heads?)" in reason
+
+
+def test_the_report_says_what_is_missing_and_explains_its_words(run):
+    page = unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", run.report.read_text()))).replace("\xa0", " ")
+    assert "Claims that read γ = 0.1 are undecided: this run has no member there." in page
+    assert "γ = 0.8, 2 seeds: 2 unfit" in page
+    assert "No member of this run is inferential or symmetric." in page
+    for term in COMPOSITE.load("glossary"):
+        assert term in page
+
+
+def test_models_of_three_layers_have_phases_and_no_flow(tmp_path):
+    config = replace(TINY, gammas=(0.8,), seeds=(0,), model=replace(SIZES, n_layers=3))
+    run = COMPOSITE.run(config=config, out=tmp_path / "run", progress=False)
+    (row,) = run.table("phases").to_dict("records")
+    assert (row["flow"], row["n_pairs"], row["attention_last"]) == ("none", 0, False)
+    assert set(run.table("attention")["layer"]) == {0, 1, 2}
+    assert not len(run.table("interchange"))

@@ -1,0 +1,178 @@
+"""Flows by cause: hand-written models get their own names, and lose their answers with the edge that they use."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from reference_models import EQUAL, FLOWS, reference_model
+
+from rb_interp.errors import ModelError
+from rb_interp.models.build import build_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.probes import attention_between_roles
+from rb_interp.studies.composite.flow import (
+    ANSWERS,
+    ROLES,
+    TAKEN,
+    draw_pairs,
+    flow_of,
+    flows_by_attention,
+    noise_positions,
+    read_interchange,
+    read_knock_out,
+)
+from rb_interp.studies.composite.task import CompositeTask
+
+TASK = CompositeTask(n_sequences=1600)
+DATA = TASK.dataset(seed=0)
+NAMES = {"via_last": "via last", "via_anchors": "via anchors", "via_a2": "via a2"}
+SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
+WHAT = {
+    "via_last": {"last": "kb_ps", "key": "ks_pb", "a1": "base", "a2": "base", "a1+a2": "base"},
+    "via_anchors": {"last": "base", "key": "base", "a1+a2": "source"},
+    "via_a2": {"last": "base", "key": "base", "a1": "base", "a2": "source", "a1+a2": "source"},
+}
+NONE_MOVED = {f"{taken}:{answer}": 0.0 for taken in TAKEN for answer in ANSWERS}
+
+
+@pytest.fixture(scope="module", params=[(flow, phase) for flow in FLOWS for phase in ("inferential", "symmetric")])
+def built(request):
+    flow, phase = request.param
+    return flow, reference_model(DATA, flow, phase)
+
+
+@pytest.mark.lens
+def test_reference_models_are_named_as_they_were_built_and_their_shares_are_0_or_1(built):
+    flow, model = built
+    untrained = build_model(TASK, gamma=0.8, config=SIZES)
+    reading = read_interchange(model, DATA, untrained=untrained)
+    for taken, answer in WHAT[flow].items():
+        assert reading.values[f"{taken}:{answer}"] == 1, taken
+        assert sum(reading.values[f"{taken}:{other}"] for other in ANSWERS) == 1
+    assert {reading.values[f"{taken}:placebo"] for taken in TAKEN} == {0}
+    assert flow_of(reading.values) == NAMES[flow]
+    assert reading.n > 300
+    assert np.isnan(list(reading.untrained.values())).all()
+
+
+@pytest.mark.lens
+def test_a_model_that_answers_nothing_rightly_has_no_pairs_and_says_so():
+    reading = read_interchange(build_model(TASK, gamma=0.8, config=SIZES), DATA)
+    assert np.isnan(list(reading.values.values())).all()
+    assert set(reading.notes.values()) == {"no pair of inputs is answered rightly."}
+    assert (reading.n, flow_of(reading.values)) == (0, "none")
+
+
+@pytest.mark.lens
+def test_without_the_edge_that_it_uses_a_model_is_lost_and_without_another_it_is_not(built):
+    flow, model = built
+    values = read_knock_out(model, DATA).values
+    assert values["before"] == 1
+    lost = {name: values[name] for name in ("anchors_from_key", "last_from_anchors")}
+    used = {"via_last": "last_from_anchors", "via_anchors": "anchors_from_key", "via_a2": "anchors_from_key"}[flow]
+    assert lost.pop(used) > 0.8
+    assert set(lost.values()) == {0}
+    assert {values[f"{name}:placebo"] for name in ("anchors_from_key", "last_from_anchors")} == {0}
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize(("flow", "shares", "name"), [
+    ("via_last", EQUAL, "via last"), ("via_anchors", EQUAL, "via anchors"), ("via_a2", EQUAL, None),
+])  # fmt: skip
+def test_attention_of_the_reference_models_meets_the_criterion_of_their_flow_alone(flow, shares, name):
+    model, rows = reference_model(DATA, flow, "symmetric" if flow != "via_a2" else "inferential", shares), DATA.rows
+    inputs = DATA.inputs(rows("seen_test")[DATA.key_position[rows("seen_test")] <= 4])
+    first, second = (
+        attention_between_roles(model, inputs, roles=ROLES, layer=layer, n_null=0).values for layer in (0, 1)
+    )
+    assert flows_by_attention(first, second) == {"via last": name == "via last", "via anchors": name == "via anchors"}
+
+
+@pytest.mark.parametrize(
+    ("shares", "name"),
+    [
+        ({"last:kb_ps": 0.8, "key:ks_pb": 0.8}, "via last"),
+        ({"last:kb_ps": 1.0, "key:ks_pb": 0.79}, "several"),
+        ({"a1+a2:source": 0.8, "a1:source": 0.49, "a2:source": 0.49}, "via anchors"),
+        ({"a1+a2:source": 1.0, "a1:source": 0.5}, "several"),
+        ({"a1+a2:source": 1.0, "a2:source": 0.5}, "several"),
+        ({"a1+a2:source": 1.0, "a2:source": 0.8}, "via a2"),
+        ({"a1+a2:source": 0.79}, "several"),
+        ({"last:kb_ps": 0.9, "key:ks_pb": 0.9, "a2:source": 0.9}, "via last"),
+        ({}, "several"),
+        ({"a2:source": np.nan}, "none"),
+    ],
+)
+def test_a_flow_begins_exactly_at_its_threshold(shares, name):
+    assert flow_of({**NONE_MOVED, **shares}) == name
+
+
+def test_attention_meets_a_criterion_exactly_from_its_threshold_on():
+    none = {f"{query}_to_{key}": 0.0 for query in ROLES for key in ROLES}
+    gathers, fetches = {**none, "last_to_a1": 0.2, "last_to_a2": 0.6}, {**none, "last_to_key": 0.8}
+    carries = {**none, "a1_to_key": 0.5, "a2_to_key": 0.5}
+    assert flows_by_attention(gathers, fetches) == {"via last": True, "via anchors": False}
+    assert flows_by_attention(carries, gathers) == {"via last": False, "via anchors": True}
+    for uneven in ((0.19, 0.8), (0.2, 0.59)):
+        worse = {**none, **dict(zip(("last_to_a1", "last_to_a2"), uneven, strict=True))}
+        assert not any(flows_by_attention(worse, fetches).values())
+        assert not any(flows_by_attention(carries, worse).values())
+    assert not any(flows_by_attention(gathers, {**none, "last_to_key": 0.79}).values())
+    assert not any(flows_by_attention({**carries, "a1_to_key": 0.49}, gathers).values())
+
+
+def test_pairs_are_those_of_the_definition():
+    pairs = draw_pairs(DATA)
+    tokens, sources = pairs.base.tokens, pairs.source.tokens
+    rows, at = np.arange(len(tokens)), pairs.base.roles.position("key")[:, 0]
+    assert len(rows) > 300
+    assert at.max() == 4
+    shifts, answers = (5, 1, -2, -8), []
+    for row in rows:
+        own, other = ([int(x) for x in one[row, at[row] : at[row] + 3]] for one in (tokens, sources))
+        assert own[0] != other[0]
+        assert own[1:] != other[1:]
+        assert (3, 4) not in (tuple(own[1:]), tuple(other[1:]))
+        assert (4, 3) not in (tuple(own[1:]), tuple(other[1:]))
+        total = [sum(shifts[anchor - 1] for anchor in pair) for pair in (own[1:], other[1:])]
+        answers.append((own[0] + total[0], other[0] + total[1], own[0] + total[1], other[0] + total[0]))
+        assert len(set(answers[-1])) == 4
+    np.testing.assert_array_equal(np.stack([pairs.answers[name] for name in ANSWERS], 1), answers)
+    changed = (tokens != sources).sum(1)
+    np.testing.assert_array_equal(changed, [(tokens[r, a : a + 3] != sources[r, a : a + 3]).sum() for r, a in
+                                            zip(rows, at, strict=True)])  # fmt: skip
+    redrawn = pairs.placebo.tokens
+    block = at[:, None] + np.arange(3)
+    np.testing.assert_array_equal(np.take_along_axis(redrawn, block, 1), np.take_along_axis(tokens, block, 1))
+    assert (redrawn != tokens).any(1).all()
+    np.testing.assert_array_equal(pairs.base.labels, pairs.answers["base"])
+    np.testing.assert_array_equal(pairs.source.labels, pairs.answers["source"])
+
+
+def test_exceptions_are_in_no_pair_even_random_ones():
+    data = CompositeTask(n_sequences=1600, random_exceptions=8).dataset(3)
+    pairs = draw_pairs(data)
+    np.testing.assert_array_equal(pairs.base.labels, pairs.answers["base"])  # an exception has another label
+    np.testing.assert_array_equal(pairs.source.labels, pairs.answers["source"])
+
+
+def test_placebo_positions_are_two_of_the_noise_but_the_last_one_and_see_the_key_where_they_can():
+    rows = DATA.rows("seen_test")
+    inputs = DATA.inputs(rows[DATA.key_position[rows] <= 4])
+    key = inputs.roles.position("key")[:, 0]
+    for after_key in (True, False):
+        found = noise_positions(inputs, np.random.default_rng(0), after_key=after_key)
+        for at, places in zip(key, found, strict=True):
+            assert len({*places}) == 2
+            assert not {*places} & {at, at + 1, at + 2, 8}
+            if after_key:
+                assert (places > at).sum() == min(2, 8 - (at + 3))
+    assert {tuple(sorted(places)) for places in found[key == 0].tolist()} > {(3, 4), (6, 7)}
+
+
+def test_flows_are_defined_for_two_layers():
+    model = build_model(TASK, gamma=0.8, config=replace(SIZES, n_layers=3))
+    with pytest.raises(ModelError, match="read_interchange got a model of 3 layers; flows are defined for two"):
+        read_interchange(model, DATA)
+    with pytest.raises(ModelError, match="read_knock_out got a model of 3 layers"):
+        read_knock_out(model, DATA)
