@@ -305,7 +305,7 @@ def check_path(name: str, path: Any) -> None:
     most 255 bytes between slashes.
     """
     if _unusable(str(path)):
-        raise ConfigError(f"{name}={shown(str(path))} can be no path; give one {_TEXT}.")
+        raise ConfigError(f"{name}{' ' if ' ' in name else '='}{shown(str(path))} can be no path; give one {_TEXT}.")
 
 
 class _Short(Repr):

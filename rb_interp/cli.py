@@ -20,7 +20,7 @@ from tyro.conf import subcommand
 
 from rb_interp import __version__
 from rb_interp.bounds import GAMMA, SWEEP, check_bound, check_path
-from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, nearest, printable
+from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, first_line, nearest, printable
 from rb_interp.flag_errors import in_one_sentence, too_many
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
 from rb_interp.machine.registry import DEFAULT, installed_studies, names, study
@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _open_streams()
     with stopped_by_signals(to_the_end=argv is None) as come:
         try:
+            if argv is None:
+                _check_environment()
             command = parse(arguments)
             COMMANDS[arguments[0]](command, shlex.join(["rb-interp", *arguments]))
             return 0
@@ -84,6 +86,25 @@ def _open_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _check_environment() -> None:
+    """Raise ConfigError where tqdm cannot use what the environment tells it: it would fail where it is imported."""
+    os.environ["MPLBACKEND"] = "agg"  # figures go to files, and matplotlib refuses a backend that it does not know
+    told = [name for name in os.environ if name.upper().startswith("TQDM_")]
+    if not told:
+        return
+    try:
+        from tqdm import tqdm
+
+        tqdm(total=1, file=io.StringIO()).close()
+    except Exception as error:
+        for name in told:
+            del os.environ[name]
+        reason = first_line(error)
+        raise ConfigError(
+            f"progress bars cannot use {', '.join(told)} of the environment ({reason}); unset it."
+        ) from None
 
 
 def parse(arguments: Sequence[str]) -> Any:
@@ -228,6 +249,7 @@ def _patch(command: Any, line: str) -> None:
     from rb_interp.report.interventions import print_matrix
 
     check_table(command.out)
+    _check_member(command.gamma, command.seed or 0)
     run = _open(command.run)
     seed = run.config.seeds[0] if command.seed is None else command.seed
     given = {"components": command.components, "roles": command.roles}
@@ -264,8 +286,7 @@ def _calibrate(command: Any, line: str) -> None:
 def _parameters(command: Any, line: str) -> None:
     from rb_interp.models.table import initialisation_table
 
-    check_bound("--gamma", command.gamma, GAMMA)
-    check_bound("--seed", command.seed, SWEEP["seeds"])
+    _check_member(command.gamma, command.seed)
     sweeps = command.settings.sweeps
     if command.sweep not in sweeps:
         raise ConfigError(f"study '{command.study}' has no sweep '{command.sweep}'; {nearest(command.sweep, sweeps)}")
@@ -279,6 +300,12 @@ COMMANDS: dict[str, Callable[[Any, str], None]] = {
     **{"ablate": _ablate, "calibrate": _calibrate, "parameters": _parameters, "studies": _studies},
     "verify": _verify,
 }
+
+
+def _check_member(gamma: float, seed: int) -> None:
+    """Raise ConfigError for flags that no member of any run has."""
+    check_bound("--gamma", gamma, GAMMA)
+    check_bound("--seed", seed, SWEEP["seeds"])
 
 
 def check_table(out: Path | None) -> None:

@@ -177,6 +177,8 @@ def test_paths_that_can_be_none_are_refused():
     for path in ("a\0b", "x" * 256, "a/" * 3000, Path("a\nb")):
         with pytest.raises(ConfigError, match="can be no path; give one without control characters"):
             check_path("--out", path)
+    with pytest.raises(ConfigError, match=r"^the run folder 'a.x00b' can be no path"):
+        check_path("the run folder", "a\0b")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_toml(Path(__file__).parent)
     with pytest.raises(ConfigError, match=r"file: 'task.stories' is 'a.x00b'; expected a text"):

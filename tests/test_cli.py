@@ -120,6 +120,7 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
         (["calibrate", "labels"], "study 'labels' has no error rates to measure"),
         (["parameters", "emb-mlp", "--sweep", "desent"], "did you mean 'descent'"),
+        (["patch", "nowhere", "--gamma", "nan"], "rb-interp: --gamma=nan; expected 0 to 20"),
         (["parameters", "--gamma", "nan"], "rb-interp: --gamma=nan; expected 0 to 20"),
     ],
 )
@@ -251,6 +252,23 @@ def test_importing_and_asking_for_help_stay_cheap():
     code = code.replace("['reproduce', '--help']", "['--help']").replace(heavy, heavy[:-1] + ", 'numpy'}")
     code = code.replace(others, others[:-1] + ", 'rb_interp.studies'}")
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "sentence"),
+    [
+        ({"TQDM_MININTERVAL": "abc"}, 2, "cannot use TQDM_MININTERVAL of the environment (could not convert string to"),
+        ({"TQDM_BAR_FORMAT": "{x"}, 2, "cannot use TQDM_BAR_FORMAT of the environment"),
+        ({"TQDM_MININTERVAL": "3", "MPLBACKEND": "nonsense"}, 0, ""),
+    ],
+)
+def test_an_environment_that_libraries_cannot_use_is_left_out_or_refused(told, status, sentence):
+    code = "import sys\nfrom rb_interp.cli import main\nsys.argv = ['rb-interp', 'studies']\nended = main()\n"
+    code += "import matplotlib, tqdm\nsys.exit(ended)"
+    environment = {**os.environ, **told}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (status, status // 2), ended.stderr
+    assert sentence in ended.stderr
 
 
 def test_commands_on_runs_work_whatever_studies_are_installed(monkeypatch, capsys, tmp_path):
