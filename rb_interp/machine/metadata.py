@@ -103,7 +103,7 @@ def holds_run(folder: Path) -> bool:
 
 
 def check_free(folder: Path) -> None:
-    """Raise RunError where a folder holds other files, or a run that lost run.json; a new run is not mixed with them."""
+    """Raise RunError where a folder holds other files, or a run that lost run.json: a new run is never beside them."""
     taken = os.path.exists(folder) and (not folder.is_dir() or not _leftovers(folder))
     if taken and not holds_run(folder):  # somebody may have begun one since it was looked at
         if folder.is_dir() and manifest_of(folder).content.files:
