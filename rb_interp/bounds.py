@@ -118,6 +118,12 @@ MEASURED = {
     "lemma_gammas": GAMMA,
 }
 """What a study measures on trained and on fresh models."""
+LISTS = {
+    "seeds": Bound(1, 10_000, "seeds", "each is a model for each gamma, and run.json names each"),
+    "data_seeds": Bound(1, 1000, "seeds", "each is a sweep of its own"),
+    "gammas": Bound(1, 1000, "gammas", "each is a model for each seed"),
+}
+"""How many numbers some lists have. A list without a bound of its own has at most ``SIZE``."""
 TABLES: dict[str, Mapping[str, Bound]] = {
     "model": MODEL,
     "model.gammas": GAMMAS,
@@ -126,6 +132,7 @@ TABLES: dict[str, Mapping[str, Bound]] = {
     "task, of text": TEXT,
     "sweep": SWEEP,
     "measurement": MEASURED,
+    "how many in a list": LISTS,
 }
 
 
@@ -152,6 +159,7 @@ def check(
     """
     hints = _hints(type(settings))
     for field in fields(settings):
+        check_length(field.name, getattr(settings, field.name), error)
         value = converted(getattr(settings, field.name), hints.get(field.name, Any), f"{field.name}=", error)
         object.__setattr__(settings, field.name, value)
         if field.name in bounds:
@@ -164,6 +172,29 @@ def check_bound(name: str, value: Any, bound: Bound, error: type[RbInterpError] 
     """Raise ``error`` where a number, or one of a list, lies outside a bound; None passes."""
     if not all(bound.low <= number <= bound.high for number in _numbers(value)):
         raise error(f"{name}={shown(value)}; expected {bound}.")
+
+
+def check_length(name: str, value: Any, error: type[RbInterpError] = ConfigError) -> None:
+    """Raise ``error`` where a list has another length than LISTS says. It is not walked through; no list passes.
+
+    >>> check_length("seeds", range(10**30))
+    Traceback (most recent call last):
+    rb_interp.errors.ConfigError: seeds=range(0, 1000000000000000000000000000000); expected 1 to 10,000 seeds (each is
+    a model for each gamma, and run.json names each).
+    """
+    bound = LISTS.get(name)
+    if bound is not None and (n := _length(value)) is not None and not bound.low <= n <= bound.high:
+        raise error(f"{name}={shown(value)}; expected {bound}.")
+
+
+def _length(value: Any) -> float | None:
+    """How many entries a list, a range or an array has; None of anything else."""
+    if not isinstance(value, list | tuple | range) and not getattr(value, "shape", ()):
+        return None
+    try:
+        return len(value)
+    except OverflowError:  # of a range beyond 2**63
+        return float("inf")
 
 
 def _numbers(value: Any) -> list[float]:
@@ -181,7 +212,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 class _WrongKindError(Exception):
-    """A value is not of the kind that is expected."""
+    """A value is not of the kind that is expected; or, in words, which part of it is not."""
 
 
 def converted(value: Any, hint: Any, where: str, error: type[RbInterpError] = ConfigError) -> Any:
@@ -195,8 +226,8 @@ def converted(value: Any, hint: Any, where: str, error: type[RbInterpError] = Co
     """
     try:
         return _as_kind(value, hint)
-    except _WrongKindError:
-        raise error(f"{where}{shown(value)}; expected {kind_in_words(hint)}.") from None
+    except _WrongKindError as wrong:
+        raise error(f"{where}{shown(value)}; expected {kind_in_words(hint)}{wrong}.") from None
 
 
 def _as_kind(value: Any, hint: Any) -> Any:
@@ -227,6 +258,8 @@ def _as_kind(value: Any, hint: Any) -> Any:
 def _as_tuple(value: Any, inner: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple | range):
         raise _WrongKindError
+    if (_length(value) or 0) > SIZE:
+        raise _WrongKindError(f", of at most {SIZE:,}")
     many = len(inner) == 2 and inner[1] is Ellipsis
     if not many and len(value) != len(inner):
         raise _WrongKindError
@@ -296,6 +329,10 @@ def shown(value: Any) -> str:
 
 
 def _listed(value: Any) -> Any:
+    if isinstance(value, range):
+        return value
+    if (_length(value) or 0) > _Short().maxlist:
+        value = value[: _Short().maxlist + 1]  # of the others no more is shown than that they are there
     value = value.tolist() if hasattr(value, "tolist") else value
     return [_listed(item) for item in value] if isinstance(value, tuple) else value
 

@@ -19,11 +19,15 @@ import tyro
 from tyro.conf import subcommand
 
 from rb_interp import __version__
-from rb_interp.bounds import check_path
-from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, nearest, printable
+from rb_interp.bounds import GAMMA, SWEEP, check_bound, check_path
+from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, first_line, nearest, printable
+from rb_interp.flag_errors import in_one_sentence, too_many
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
-from rb_interp.machine.registry import DEFAULT, installed_studies, study
+from rb_interp.machine.registry import DEFAULT, installed_studies, names, study
 from rb_interp.signals import Stopped, stopped_by_signals
+
+HELP = {"-h", "--help", "--tyro-print-completion", "--tyro-write-completion"}
+"""Flags that stand without a command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _open_streams()
     with stopped_by_signals(to_the_end=argv is None) as come:
         try:
+            if argv is None:
+                _check_environment()
             command = parse(arguments)
             COMMANDS[arguments[0]](command, shlex.join(["rb-interp", *arguments]))
             return 0
@@ -82,6 +88,25 @@ def _open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _check_environment() -> None:
+    """Raise ConfigError where tqdm cannot use what the environment tells it: it would fail where it is imported."""
+    os.environ["MPLBACKEND"] = "agg"  # figures go to files, and matplotlib refuses a backend that it does not know
+    told = [name for name in os.environ if name.upper().startswith("TQDM_")]
+    if not told:
+        return
+    try:
+        from tqdm import tqdm
+
+        tqdm(total=1, file=io.StringIO()).close()
+    except Exception as error:
+        for name in told:
+            del os.environ[name]
+        reason = first_line(error)
+        raise ConfigError(
+            f"progress bars cannot use {', '.join(told)} of the environment ({reason}); unset it."
+        ) from None
+
+
 def parse(arguments: Sequence[str]) -> Any:
     """The command that the arguments stand for. A study is loaded only where its settings are the command's flags."""
     try:
@@ -93,17 +118,27 @@ def parse(arguments: Sequence[str]) -> Any:
     word = arguments[0] if arguments else ""
     if word and not word.startswith("-") and word not in COMMANDS:
         raise ConfigError(f"there is no command '{word}'; {nearest(word, COMMANDS)}")
+    if word not in COMMANDS and not HELP.intersection(arguments):
+        first = f"{word} stands where a command is expected" if word else "a command is missing"
+        raise ConfigError(f"{first}: {', '.join(COMMANDS)}; 'rb-interp --help' says what they do.")
     kinds = {command: without_study(command) for command in DESCRIPTIONS} | ON_RUNS
     choices: dict[str, Any] = {command: Annotated[kind, subcommand(command)] for command, kind in kinds.items()}
-    name = None
+    name, given, help = None, kinds.get(word), f"rb-interp {word} --help"
     if word in DESCRIPTIONS:
         name, start = starting_point(arguments[1:])
         kind, given = study_command(word, name, start)
         choices[word] = Annotated[kind, subcommand(word, default=given)]
+        help = f"rb-interp {word} {name} --help"
     text = "What initialisation does to the circuit a transformer learns: train, probe, judge, show."
     union: Any = reduce(or_, choices.values())
-    command = tyro.cli(union, args=list(arguments), prog="rb-interp", description=text, registry=REGISTRY)
+
+    def read() -> Any:
+        return tyro.cli(union, args=list(arguments), prog="rb-interp", description=text, registry=REGISTRY)
+
+    command = in_one_sentence(read, arguments[1:], given, help)
     if name is not None and command.study != name:
+        if command.study not in names():
+            raise too_many(arguments[1:], given, help)
         raise StudyError(f"'{command.study}' stands behind the flags; name the study first: rb-interp {word} STUDY ...")
     return command
 
@@ -115,9 +150,9 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     # Flags and their defaults come from the study and its starting point, and tyro wants them before it reads a word.
     # Its own presets (``extras.overridable_config_cli``) would be subcommands, with every study loaded to make them.
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    early.add_argument("--preset")
-    early.add_argument("--config", type=Path)
-    early.add_argument("--out", type=Path)
+    early.add_argument("--preset", nargs="?")
+    early.add_argument("--config", type=Path, nargs="?")
+    early.add_argument("--out", type=Path, nargs="?")
     given, _ = early.parse_known_args(list(arguments))
     for flag, path in (("--config", given.config), ("--out", given.out)):
         if path is not None:
@@ -144,11 +179,12 @@ def _start(command: Any, line: str) -> Any:
 
     chosen = study(command.study)
     folder = command.out or default_folder(chosen, command.settings)
+    run = start(chosen, command.settings, folder, command=line, yes=command.yes)
     print(f"run folder: {folder}", file=sys.stderr)
     for sentence in notes(chosen, command.settings):
         print(sentence, file=sys.stderr)
     print(f"estimate: {estimate(command.settings)}", file=sys.stderr)
-    return start(chosen, command.settings, folder, command=line, yes=command.yes)
+    return run
 
 
 def notes(study: Any, config: Any) -> list[str]:
@@ -213,6 +249,7 @@ def _patch(command: Any, line: str) -> None:
     from rb_interp.report.interventions import print_matrix
 
     check_table(command.out)
+    _check_member(command.gamma, command.seed or 0)
     run = _open(command.run)
     seed = run.config.seeds[0] if command.seed is None else command.seed
     given = {"components": command.components, "roles": command.roles}
@@ -249,6 +286,7 @@ def _calibrate(command: Any, line: str) -> None:
 def _parameters(command: Any, line: str) -> None:
     from rb_interp.models.table import initialisation_table
 
+    _check_member(command.gamma, command.seed)
     sweeps = command.settings.sweeps
     if command.sweep not in sweeps:
         raise ConfigError(f"study '{command.study}' has no sweep '{command.sweep}'; {nearest(command.sweep, sweeps)}")
@@ -262,6 +300,12 @@ COMMANDS: dict[str, Callable[[Any, str], None]] = {
     **{"ablate": _ablate, "calibrate": _calibrate, "parameters": _parameters, "studies": _studies},
     "verify": _verify,
 }
+
+
+def _check_member(gamma: float, seed: int) -> None:
+    """Raise ConfigError for flags that no member of any run has."""
+    check_bound("--gamma", gamma, GAMMA)
+    check_bound("--seed", seed, SWEEP["seeds"])
 
 
 def check_table(out: Path | None) -> None:

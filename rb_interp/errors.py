@@ -54,13 +54,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "did you mean 'gamma'?"
     >>> nearest("zzz", ["gamma", "seed"])
     'known: gamma, seed'
+    >>> nearest("zzz", ["", "seed"])
+    "known: '' (no name), seed"
     """
     options = sorted(known)
     close = get_close_matches(str(name), options, n=1)
     if close:
         return f"did you mean '{close[0]}'?"
     more = f" and {len(options) - SHOWN} more" if len(options) > SHOWN else ""
-    return f"known: {', '.join(options[:SHOWN])}{more}"
+    shown = [option or "'' (no name)" for option in options[:SHOWN]]
+    return f"known: {', '.join(shown)}{more}"
 
 
 def first_line(error: BaseException) -> str:

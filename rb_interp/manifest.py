@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 import threading
 import time
@@ -260,7 +261,7 @@ class Manifest:
 
     def _inside(self, path: Path) -> None:
         """Raise RunError where a path leaves the folder, through ``..`` or a link, or is no file."""
-        if not path.resolve().is_relative_to(self.folder.resolve()):
+        if not _real(path).is_relative_to(_real(self.folder)):
             raise RunError(f"{path} leads out of {self.folder}; nothing was read or written there. Remove that link.")
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             entry = self.content.files.get(self.name(path))
@@ -382,7 +383,7 @@ class Manifest:
 
 def _parsed(path: Path) -> Content:
     try:
-        if not path.resolve().is_relative_to(path.parent.resolve()):
+        if not _real(path).is_relative_to(_real(path.parent)):
             raise ValueError("it is a link that leads out of its folder")
         text = json_of(bounded_bytes(path))
         if text["format"] != FORMAT:
@@ -443,3 +444,8 @@ def code_version(*folders: Path) -> str:
         for path in sorted(folder.rglob("*.py")):
             total.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes())
     return f"{__version__}+{total.hexdigest()[:8]}"
+
+
+def _real(path: Path) -> Path:
+    """A path without links; of links in a circle as far as they can be followed, where `Path.resolve` raises."""
+    return Path(os.path.realpath(path))

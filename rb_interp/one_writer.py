@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from rb_interp.errors import RunError
 from rb_interp.files import write_bytes
+from rb_interp.json_files import bounded_bytes, json_of
 
 LOCK, WRITER = ".lock", ".writer.json"
 TEMPORARY = (".*.????????.tmp", ".tmp??????")
@@ -84,9 +85,9 @@ class OneWriter:
             )
 
     def _begin(self) -> None:
-        own = self.folder.resolve()
+        own = Path(os.path.realpath(self.folder))
         parts = [place for part in self.parts for place in (part, *part.glob("*/"))]
-        inside = [self.folder, *(place for place in parts if place.resolve().is_relative_to(own))]
+        inside = [self.folder, *(place for place in parts if Path(os.path.realpath(place)).is_relative_to(own))]
         for path in [path for place in inside for pattern in TEMPORARY for path in place.glob(pattern)]:
             path.unlink(missing_ok=True)
         told = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}
@@ -106,7 +107,7 @@ class OneWriter:
     def _told(self) -> dict[str, Any]:
         """What a writer says of itself; nothing where it has just begun, or just ended."""
         try:
-            told = json.loads((self.folder / WRITER).read_text())
+            told = json_of(bounded_bytes(self.folder / WRITER))
             return {"host": str(told["host"]), "process": int(told["process"]), "since": str(told["since"])}
         except (OSError, ValueError, KeyError, TypeError):
             return {}

@@ -124,6 +124,29 @@ def test_numbers_and_lists_of_any_kind_are_one_configuration():
     assert AnchorConfig.from_preset("smoke", seeds=range(2)) == AnchorConfig.from_preset("smoke", seeds=(0, 1))
 
 
+class Endless(tuple):
+    """A list that says how long it is, and cannot be walked through."""
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def __iter__(self):
+        raise AssertionError("this would take minutes")
+
+    def __getitem__(self, at):
+        return (0, 1, 2)
+
+
+@pytest.mark.parametrize("kind", STUDIES, ids=lambda kind: kind.__name__)
+def test_lists_that_are_too_long_are_refused_before_they_are_walked_through(kind):
+    for seeds in (range(10**9), range(10**30), Endless(), np.zeros(10_001, int), ()):
+        with pytest.raises(ConfigError, match=r"seeds=.*; expected 1 to 10,000 seeds \(each is a model"):
+            kind.from_preset("smoke", seeds=seeds)
+    assert len(kind.from_preset("smoke", seeds=range(10_000)).seeds) == 10_000
+    with pytest.raises(ConfigError, match="keep_at=.*; expected a list of numbers, of at most 1,000,000"):
+        TrainConfig(keep_at=range(10**9))
+
+
 def test_counts_without_listing_are_those_of_the_lists():
     tasks = (
         AnchorTask.preset("smoke"),
@@ -154,6 +177,8 @@ def test_paths_that_can_be_none_are_refused():
     for path in ("a\0b", "x" * 256, "a/" * 3000, Path("a\nb")):
         with pytest.raises(ConfigError, match="can be no path; give one without control characters"):
             check_path("--out", path)
+    with pytest.raises(ConfigError, match=r"^the run folder 'a.x00b' can be no path"):
+        check_path("the run folder", "a\0b")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_toml(Path(__file__).parent)
     with pytest.raises(ConfigError, match=r"file: 'task.stories' is 'a.x00b'; expected a text"):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from tqdm import tqdm
 
 from rb_interp.cli import COMMANDS, main, parse
 from rb_interp.errors import StudyError
+from rb_interp.flag_errors import flags_of
+from rb_interp.flags import ON_RUNS
 from rb_interp.machine import Run, registry
 from rb_interp.machine.config import to_toml
 from rb_interp.models.config import MatrixGammas, ModelConfig
@@ -105,33 +108,78 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["train", "--config", "."], "cannot be read (Is a directory)"),
         (["train", "--config", "a\0b"], "--config='a\\x00b' can be no path"),
         (["train", "--out", "a\0b"], "--out='a\\x00b' can be no path"),
-        (["train", "--steps", "1e99"], "invalid literal for int()"),
         (["train", "--steps", "9000000000"], "steps=9000000000; expected 1 to 99,999,999 steps"),
         (["train", "--n-layers", "1000", "--d-model", "100000"], "most of it for model.d_model=100,000; this machine"),
         (["train", "--steps", "99999999", "--eval-every", "99999"], "pass --yes (yes=True in Python)"),
         (["probe", "nowhere"], "nowhere is not a run folder"),
         (["train", "--device", "cuda:9", "--preset", "smoke", "--out", "OUT"], "no such GPU"),
-        (["train", "--gamma", ".8", ".3"], "gammas"),
-        (["train", "--stpes", "3"], "steps"),
+        (["train", "--gamma", ".8", ".3"], "there is no flag '--gamma'; did you mean '--gammas'? 'rb-interp train anc"),
         (["train", "--preset", "smoke", "--out", "x" * 300], "can be no path; give one without"),
         (["info", "x" * 5000], "is not a run folder"),
         (["info", "run\udcff"], "an argument is no text here (utf-8); give names in UTF-8"),
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
         (["calibrate", "labels"], "study 'labels' has no error rates to measure"),
         (["parameters", "emb-mlp", "--sweep", "desent"], "did you mean 'descent'"),
+        (["patch", "nowhere", "--gamma", "nan"], "rb-interp: --gamma=nan; expected 0 to 20"),
+        (["parameters", "--gamma", "nan"], "rb-interp: --gamma=nan; expected 0 to 20"),
     ],
 )
 def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    try:
-        status = main(arguments)
-    except SystemExit as stop:  # flags are tyro's own
-        status = stop.code
-    assert status == 2
+    assert main(arguments) == 2
     printed = capsys.readouterr()
-    assert message in printed.err + printed.out
-    assert "Traceback" not in printed.err + printed.out
+    assert message in printed.err
+    assert printed.err.startswith("rb-interp: ")
+    assert (printed.err.count("\n"), printed.out) == (1, "")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("train --d-model abc", "--d-model got 'abc'; expected a whole number. 'rb-interp train anchor --help' li"),
+        ("train --steps 1e12", "--steps got '1e12'; expected a whole number. "),
+        ("train --steps", "--steps got nothing; expected a whole number. "),
+        ("train --out", "--out got nothing; expected a path. "),
+        ("train --q x --qk y", "--q got 'x'; expected a whole nu"),
+        ("train --qk y --length 9", "--qk got 'y'; expected a number, or None. "),
+        ("train --seeds 1,2", "--seeds got '1,2'; expected a list of whole numbers, with spaces between them. "),
+        ("train --rates 0.3", "--rates got '0.3'; expected a list of pairs of numbers, with spaces between them. "),
+        ("train --masked a,b", "--masked got 'a,b'; expected a list of lists of whole numbers, such as 11,13 13,11. "),
+        ("train --tied yes", "--tied got 'yes'; expected no value: --tied says yes, --no-tied says no. "),
+        ("train anchor --d-model=3 4", "--d-model got '3 4'; expected a whole number. "),
+        ("train --stpes 3", "there is no flag '--stpes'; did you mean '--steps'? 'rb-interp train anchor --help' "),
+        ("train -steps 3", "there is no flag '-steps'; did you mean '--steps'? "),
+        ("train emb-mlp --train.stps -1", "there is no flag '--train.stps'; did you mean '--adamw.train.steps'? "),
+        ("train emb-mlp --steps 3", "there is no flag '--steps'; did you mean '--adamw.train.steps'? 'rb-interp tra"),
+        ("train emb-mlp --descent.train.no-tf32 3", "--descent.train.no-tf32 got '3'; expected no value: "),
+        ("train emb-mlp --descent.train.micro_batch x", "--descent.train.micro-batch got 'x'; expected a whole nu"),
+        ("train anchor labels", "there is no place for 'labels'. "),
+        ("patch x --gamma a", "--gamma got 'a'; expected a number. 'rb-interp patch --help' lists all."),
+        ("info", "the run folder is missing. 'rb-interp info --help' lists all."),
+        ("--steps 3", "--steps stands where a command is expected: reproduce, "),
+        ("", "a command is missing: reproduce, train, "),
+    ],
+)  # fmt: skip
+def test_flags_that_cannot_be_read_get_one_sentence(words, sentence, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for columns in ("200", "30"):  # the parser's own text is broken into lines
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main(words.split()) == 2
+        printed = capsys.readouterr()
+        assert printed.err.startswith(f"rb-interp: {sentence}"), printed.err
+        assert (printed.err.count("\n"), printed.out) == (1, "")
+
+
+def test_every_flag_of_the_help_is_known(capsys):
+    """What a sentence takes for the flags of a command are those that the parser takes."""
+    for words in (["train"], ["train", "emb-mlp"], ["reproduce", "crossed-seeds"], ["parameters"], ["ablate", "x"]):
+        with pytest.raises(SystemExit, match="0"):
+            main([*words, "--help"])
+        shown = set(re.findall(r"(?<=[ │])--[a-z][a-z0-9.-]*", capsys.readouterr().out)) - {"--help"}
+        known = set(flags_of(ON_RUNS["ablate"] if words[0] == "ablate" else parse(words)))
+        assert {flag for flag in shown if not any(name.startswith(flag) for name in known)} == set()
+        assert len(known & shown) > 0.9 * len(known)
 
 
 def test_a_file_and_flags_that_disagree_are_refused(tmp_path, capsys):
@@ -199,9 +247,28 @@ def test_importing_and_asking_for_help_stay_cheap():
     code_of_none = "import sys\nfrom rb_interp.cli import main\nassert main(['info', 'nowhere']) == 2\n"
     code_of_none += f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code_of_none], check=True, stderr=subprocess.DEVNULL)
+    code_of_none = code_of_none.replace("['info', 'nowhere']", "['train', '--d-model', '100000', '--device', 'cpu']")
+    subprocess.run([sys.executable, "-c", code_of_none], check=True, stderr=subprocess.DEVNULL)
     code = code.replace("['reproduce', '--help']", "['--help']").replace(heavy, heavy[:-1] + ", 'numpy'}")
     code = code.replace(others, others[:-1] + ", 'rb_interp.studies'}")
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "sentence"),
+    [
+        ({"TQDM_MININTERVAL": "abc"}, 2, "cannot use TQDM_MININTERVAL of the environment (could not convert string to"),
+        ({"TQDM_BAR_FORMAT": "{x"}, 2, "cannot use TQDM_BAR_FORMAT of the environment"),
+        ({"TQDM_MININTERVAL": "3", "MPLBACKEND": "nonsense"}, 0, ""),
+    ],
+)
+def test_an_environment_that_libraries_cannot_use_is_left_out_or_refused(told, status, sentence):
+    code = "import sys\nfrom rb_interp.cli import main\nsys.argv = ['rb-interp', 'studies']\nended = main()\n"
+    code += "import matplotlib, tqdm\nsys.exit(ended)"
+    environment = {**os.environ, **told}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (status, status // 2), ended.stderr
+    assert sentence in ended.stderr
 
 
 def test_commands_on_runs_work_whatever_studies_are_installed(monkeypatch, capsys, tmp_path):

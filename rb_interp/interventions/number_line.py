@@ -160,7 +160,8 @@ def _direction(model: HookedModel, vectors: Embeddings, direction: str | Directi
     if not isinstance(direction, str):
         return np.asarray(direction, dtype=np.float64)
     if direction not in DIRECTIONS:
-        raise ModelError(f"there is no direction '{direction}'; {nearest(direction, DIRECTIONS)}, or a vector.")
+        hint = nearest(direction, DIRECTIONS)
+        raise ModelError(f"there is no direction '{direction}', and it is no vector; {hint}")
     if direction == "value":
         return leading(value_matrix(model))[:, 0]
     return np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0]

@@ -142,12 +142,23 @@ def _check_rates(rates: tuple[tuple[float, float], ...]) -> None:
 
 
 def check_lr(config: StudyConfig) -> None:
-    """Raise ConfigError where ``train.lr`` was changed, but every gamma has a rate of its own from the preset."""
+    """Raise ConfigError where a learning rate was given that no member would take.
+
+    That is ``train.lr`` where every gamma has a rate of its own from the preset, and a rate of a gamma that the sweep
+    does not have. Rates of the preset may be of such gammas: they stay when the gammas are replaced.
+    """
     base = type(config).from_preset(config.preset).sweeps
     settable = {"": config.sweeps[""]} if "" in config.sweeps else config.sweeps
     for name, sweep in settable.items():
         own, where = dict(sweep.rates), f"{name}." if name else ""
-        changed = name in base and sweep.train.lr != base[name].train.lr and sweep.rates == base[name].rates
+        of_preset = base.get(name, next(iter(base.values())))  # sweeps that differ in their data are all like the first
+        idle = [gamma for gamma in own if gamma not in sweep.gammas]
+        if idle and sweep.rates != of_preset.rates:
+            raise ConfigError(
+                f"{where}rates={bounds.shown(sweep.rates)}: there is no gamma {bounds.shown(idle[0])} in this sweep; "
+                f"give rates of its gammas {bounds.shown(sweep.gammas)} alone."
+            )
+        changed = sweep.train.lr != of_preset.train.lr and sweep.rates == of_preset.rates
         if changed and all(gamma in own for gamma in sweep.gammas):
             raise ConfigError(
                 f"{where}train.lr={sweep.train.lr:g} has no effect: preset '{config.preset}' gives each of the gammas "

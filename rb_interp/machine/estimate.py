@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -30,6 +31,10 @@ GIB = 2**30
 HOUR = 3600.0
 BASE = GIB // 2
 """Bytes of Python with torch and what else is imported."""
+MEMBERS_A_GROUP, ROOM, LOGITS_ON_GPU = 8, 1_000_000, 4_000_000_000
+"""The sizes of groups of ``training.members``. They stand here too: that module imports torch, which takes seconds."""
+GPUS = ("nvidia", "nvhost", "nvmap", "dxg", "kfd")
+"""First letters of the devices that Linux has where there is a GPU for torch: of NVIDIA, of WSL, of AMD."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +130,6 @@ class Sizes:
     @property
     def together(self) -> int:
         """Members whose activations are held at once, of all threads."""
-        from rb_interp.training.members import LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
-
         logits = self.rows_at_once * self.length * self.d_vocab
         if self.gpu:
             group = max(1, LOGITS_ON_GPU // logits) if self.next else self.members
@@ -268,7 +271,7 @@ class Estimate:
     def __str__(self) -> str:
         return (
             f"about {in_gib(self.gpu_memory or self.memory)} of memory, {in_gib(self.disk)} of disk and "
-            f"{in_words(self.seconds)} of training ({self.steps:,} steps of a member)"
+            f"{in_words(self.seconds)} of training ({self.steps:,} steps of a member); probing is not counted"
         )
 
     def culprit(self, cost: Callable[[Sizes], float]) -> str:
@@ -305,11 +308,12 @@ SETTINGS = {
 """Settings whose change lowers a cost -> how a message names them."""
 
 
-def estimate(config: StudyConfig, gpu: bool | None = None) -> Estimate:
+def estimate(config: StudyConfig, gpu: bool | None = None, seeds: tuple[int, ...] | None = None) -> Estimate:
     """What a configuration will take; milliseconds, whatever its sizes.
 
     Args:
         gpu: whether it is for a GPU; by default what ``train.device`` stands for here.
+        seeds: those to be trained; by default all of the configuration.
 
     >>> import rb_interp as rb
     >>> found = estimate(rb.study("anchor").preset("quick"), gpu=False)
@@ -319,16 +323,25 @@ def estimate(config: StudyConfig, gpu: bool | None = None) -> Estimate:
     gpu = on_gpu(config) if gpu is None else gpu
     base = type(config).from_preset(config.preset)
     found, of_preset = (
-        {name: sizes(sweep, which.seeds, gpu) for name, sweep in which.sweeps.items()} for which in (config, base)
+        {name: sizes(sweep, which, gpu) for name, sweep in sweeps.items()}
+        for sweeps, which in ((config.sweeps, seeds or config.seeds), (base.sweeps, base.seeds))
     )
     return Estimate(found, of_preset)
 
 
 def on_gpu(config: StudyConfig) -> bool:
     """Whether a configuration is computed on a GPU here; ConfigError for a device that is not there."""
+    devices = {sweep.train.device for sweep in config.sweeps.values()}
+    if devices == {"cpu"} or (devices <= {"cpu", "auto"} and "torch" not in sys.modules and no_gpu()):
+        return False
     from rb_interp.training.loop import resolve_device
 
     return any(resolve_device(sweep.train.device).type == "cuda" for sweep in config.sweeps.values())
+
+
+def no_gpu() -> bool:
+    """Whether there is surely no GPU here, as told without torch: on Linux, from the devices that there are."""
+    return sys.platform == "linux" and not any(name.startswith(GPUS) for name in os.listdir("/dev"))
 
 
 def in_gib(size: float) -> str:

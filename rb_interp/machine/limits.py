@@ -35,18 +35,29 @@ SILENT = 5.0
 """Seconds of drawing rows beyond which it is said before it begins."""
 
 
-def check_affordable(config: StudyConfig, folder: Path, yes: bool = False) -> Estimate:
+def check_affordable(
+    config: StudyConfig, folder: Path, yes: bool = False, seeds: tuple[int, ...] | None = None
+) -> Estimate:
+    """`check_room`; where drawing the rows takes long, it is said before it begins."""
+    found = check_room(config, folder, yes, seeds)
+    if found.data_seconds > SILENT:
+        print(f"drawing the rows of all seeds: {in_words(found.data_seconds)}", file=sys.stderr)
+    return found
+
+
+def check_room(config: StudyConfig, folder: Path, yes: bool = False, seeds: tuple[int, ...] | None = None) -> Estimate:
     """Refuse what this machine cannot hold, and long work that nobody has agreed to.
 
     Args:
         folder: where the run will be; the disk is that of its nearest folder that exists.
         yes: whether long work is agreed to.
+        seeds: those to be trained; by default all of the configuration.
 
     Raises ConfigError for a device that is not there, for more memory or disk than there is, and, without ``yes``, for
     long work.
     """
     gpu = on_gpu(config)
-    found = estimate(config, gpu)
+    found = estimate(config, gpu, seeds)
     places = [("machine", found.memory, machine_memory(), of_machine)]
     places += [("GPU", found.gpu_memory, gpu_memory(), on_device)] if gpu else []
     for place, needed, there, cost in places:
@@ -68,8 +79,6 @@ def check_affordable(config: StudyConfig, folder: Path, yes: bool = False) -> Es
             f"training would take {in_words(found.seconds)} here, at about {rate:,} steps of a member a second, "
             f"most of it for {found.culprit(seconds)}; pass --yes (yes=True in Python) to do it, or reduce that."
         )
-    if found.data_seconds > SILENT:
-        print(f"drawing the rows of all seeds: {in_words(found.data_seconds)}", file=sys.stderr)
     return found
 
 

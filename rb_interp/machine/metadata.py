@@ -113,9 +113,11 @@ def holds_run(folder: Path) -> bool:
 
 
 def check_free(folder: Path) -> None:
-    """Raise RunError where a folder holds other files: a new run is never mixed with them."""
+    """Raise RunError where a folder holds other files, or a run that lost run.json: a new run is never beside them."""
     taken = os.path.exists(folder) and (not folder.is_dir() or not _leftovers(folder))
     if taken and not holds_run(folder):  # somebody may have begun one since it was looked at
+        if folder.is_dir() and manifest_of(folder).content.files:
+            read_metadata(folder)  # says what to do about a run whose run.json is lost
         raise RunError(f"{folder} exists and is not a run of rb_interp; nothing was changed. Use another --out.")
 
 

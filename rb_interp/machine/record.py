@@ -88,8 +88,9 @@ def read_table(run: Run, name: str) -> pd.DataFrame:
         table = pd.read_parquet(BytesIO(held))
         schema = _declared(run)[name]
         fault = schema.fault(table) or ("has no rows" if name == "curves" and not len(table) else "")
-        empty = [column for column, kind in schema.columns.items() if kind == "float" and not fault]
-        table = table.astype({column: "float64" for column in empty if table[column].isna().all()})
+        if not fault:
+            floats = [column for column, kind in schema.columns.items() if kind == "float"]
+            table = table.astype({column: "float64" for column in floats if bool(table[column].isna().all())})
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ArrowException) as error:
         fault = f"cannot be read ({error})"
     if fault:

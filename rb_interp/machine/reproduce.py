@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rb_interp.bounds import check_path
 from rb_interp.checks import checked
-from rb_interp.claims.rule import FEWEST
-from rb_interp.machine.config import StudyConfig, fingerprint
+from rb_interp.machine.config import StudyConfig, check_lr, fingerprint
+from rb_interp.machine.limits import check_room
+from rb_interp.machine.metadata import check_free, holds_run
 from rb_interp.machine.protocol import Study
-from rb_interp.machine.record import measured_already
 from rb_interp.machine.registry import DEFAULT
 from rb_interp.machine.registry import study as find_study
-from rb_interp.machine.run import Run
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict
+    from rb_interp.machine.run import Run
 
 MOST_SEEDS, SEEDS_A_TIME = 20, 4
 
@@ -52,10 +53,11 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     What was measured already, from the same checkpoints and by the same code, is not measured again.
     With ``until_decided``, seeds are added after probing, four at a time, as long as a claim can still be decided.
     """
+    from rb_interp.machine.record import measured_already
 
     def more() -> None:
         while until_decided and (n := seeds_to_add(run.verdicts, len(run.config.seeds))):
-            run.add_seeds(n)
+            run.add_seeds(n, yes=True)  # who asks for decided claims asks for up to 20 seeds
             run.train(progress)
             run.probe(progress)
 
@@ -74,6 +76,8 @@ def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
 
     A claim whose outcome is withheld, or of which no seed can be read, is not decided by more seeds.
     """
+    from rb_interp.claims.rule import FEWEST
+
     able = [v for v in verdicts if v.outcome == "UNDECIDED" and not v.withheld and v.unit == "seed" and v.n_seeds]
     return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0
 
@@ -90,7 +94,15 @@ def start(
     """The run of a study, made or opened, before anything is trained; arguments as of `reproduce`."""
     study = find_study(study) if isinstance(study, str) else study
     config = config or study.preset()
-    return Run.start(out or default_folder(study, config), study, config, command, yes=yes)
+    folder = Path(out or default_folder(study, config))
+    check_path("the run folder", folder)
+    if not holds_run(folder):  # what is refused is refused before torch is imported
+        check_free(folder)
+        check_lr(config)
+        check_room(config, folder, yes)
+    from rb_interp.machine.run import Run
+
+    return Run.start(folder, study, config, command, yes=yes)
 
 
 @checked

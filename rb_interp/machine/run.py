@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.bounds import check_path
+from rb_interp.bounds import LISTS, check_path
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ConfigError, RunError, StudyError, nearest
 from rb_interp.machine.config import (
@@ -211,15 +211,20 @@ class Run:
                 self.manifest.finish(TRAIN, START)
         return seconds
 
-    @checked(n=(1, 10**6))
-    def add_seeds(self, n: int) -> None:
+    @checked(n=(LISTS["seeds"].low, LISTS["seeds"].high))
+    def add_seeds(self, n: int, *, yes: bool = False) -> None:
         """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed with the rest.
 
         A member does not depend on the others of its stack. So, up to rounding, a run with seeds added is the run that
         had them from the beginning.
+
+        Raises ConfigError for more seeds than a run can have, and, as `start` does, for more memory or disk than there
+        is, and for long work unless ``yes`` agrees to it; nothing is changed then.
         """
         first = max(self.config.seeds) + 1
         seeds = tuple(range(first, first + n))
+        replace(self.config, seeds=(*self.config.seeds, *seeds))  # what a configuration refuses is refused now
+        check_affordable(self.config, self.folder, yes, seeds)
         _prepare(self.config, seeds)
         metadata = {**self.metadata, "added_seeds": [*self.metadata["added_seeds"], list(seeds)]}
         with self.writing():

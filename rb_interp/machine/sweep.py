@@ -266,7 +266,7 @@ class Sweep:
             return step_name(fixed[stage])
         known = (*fixed, *self.config.task.stages, *self.siblings)
         if stage not in known:
-            raise RunError(f"there is no stage '{stage}'; {nearest(str(stage), known)}, or a step.")
+            raise RunError(f"there is no stage '{stage}', and it is no step; {nearest(str(stage), known)}")
         own, of = self.siblings.get(str(stage), (str(stage), gamma))
         if of not in self.config.gammas:
             raise RunError(f"stage '{stage}' needs gamma {of:g} in the run; it has {list(self.config.gammas)}.")

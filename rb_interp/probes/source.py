@@ -51,7 +51,7 @@ def held(
     for name in names:
         if name not in cache.cache_dict:
             raise ModelError(
-                f"this cache has no '{name}'; {nearest(name, cache.cache_dict)}. Capture it too, or pass the model."
+                f"this cache has no '{name}'; capture it too, or pass the model; {nearest(name, cache.cache_dict)}"
             )
         value = cache.cache_dict[name]
         if not cache.has_batch_dim or len(value) != len(rows) or rows.shape[1] not in value.shape[1:]:

@@ -112,7 +112,9 @@ def _sweep(sweep: Sweep) -> str:
 
 def _files(run: Run) -> str:
     number, missing = len(run.manifest.content.files), run.manifest.missing
-    return f"{number}; missing: {', '.join(missing)}" if missing else f"{number}, all there"
+    if missing:
+        return f"{number}; missing: {', '.join(missing)}"
+    return f"{number} present; 'rb-interp verify' compares their contents"
 
 
 def _counts(run: Run) -> str:

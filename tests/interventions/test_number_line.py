@@ -103,7 +103,9 @@ def test_the_control_moves_embeddings_as_far(monkeypatch):
 @pytest.mark.lens
 def test_what_does_not_fit_is_refused():
     model = lens_model("plain", d_vocab=40)
-    with pytest.raises(ModelError, match=r"there is no direction 'values'; did you mean 'value'\?, or a vector"):
+    with pytest.raises(
+        ModelError, match=r"there is no direction 'values', and it is no vector; did you mean 'value'\?$"
+    ):
         permuted_number_line(model, DATA, direction="values")
     with pytest.raises(ModelError, match=r"got \[0, 1, 2\]; expected a permutation of 0 to 3"):
         permuted_number_line(model, DATA, permutation=[0, 1, 2])

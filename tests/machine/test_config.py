@@ -48,7 +48,7 @@ def test_toml_gives_the_same_configuration(kind, preset, tmp_path):
         ({"train": 3}, r"expected a table \[train\]"),
         ({"seeds": [0.5]}, r"'seeds' is \[0.5\]; expected a list of whole numbers"),
         ({"seeds": 3}, "'seeds' is 3; expected a list"),
-        ({"gammas": []}, "expected at least one"),
+        ({"gammas": []}, r"gammas=\[\]; expected 1 to 1,000 gammas"),
         ({"seeds": [1, 1]}, "each named once"),
         ({"seeds": [-1]}, r"seeds=\[-1\]; expected 0 to 2,147,483,647"),
         ({"seeds": [2**40]}, r"seeds=\[1099511627776\]; expected 0 to"),
@@ -134,5 +134,9 @@ def test_a_learning_rate_that_would_change_nothing_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
     for changed in (replace(slow, rates=()), replace(slow, gammas=(0.4, 0.8)), replace(slow, rates=((0.3, 1e-4),))):
         check_lr(changed)
+    check_lr(replace(quick, gammas=(0.5,)))  # the preset's rates are those of other gammas then
+    for config in (quick, study("crossed-seeds").preset("smoke", data_seeds=(7, 8), gamma=0.5)):
+        with pytest.raises(ConfigError, match=r"there is no gamma 0.7 in this sweep; give rates of its gammas \[.*0.5"):
+            check_lr(replace(config, rates=((0.5, 0.1), (0.7, 0.2))))
     with pytest.raises(ConfigError, match=r"rates=\[\[0.3, 0.1\], \[0.3, 0.2\]\]; expected pairs"):
         replace(quick, rates=((0.3, 0.1), (0.3, 0.2)))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from own_studies import ONE, One
 
 from rb_interp.errors import ConfigError
@@ -110,6 +111,15 @@ def test_long_work_is_asked_for_once(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="would take"):
         ONE.run(config=One(seeds=(1,)), out=tmp_path / "other", progress=False)
     assert not (tmp_path / "other").exists()
+
+
+def test_the_estimate_knows_the_groups_of_training_and_the_gpu_of_torch():
+    from rb_interp.machine import estimate as module
+    from rb_interp.training import members
+
+    for name in ("MEMBERS_A_GROUP", "ROOM", "LOGITS_ON_GPU"):
+        assert getattr(module, name) == getattr(members, name)
+    assert not (module.no_gpu() and torch.cuda.is_available())
 
 
 def test_limits_of_the_process_count_as_those_of_the_machine():

@@ -211,7 +211,7 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
     assert sweep.checkpoint("matched", 0.5, 0).step == sweep.stage_steps()[sweep.members[1]]
     with pytest.raises(RunError, match="kept steps"):
         sweep.weights(0.8, 0, 7)
-    with pytest.raises(RunError, match="did you mean 'final'"):
+    with pytest.raises(RunError, match=r"there is no stage 'finl', and it is no step; did you mean 'final'\?$"):
         sweep.weights(0.8, 0, "finl")
     with pytest.raises(RunError, match="kept no stage 'leaving'"):
         sweep.weights(0.8, 0, "leaving")

@@ -39,9 +39,19 @@ def test_every_file_of_a_run_is_in_its_manifest(one):
     assert all(map(one.manifest.finished, ("train", "probe", "report")))
 
 
+def test_a_run_without_run_json_gets_the_same_advice_from_every_command(copy):
+    path = copy.folder / "run.json"
+    path.unlink()
+    before = contents(copy.folder)
+    for command in (lambda: Run.open(copy.folder, study=ONE), lambda: ONE.run(config=copy.config, out=copy.folder)):
+        with pytest.raises(RunError, match="run.json is missing; it was there. Put a sound copy of it back"):
+            command()
+    assert contents(copy.folder) == before
+
+
 def test_what_is_missing_is_named_by_info_and_a_folder_in_its_place_stops_everything(copy):
     path = copy.folder / "checkpoints" / "step_00000000.safetensors"
-    assert run_rows(copy)["files"].endswith("all there")
+    assert run_rows(copy)["files"].endswith(" present; 'rb-interp verify' compares their contents")
     path.unlink()
     assert run_rows(copy)["files"].endswith("; missing: checkpoints/step_00000000.safetensors")
     path.mkdir()
