@@ -198,7 +198,7 @@ def test_where_it_is_computed_does_not_change_the_fingerprint():
         ({"train": {"track_drift": True}}, "track_drift=True; theory of the drift is about the simplified models"),
         ({"model": {"architecture": "emb_mlp"}}, "its definition has n_layers=1"),
         ({"n_null": -1}, "n_null=-1; expected 0 to"),
-        ({"seeds": []}, "expected at least one"),
+        ({"seeds": []}, "expected 1 to 10,000 seeds"),
         ({"preset": "huge"}, "there is no preset 'huge'"),
     ],
 )
