@@ -52,7 +52,7 @@ def test_probes_read_the_same_from_a_cache(probe, where):
 def test_a_cache_that_does_not_fit_is_refused():
     model = lens_model("gpt2")
     cache = captured(model, INPUTS.tokens, ["blocks.1.attn.hook_pattern"])
-    with pytest.raises(ModelError, match=r"no 'blocks.0.attn.hook_pattern'; .* did you mean 'blocks.1.attn.hook_pattern'"):
+    with pytest.raises(ModelError, match=r"no 'blocks.0.attn.hook_pattern'; .* you mean 'blocks.1.attn.hook_pattern'"):
         uniformity(cache, INPUTS)
     with pytest.raises(ModelError, match=r"of shape \[30, 4, 9, 9\] and the rows are \[3, 9\]; give"):
         uniformity(cache, INPUTS.take(np.arange(3)), layer=1)
