@@ -70,7 +70,7 @@ def test_a_model_too_small_for_the_task_is_refused():
 def test_a_model_that_cannot_be_trained_is_refused():
     model = build_model(TASK, gamma=0.5)
     model.W_U.data[0, 0] = float("nan")
-    with pytest.raises(ModelError, match=r"weight unembed\.W_U has values that are not finite"):
+    with pytest.raises(ModelError, match=r"the model.s weight \S+ has values that are not finite"):
         train_model(model, TASK, TRAIN)
     model.W_U.data[0, 0] = 0
     with pytest.raises(ModelError, match="no parameter of the model has requires_grad=True"):
