@@ -23,23 +23,33 @@ HALF = "#6d2a78"
 
 def draw_learning(evidence: Evidence) -> Figure:
     """Loss and accuracy of the three sets against training step, one column per rate."""
-    columns = len(evidence.gammas)
-    if not columns:
-        raise MissingEvidenceError("This run has no learning curves.")
-    figure = new_figure(3.9, max(WIDTH, 2.1 * columns))
-    panels = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False)
+    figure, panels = learning_panels(evidence)
     for (loss, accuracy), gamma in zip(panels.T, evidence.gammas, strict=True):
         _curves(loss, evidence, gamma, "loss")
         _half_marks(loss, evidence, gamma)
         _curves(accuracy, evidence, gamma, "accuracy")
         loss.set_title(_title(evidence, gamma))
-        step_axis(accuracy, float(evidence.curves["step"].to_numpy().max()))
     _name_levels(panels[0, -1], evidence)
-    panels[0, 0].set(ylabel="cross entropy (nats)", ylim=(0, loss_limit(evidence)))
-    panels[1, 0].set(ylabel="accuracy (share correct)", ylim=(-0.02, 1.02))
     half = legend.mark("stage “half”", HALF, "v", 5.0, filled=True, mec=HALF)
     legend.above(figure, [*legend.sets(), legend.seed(), half], columns=5)
     return figure
+
+
+def learning_panels(evidence: Evidence) -> tuple[Figure, np.ndarray]:
+    """A figure and its empty panels: loss (row 0) and accuracy (row 1) against training step, a column for each rate.
+
+    Raises MissingEvidenceError where the run has no learning curves.
+    """
+    columns = len(evidence.gammas)
+    if not columns:
+        raise MissingEvidenceError("This run has no learning curves.")
+    figure = new_figure(3.9, max(WIDTH, 2.1 * columns))
+    panels = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False)
+    for accuracy in panels[1]:
+        step_axis(accuracy, float(evidence.curves["step"].to_numpy().max()))
+    panels[0, 0].set(ylabel="cross entropy (nats)", ylim=(0, loss_limit(evidence)))
+    panels[1, 0].set(ylabel="accuracy (share correct)", ylim=(-0.02, 1.02))
+    return figure, panels
 
 
 def loss_limit(evidence: Evidence) -> float:

@@ -6,12 +6,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rb_interp.figures import legend
-from rb_interp.figures.curves import learning_curve, mean_band, step_axis
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.learning import loss_limit
+from rb_interp.figures.curves import learning_curve, mean_band
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.learning import learning_panels, loss_limit
 from rb_interp.figures.numbers import number, seeds_text, two_digits
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import BLUE, INK, SET_COLOURS, WIDTH, new_figure, styled
+from rb_interp.figures.style import BLUE, INK, SET_COLOURS, styled
 
 LOOKS = {
     "train": ("trained on", INK, "-"),
@@ -25,18 +25,11 @@ LOOKS = {
 @styled
 def draw_learning(evidence: Evidence) -> Figure:
     """Loss and accuracy of the four sets against training step, one column per rate."""
-    columns = len(evidence.gammas)
-    if not columns:
-        raise MissingEvidenceError("This run has no learning curves.")
-    figure = new_figure(3.9, max(WIDTH, 2.1 * columns))
-    panels = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False)
+    figure, panels = learning_panels(evidence)
     for (loss, accuracy), gamma in zip(panels.T, evidence.gammas, strict=True):
         _curves(loss, evidence, gamma, "loss")
         _curves(accuracy, evidence, gamma, "accuracy")
         loss.set_title(f"γ = {gamma:g}")
-        step_axis(accuracy, float(evidence.curves["step"].to_numpy().max()))
-    panels[0, 0].set(ylabel="cross entropy (nats)", ylim=(0, loss_limit(evidence)))
-    panels[1, 0].set(ylabel="accuracy (share correct)", ylim=(-0.02, 1.02))
     entries = [legend.line(words, colour, line, 1.7) for words, colour, line in LOOKS.values()]
     legend.above(figure, [*entries, legend.seed()], columns=3)
     return figure

@@ -1,22 +1,10 @@
-"""The claims of paper 2 about phases and information flow (arXiv 2405.05409, Figs. 2 and 3), as data.
-
-Criteria were written down before the runs, and gammas are those that the paper names. Layers are counted from 0 here
-and from 1 in the paper: its first layer is L0.
-"""
+"""Claims F: by which positions key and pair reach the last one (paper 2, Fig. 3 and Sec. 5.1)."""
 
 from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.studies.composite.config import MIDDLE, SMALL, VERY_LARGE
+from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import EACH, EDGES, FIRST_HOP, SUM
-
-
-def _phase(quantity: str, gamma: float, label: str = "") -> Term:
-    return Term("phase", quantity, gamma, "final", label=label or quantity)
-
-
-def _accuracy(set: str, gamma: float) -> Term:
-    return _phase(f"acc_{set}", gamma, f"accuracy on {set}")
 
 
 def _attention(layer: int, query: str, key: str, gamma: float, set: str = "seen_test") -> Term:
@@ -48,16 +36,6 @@ def _gathers(layer: int, gamma: float) -> tuple[Condition, ...]:
     )
 
 
-def _others(gamma: float) -> tuple[Term, ...]:
-    """What stands beside a claim about answers to unseen: the other answers, and both with early keys alone."""
-    return (
-        *(_phase(name, gamma) for name in "ISO"),
-        _phase("I_early", gamma, "I, keys at positions 0 to length - 5"),
-        _phase("S_early", gamma, "S, keys at positions 0 to length - 5"),
-        _accuracy("seen_test", gamma),
-    )
-
-
 def _placebos(gamma: float, *roles: str) -> tuple[Condition, ...]:
     return tuple(Condition(_moved(each, "placebo", gamma), "<=", 0.10) for each in roles)
 
@@ -86,56 +64,6 @@ _BY_ANCHORS = (
     Condition(_attention(0, "a1", "key", SMALL), ">=", FIRST_HOP),
     Condition(_attention(0, "a2", "key", SMALL), ">=", FIRST_HOP),
     *_gathers(1, SMALL),
-)
-
-PHASE_CLAIMS = (
-    Claim(
-        "C1",
-        "With small initialisation the unseen pair is answered inferentially.",
-        "Fig. 2b",
-        (Condition(_phase("I", SMALL), ">=", 0.90),),
-        context=_others(SMALL),
-    ),
-    Claim(
-        "C2",
-        "With larger initialisation the unseen pair is answered symmetrically.",
-        "Fig. 2a",
-        (Condition(_phase("S", MIDDLE), ">=", 0.90),),
-        context=_others(MIDDLE),
-    ),
-    Claim(
-        "C3",
-        "With very large initialisation not even seen pairs are answered, and the unseen pair in neither way.",
-        "Fig. 2, shaded",
-        (
-            Condition(_accuracy("seen_test", VERY_LARGE), "<", 0.90),
-            Condition(_phase("I", VERY_LARGE), "<", 0.50),
-            Condition(_phase("S", VERY_LARGE), "<", 0.50),
-        ),
-        context=(_accuracy("train", VERY_LARGE), _accuracy("seen_train", VERY_LARGE)),
-    ),
-    Claim(
-        "C4",
-        "Seen pairs generalise to keys that were not trained at their position.",
-        "generalisation on data",
-        tuple(
-            condition
-            for gamma in (MIDDLE, SMALL)
-            for condition in (
-                Condition(_accuracy("seen_test", gamma), ">=", 0.95),
-                Condition(_phase("gap", gamma, "accuracy on seen_train - accuracy on seen_test"), "<=", 0.03),
-            )
-        ),
-    ),
-    Claim(
-        "C5",
-        "The initialisation turns symmetric answers into inferential ones.",
-        "Fig. 2, contrast",
-        (
-            Condition(_phase("I", SMALL), ">=", 0.50, _phase("I", MIDDLE)),
-            Condition(_phase("S", MIDDLE), ">=", 0.50, _phase("S", SMALL)),
-        ),
-    ),
 )
 
 FLOW_CLAIMS = (
@@ -216,5 +144,3 @@ FLOW_CLAIMS = (
         unit="share",
     ),
 )  # fmt: skip
-
-CLAIMS: tuple[Claim, ...] = (*PHASE_CLAIMS, *FLOW_CLAIMS)
