@@ -162,7 +162,9 @@ def _judged(
     if changed:
         return "silent", f"changed {changed[:3]}"
     if asked in SLOW:
-        return ("silent", "done, although a file that it rests on is damaged") if _rests(asked, name) else ("equal", "")
+        same = damaged == _state(prepared.place / study / RUN / name)  # as another run's table may be
+        done = "done, although a file that it rests on is damaged"
+        return ("silent", done) if _rests(asked, name) and not same else ("equal", "")
     if ended.out == prepared.answer(study, asked):
         return "equal", ""
     named = asked == "info" and Path(name).name in "".join(ended.out.split())  # which tells of it among the rest
@@ -171,7 +173,7 @@ def _judged(
 
 def _rests(asked: str, name: str) -> bool:
     """Whether what was asked rests on a file: train, probe and report on training's, report on the tables too."""
-    trained = "checkpoints" in name or name == "curves.parquet"
+    trained = "checkpoints" in Path(name).parts or name == "curves.parquet"
     table = name.endswith(".parquet") or name in (*JUDGED[:3], "arrays.safetensors")
     return trained or (table and asked in ("report", "reproduce"))
 
