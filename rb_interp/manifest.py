@@ -66,6 +66,10 @@ class Step:
     finished: str
 
 
+Making = tuple[Step | None, str]
+"""The record of a step, None where it is not finished, and a digest of its files; a new making changes them."""
+
+
 @dataclass(frozen=True)
 class Content:
     """What a manifest says. ``fingerprint`` is that of the configuration."""
@@ -78,6 +82,16 @@ class Content:
         """A checksum over all files of a step."""
         lines = sorted(f"{name} {entry.sha256}\n" for name, entry in self.files.items() if entry.step == step)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def made(self, step: str) -> Making:
+        """What was made last of a step."""
+        return self.steps.get(step), self.digest(step)
+
+    def moving(self, step: str) -> bool:
+        """Whether the files of a step are being moved into place, or a writer was killed while they were."""
+        return step not in self.steps and any(
+            entry.step == step and entry.before is not None for entry in self.files.values()
+        )
 
 
 class Manifest:
@@ -168,17 +182,20 @@ class Manifest:
             content.digest(name) != was or self.outdated(name) for name, was in record.made_from.items()
         )
 
-    def wait(self, step: str) -> None:
-        """Wait while a writer moves the files of a step into place, which takes milliseconds; 10 seconds at most."""
+    def wait(self, step: str) -> Making:
+        """Wait while a writer moves the files of a step into place, which takes milliseconds; 10 seconds at most.
+
+        Returns what `made` said at the end of it.
+        """
         until = time.monotonic() + PATIENCE
-        while self.moving(step) and self.writer and time.monotonic() < until:
+        while (content := self.content).moving(step) and self.writer and time.monotonic() < until:
             time.sleep(0.005)
+        return content.made(step)
 
     def steady(self, step: str, read: Callable[[], T]) -> T:
         """What ``read`` returns, from files of one making of a step; read again where they were replaced meanwhile."""
         while True:
-            self.wait(step)
-            before = self.made(step)
+            before = self.wait(step)
             try:
                 found = read()
             except RunError:
@@ -188,17 +205,9 @@ class Manifest:
                 if self.made(step) == before:
                     return found
 
-    def made(self, step: str) -> tuple[Step | None, str]:
-        """The record of a step, None where it is not finished, and a digest of its files; a new making changes them."""
-        content = self.content
-        return content.steps.get(step), content.digest(step)
-
-    def moving(self, step: str) -> bool:
-        """Whether the files of a step are being moved into place, or a writer was killed while they were."""
-        content = self.content
-        return step not in content.steps and any(
-            entry.step == step and entry.before is not None for entry in content.files.values()
-        )
+    def made(self, step: str) -> Making:
+        """What was made last of a step."""
+        return self.content.made(step)
 
     @property
     def missing(self) -> list[str]:

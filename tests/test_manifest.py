@@ -103,7 +103,7 @@ def test_a_step_made_again_is_the_one_before_until_it_is_whole(manifest, tmp_pat
     for killed in (*snapshots, folder):
         as_found, settled = Manifest(killed), Manifest(killed)
         found = as_found.finished("probe") and {(killed / name).read_bytes() for name in ("table", "more")}
-        assert found or as_found.moving("probe")  # a reader waits
+        assert found or as_found.content.moving("probe")  # a reader waits
         with settled.writing():
             assert settled.finished("probe") == bool(found)
         states.append(found)
@@ -294,6 +294,45 @@ def test_a_reader_waits_while_a_step_is_moved_into_place(manifest, monkeypatch):
     (killed.folder / ".writer.json").unlink()
     killed.wait("probe")
     assert not killed.finished("probe")
+
+
+def test_a_reader_waits_for_files_that_begin_to_move_right_after_it_has_looked(manifest, monkeypatch):
+    folder, renames, waits = manifest.folder, os.replace, Manifest.wait
+    reader, moving, failed = Manifest(folder), Event(), Event()
+
+    def make_again():
+        with manifest.making("probe", "train"):
+            manifest.write_bytes(folder / "table", b"new", "probe")
+
+    writer = Thread(target=make_again)
+
+    def wait(self, step):
+        said = waits(self, step)
+        if not moving.is_set():
+            writer.start()
+            assert moving.wait(60)
+        return said
+
+    def replace(temporary, place):
+        if place == folder / "table":
+            moving.set()
+            assert failed.wait(60)
+        renames(temporary, place)
+
+    def read():
+        if not reader.finished("probe"):
+            failed.set()
+            raise RunError("not finished")
+        return reader.read(folder / "table")
+
+    with manifest.making("probe", "train"):
+        manifest.write_bytes(folder / "table", b"old", "probe")
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "wait", wait)
+        patch.setattr(files.os, "replace", replace)
+        found = reader.steady("probe", read)
+        writer.join()
+    assert found == b"new"
 
 
 def test_a_step_that_is_finished_meanwhile_is_read_again(manifest):

@@ -72,6 +72,11 @@ def _declared(run: Run) -> dict[str, TableSchema]:
     return {**EVERY_STUDY, **run.study.load("tables")}
 
 
+def step_of(table: str) -> str:
+    """The step that writes a table."""
+    return TRAIN if table == "curves" else PROBE
+
+
 def read_table(run: Run, name: str) -> pd.DataFrame:
     """Read ``name.parquet``; RunError where it is not there, damaged, outdated, or another table than declared."""
     import pandas as pd
@@ -79,8 +84,8 @@ def read_table(run: Run, name: str) -> pd.DataFrame:
 
     from rb_interp.machine.parquet import check_size
 
-    path, step = run.folder / f"{name}.parquet", TRAIN if name == "curves" else PROBE
-    if name != "curves":
+    path, step = run.folder / f"{name}.parquet", step_of(name)
+    if step == PROBE:
         run.check_current(PROBE)
     held = _read(run, path, step)
     try:

@@ -286,7 +286,6 @@ class Run:
 
     def check_current(self, step: str) -> None:
         """Raise RunError where a step (``probe``, ``report``) was not carried out on what is there now."""
-        self.manifest.wait(step)
         self._check_unchanged()
         if self.manifest.outdated(step):
             raise self._outdated(step)
@@ -361,8 +360,11 @@ class Run:
         """The outcome of each claim, without the rest of what was measured; raises as `verdicts` does."""
         from rb_interp.machine.judged import read_outcomes
 
-        self.check_current(PROBE)
-        return read_outcomes(self)
+        def read() -> list[str]:
+            self.check_current(PROBE)
+            return read_outcomes(self)
+
+        return self.manifest.steady(PROBE, read)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -378,9 +380,14 @@ class Run:
     @property
     def report(self) -> Path:
         """The report's page; RunError where it is not written yet, was made from other tables, or is damaged."""
-        self.check_current(REPORT)
-        self.manifest.check(self.folder / "report.html", REPORT)
-        return self.folder / "report.html"
+        page = self.folder / "report.html"
+
+        def read() -> Path:
+            self.check_current(REPORT)
+            self.manifest.check(page, REPORT)
+            return page
+
+        return self.manifest.steady(REPORT, read)
 
     @checked
     def model(self, *, gamma: float, seed: int, stage: str | int = "final", sweep: str = "") -> HookedModel:
@@ -426,13 +433,13 @@ class Run:
         Raises RunError where it is not there yet, is damaged, or was made from other checkpoints than those of now, and
         where the study has no such table.
         """
-        from rb_interp.machine.record import read_table
+        from rb_interp.machine.record import read_table, step_of
         from rb_interp.machine.schema import EVERY_STUDY
 
         known = (*EVERY_STUDY, *self.study.load("tables"))
         if name not in known:
             raise RunError(f"study '{self.study.name}' has no table '{name}'; {nearest(name, known)}")
-        return read_table(self, name)
+        return self.manifest.steady(step_of(name), lambda: read_table(self, name))
 
     @checked
     def write_table(self, name: str, table: pd.DataFrame, step: str) -> None:

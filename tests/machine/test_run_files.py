@@ -219,12 +219,13 @@ def test_a_step_that_is_not_there_yet_is_that_of_the_writer_or_of_a_command(tmp_
         _ = run.report
 
 
-def test_page_and_outcomes_wait_while_they_are_replaced(copy, monkeypatch):
-    waited = []
-    monkeypatch.setattr(Manifest, "wait", lambda manifest, step: waited.append(step))
+def test_page_outcomes_and_tables_wait_while_they_are_replaced(copy, monkeypatch):
+    waited, wait = [], Manifest.wait
+    monkeypatch.setattr(Manifest, "wait", lambda manifest, step: waited.append(step) or wait(manifest, step))
     assert copy.report.exists()
     assert copy.outcomes == ["HOLDS"]
-    assert waited == ["report", "probe"]
+    assert len(copy.readings)
+    assert waited == ["report", "probe", "probe"]
 
 
 def test_a_run_whose_settings_mean_something_else_now_is_not_opened(copy):
