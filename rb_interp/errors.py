@@ -8,7 +8,15 @@ from difflib import get_close_matches
 
 
 class RbInterpError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose; its message is `printable`, whatever it quotes."""
+
+    def __str__(self) -> str:
+        r"""The message.
+
+        >>> print(RunError("a \x1b[2J in the name of a table"))
+        a \x1b[2J in the name of a table
+        """
+        return printable(super().__str__())
 
 
 class ArgumentError(RbInterpError, TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rb_interp.checks import shown
@@ -71,6 +72,7 @@ def probe_members(
     sweep: Sweep, probe: Callable[..., Reading], stage: str | int, set: str, rows: int, options: Mapping[str, Any]
 ) -> pd.DataFrame:
     """Readings of one probe on every member of a sweep; see ``Run.probe_members``."""
+    _check_takes(probe, options)
     models, found = MemberModels(sweep), []
     for member in sweep.sound_members:
         data = sweep.dataset(member.seed)
@@ -82,3 +84,16 @@ def probe_members(
         place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage), "step": step, "set": set}
         found += [{**place, **row} for row in reading.rows()]
     return readings_table(found, sweep=sweep.name)
+
+
+def _check_takes(probe: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for a probe that does not take a model, inputs, an untrained model and the options."""
+    try:
+        taken = signature(probe)
+    except (ValueError, TypeError):  # as of some that are written in C
+        return
+    try:
+        taken.bind(None, None, untrained=None, **options)
+    except TypeError as error:
+        told = ", ".join(("model", "inputs", "untrained=...", *(f"{name}=..." for name in options)))
+        raise ArgumentError(f"got the probe {shown(probe)}; expected one that takes ({told}): {error}.") from None

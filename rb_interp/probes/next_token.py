@@ -86,12 +86,15 @@ def next_token(
         lengths: ``[row]``, how many tokens of each row are text, where rows are filled up. By default all.
 
     Raises:
-        TextError: for counts of another shape or vocabulary, a corpus without tokens, and tokens beyond the counts.
+        TextError: for counts of another shape or vocabulary, a corpus without tokens, tokens beyond the counts, and
+            lengths of other rows.
     """
     check_inputs(inputs, "next_token")
     check_counts(counts, model, untrained)
     tokens = inputs.tokens
     lengths = np.full(len(tokens), tokens.shape[1]) if lengths is None else lengths
+    if len(lengths) != len(tokens):
+        raise TextError(f"got {len(lengths)} lengths for {len(tokens)} rows of text; give one for each row.")
     typical = typical_tokens(counts)
     ids = np.concatenate([typical.group(name)[:MOST] for name in CORPORA])
     followers = successors(tokens, lengths, ids, counts.shape[1])

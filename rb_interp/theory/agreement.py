@@ -59,7 +59,8 @@ def permuted_r2(
 ) -> Float[Tensor, "*member"]:
     """Mean R^2 of predictions permuted within each kind of token: over all permutations, or over ``draws`` of them.
 
-    ``kinds`` names the kind of each token, by number or word. The exact mean (``draws=0``) needs no seed.
+    ``kinds`` names the kind of each token, by number or word. The exact mean (``draws=0``) needs no seed. It is
+    nan where a prediction or a measurement is, and where nothing but rounding was measured, see `agreement`.
 
     >>> m = torch.tensor([[1.0], [-1.0]])
     >>> permuted_r2(m, m, np.array(["anchor", "anchor"])).round().item()          # one order gives 1, the other -3

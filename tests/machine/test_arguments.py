@@ -48,6 +48,8 @@ CALLS = {
     "store": lambda run: Store(None, "a"),
     "store.read": lambda run: next(iter(run.sweep().stores.values())).read(None),
     "probe_members": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2),
+    "probe_members with a class": lambda run: run.probe_members(type(test_arguments_of_other_kinds_are_told), rows=2),
+    "probe_members with options": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2, layer=0),
 }
 
 

@@ -122,6 +122,11 @@ def test_an_untrained_model_reads_nothing():
             assert 0.01 < p_values(reading)[quantity] <= 1, quantity
 
 
+def test_there_is_a_length_for_each_row():
+    with pytest.raises(TextError, match=f"got 1 lengths for {len(INPUTS.tokens)} rows of text; give one for each row"):
+        next_token(Embedded(noise()), INPUTS, counts=COUNTS, lengths=ROWS.lengths[:1])
+
+
 def test_too_few_tokens_give_nan():
     counts = np.zeros_like(COUNTS)
     counts[0, :2], counts[1, 40:70] = 300, 20

@@ -65,7 +65,7 @@ def pooled_text(evidence: Evidence) -> str:
 def times_never_learned(evidence: Evidence) -> tuple[int, int]:
     """Seeds read at their last evaluation, because memory was never learned, and seeds of which the step is known."""
     found = _fact(evidence, "never_learned")
-    return (int(found["mean"]), int(found["n"])) if found else (0, 0)
+    return (round(found["mean"]), int(found["n"])) if found and math.isfinite(found["mean"]) else (0, 0)
 
 
 def never_learned(evidence: Evidence) -> str:

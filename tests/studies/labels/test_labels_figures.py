@@ -1,5 +1,8 @@
 """Figures and captions of the label study draw what its tables say."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -7,7 +10,7 @@ from matplotlib.text import Text
 from studies.labels.synthetic_labels import bare, make_labels, with_readings
 
 from rb_interp.figures.save import draw
-from rb_interp.studies.labels.answer import never_learned, pooled_by_group
+from rb_interp.studies.labels.answer import never_learned, pooled_by_group, times_never_learned
 from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.figures import FIGURES
 from rb_interp.studies.labels.figures.label_range import draw_label_range
@@ -84,6 +87,13 @@ def test_outputs_ranges_and_the_judged_seeds(labels):
     assert marks == {(1200 + 150 * seed, value) for seed, value in readings.items()}
     assert drawn(inside, [0.9, 0.9])
     assert any(np.allclose(y, 25 / 48) for y in heights(inside) if len(y) == 2)  # (1 + 1/2 + 1/3 + 1/4) / 4
+
+
+@pytest.mark.parametrize("mean", [math.inf, math.nan])
+def test_a_count_that_is_no_number_is_none(labels, mean):
+    facts = labels.tables["label_facts"].copy()
+    facts.loc[facts["quantity"] == "never_learned", "mean"] = mean
+    assert times_never_learned(replace(labels, tables={**labels.tables, "label_facts": facts})) == (0, 0)
 
 
 def test_memory_that_was_never_learned_is_said(labels):
