@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rb_interp.checks import checked
+from rb_interp.errors import ArgumentError
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -118,8 +119,9 @@ class Claim:
         learned: of a criterion without a gate: where fewer than half of the seeds meet this, the verdict is withheld.
         first_seed: the first seed that the outcome rests on. Seeds below it had been read before the criterion was
             written; they are counted and shown, and decide nothing.
-        unit: what is counted: each ``seed`` that meets every condition, or the ``share`` of units whose value is 1,
-            which stands against the threshold itself.
+        unit: what is counted: each ``seed`` that meets every condition; the ``share`` of units whose value is 1,
+            which stands against the threshold itself; or nothing, where one number of all members together has an
+            ``interval`` of its own. Its ends are the readings ``QUANTITY:low`` and ``QUANTITY:high`` beside it.
         context: terms that are shown with the verdict and judge nothing.
     """
 
@@ -128,10 +130,14 @@ class Claim:
     source: str
     conditions: tuple[Condition, ...]
     gate: Condition | None = None
-    unit: Literal["seed", "share"] = "seed"
+    unit: Literal["seed", "share", "interval"] = "seed"
     context: tuple[Term, ...] = ()
     learned: Condition | None = None
     first_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.unit == "interval" and any(condition.minus for condition in self.conditions):
+            raise ArgumentError(f"claim {self.id} compares terms, which have no common interval; read the difference.")
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -160,4 +166,6 @@ class Claim:
         text = " and ".join(printed)
         if self.unit == "share":
             text += "; a share meets a threshold with its whole Clopper-Pearson interval"
+        if self.unit == "interval":
+            text += "; a number meets a threshold with its whole interval over members"
         return text + (f"; in seeds with {self.gate.comparison}" if self.gate else "")

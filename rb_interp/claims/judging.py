@@ -15,7 +15,7 @@ import pandas as pd
 from rb_interp.checks import checked
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.rule import Finding, Outcome, decide, decide_share, joined, outcome_probabilities
+from rb_interp.claims.rule import Finding, Outcome, decide, decide_interval, decide_share, joined, outcome_probabilities
 from rb_interp.claims.verdict import Judged, Verdict, Verdicts
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import Interval, median_and_range, paired_differences, proportion_interval
@@ -84,11 +84,12 @@ def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
 
     Exact for the numbers of seeds that the claims have, and 1/40 a claim at most for any number. A claim about a share
     counts .025 for HOLDS and for each condition .025 for FAILS, which Clopper-Pearson's interval guarantees where the
-    share equals its threshold. Verdicts that are withheld count nothing.
+    share equals its threshold; so does one about a number with an interval, whose ends err as rarely. Verdicts that are
+    withheld count nothing.
     """
     found = [Chance(0.0, 0.0)]
     for verdict in verdicts:
-        if verdict.unit == "share" and not verdict.withheld:
+        if verdict.unit != "seed" and not verdict.withheld:
             found.append(Chance(CHANCE_OF_SHARE, CHANCE_OF_SHARE * len(verdict.conditions)))
         elif not verdict.withheld:
             found.append(Chance(*outcome_probabilities(0.5, verdict.n_decisive)))
@@ -106,7 +107,10 @@ class _Sample:
 
 @dataclass(frozen=True)
 class _Read:
-    """One condition's statistic by seed, in trained and in untrained models, and the numbers that it compares."""
+    """One condition's statistic by seed, in trained and in untrained models, and the numbers that it compares.
+
+    ``ends`` are those of the statistic's own interval, in claims about such.
+    """
 
     condition: Condition
     values: dict[int, float]
@@ -114,6 +118,7 @@ class _Read:
     of: dict[int, float]
     minus: dict[int, float] | None
     problem: str
+    ends: tuple[dict[int, float], ...] = ()
 
     def among(self, seeds: Collection[int]) -> _Read:
         """The same of some seeds alone."""
@@ -133,13 +138,13 @@ def _judge_claim(
     readings: pd.DataFrame, claim: Claim, known: Standing, scale: str, diverged: Collection[tuple[str, float, int]]
 ) -> Verdict:
     lost = _lost_seeds(claim, diverged)
-    read = [_read_condition(readings, condition) for condition in claim.conditions]
+    read = [_read_condition(readings, condition, claim.unit) for condition in claim.conditions]
     learners = _learners(readings, claim.gate or claim.learned, sorted(set().union(*(one.values for one in read))))
     read = [one.among(learners.seeds) for one in read] if claim.gate else read
     unlearned = learners.reason if claim.learned and learners.by_half is False else ""
     records = tuple(_judge_condition(one, claim, lost) for one in read)
-    if claim.unit == "share":
-        outcome, finding, met = _of_shares(records)
+    if claim.unit != "seed":
+        outcome, finding, met = _of_units(claim, records)
         shown = next((record for record in records if record.outcome == outcome), records[0])
     else:
         met = _met_by_seed([(one.condition, one.values) for one in read], lost)
@@ -176,7 +181,7 @@ def _judge_claim(
         calibrated=known.calibrated,
         withheld=bool(known.reason or unlearned),
         uncalibrated_outcome=outcome,
-        reason="; ".join(filter(None, reasons)),
+        reason="; ".join(dict.fromkeys(filter(None, reasons))),
         seeds=tuple(met),
         met=tuple(met.values()),
         conditions=records,
@@ -204,23 +209,27 @@ def _met_by_seed(conditions: Sequence[tuple[Condition, Mapping[int, float]]], lo
     }
 
 
-def _of_shares(records: Sequence[Judged]) -> tuple[Outcome, Finding, dict[int, bool]]:
-    """The outcome of a claim about shares, with the count of its first condition's units."""
+def _of_units(claim: Claim, records: Sequence[Judged]) -> tuple[Outcome, Finding, dict[int, bool]]:
+    """The outcome of a claim about shares, or numbers with intervals, with the count of its first condition's units."""
     outcomes: list[Any] = [record.outcome for record in records]
-    met = {seed: value == 1 for seed, value in zip(records[0].seeds, records[0].values, strict=True)}
+    meets = claim.conditions[0].met if claim.unit == "interval" else (1.0).__eq__
+    met = {seed: bool(meets(value)) for seed, value in zip(records[0].seeds, records[0].values, strict=True)}
     share, outcome = proportion_interval(sum(met.values()), len(met)), joined(outcomes)
     reasons = dict.fromkeys(record.reason for record in records if record.outcome == "UNDECIDED")
     return outcome, Finding(outcome, len(met), sum(met.values()), share, reason="; ".join(filter(None, reasons))), met
 
 
-def _read_condition(readings: pd.DataFrame, condition: Condition) -> _Read:
+def _read_condition(readings: pd.DataFrame, condition: Condition, unit: str) -> _Read:
     of = _read(readings, condition.of)
     minus = _read(readings, condition.minus) if condition.minus else None
     values = paired_differences(of.values, minus.values) if minus else of.values
     untrained = paired_differences(of.untrained, minus.untrained) if minus else of.untrained
     problems = dict.fromkeys(filter(None, (of.problem, minus.problem if minus else "")))
     before = {seed: value for seed, value in untrained.items() if seed in values and np.isfinite(value)}
-    return _Read(condition, values, before, of.values, minus.values if minus else None, "; ".join(problems))
+    compared = minus.values if minus else None
+    ends = [replace(condition.of, quantity=f"{condition.of.quantity}:{end}") for end in ("low", "high")]
+    found = tuple(_read(readings, end).values for end in ends) if unit == "interval" else ()
+    return _Read(condition, values, before, of.values, compared, "; ".join(problems), found)
 
 
 def _decide(met: Mapping[int, bool], claim: Claim) -> Finding:
@@ -241,8 +250,14 @@ def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> Judged
     if unit == "share":
         shares = [[numbers[seed] for seed in values] for numbers in (read.of, read.minus) if numbers is not None]
         outcome, interval = decide_share(condition, *shares) if values else ("UNDECIDED", NOTHING)
-        reason = f"the interval contains {condition.threshold:g}" if outcome == "UNDECIDED" and values else ""
+        reason = _contains(condition) if outcome == "UNDECIDED" and values else ""
         untrained = float(np.mean(before)) if before else float("nan")
+        started = condition.met(untrained)
+    elif unit == "interval":
+        interval, reason = _own_interval(read)
+        outcome = decide_interval(condition, interval)
+        reason = reason or (_contains(condition) if outcome == "UNDECIDED" and values else "")
+        untrained = before[0] if len(before) == 1 else float("nan")
         started = condition.met(untrained)
     else:
         finding, interval = _decide(met, claim), median_and_range(list(values.values()))
@@ -263,6 +278,20 @@ def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> Judged
         seeds=tuple(values),
         values=tuple(values.values()),
     )
+
+
+def _own_interval(read: _Read) -> tuple[Interval, str]:
+    """The interval that was read with a number of all members, or why there is none."""
+    if len(read.values) > 1:
+        return NOTHING, f"{len(read.values)} numbers at {read.condition.of.at_gamma}, one is needed"
+    for seed, value in read.values.items():
+        low, high = (end.get(seed, np.nan) for end in read.ends)
+        return Interval(value, low, high), "" if np.isfinite([low, high]).all() else "no interval was read with it"
+    return NOTHING, ""
+
+
+def _contains(condition: Condition) -> str:
+    return f"the interval contains {condition.threshold:g}"
 
 
 def _by_half(met: Iterable[bool]) -> bool:

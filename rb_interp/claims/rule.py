@@ -132,14 +132,32 @@ def decide_share(
     """
     share = _share(values)
     if minus is None:
-        interval, holds = share, condition.met(share.low)
-    else:
-        base = _share(minus)
-        interval = Interval(share.estimate - base.estimate, share.low - base.high, share.high - base.low)
-        holds = condition.met(interval.estimate)
-    if holds:
-        return "HOLDS", interval
-    return "UNDECIDED" if condition.met(interval.high) else "FAILS", interval
+        return decide_interval(condition, share), share
+    base = _share(minus)
+    interval = Interval(share.estimate - base.estimate, share.low - base.high, share.high - base.low)
+    holds = condition.met(interval.estimate)
+    return "HOLDS" if holds else _unless_beyond(condition, interval), interval
+
+
+def decide_interval(condition: Condition, interval: Interval) -> Outcome:
+    """Judge one number by its own interval, which has to lie on one side of the threshold as a whole.
+
+    UNDECIDED where an end is NaN.
+
+    >>> from rb_interp.claims import Term
+    >>> condition = Condition(Term("flow_match", "other_flow", None, "final"), "<=", 0.1)
+    >>> [decide_interval(condition, Interval(*x)) for x in ((0.05, 0.0, 0.1), (0.05, 0.0, 0.2), (0.2, 0.11, 0.3))]
+    ['HOLDS', 'UNDECIDED', 'FAILS']
+    """
+    ends = interval.low, interval.high
+    if np.isnan(ends).any():
+        return "UNDECIDED"
+    return "HOLDS" if all(map(condition.met, ends)) else _unless_beyond(condition, interval)
+
+
+def _unless_beyond(condition: Condition, interval: Interval) -> Outcome:
+    """FAILS where no part of an interval is on the claimed side."""
+    return "UNDECIDED" if condition.met(interval.low) or condition.met(interval.high) else "FAILS"
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:

@@ -30,7 +30,7 @@ class Judged:
         gamma, stage: of the member that was read.
         outcome: what this condition alone decides; empty where the number is only shown.
         effect, low, high: median over seeds, smallest and largest; of a share, the share with its Clopper-Pearson
-            interval. None where nothing defines them.
+            interval; of a number that was read with an interval, these. None where nothing defines them.
         n_seeds, n_meeting: seeds with a value, and those that meet the criterion.
         untrained: median of the same models at step 0 (or their share); None where nothing defines it.
         met_at_initialisation: whether at least half of the untrained models meet the criterion.
@@ -66,7 +66,8 @@ class Verdict:
     Attributes:
         id, statement, source, criterion: the claim. gamma, stage: of its first condition; gamma is None where that is
             of all gammas together.
-        unit: what is counted: ``seed``s, or the ``share`` of units such as fresh initialisations.
+        unit: what is counted: ``seed``s, or the ``share`` of units such as fresh initialisations; ``interval`` where
+            one number of all members is judged by its own interval.
         outcome: HOLDS, FAILS or UNDECIDED.
         n_seeds, n_meeting: seeds that count, and those that meet every condition.
         share_low, share_high: Clopper-Pearson interval of the share of seeds that meet every condition.

@@ -132,6 +132,25 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
 
 
 @checked
+def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) -> Interval:
+    """Mean of shares of independent groups, such as a balanced accuracy, with an interval that covers at least this.
+
+    Each of m groups gets a Clopper-Pearson interval of confidence 1 - (1 - confidence) / m; the ends are the means of
+    their ends. By Bonferroni each end errs with (1 - confidence) / 2 at most, whatever the shares are. It is wider than
+    it need be, since the groups would have to err together. NaN, with its whole range, where a group is empty.
+
+    Args:
+        counts: successes and trials of each group, one or more.
+
+    >>> [round(x, 3) for x in mean_of_shares([(20, 20), (19, 20)])]
+    [0.975, 0.766, 1.0]
+    """
+    inner = 1 - (1 - confidence) / len(counts)
+    found = [proportion_interval(successes, n, inner) for successes, n in counts]
+    return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
+
+
+@checked
 def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
     """First less second for each seed that both have, in the order of the seeds; NaN where one of them is.
 

@@ -328,6 +328,43 @@ def test_a_claim_about_all_gammas_counts_readings_of_no_single_gamma():
     assert nothing.reason.startswith("no reading of unseen_attention/kept at all gammas")
 
 
+AUC = Term("auc", "within", None, "final", label="AUC")
+
+
+@pytest.mark.parametrize(
+    ("operator", "numbers", "outcome", "reason"),
+    [
+        (">=", (0.95, 0.8, 1.0), "HOLDS", ""),
+        (">=", (0.95, 0.79, 1.0), "UNDECIDED", "the interval contains 0.8"),
+        (">=", (0.5, 0.2, 0.79), "FAILS", ""),
+        ("<=", (0.5, 0.2, 0.8), "HOLDS", ""),
+        ("<=", (0.7, 0.6, 0.9), "UNDECIDED", "the interval contains 0.8"),
+        ("<=", (0.9, 0.81, 1.0), "FAILS", ""),
+        (">=", (0.9, NAN, 1.0), "UNDECIDED", "no interval was read with it"),
+    ],
+)
+def test_a_number_of_all_members_is_judged_by_the_interval_that_was_read_with_it(operator, numbers, outcome, reason):
+    claim = Claim("K", "Tells.", "text", (Condition(AUC, operator, 0.8),), unit="interval")
+    names = [AUC.quantity + end for end in ("", ":low", ":high")]
+    readings = [planted(replace(AUC, quantity=name), [x], gamma=NAN) for name, x in zip(names, numbers, strict=True)]
+    (found,) = judge(pd.concat(readings, ignore_index=True), [claim])
+    assert (found.outcome, found.reason) == (outcome, reason)
+    assert (found.effect, found.high) == (numbers[0], numbers[2])
+    assert (found.n_seeds, found.n_meeting) == (1, claim.conditions[0].met(numbers[0]))
+    assert expected_by_chance([found]) == (0.025, 0.025)
+    (nothing,) = judge(readings[1], [claim])
+    assert nothing.reason == "no reading of auc/within at all gammas"
+    assert "its whole interval over members" in found.criterion
+
+
+def test_a_share_can_be_claimed_to_be_small_and_a_difference_has_no_interval_of_its_own():
+    small = Condition(Term("kind", "other", None, "final"), "<=", 0.1)
+    outcomes = [decide_share(small, [1.0] * k + [0.0] * (200 - k))[0] for k in (5, 20, 60)]
+    assert outcomes == ["HOLDS", "UNDECIDED", "FAILS"]
+    with pytest.raises(ArgumentError, match="claim K compares terms, which have no common interval"):
+        Claim("K", "Tells.", "text", (replace(small, minus=small.of),), unit="interval")
+
+
 def test_the_records_are_json_with_every_field_and_the_table_prints_them():
     terms = ((BY_ID["A5"].conditions[0].of, 8), (BY_ID["A5"].learned.of, 8), (BY_ID["M7"].conditions[0].of, 1))
     tables = [planted(term, [0.95] * n) for term, n in terms]

@@ -9,6 +9,7 @@ from scipy import stats
 from rb_interp.statistics.intervals import (
     interval_or_nan,
     intervals_or_nan,
+    mean_of_shares,
     paired_differences,
     proportion_interval,
     t_interval,
@@ -72,3 +73,13 @@ def test_intervals_of_many_rows_are_those_of_each():
         values[:5, 0], values[5:8], values[8:10] = np.nan, 1.1, np.inf
         expected = np.array([interval_or_nan(row) for row in values])
         np.testing.assert_array_equal(intervals_or_nan(values), expected)
+
+
+def test_the_mean_of_two_shares_is_covered_at_both_ends_whatever_the_shares():
+    rng = np.random.default_rng(0)
+    for shares in ((0.95, 0.85), (0.99, 0.81), (0.5, 0.5), (1.0, 0.8)):
+        drawn = rng.binomial((20, 12), shares, (1000, 2)).tolist()
+        found = [mean_of_shares([(first, 20), (second, 12)]) for first, second in drawn]
+        truth = np.mean(shares)
+        assert np.mean([one.low > truth for one in found]) <= 0.025 + 0.01  # 2 standard errors
+        assert np.mean([one.high < truth for one in found]) <= 0.025 + 0.01

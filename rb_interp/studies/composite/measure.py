@@ -4,7 +4,11 @@
     attention_between_roles   every head, on early rows of seen_test whose pair is no exception, and of unseen
     interchange_roles         what roles carry after L0, and the flow that this makes; see ``flow``
     knock_out                 accuracy without an edge of L0's attention
+    exception_edges           the exception and the rest without each such edge; see ``exception``
     unseen_attention          of all gammas together, see ``tables.unseen_attention``
+    flow_match                of all gammas together, whether the flow tells the phase; see ``tables.flow_match``
+    two_phases                of all gammas together, the seed's members that are in one of two phases
+    memorising                members unfit on seen_test on the rows that they were trained on
 
 Members of another number of layers than two have no flow; those of several heads have no attention criterion.
 """
@@ -16,6 +20,7 @@ from dataclasses import replace
 
 from jaxtyping import Int
 from numpy import ndarray
+from pandas import DataFrame
 
 from rb_interp.machine.measured import Measured, readings_table
 from rb_interp.machine.members import MemberModels, each_member
@@ -24,10 +29,19 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_between_roles import attention_between_roles
 from rb_interp.probes.capture import captured
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.exception import read_exception
 from rb_interp.studies.composite.flow import LAYERS, ROLES, inferential_rows, read_interchange, read_knock_out
 from rb_interp.studies.composite.phase import early, read_phase
 from rb_interp.studies.composite.rows import CompositeDataset
-from rb_interp.studies.composite.tables import MemberFound, member_tables, summaries, unseen_attention
+from rb_interp.studies.composite.tables import (
+    MemberFound,
+    flow_readings,
+    member_tables,
+    memorising,
+    summaries,
+    two_phases,
+    unseen_attention,
+)
 from rb_interp.training.member_group import Member
 
 
@@ -39,9 +53,15 @@ def measure(run: Run, progress: bool = True) -> Measured:
     sweep = run.sweep()
     found = each_member(sweep, sweep.sound_members, read_member, progress=progress, desc="probing")
     tables = member_tables(found)
+    tables |= summaries(tables, run.curves)
     own = [row for one in found for row in one.rows()]
-    readings = readings_table(own, unseen_attention(tables["phases"], sweep.config.train.steps))
-    return Measured(readings, tables | summaries(tables, run.curves))
+    return Measured(readings_table(own, *of_members(tables, run.curves, sweep.config.train.steps)), tables)
+
+
+def of_members(tables: Mapping[str, DataFrame], curves: DataFrame, step: int) -> tuple[DataFrame, ...]:
+    """Readings of members by their phase, most of them of no single gamma."""
+    phases, match = tables["phases"], flow_readings(tables["flow_match"], step)
+    return unseen_attention(phases, step), match, two_phases(phases, step), memorising(phases, curves, step)
 
 
 def read_member(models: MemberModels, member: Member) -> MemberFound:
@@ -56,7 +76,8 @@ def read_model(model: HookedModel, data: CompositeDataset, untrained: HookedMode
     for set, rows in attention_rows(data).items():
         found += [(set, reading) for reading in read_attention(model, data, rows, untrained)]
     if model.cfg.n_layers == LAYERS:
-        found += [("seen_test", read(model, data, untrained=untrained)) for read in (read_interchange, read_knock_out)]
+        readers = (read_interchange, read_knock_out, read_exception)
+        found += [("seen_test", read(model, data, untrained=untrained)) for read in readers]
     return found
 
 

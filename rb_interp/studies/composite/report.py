@@ -11,6 +11,7 @@ from rb_interp.figures.panels import over_seeds
 from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
 from rb_interp.studies.composite.config import GAMMAS
 from rb_interp.studies.composite.phase import PHASES
+from rb_interp.studies.composite.report_exception import exception_section
 
 MISSING = "This run has no phases and flows; “rb-interp probe RUN” makes them."
 MATCH = {
@@ -19,6 +20,8 @@ MATCH = {
     "balanced_accuracy": "mean of the two: the flow tells the phase",
     "other_flow": "inferential and symmetric members with another flow",
 }
+APART = 0.10
+"""Difference between a share over all positions and over early ones from which the report warns."""
 OTHERS = 6
 """Answers that a table of answers lists, the most frequent ones."""
 
@@ -29,7 +32,11 @@ def narrative(evidence: Evidence) -> Narrative:
     if not members:
         return Narrative((MISSING,))
     answer = (*_phases(evidence), *_flows(evidence))
-    return Narrative(answer, _warnings(evidence), sections=(_phase_section(evidence), _flow_section(evidence)))
+    return Narrative(answer, _warnings(evidence), sections=_sections(evidence))
+
+
+def _sections(evidence: Evidence) -> tuple[Section, ...]:
+    return _phase_section(evidence), _flow_section(evidence), exception_section(evidence)
 
 
 def _phases(evidence: Evidence) -> list[str]:
@@ -67,10 +74,26 @@ def _warnings(evidence: Evidence) -> tuple[str, ...]:
     if missing:
         found.append(f"Claims that read γ = {', '.join(missing)} are undecided: this run has no member there.")
     found.append(
-        "Claims that need a grid of γ, other depths, learning rates or weight decays (C6 to C13) are not judged here; "
+        "Claims that need a grid of γ, other depths, learning rates or weight decays (C7 to C13) are not judged here; "
         "the paper's Fig. 2 takes the best of nine learning rates for each mapping, and these runs have one."
     )
+    differing = [
+        f"γ = {row['gamma']:g}, seed {row['seed']} ({', '.join(shares)})"
+        for row in _sorted(evidence)
+        if (shares := _apart(row))
+    ]
+    if differing:
+        found.append(
+            f"Shares over all positions of the key and over early ones differ by more than {APART:.2f} in "
+            f"{'; '.join(differing)}. A phase counts all positions."
+        )
     return tuple(found)
+
+
+def _apart(member: dict) -> list[str]:
+    """Shares of a member that differ between all keys and early ones."""
+    pairs = {name: (member[name], member[f"{name}_early"]) for name in "IS"}
+    return [f"{name} {a:.2f}, early {b:.2f}" for name, (a, b) in pairs.items() if abs(a - b) > APART]
 
 
 def _phase_section(evidence: Evidence) -> Section:

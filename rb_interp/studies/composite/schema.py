@@ -15,6 +15,10 @@ TABLES = {
     "by_position_summary": over_seeds("gamma position:int"),
     "interchange": TableSchema("gamma seed roles:str", "base source kb_ps ks_pb other placebo n"),
     "attention": TableSchema("gamma seed set layer:int head:int query:str key:str", "attention untrained"),
+    "exception_edges": TableSchema("gamma seed edge:str", "turned kept qualifies:bool n:int"),
+    "exception_places": TableSchema("gamma seed", "part:str phase:str flow:str place:str others:str learned"),
+    "exception_counts": TableSchema("part:str phase:str flow:str place:str", "n:int"),
+    "exception_test": TableSchema("by:str", "right low high n:int"),
     "attention_summary": over_seeds("gamma set layer:int head:int query:str key:str"),
 }
 """Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

@@ -7,6 +7,7 @@ answers          histogram of what is answered to unseen
 by_position      I and S by position of the key
 interchange      what pairs are answered once roles are taken from the source
 attention        from every role to every role
+exception_...    where the exception is stored; see ``exception``
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.machine.measured import curves_summary, over_seeds, readings_table
-from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.config import MIDDLE
+from rb_interp.studies.composite.exception import EDGES, fitted, part_of, place_of, qualifying, suggestions
 from rb_interp.studies.composite.flow import (
     ANSWERS,
     FLOWS,
@@ -33,7 +36,7 @@ from rb_interp.studies.composite.flow import (
     flow_of,
     flows_by_attention,
 )
-from rb_interp.studies.composite.phase import ACCURACIES, INFERENTIAL, PHASES, SYMMETRIC, phase_of
+from rb_interp.studies.composite.phase import ACCURACIES, INFERENTIAL, PHASES, SYMMETRIC, UNFIT, phase_of
 from rb_interp.studies.composite.schema import TABLES
 from rb_interp.training.member_group import Member
 
@@ -69,7 +72,8 @@ class MemberFound(NamedTuple):
 def member_tables(found: Sequence[MemberFound]) -> dict[str, pd.DataFrame]:
     """The tables that have rows for every member."""
     rows = {"phases": _phase_rows, "answers": _rows_of("answers"), "by_position": _rows_of("by_position"),
-            "interchange": _interchange_rows, "attention": _attention_rows}  # fmt: skip
+            "interchange": _interchange_rows, "attention": _attention_rows, "exception_edges": _edge_rows,
+            "exception_places": _place_rows}  # fmt: skip
     return {
         name: TABLES[name].frame([{**one.place, **row} for one in found for row in make(one)])
         for name, make in rows.items()
@@ -119,6 +123,25 @@ def _attention_rows(one: MemberFound) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _edge_rows(one: MemberFound) -> list[dict[str, Any]]:
+    return [
+        {"edge": edge, "turned": reading.values[f"{edge}:turned"], "kept": reading.values[f"{edge}:kept"],
+         "qualifies": edge in qualifying(reading.values), "n": reading.n}
+        for reading in one.of("exception_edges", "seen_test")
+        for edge in EDGES
+    ]  # fmt: skip
+
+
+def _place_rows(one: MemberFound) -> list[dict[str, Any]]:
+    (own,) = _phase_rows(one)
+    return [
+        {"part": part_of(one.member.seed), "phase": own["phase"], "flow": own["flow"],
+         "place": place_of(reading.values), "others": ", ".join(qualifying(reading.values)[1:]),
+         "learned": reading.values["before:learned"]}
+        for reading in one.of("exception_edges", "seen_test")
+    ]  # fmt: skip
+
+
 def unseen_attention(phases: pd.DataFrame, step: int) -> pd.DataFrame:
     """Readings ``unseen_attention`` of all gammas together, the units of F9.
 
@@ -146,10 +169,53 @@ def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[
     return {
         "phase_counts": phase_counts(tables["phases"]),
         "flow_match": flow_match(tables["phases"]),
+        "exception_counts": exception_counts(tables["exception_places"]),
+        "exception_test": TABLES["exception_test"].frame(suggestions(tables["exception_places"])),
         "by_position_summary": over_seeds(tables["by_position"], ["gamma", "position"], ["I", "S"]),
         "attention_summary": over_seeds(tables["attention"], place, ["attention", "untrained"]),
         "curves_summary": curves_summary(curves),
     }
+
+
+def memorising(phases: pd.DataFrame, curves: pd.DataFrame, step: int) -> pd.DataFrame:
+    """Readings ``memorising`` of every member that is unfit on seen_test, the numbers of C3m.
+
+    ``train``: accuracy on the rows that were trained on; ``gap``: that less accuracy on seen_train; ``loss``: on rows
+    of train at the last evaluation, in nats, NaN where ``curves`` has none.
+    """
+    last = curves.loc[curves["set"] == "train"].sort_values("step").groupby(["gamma", "seed"])["loss"].last()
+    rows = []
+    for row in phases.loc[phases["phase"] == UNFIT].to_dict("records"):
+        place = {"gamma": row["gamma"], "seed": row["seed"]}
+        values = {"train": row["acc_train"], "gap": row["acc_train"] - row["acc_seen_train"]}
+        values["loss"] = last.get(tuple(place.values()), np.nan)
+        place |= {"stage": "final", "step": step, "set": "train"}
+        rows += [{**place, **one} for one in Reading("memorising", values, n=1).rows()]
+    return readings_table(rows)
+
+
+def two_phases(phases: pd.DataFrame, step: int) -> pd.DataFrame:
+    """Readings ``two_phases`` of each seed over its fitted members at gammas of .5 and above, the numbers of C6.
+
+    ``decided``: share of them that are inferential or symmetric, NaN where none is fitted. n is how many there are.
+    """
+    rows = []
+    for seed, members in phases.loc[phases["gamma"] >= MIDDLE - 1e-9].groupby("seed"):
+        fitted = members.loc[members["phase"] != UNFIT]
+        share = float(fitted["phase"].isin(DRAWN_FOR).mean()) if len(fitted) else np.nan
+        place = {"gamma": np.nan, "seed": seed, "stage": "final", "step": step, "set": ""}
+        rows += [{**place, **row} for row in Reading("two_phases", {"decided": share}, n=len(fitted)).rows()]
+    return readings_table(rows)
+
+
+def flow_readings(match: pd.DataFrame, step: int) -> pd.DataFrame:
+    """Readings ``flow_match`` of all gammas together, the numbers of F7 with their intervals; gamma is NaN."""
+    place = {"gamma": np.nan, "seed": 0, "stage": "final", "step": step, "set": ""}
+    rows = []
+    for row in match.to_dict("records"):
+        values = {row["quantity"]: row["value"], **{f"{row['quantity']}:{end}": row[end] for end in ("low", "high")}}
+        rows += [{**place, **one} for one in Reading("flow_match", values, n=row["n"]).rows()]
+    return readings_table(rows)
 
 
 def phase_counts(phases: pd.DataFrame) -> pd.DataFrame:
@@ -162,22 +228,29 @@ def phase_counts(phases: pd.DataFrame) -> pd.DataFrame:
     return TABLES["phase_counts"].frame(rows)
 
 
+def exception_counts(places: pd.DataFrame) -> pd.DataFrame:
+    """Fitted members by part, phase, flow and place of the exception, the most frequent first in each part."""
+    counts = fitted(places).value_counts(["part", "phase", "flow", "place"], sort=False).rename("n").reset_index()
+    counts = counts.sort_values(["part", "n", "phase", "flow", "place"], ascending=[True, False, True, True, True])
+    return TABLES["exception_counts"].frame(counts.to_dict("records"))
+
+
 def flow_match(phases: pd.DataFrame) -> pd.DataFrame:
     """Whether the flow tells the phase, over all inferential and symmetric members, whatever their gamma (after F7).
 
     ``inferential``: share of inferential members with the flow ``via anchors``, among those with that flow or ``via
-    last``; ``symmetric``: share of symmetric ones with ``via last``, among the same. ``balanced_accuracy``: their mean,
-    without an interval. ``other_flow``: share of all these members with another flow. low and high are Clopper-Pearson
-    intervals over n members.
+    last``; ``symmetric``: share of symmetric ones with ``via last``, among the same. ``balanced_accuracy``: their mean.
+    ``other_flow``: share of all these members with another flow. low and high are Clopper-Pearson intervals over n
+    members; the mean's are `mean_of_shares`.
     """
     decided = phases.loc[phases["phase"].isin(DRAWN_FOR)]
     told = decided.loc[decided["flow"].isin(DRAWN_FOR.values())]
-    rows = []
+    rows, counts = [], []
     for phase, flow in DRAWN_FOR.items():
         flows = told.loc[told["phase"] == phase, "flow"]
-        rows.append((phase, *proportion_interval(int((flows == flow).sum()), len(flows)), len(flows)))
-    balanced = float(np.mean([row[1] for row in rows]))
+        counts.append((int((flows == flow).sum()), len(flows)))
+        rows.append((phase, *proportion_interval(*counts[-1]), len(flows)))
     others = len(decided) - len(told)
-    rows.append(("balanced_accuracy", balanced, np.nan, np.nan, len(told)))
+    rows.append(("balanced_accuracy", *mean_of_shares(counts), len(told)))
     rows.append(("other_flow", *proportion_interval(others, len(decided)), len(decided)))
     return TABLES["flow_match"].frame(rows)

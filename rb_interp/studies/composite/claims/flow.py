@@ -48,6 +48,10 @@ def _flow(gamma: float) -> tuple[Term, ...]:
     return tuple(_moved(roles, answer, gamma) for roles, answer in _FLOWS.items())
 
 
+def _match(quantity: str, label: str) -> Term:
+    return Term("flow_match", quantity, None, "final", label=label)
+
+
 def _unseen(*conditions: Condition) -> tuple[Term, ...]:
     """The same attention on rows of the pair that was never trained."""
     found = []
@@ -125,6 +129,20 @@ FLOW_CLAIMS = (
             *(_knocked(edge, gamma, placebo=True) for edge in EDGES for gamma in (SMALL, MIDDLE)),
             *_flow(SMALL),
             *_flow(MIDDLE),
+        ),
+    ),
+    Claim(
+        "F7",
+        "The flow tells the phase: via anchors is inferential, via last is symmetric.",
+        "Sec. 5.1, match",
+        (
+            Condition(_match("balanced_accuracy", "balanced accuracy with which the flow tells the phase"), ">=", 0.90),
+            Condition(_match("other_flow", "share of inferential and symmetric members with another flow"), "<=", 0.10),
+        ),
+        unit="interval",
+        context=(
+            _match("inferential", "share of inferential members via anchors, not via last"),
+            _match("symmetric", "share of symmetric members via last, not via anchors"),
         ),
     ),
     Claim(

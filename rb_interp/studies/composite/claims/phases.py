@@ -17,6 +17,10 @@ def _others(gamma: float) -> tuple[Term, ...]:
     )
 
 
+def _memorising(quantity: str, label: str) -> Term:
+    return Term("memorising", quantity, VERY_LARGE, "final", "train", label=label)
+
+
 PHASE_CLAIMS = (
     Claim(
         "C1",
@@ -44,6 +48,14 @@ PHASE_CLAIMS = (
         context=(accuracy("train", VERY_LARGE), accuracy("seen_train", VERY_LARGE)),
     ),
     Claim(
+        "C3m",
+        "With very large initialisation each data point is learned by itself.",
+        "Sec. 5, “each individual data point”",
+        (Condition(_memorising("gap", "accuracy on train - on seen_train, of unfit members"), ">=", 0.20),),
+        gate=Condition(_memorising("train", "accuracy on train"), ">=", 0.90),
+        context=(_memorising("train", "accuracy on train, of unfit members"), _memorising("loss", "loss")),
+    ),
+    Claim(
         "C4",
         "Seen pairs generalise to keys that were not trained at their position.",
         "generalisation on data",
@@ -65,4 +77,17 @@ PHASE_CLAIMS = (
             Condition(phase("S", MIDDLE), ">=", 0.50, phase("S", SMALL)),
         ),
     ),
-)
+    Claim(
+        "C6",
+        "Members that fit seen pairs are in one of two phases.",
+        "Sec. 4, “two phases”",
+        (
+            Condition(
+                Term("two_phases", "decided", None, "final",
+                     label="share of a seed's fitted members at gammas from .5 on that are inferential or symmetric"),
+                ">=",
+                0.80,
+            ),
+        ),
+    ),
+)  # fmt: skip
