@@ -17,6 +17,7 @@ nothing, and difference or the centred values tell the two cases apart. Where ve
 value, near targets are parallel too, so different depends on which targets are compared. A loud direction that has
 nothing to do with the target hides all others. In a post-norm model ``hook_resid_mid`` is the residual stream after the
 attention and its LayerNorm; in a pre-norm model LayerNorm follows only behind it, and a cosine does not see its scale.
+Cosines of values (``hook_v``) depend on the basis in which W_V and W_O are written, which no logit does.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from rb_interp.figures.panels import over_seeds
 from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
 from rb_interp.studies.composite.config import GAMMAS
 from rb_interp.studies.composite.phase import PHASES
+from rb_interp.studies.composite.report_representation import representation_section
 
 MISSING = "This run has no phases and flows; “rb-interp probe RUN” makes them."
 MATCH = {
@@ -24,12 +25,13 @@ OTHERS = 6
 
 
 def narrative(evidence: Evidence) -> Narrative:
-    """Answer, and sections on phases and flows."""
+    """Answer, and sections on phases, flows and representations."""
     members = evidence.records("phases")
     if not members:
         return Narrative((MISSING,))
     answer = (*_phases(evidence), *_flows(evidence))
-    return Narrative(answer, _warnings(evidence), sections=(_phase_section(evidence), _flow_section(evidence)))
+    sections = (_phase_section(evidence), _flow_section(evidence), representation_section(evidence))
+    return Narrative(answer, _warnings(evidence), sections=sections)
 
 
 def _phases(evidence: Evidence) -> list[str]:
