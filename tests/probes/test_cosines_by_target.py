@@ -45,6 +45,20 @@ def test_vectors_of_the_target_read_1_and_0_those_of_each_row_alone_the_same_and
     assert abs(found["row"].nulls["difference"].draws).max() < 1e-9
 
 
+def test_rows_are_centred_with_those_of_their_own_number():
+    half, of_target = np.arange(60) // 30, RNG.standard_normal((5, 64))[TARGETS]
+    shared = 50 * np.eye(64)[half]
+    plain, loud = (
+        cosines_by_target(planted(each), INPUTS, hook=HOOK, within=half, n_null=0).values
+        for each in (of_target, of_target + shared)
+    )
+    centred = [name for name in plain if name.startswith("centred")]
+    assert [loud[name] for name in centred] == pytest.approx([plain[name] for name in centred])
+    assert loud["centred_equal"] == pytest.approx(1)
+    together = cosines_by_target(planted(of_target + shared), INPUTS, hook=HOOK, n_null=0).values
+    assert together["centred_equal"] < 0.5
+
+
 def test_pairs_and_targets_that_are_given_are_those_that_count():
     vectors = np.array([[1.0, 0], [0, 1], [1, 1], [-1, 0]] * 15)
     pairs = np.array([[0, 1], [0, 2], [0, 3], [1, 2]])

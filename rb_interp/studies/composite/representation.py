@@ -20,14 +20,14 @@ those with the key of (1,2) below that of (1,3). In a pre-norm model, and in one
 sum before any LayerNorm.
 
 How it can mislead. A vector that stands for the target alone, by unrelated directions, reads equal 1 and different 0; a
-code of key and pair reads the same for both; and an untrained member reads 1 for both, since v is nearly the embedding
-of the last token, which the grid's rows share. A number on a line beside large constant directions reads 1 for both
-too: see the centred values, each less the mean of its noise. Answers follow keys far more than pairs: with keys 20 to
-99 (variance 533) and shifts of variance 40, a v that holds the key and nothing of the pair already gives the answer .9.
-So ``answer`` means something only where it exceeds ``key``. On rows of seen_test the last token is noise, and its
-embedding counts as unexplained; on the grid it does not. An order that adds nothing (``order``) beside a pair that
-explains nothing says nothing. Cosines of u depend on the basis in which W_V and W_O are written, which no logit does
-(``probes.gauge_freedom``).
+code of key and pair reads the same for both; and an untrained member of small initialisation reads 1 for both, since v
+is nearly the embedding of the last token, which rows with the same noise share. A number on a line beside large
+constant directions reads 1 for both too: see the centred values, each less the mean of its noise. Answers follow keys
+far more than pairs: with keys 20 to 99 (variance 533) and shifts of variance 40, a v that holds the key and nothing of
+the pair already gives the answer .9. So ``answer`` means something only where it exceeds ``key``. On rows of seen_test
+the last token is noise, and its embedding counts as unexplained; on the grid it does not. An order that adds nothing
+(``order``) beside a pair that explains nothing says nothing. Cosines of u depend on the basis in which W_V and W_O are
+written, which no logit does (``probes.gauge_freedom``).
 """
 
 from __future__ import annotations

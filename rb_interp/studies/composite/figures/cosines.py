@@ -121,8 +121,8 @@ def caption_cosines(evidence: Evidence) -> Caption:
         "L1's attention; (3,3) with (2,2) below the diagonal, (1,2) with (1,3) above it. Middle: u, L1's values at the "
         "first anchor; 4 with 3 below the diagonal, 1 with 2 above it. Boxes: equal answers, or equal results of the "
         f"first step. Maps are means over noises and {seeds_text(len(evidence.seeds))}, which may fall into groups. "
-        "Bottom: each member's mean over equal and over different targets of all comparisons. An untrained v is nearly "
-        "the embedding of the last token, so all its cosines are near 1. Equal answers: "
+        "Bottom: each member's mean over equal and over different targets of all comparisons. At small initialisation "
+        "an untrained v is nearly the embedding of the last token, so all its cosines are near 1. Equal answers: "
         f"{read('answer_cosines', 'equal', SMALL)} at γ = {SMALL:g} and {read('answer_cosines', 'equal', MIDDLE)} at "
         f"γ = {MIDDLE:g}; equal steps at γ = {SMALL:g}: {read('step_cosines', 'equal', SMALL)} (median [range]).",
         f"at γ = {SMALL:g} a mean over equal answers below {high}, or less than {apart} above that over different ones "
