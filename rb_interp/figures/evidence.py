@@ -203,9 +203,11 @@ class Evidence:
             raise MissingEvidenceError("This run's summary has no medians; “rb-interp probe RUN” makes them.")
         return Interval(*here[["median", "lowest", "highest"]].iloc[0].astype(float)) if len(here) else NOTHING
 
-    def untrained(self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "") -> float:
+    def untrained(
+        self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "", deepest: bool = False
+    ) -> float:
         """Mean over seeds of the untrained models' value; NaN where none was read."""
-        here = self._rows("summary", probe, quantity, gamma, stage, set)
+        here = self._rows("summary", probe, quantity, gamma, stage, set, deepest)
         return float(here["untrained"].iloc[0]) if len(here) else float("nan")
 
     def value(self, probe: str, quantity: str, gamma: float, seed: int, *, stage: str, set: str = "") -> float:

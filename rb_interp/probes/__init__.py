@@ -5,6 +5,7 @@ from rb_interp.probes.attention_by_role import attention_by_role
 from rb_interp.probes.attention_to_key import attention_to_key
 from rb_interp.probes.capture import capture, captured
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
+from rb_interp.probes.cosines_by_target import cosines_by_target
 from rb_interp.probes.embedding_rank import embedding_rank, weight_rank
 from rb_interp.probes.geometry import geometry
 from rb_interp.probes.label_range import label_range
@@ -27,6 +28,7 @@ __all__ = [
     "captured",
     "chain_accuracy",
     "chain_inputs",
+    "cosines_by_target",
     "embedding_rank",
     "geometry",
     "label_range",

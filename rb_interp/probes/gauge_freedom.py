@@ -40,6 +40,10 @@ CHANGED_BY: Mapping[str, Changes] = {
         "*": ("value_basis",),
     },
     "variance_explained": {"resid_pre.0:*": (), "*": ("mean_shift",)},
+    "cosines_by_target": {
+        "centred_*": ("value_basis", "mean_shift"),
+        "*": ("value_basis", "value_bias", "mean_shift"),
+    },
     "geometry": {
         "abs_cos_random": (),
         "cos_*": _EMBEDDING,

@@ -43,4 +43,17 @@ GLOSSARY: dict[str, str] = {
         "The same intervention where it should do nothing: the source is the base with its noise redrawn, or two noise "
         "positions stand in place of the two anchors."
     ),
+    "v, u, grid": (
+        "v is the last position after L1's attention, its residual connection and, in post-norm models, its LayerNorm; "
+        "u is L1's value vector at the first anchor's position. The grid is rows of every trained pair that is no "
+        "exception, with keys 30 to 40 at one early position and some draws of noise that all of them share."
+    ),
+    "equal, different targets": (
+        "Pairs of rows of the grid with the same noise, whose answers (for v) or results of the first step, key plus "
+        "the first shift (for u), are the same, or are not."
+    ),
+    "share of variance": (
+        "The part of a vector's variance over rows that lies between groups of rows, adjusted for the number of groups "
+        "(omega squared): 1 where the group fixes the vector, about 0 where it says nothing."
+    ),
 }

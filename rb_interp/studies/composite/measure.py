@@ -5,24 +5,26 @@
     interchange_roles         what roles carry after L0, and the flow that this makes; see ``flow``
     knock_out                 accuracy without an edge of L0's attention
     exception_edges           the exception and the rest without each such edge; see ``exception``
+    answer_cosines, step_cosines, variance_shares    what vectors stand for; see ``representation``
     unseen_attention          of all gammas together, see ``tables.unseen_attention``
     flow_match                of all gammas together, whether the flow tells the phase; see ``tables.flow_match``
     two_phases                of all gammas together, the seed's members that are in one of two phases
     memorising                members unfit on seen_test on the rows that they were trained on
 
-Members of another number of layers than two have no flow; those of several heads have no attention criterion.
+Members of another number of layers than two have no flow, and no reading of vectors; those of several heads have no
+attention criterion. Arrays are the matrices of cosines, of each member and their means over seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jaxtyping import Int
 from numpy import ndarray
 from pandas import DataFrame
 
-from rb_interp.machine.measured import Measured, readings_table
+from rb_interp.machine.measured import Measured, arrays_over_seeds, readings_table
 from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
@@ -32,6 +34,7 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.exception import read_exception
 from rb_interp.studies.composite.flow import LAYERS, ROLES, inferential_rows, read_interchange, read_knock_out
 from rb_interp.studies.composite.phase import early, read_phase
+from rb_interp.studies.composite.representation import has_grid, read_grid, read_shares
 from rb_interp.studies.composite.rows import CompositeDataset
 from rb_interp.studies.composite.tables import (
     MemberFound,
@@ -55,7 +58,9 @@ def measure(run: Run, progress: bool = True) -> Measured:
     tables = member_tables(found)
     tables |= summaries(tables, run.curves)
     own = [row for one in found for row in one.rows()]
-    return Measured(readings_table(own, *of_members(tables, run.curves, sweep.config.train.steps)), tables)
+    arrays = cosine_arrays(found)
+    readings = readings_table(own, *of_members(tables, run.curves, sweep.config.train.steps))
+    return Measured(readings, tables, arrays | arrays_over_seeds(arrays))
 
 
 def of_members(tables: Mapping[str, DataFrame], curves: DataFrame, step: int) -> tuple[DataFrame, ...]:
@@ -78,7 +83,21 @@ def read_model(model: HookedModel, data: CompositeDataset, untrained: HookedMode
     if model.cfg.n_layers == LAYERS:
         readers = (read_interchange, read_knock_out, read_exception)
         found += [("seen_test", read(model, data, untrained=untrained)) for read in readers]
+        found += [("seen_test", reading) for reading in read_shares(model, data, untrained=untrained)]
+        grid = read_grid(model, data, untrained=untrained) if has_grid(data) else ()
+        found += [("grid", reading) for reading in grid]
     return found
+
+
+def cosine_arrays(found: Sequence[MemberFound]) -> dict[str, ndarray]:
+    """The matrices of cosines of every member, by place."""
+    return {
+        f"{one.member.gamma}/{one.member.seed}/final/grid/{reading.probe}/{name}": array
+        for one in found
+        for probe in ("answer_cosines", "step_cosines")
+        for reading in one.of(probe, "grid")
+        for name, array in reading.arrays.items()
+    }
 
 
 def attention_rows(data: CompositeDataset) -> dict[str, Int[ndarray, " row"]]:

@@ -12,6 +12,7 @@ from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Pa
 from rb_interp.studies.composite.config import GAMMAS
 from rb_interp.studies.composite.phase import PHASES
 from rb_interp.studies.composite.report_exception import exception_section
+from rb_interp.studies.composite.report_representation import representation_section
 
 MISSING = "This run has no phases and flows; “rb-interp probe RUN” makes them."
 MATCH = {
@@ -27,7 +28,7 @@ OTHERS = 6
 
 
 def narrative(evidence: Evidence) -> Narrative:
-    """Answer, and sections on phases and flows."""
+    """Answer, and sections on phases, flows and representations."""
     members = evidence.records("phases")
     if not members:
         return Narrative((MISSING,))
@@ -36,7 +37,8 @@ def narrative(evidence: Evidence) -> Narrative:
 
 
 def _sections(evidence: Evidence) -> tuple[Section, ...]:
-    return _phase_section(evidence), _flow_section(evidence), exception_section(evidence)
+    makers = (_phase_section, _flow_section, representation_section, exception_section)
+    return tuple(make(evidence) for make in makers)
 
 
 def _phases(evidence: Evidence) -> list[str]:

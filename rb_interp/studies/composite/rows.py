@@ -103,7 +103,7 @@ def draw_dataset(task: CompositeTask, seed: int) -> CompositeDataset:
         set=np.repeat(np.arange(len(SETS)), [len(rows) for rows, _ in drawn]),
         sets=SETS,
         train_sets=TRAIN_SETS,
-        positions=_positions(task, key),
+        positions=role_positions(task, key),
         groups={name: task.tokens(name) for name in ("key", "anchor")},
         name="the composite task",
         task=task,
@@ -180,7 +180,7 @@ def numbers(tokens: Int[np.ndarray, "row pos"]) -> UInt64[np.ndarray, " row"]:
     return (tokens.astype(np.uint64) * odd).sum(1, dtype=np.uint64)
 
 
-def _positions(task: CompositeTask, key: Int[np.ndarray, " row"]) -> dict[str, np.ndarray]:
+def role_positions(task: CompositeTask, key: Int[np.ndarray, " row"]) -> dict[str, np.ndarray]:
     """Positions of every role; noise is whatever is neither key nor anchor, in order."""
     key, others = key[:, None], np.arange(task.length - 3)
     return {

@@ -48,6 +48,7 @@ COUNTS = np.zeros((2, TASK.d_vocab), dtype=np.int64)
 """How often each token stands in two corpora: 25 tokens of the first, 45 of the second, 10 of both."""
 COUNTS[0, :25], COUNTS[1, 25:70], COUNTS[:, 70:] = np.arange(900, 400, -20), np.arange(1200, 300, -20), 500
 TEXT = np.random.default_rng(1).choice(TASK.d_vocab, (30, 60), p=COUNTS.sum(0) / COUNTS.sum())
+VECTORS = ("blocks.1.hook_resid_mid", "blocks.1.attn.hook_v")
 Found = dict[tuple[str, str, str], np.ndarray]
 """Reading, quantity, and where it was read -> numbers."""
 
@@ -113,6 +114,7 @@ def general(model, asked: Asked) -> Found:
         *((probes.weight_rank, None, {"layer": layer}) for layer in range(model.cfg.n_layers)),
         (probes.next_token, Inputs(TEXT), {"counts": COUNTS}),
         (probes.chain_accuracy, asked.chains, {}),
+        *((probes.cosines_by_target, asked.given, {"hook": hook, "targets": groups}) for hook in VECTORS),
     ]
     found = {}
     for number, (probe, inputs, options) in enumerate(read):

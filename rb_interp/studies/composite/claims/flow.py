@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
+from rb_interp.studies.composite.claims.terms import share
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import EACH, EDGES, FIRST_HOP, SUM
 
@@ -38,6 +39,12 @@ def _gathers(layer: int, gamma: float) -> tuple[Condition, ...]:
 
 def _placebos(gamma: float, *roles: str) -> tuple[Condition, ...]:
     return tuple(Condition(_moved(each, "placebo", gamma), "<=", 0.10) for each in roles)
+
+
+def _explained(grouping: str, gamma: float) -> Term:
+    words = {"unordered_pair": "the unordered pair explains", "order": "its order adds", "key": "the key explains"}
+    label = f"share of the last position's variance after L0's attention that {words[grouping]}"
+    return share(grouping, gamma, 0, label)
 
 
 _FLOWS = {"last": "kb_ps", "key": "ks_pb", "a1": "source", "a2": "source", "a1+a2": "source"}
@@ -143,6 +150,19 @@ FLOW_CLAIMS = (
         context=(
             _match("inferential", "share of inferential members via anchors, not via last"),
             _match("symmetric", "share of symmetric members via last, not via anchors"),
+        ),
+    ),
+    Claim(
+        "F8",
+        "In a symmetric solution the last position holds the pair after L0 without its order.",
+        "Fig. 3b",
+        (
+            Condition(_explained("unordered_pair", MIDDLE), ">=", 0.50),
+            Condition(_explained("order", MIDDLE), "<=", 0.05),
+        ),
+        context=(
+            *(_explained(name, SMALL) for name in ("unordered_pair", "order")),
+            *(_explained("key", gamma) for gamma in (MIDDLE, SMALL)),
         ),
     ),
     Claim(

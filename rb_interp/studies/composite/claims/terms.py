@@ -13,3 +13,8 @@ def phase(quantity: str, gamma: float, label: str = "") -> Term:
 def accuracy(set: str, gamma: float) -> Term:
     """Accuracy on a set at the last step."""
     return phase(f"acc_{set}", gamma, f"accuracy on {set}")
+
+
+def share(grouping: str, gamma: float, layer: int, label: str, set: str = "seen_test") -> Term:
+    """Share of variance at the last position after a layer's attention that a grouping explains, at the last step."""
+    return Term("variance_shares", grouping, gamma, "final", set, layer, label)

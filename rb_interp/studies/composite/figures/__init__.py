@@ -2,6 +2,7 @@
 
 from rb_interp.figures.spec import FigureSpec
 from rb_interp.studies.composite.figures.attention import caption_attention, draw_attention
+from rb_interp.studies.composite.figures.cosines import caption_cosines, draw_cosines
 from rb_interp.studies.composite.figures.flows import caption_flows, draw_flows
 from rb_interp.studies.composite.figures.learning import caption_learning, draw_learning
 from rb_interp.studies.composite.figures.phases import caption_phases, draw_phases
@@ -23,4 +24,11 @@ FIGURES: tuple[FigureSpec, ...] = (
         ("F1", "F2", "F3"),
     ),
     FigureSpec("flows", "What roles carry after L0, member by member", draw_flows, caption_flows, ("F4", "F5")),
+    FigureSpec(
+        "cosines",
+        "Cosines of equal and different answers, and of first steps (after Fig. 4)",
+        draw_cosines,
+        caption_cosines,
+        ("D1", "D2", "D4"),
+    ),
 )

@@ -1,0 +1,106 @@
+"""Cosines by target on vectors that are planted, and on models that somebody else trained."""
+
+import numpy as np
+import pytest
+import torch
+from lens_models import hooks_on, lens_model
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.probes import captured, cosines_by_target
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.roles import Roles
+
+pytestmark = pytest.mark.lens
+HOOK = "blocks.1.hook_resid_mid"
+RNG = np.random.default_rng(0)
+TOKENS = RNG.integers(0, 30, (60, 6))
+TARGETS = np.arange(60) % 5
+PLACE = RNG.integers(0, 6, (60, 1))
+INPUTS = Inputs(TOKENS, TARGETS, Roles({"here": PLACE}))
+
+
+def planted(vectors: np.ndarray, role: bool = False):
+    """Activations of a model with the given vectors at the last position, or at the role's, and noise elsewhere."""
+    cache = captured(lens_model("plain"), TOKENS, [HOOK])
+    held = torch.randn(60, 6, vectors.shape[1], generator=torch.Generator().manual_seed(0)).double()
+    at = PLACE[:, 0] if role else np.full(60, 5)
+    held[torch.arange(60), torch.as_tensor(at)] = torch.as_tensor(vectors).double()
+    cache.cache_dict[HOOK] = held
+    return cache
+
+
+@pytest.mark.parametrize("role", [None, "here"])
+def test_vectors_of_the_target_read_1_and_0_those_of_each_row_alone_the_same_and_a_shared_one_hides_both(role):
+    of_target, of_row = np.eye(64)[TARGETS] * np.arange(1, 61)[:, None], np.eye(64)[:60]
+    found = {
+        name: cosines_by_target(planted(each, bool(role)), INPUTS, hook=HOOK, role=role, n_null=100)
+        for name, each in {"target": of_target, "row": of_row, "shared": of_row + 50 * np.eye(64)[63]}.items()
+    }
+    exact = {name: [reading.values[x] for x in ("equal", "different")] for name, reading in found.items()}
+    assert exact["target"] == pytest.approx([1, 0])
+    assert exact["row"] == pytest.approx([0, 0])
+    assert exact["shared"] == pytest.approx([1, 1], abs=1e-3)
+    assert found["shared"].values["centred_equal"] == pytest.approx(-1 / 59)
+    assert found["target"].nulls["difference"].p_value(1.0) == pytest.approx(1 / 101)
+    assert abs(found["row"].nulls["difference"].draws).max() < 1e-9
+
+
+def test_rows_are_centred_with_those_of_their_own_number():
+    half, of_target = np.arange(60) // 30, RNG.standard_normal((5, 64))[TARGETS]
+    shared = 50 * np.eye(64)[half]
+    plain, loud = (
+        cosines_by_target(planted(each), INPUTS, hook=HOOK, within=half, n_null=0).values
+        for each in (of_target, of_target + shared)
+    )
+    centred = [name for name in plain if name.startswith("centred")]
+    assert [loud[name] for name in centred] == pytest.approx([plain[name] for name in centred])
+    assert loud["centred_equal"] == pytest.approx(1)
+    together = cosines_by_target(planted(of_target + shared), INPUTS, hook=HOOK, n_null=0).values
+    assert together["centred_equal"] < 0.5
+
+
+def test_pairs_and_targets_that_are_given_are_those_that_count():
+    vectors = np.array([[1.0, 0], [0, 1], [1, 1], [-1, 0]] * 15)
+    pairs = np.array([[0, 1], [0, 2], [0, 3], [1, 2]])
+    reading = cosines_by_target(
+        planted(vectors), INPUTS, hook=HOOK, targets=np.array([7, 7, 8, 7] * 15), pairs=pairs, n_null=0
+    )
+    np.testing.assert_allclose(reading.arrays["cosines"], [0, 0.5**0.5, -1, 0.5**0.5], atol=1e-12)
+    assert [reading.values[x] for x in ("equal", "different")] == pytest.approx([-0.5, 0.5**0.5])
+    reading = cosines_by_target(planted(vectors), INPUTS, hook=HOOK, targets=np.zeros(60, int), pairs=pairs, n_null=0)
+    assert [reading.values["equal"], np.isnan(reading.values["different"])] == [
+        pytest.approx(-1 / 4 + 2**0.5 / 4),
+        True,
+    ]
+    assert set(reading.notes.values()) == {
+        "no pair of rows has equal targets, or none has different ones, or a vector is zero."
+    }
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "grouped"])
+def test_heads_are_one_vector_and_nothing_is_left_behind(kind):
+    model, untrained = (lens_model(kind, seed) for seed in (0, 1))
+    reading = cosines_by_target(model, INPUTS, hook="blocks.1.attn.hook_v", role="here", untrained=untrained, n_null=20)
+    _, cache = model.run_with_cache(torch.as_tensor(TOKENS))
+    v = cache["blocks.1.attn.hook_v"][torch.arange(60), torch.as_tensor(PLACE[:, 0])].flatten(1)
+    by_torch = torch.nn.functional.cosine_similarity(v[:, None], v[None], dim=-1).detach().numpy()
+    first, second = np.triu_indices(60, 1)
+    np.testing.assert_allclose(reading.arrays["cosines"], by_torch[first, second], atol=1e-5)
+    assert reading.untrained["equal"] != reading.values["equal"]
+    assert hooks_on(model) == hooks_on(untrained) == []
+
+
+def test_bad_input_gets_a_sentence():
+    model = lens_model("plain")
+    with pytest.raises(ModelError, match="has no hook 'blocks.1.hook_resid_midd'"):
+        cosines_by_target(model, INPUTS, hook="blocks.1.hook_resid_midd")
+    with pytest.raises(ModelError, match=r"hook_pattern', whose activation has the shape \[60, 4, 6, 6\]"):
+        cosines_by_target(model, INPUTS, hook="blocks.1.attn.hook_pattern")
+    with pytest.raises(ModelError, match="got 60 rows and 5 targets; give one for each row"):
+        cosines_by_target(model, INPUTS, hook=HOOK, targets=np.arange(5))
+    with pytest.raises(ModelError, match="got 60 rows and none labels"):
+        cosines_by_target(model, Inputs(TOKENS), hook=HOOK)
+    with pytest.raises(RolesError, match="got rows 0 to 60; there are rows 0 to 59"):
+        cosines_by_target(model, INPUTS, hook=HOOK, pairs=np.array([[0, 60]]))
+    with pytest.raises(RolesError, match="needs the role 'there'"):
+        cosines_by_target(model, INPUTS, hook=HOOK, role="there")

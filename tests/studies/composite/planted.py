@@ -1,0 +1,77 @@
+"""Models whose activations are overwritten by codes of key and anchors, so that what vectors stand for is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from rb_interp.models.build import build_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.protocol import HookedModel
+from rb_interp.studies.composite.task import CompositeTask
+
+WIDTH = 256
+L0, L1, V = "blocks.0.hook_resid_mid", "blocks.1.hook_resid_mid", "blocks.1.attn.hook_v"
+SHIFTS = np.array([5, 1, -2, -8])
+Code = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""Keys, first anchors, second anchors (from 0) -> one vector a row."""
+_RANDOM = np.random.default_rng(0).standard_normal((2000, WIDTH))
+
+
+def of_answer(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A direction for each answer, unrelated to the others."""
+    return np.eye(WIDTH)[key + SHIFTS[first] + SHIFTS[second]]
+
+
+def of_row(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A random direction for each key and ordered pair."""
+    return _RANDOM[16 * key + 4 * first + second]
+
+
+def of_step(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A direction for each result of the first step."""
+    return np.eye(WIDTH)[key + SHIFTS[first]]
+
+
+def of_first(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A random direction for each key and first anchor."""
+    return _RANDOM[4 * key + first]
+
+
+def of_unordered(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A random direction for each pair, whatever its order."""
+    return _RANDOM[4 * np.minimum(first, second) + np.maximum(first, second)]
+
+
+def of_pair(key: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A random direction for each ordered pair."""
+    return _RANDOM[4 * first + second]
+
+
+INFERENTIAL: Mapping[str, Code] = {L0: of_pair, L1: of_answer, V: of_step}
+SYMMETRIC: Mapping[str, Code] = {L0: of_unordered, L1: of_row, V: of_first}
+
+
+@contextmanager
+def planted(task: CompositeTask, codes: Mapping[str, Code]) -> Iterator[HookedModel]:
+    """A model whose activations hold a code at every position."""
+    model = build_model(task, gamma=0.8, config=ModelConfig(d_model=WIDTH, d_head=WIDTH, d_mlp=8, norm="post"))
+    seen: dict[str, np.ndarray] = {}
+
+    def write(code: Code) -> Callable:
+        def hook(activation, hook):
+            tokens = seen["tokens"]
+            at = (tokens <= len(SHIFTS)).argmax(1)[:, None] + np.arange(-1, 2)
+            key, first, second = np.take_along_axis(tokens, at, 1).T
+            vectors = torch.as_tensor(code(key, first - 1, second - 1)).to(activation)
+            return vectors.reshape(len(tokens), *[1] * (activation.ndim - 2), WIDTH).expand(activation.shape)
+
+        return hook
+
+    before = model.register_forward_pre_hook(lambda _, args: seen.update(tokens=args[0].numpy()))
+    with model.hooks(fwd_hooks=[(name, write(code)) for name, code in codes.items()]):
+        yield model
+    before.remove()
