@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -25,6 +25,8 @@ from scipy.special import rel_entr
 
 from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError
+
+Numbers = Sequence[float] | np.ndarray
 
 
 class Auc(NamedTuple):
@@ -38,7 +40,7 @@ class Auc(NamedTuple):
 
 
 @checked(empty=True)
-def stratified_auc(strata: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float = 0.95) -> Auc:
+def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float = 0.95) -> Auc:
     """Chance that a number of the first group is the lower one, within strata; NaN in [0, 1] without pairs.
 
     Args:
@@ -68,6 +70,6 @@ def stratified_auc(strata: Sequence[tuple[Sequence[float], Sequence[float]]], co
         return independent * float(rel_entr([value, 1 - value], [t, 1 - t]).sum()) - math.log(2 / (1 - confidence))
 
     tiny = 1e-12
-    low = brentq(excess, tiny, value) if value > tiny and excess(tiny) > 0 else 0.0
-    high = brentq(excess, value, 1 - tiny) if value < 1 - tiny and excess(1 - tiny) > 0 else 1.0
+    low: Any = brentq(excess, tiny, value) if value > tiny and excess(tiny) > 0 else 0.0
+    high: Any = brentq(excess, value, 1 - tiny) if value < 1 - tiny and excess(1 - tiny) > 0 else 1.0
     return Auc(value, float(low), float(high), n_pairs, independent)

@@ -24,6 +24,6 @@ COMPOSITE = Study(
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",
-    families={"C": "Phases", "F": "Information flow"},
+    families={"C": "Phases", "F": "Information flow", "K": "Complexity"},
     glossary=f"{_HERE}.glossary:GLOSSARY",
 )

@@ -5,6 +5,8 @@
     interchange_roles         what roles carry after L0, and the flow that this makes; see ``flow``
     knock_out                 accuracy without an edge of L0's attention
     unseen_attention          of all gammas together, see ``tables.unseen_attention``
+    weight_spectra, condensation, lattice, eigenvalue_growth, complexity_contrast, phase_by_complexity
+                              see ``complexity``
 
 Members of another number of layers than two have no flow; those of several heads have no attention criterion.
 """
@@ -24,6 +26,14 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_between_roles import attention_between_roles
 from rb_interp.probes.capture import captured
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.complexity import (
+    complexity_arrays,
+    contrast_readings,
+    eigenvalue_table,
+    growth_readings,
+    phase_readings,
+    read_complexity,
+)
 from rb_interp.studies.composite.flow import LAYERS, ROLES, inferential_rows, read_interchange, read_knock_out
 from rb_interp.studies.composite.phase import early, read_phase
 from rb_interp.studies.composite.rows import CompositeDataset
@@ -39,9 +49,18 @@ def measure(run: Run, progress: bool = True) -> Measured:
     sweep = run.sweep()
     found = each_member(sweep, sweep.sound_members, read_member, progress=progress, desc="probing")
     tables = member_tables(found)
-    own = [row for one in found for row in one.rows()]
-    readings = readings_table(own, unseen_attention(tables["phases"], sweep.config.train.steps))
-    return Measured(readings, tables | summaries(tables, run.curves))
+    tables["eigenvalues"] = eigenvalue_table(sweep.spectra(), sweep.sound_members)
+    tables |= summaries(tables, run.curves)
+    own, step = [row for one in found for row in one.rows()], sweep.config.train.steps
+    readings = readings_table(
+        own,
+        unseen_attention(tables["phases"], step),
+        growth_readings(tables["growth"], step),
+        contrast_readings(tables["matrices"], sweep.members, step),
+        phase_readings(tables["phases"], tables["matrices"], step),
+    )
+    arrays = complexity_arrays([(one.member, reading) for one in found for _, reading in one.readings])
+    return Measured(readings, tables, arrays)
 
 
 def read_member(models: MemberModels, member: Member) -> MemberFound:
@@ -57,7 +76,7 @@ def read_model(model: HookedModel, data: CompositeDataset, untrained: HookedMode
         found += [(set, reading) for reading in read_attention(model, data, rows, untrained)]
     if model.cfg.n_layers == LAYERS:
         found += [("seen_test", read(model, data, untrained=untrained)) for read in (read_interchange, read_knock_out)]
-    return found
+    return found + [("", reading) for reading in read_complexity(model, data, untrained)]
 
 
 def attention_rows(data: CompositeDataset) -> dict[str, Int[ndarray, " row"]]:

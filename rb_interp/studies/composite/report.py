@@ -11,6 +11,7 @@ from rb_interp.figures.panels import over_seeds
 from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
 from rb_interp.studies.composite.config import GAMMAS
 from rb_interp.studies.composite.phase import PHASES
+from rb_interp.studies.composite.report_complexity import complexity_section
 
 MISSING = "This run has no phases and flows; “rb-interp probe RUN” makes them."
 MATCH = {
@@ -29,7 +30,8 @@ def narrative(evidence: Evidence) -> Narrative:
     if not members:
         return Narrative((MISSING,))
     answer = (*_phases(evidence), *_flows(evidence))
-    return Narrative(answer, _warnings(evidence), sections=(_phase_section(evidence), _flow_section(evidence)))
+    sections = (_phase_section(evidence), _flow_section(evidence), complexity_section(evidence))
+    return Narrative(answer, _warnings(evidence), sections=sections)
 
 
 def _phases(evidence: Evidence) -> list[str]:

@@ -29,6 +29,7 @@ TASK = CompositeTask(n_sequences=1600, evaluation_rows=300)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
 SEEDS = range(8)
+JUDGED = [claim for claim in CLAIMS if claim.id[0] in "CF"]
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +53,13 @@ def members(read, as_gamma=None) -> list[MemberFound]:
 def outcomes(found: list[MemberFound]) -> dict[str, str]:
     tables = member_tables(found)
     rows = readings_table([row for one in found for row in one.rows()], unseen_attention(tables["phases"], 9))
-    return {verdict.id: verdict.outcome for verdict in judge(rows, CLAIMS)}
+    return {verdict.id: verdict.outcome for verdict in judge(rows, JUDGED)}
 
 
 def test_known_models_meet_the_claims_at_their_gammas_and_fail_them_at_each_others(read):
-    assert outcomes(members(read)) == dict.fromkeys([claim.id for claim in CLAIMS], "HOLDS") | {"F9": "UNDECIDED"}
+    assert outcomes(members(read)) == dict.fromkeys([claim.id for claim in JUDGED], "HOLDS") | {"F9": "UNDECIDED"}
     swapped = outcomes(members(read, {0.5: 0.8, 0.8: 0.5, 0.1: 0.5}))
-    assert swapped == dict.fromkeys([claim.id for claim in CLAIMS], "FAILS") | {"C4": "HOLDS", "F9": "UNDECIDED"}
+    assert swapped == dict.fromkeys([claim.id for claim in JUDGED], "FAILS") | {"C4": "HOLDS", "F9": "UNDECIDED"}
 
 
 def test_f9_asks_whether_attention_stays_the_same_on_the_unseen_pair(read):
@@ -135,7 +136,9 @@ def test_a_run_reads_the_members_that_it_trained(run):
         (layer, head) for layer in (0, 1) for head in (0, 1)
     }
     readings = run.table("readings")
-    assert set(readings["probe"]) == {"phase", "attention_between_roles", "interchange_roles", "knock_out"}
+    complexity = {"weight_spectra", "condensation", "lattice", "eigenvalue_growth", "complexity_contrast"}
+    flow = {"phase", "attention_between_roles", "interchange_roles", "knock_out"}
+    assert set(readings["probe"]) == flow | complexity
     assert np.isfinite(readings.loc[readings["probe"] == "phase", "untrained"]).all()
     reason = run.verdicts["F1"].reason
     assert "several readings of attention_between_roles/last_to_anchors per seed (heads?)" in reason
