@@ -187,6 +187,18 @@ class Sweep:
         ]
         return pd.concat(tables).sort_values("step", kind="stable", ignore_index=True) if tables[1:] else tables[0]
 
+    def spectra(self) -> pd.DataFrame:
+        """Leading eigenvalues of embeddings along training: group, step, gamma, seed, rank, eigenvalue.
+
+        Without rows where the task names no group of tokens, see ``training.spectra``.
+        """
+        import pandas as pd
+
+        sets = tuple(self.config.task.sets)
+        states = ((store.read("state", CURVES), seeds) for seeds, store in self.stores.items())
+        tables = [saved_curves(state, self._members(seeds), sets).spectra_table() for state, seeds in states]
+        return pd.concat(tables, ignore_index=True) if tables[1:] else tables[0]
+
     @checked
     def stage_steps(self, stage: str = "") -> dict[Member, int]:
         """Step at which each member reached a stage of its own (``train.stages``), by default the first of them.

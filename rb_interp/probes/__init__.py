@@ -5,10 +5,12 @@ from rb_interp.probes.attention_by_role import attention_by_role
 from rb_interp.probes.attention_to_key import attention_to_key
 from rb_interp.probes.capture import capture, captured
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
+from rb_interp.probes.condensation import condensation
 from rb_interp.probes.cosines_by_target import cosines_by_target
 from rb_interp.probes.embedding_rank import embedding_rank, weight_rank
 from rb_interp.probes.geometry import geometry
 from rb_interp.probes.label_range import label_range
+from rb_interp.probes.lattice import lattice
 from rb_interp.probes.next_token import next_token
 from rb_interp.probes.scan import scan
 from rb_interp.probes.token_similarity import token_similarity
@@ -16,6 +18,7 @@ from rb_interp.probes.token_typing import token_table, typical_tokens
 from rb_interp.probes.uniformity import uniformity
 from rb_interp.probes.value_alignment import value_alignment
 from rb_interp.probes.variance_explained import variance_explained
+from rb_interp.probes.weight_spectra import weight_spectra
 from rb_interp.statistics.reading import Null, Reading
 
 __all__ = [
@@ -28,10 +31,12 @@ __all__ = [
     "captured",
     "chain_accuracy",
     "chain_inputs",
+    "condensation",
     "cosines_by_target",
     "embedding_rank",
     "geometry",
     "label_range",
+    "lattice",
     "next_token",
     "scan",
     "token_similarity",
@@ -41,4 +46,5 @@ __all__ = [
     "value_alignment",
     "variance_explained",
     "weight_rank",
+    "weight_spectra",
 ]

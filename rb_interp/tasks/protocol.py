@@ -58,7 +58,8 @@ class Task(Protocol):
 
     ``counterfactual(data, rows, change, seed=0) -> Inputs`` is optional: the same rows with one thing changed, and
     their right answers. Patching asks for it. ``cost() -> DataCost`` is optional too: what it takes to draw the rows of
-    a seed, before any is drawn.
+    a seed, before any is drawn. So is ``spectra``, name -> token ids: groups of tokens whose embeddings' spectrum is
+    kept at every evaluation (``training.spectra``).
     """
 
     @property

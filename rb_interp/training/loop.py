@@ -32,14 +32,24 @@ from rb_interp.training.store import Checkpoint, Store
 if TYPE_CHECKING:
     import pandas as pd
 
+SPECTRA = "curves/spectra/"
+"""What the names of the spectra of ``training.spectra`` begin with in the state."""
+
 
 @dataclass
 class Curves:
-    """Loss (nats) and accuracy: pairs of step and array ``[member, set, (loss, accuracy)]``, sets as in the task."""
+    """What every evaluation found.
+
+    Attributes:
+        members, sets: in the order of the arrays, sets as in the task.
+        evaluations: pairs of step and array ``[member, set, (loss, accuracy)]``, loss in nats.
+        spectra: group of tokens -> an array ``[member, rank]`` for each evaluation, see ``training.spectra``.
+    """
 
     members: tuple[Member, ...]
     sets: tuple[str, ...]
     evaluations: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    spectra: dict[str, list[np.ndarray]] = field(default_factory=dict)
 
     @property
     def steps(self) -> list[int]:
@@ -63,6 +73,20 @@ class Curves:
                 "accuracy": stacked[:, 1],
             }
         )
+
+    def spectra_table(self) -> pd.DataFrame:
+        """Long table: group, step, gamma, seed, rank (1: the largest), eigenvalue."""
+        import pandas as pd
+
+        columns = ("group", "step", "gamma", "seed", "rank", "eigenvalue")
+        rows = [
+            (group, step, member.gamma, member.seed, rank, float(value))
+            for group, evaluations in sorted(self.spectra.items())
+            for step, values in zip(self.steps, evaluations, strict=True)
+            for member, own in zip(self.members, values, strict=True)
+            for rank, value in enumerate(own, 1)
+        ]
+        return pd.DataFrame(rows, columns=list(columns))
 
 
 @dataclass
@@ -155,9 +179,14 @@ class Training:
 
     def _evaluate(self, pool: ThreadPoolExecutor, bar: tqdm) -> None:
         started = time.monotonic()
-        parts = list(pool.map(lambda share: [group.evaluate() for group in share], self.shares))
-        values = np.concatenate([part for share in parts for part in share])
+        parts = list(pool.map(lambda share: [(group.evaluate(), group.spectra()) for group in share], self.shares))
+        found = [part for share in parts for part in share]
+        values = np.concatenate([part for part, _ in found])
         self.curves.evaluations.append((self.step, values))
+        for name in found[0][1]:
+            spectra = np.concatenate([part[name] for _, part in found])
+            before = [np.full_like(spectra, np.nan)] * (len(self.curves.evaluations) - 1)  # in a state without them
+            self.curves.spectra.setdefault(name, before).append(spectra)
         self.seconds["evaluation"] += time.monotonic() - started
         bar.set_postfix_str(f"training loss {np.nanmean(values[:, self.trained_on, 0]):.3g} nats", refresh=False)
 
@@ -200,6 +229,7 @@ class Training:
             "curves/steps": torch.tensor(self.curves.steps),
             "curves/values": torch.from_numpy(np.stack([values for _, values in self.curves.evaluations])),
             **{f"curves/{stage}": torch.tensor(steps) for stage, steps in reached.items()},
+            **{f"{SPECTRA}{name}": torch.from_numpy(np.stack(found)) for name, found in self.curves.spectra.items()},
         }
         self.store.write("state", self.step, self._keys(self.members), {**self._state(), **curves})
         self.saved = (self.step, len(self.curves.evaluations))
@@ -249,7 +279,9 @@ def chosen_stages(task: Task, train: TrainConfig) -> Mapping[str, Stage]:
 def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str, ...]) -> Curves:
     """Learning curves in a saved state."""
     steps, values = state.tensors["curves/steps"].tolist(), state.tensors["curves/values"].numpy()
-    return Curves(members, sets, list(zip(steps, values, strict=True)))
+    kept = {name: state.tensors[name].numpy() for name in state.tensors if name.startswith(SPECTRA)}
+    spectra = {name.removeprefix(SPECTRA): list(found) for name, found in kept.items()}
+    return Curves(members, sets, list(zip(steps, values, strict=True)), spectra)
 
 
 def kept_by(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) -> list[str]:

@@ -22,6 +22,7 @@ from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.schedule import learning_rate
+from rb_interp.training.spectra import leading_eigenvalues
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -79,6 +80,8 @@ class MemberGroup:
         self.pieces = {name: w.detach().split(len(w) if alike else 1) for name, w in self.trained.items()}
         self.optimiser = make_optimiser(groups_by_rate(self.pieces, self.rates), train)
         self.batches = Batches(task, datasets, train, self.device)
+        watched = getattr(task, "spectra", {})
+        self.watched = {name: torch.tensor(ids, device=self.device) for name, ids in watched.items()}
         self.prepare()
 
     @staticmethod
@@ -95,6 +98,11 @@ class MemberGroup:
     def evaluate(self) -> Float[np.ndarray, "member set 2"]:
         """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty set."""
         raise NotImplementedError
+
+    def spectra(self) -> dict[str, Float[np.ndarray, "member rank"]]:
+        """Leading eigenvalues of the embeddings of each group of tokens that the task names, see `training.spectra`."""
+        table = self.weights["embed.W_E"].detach()
+        return {name: leading_eigenvalues(table[:, ids]) for name, ids in self.watched.items()}
 
     def before_step(self, lr: Float[Tensor, " member"]) -> None:
         """What a kind of group does with the weights that a step begins with; nothing by default."""

@@ -24,7 +24,7 @@ COMPOSITE = Study(
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",
-    families={"C": "Phases", "F": "Information flow", "D": "Representations"},
+    families={"C": "Phases", "F": "Information flow", "D": "Representations", "K": "Complexity"},
     calibration=f"{_HERE}.calibration:calibration",
     glossary=f"{_HERE}.glossary:GLOSSARY",
 )

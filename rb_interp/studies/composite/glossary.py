@@ -39,6 +39,15 @@ GLOSSARY: dict[str, str] = {
         "The residual stream after L0 is taken from a source row at some roles, while a base row is run. kb_ps is the "
         "answer of the base's key with the source's pair, ks_pb that of the source's key with the base's pair."
     ),
+    "participation ratio (PR), stable rank": (
+        "Effective number of directions of a matrix with singular values s: (Σs²)² / Σs⁴, and Σs² over the largest s². "
+        "Of the items: the first of these, of the eigenvalues of their covariance."
+    ),
+    "neurons, condensation": (
+        "Neurons of a matrix are its columns, the input weights of one output each. Condensation is the share of their "
+        "pairs with an absolute cosine above .7."
+    ),
+    "C(k)": "Mean cosine of the embeddings of items k apart, less the mean of all items.",
     "placebo": (
         "The same intervention where it should do nothing: the source is the base with its noise redrawn, or two noise "
         "positions stand in place of the two anchors."

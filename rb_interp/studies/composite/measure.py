@@ -10,6 +10,8 @@
     flow_match                of all gammas together, whether the flow tells the phase; see ``tables.flow_match``
     two_phases                of all gammas together, the seed's members that are in one of two phases
     memorising                members unfit on seen_test on the rows that they were trained on
+    weight_spectra, condensation, lattice, eigenvalue_growth, complexity_contrast, phase_by_complexity
+                              see ``complexity``
 
 Members of another number of layers than two have no flow, and no reading of vectors; those of several heads have no
 attention criterion. Arrays are the matrices of cosines, of each member and their means over seeds.
@@ -31,6 +33,14 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_between_roles import attention_between_roles
 from rb_interp.probes.capture import captured
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.complexity import (
+    complexity_arrays,
+    contrast_readings,
+    eigenvalue_table,
+    growth_readings,
+    phase_readings,
+    read_complexity,
+)
 from rb_interp.studies.composite.exception import read_exception
 from rb_interp.studies.composite.flow import LAYERS, ROLES, inferential_rows, read_interchange, read_knock_out
 from rb_interp.studies.composite.phase import early, read_phase
@@ -56,17 +66,30 @@ def measure(run: Run, progress: bool = True) -> Measured:
     sweep = run.sweep()
     found = each_member(sweep, sweep.sound_members, read_member, progress=progress, desc="probing")
     tables = member_tables(found)
+    tables["eigenvalues"] = eigenvalue_table(sweep.spectra(), sweep.sound_members)
     tables |= summaries(tables, run.curves)
     own = [row for one in found for row in one.rows()]
-    arrays = cosine_arrays(found)
-    readings = readings_table(own, *of_members(tables, run.curves, sweep.config.train.steps))
-    return Measured(readings, tables, arrays | arrays_over_seeds(arrays))
+    step = sweep.config.train.steps
+    of_all = *of_members(tables, run.curves, step), *of_complexity(tables, sweep.members, step)
+    readings = readings_table(own, *of_all)
+    cosines = cosine_arrays(found)
+    arrays = complexity_arrays([(one.member, reading) for one in found for _, reading in one.readings])
+    return Measured(readings, tables, arrays | cosines | arrays_over_seeds(cosines))
 
 
 def of_members(tables: Mapping[str, DataFrame], curves: DataFrame, step: int) -> tuple[DataFrame, ...]:
     """Readings of members by their phase, most of them of no single gamma."""
     phases, match = tables["phases"], flow_readings(tables["flow_match"], step)
     return unseen_attention(phases, step), match, two_phases(phases, step), memorising(phases, curves, step)
+
+
+def of_complexity(tables: Mapping[str, DataFrame], members: Sequence[Member], step: int) -> tuple[DataFrame, ...]:
+    """Readings of spectra of several evaluations, or of several members."""
+    return (
+        growth_readings(tables["growth"], step),
+        contrast_readings(tables["matrices"], members, step),
+        phase_readings(tables["phases"], tables["matrices"], step),
+    )
 
 
 def read_member(models: MemberModels, member: Member) -> MemberFound:
@@ -86,7 +109,7 @@ def read_model(model: HookedModel, data: CompositeDataset, untrained: HookedMode
         found += [("seen_test", reading) for reading in read_shares(model, data, untrained=untrained)]
         grid = read_grid(model, data, untrained=untrained) if has_grid(data) else ()
         found += [("grid", reading) for reading in grid]
-    return found
+    return found + [("", reading) for reading in read_complexity(model, data, untrained)]
 
 
 def cosine_arrays(found: Sequence[MemberFound]) -> dict[str, ndarray]:

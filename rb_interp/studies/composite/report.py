@@ -11,6 +11,7 @@ from rb_interp.figures.panels import over_seeds
 from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
 from rb_interp.studies.composite.config import GAMMAS
 from rb_interp.studies.composite.phase import PHASES
+from rb_interp.studies.composite.report_complexity import complexity_section
 from rb_interp.studies.composite.report_exception import exception_section
 from rb_interp.studies.composite.report_representation import representation_section
 
@@ -37,7 +38,7 @@ def narrative(evidence: Evidence) -> Narrative:
 
 
 def _sections(evidence: Evidence) -> tuple[Section, ...]:
-    makers = (_phase_section, _flow_section, representation_section, exception_section)
+    makers = (_phase_section, _flow_section, representation_section, complexity_section, exception_section)
     return tuple(make(evidence) for make in makers)
 
 

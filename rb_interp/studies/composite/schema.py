@@ -20,5 +20,17 @@ TABLES = {
     "exception_counts": TableSchema("part:str phase:str flow:str place:str", "n:int"),
     "exception_test": TableSchema("by:str", "right low high n:int"),
     "attention_summary": over_seeds("gamma set layer:int head:int query:str key:str"),
+    "matrices": TableSchema(
+        "gamma seed layer:int matrix:str",
+        "participation participation_untrained stable_rank stable_rank_untrained condensed condensed_untrained "
+        "condensed_signed condensed_signed_untrained groups groups_untrained",
+    ),
+    "matrices_summary": over_seeds("gamma layer:int matrix:str"),
+    "eigenvalues": TableSchema("gamma seed step rank:int", "eigenvalue"),
+    "eigenvalues_summary": over_seeds("gamma step rank:int"),
+    "growth": TableSchema("gamma seed rank:int", "final half_step"),
+    "phase_auc": TableSchema(
+        "layer:int matrix:str", "auc low high untrained n gammas:int inferential:int symmetric:int"
+    ),
 }
 """Name -> columns; the first text of each has the columns that tell rows apart. docs/tables.md says what they hold."""

@@ -7,6 +7,7 @@ answers          histogram of what is answered to unseen
 by_position      I and S by position of the key
 interchange      what pairs are answered once roles are taken from the source
 attention        from every role to every role
+matrices         spectra and condensation of every matrix; see `complexity`
 exception_...    where the exception is stored; see ``exception``
 """
 
@@ -22,6 +23,7 @@ import pandas as pd
 from rb_interp.machine.measured import curves_summary, over_seeds, readings_table
 from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.complexity import complexity_summaries, matrix_rows
 from rb_interp.studies.composite.config import MIDDLE
 from rb_interp.studies.composite.exception import EDGES, fitted, part_of, place_of, qualifying, suggestions
 from rb_interp.studies.composite.flow import (
@@ -73,7 +75,7 @@ def member_tables(found: Sequence[MemberFound]) -> dict[str, pd.DataFrame]:
     """The tables that have rows for every member."""
     rows = {"phases": _phase_rows, "answers": _rows_of("answers"), "by_position": _rows_of("by_position"),
             "interchange": _interchange_rows, "attention": _attention_rows, "exception_edges": _edge_rows,
-            "exception_places": _place_rows}  # fmt: skip
+            "exception_places": _place_rows, "matrices": _matrix_rows}  # fmt: skip
     return {
         name: TABLES[name].frame([{**one.place, **row} for one in found for row in make(one)])
         for name, make in rows.items()
@@ -142,6 +144,10 @@ def _place_rows(one: MemberFound) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _matrix_rows(one: MemberFound) -> list[dict[str, Any]]:
+    return matrix_rows([*one.of("weight_spectra"), *one.of("condensation")])
+
+
 def unseen_attention(phases: pd.DataFrame, step: int) -> pd.DataFrame:
     """Readings ``unseen_attention`` of all gammas together, the units of F9.
 
@@ -174,6 +180,7 @@ def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[
         "by_position_summary": over_seeds(tables["by_position"], ["gamma", "position"], ["I", "S"]),
         "attention_summary": over_seeds(tables["attention"], place, ["attention", "untrained"]),
         "curves_summary": curves_summary(curves),
+        **complexity_summaries(tables),
     }
 
 

@@ -139,6 +139,11 @@ class CompositeTask:
         """``fit``: the first evaluation with an accuracy of at least .90 on seen_test."""
         return {"fit": Stage(lambda now, start: now[:, SEEN_TEST, 1] >= FITTED)}
 
+    @property
+    def spectra(self) -> Mapping[str, Int[np.ndarray, " n"]]:
+        """``items``: tokens whose embeddings' spectrum is kept along training, see ``training.spectra``."""
+        return {"items": self.tokens("key")}
+
     def fingerprint(self) -> str:
         """Twelve hex digits of class and settings."""
         return fingerprint(self)

@@ -25,6 +25,7 @@ from rb_interp.probes.chain import ChainInputs, Encoded
 from rb_interp.probes.gauge_freedom import markdown
 from rb_interp.probes.token_typing import token_vectors
 from rb_interp.probes.value_alignment import value_matrix
+from rb_interp.probes.weight_spectra import MATRICES
 from rb_interp.statistics import random_directions
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.checks import INTERVENTIONS
@@ -112,6 +113,9 @@ def general(model, asked: Asked) -> Found:
         (probes.token_similarity, None, {"counts": COUNTS, "n_draws": 0}),
         (probes.embedding_rank, None, {"counts": COUNTS, "untrained": untrained}),
         *((probes.weight_rank, None, {"layer": layer}) for layer in range(model.cfg.n_layers)),
+        *((probes.weight_spectra, None, {"layer": layer}) for layer in range(model.cfg.n_layers)),
+        *((probes.condensation, None, {"layer": layer, "matrices": MATRICES}) for layer in range(model.cfg.n_layers)),
+        (probes.lattice, None, {"tokens": np.arange(30, 60), "untrained": untrained}),
         (probes.next_token, Inputs(TEXT), {"counts": COUNTS}),
         (probes.chain_accuracy, asked.chains, {}),
         *((probes.cosines_by_target, asked.given, {"hook": hook, "targets": groups}) for hook in VECTORS),

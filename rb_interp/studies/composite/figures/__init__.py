@@ -2,8 +2,20 @@
 
 from rb_interp.figures.spec import FigureSpec
 from rb_interp.studies.composite.figures.attention import caption_attention, draw_attention
+from rb_interp.studies.composite.figures.complexity import (
+    caption_condensation,
+    caption_participation,
+    draw_condensation,
+    draw_participation,
+)
 from rb_interp.studies.composite.figures.cosines import caption_cosines, draw_cosines
 from rb_interp.studies.composite.figures.flows import caption_flows, draw_flows
+from rb_interp.studies.composite.figures.items import (
+    caption_growth,
+    caption_items,
+    draw_growth,
+    draw_items,
+)
 from rb_interp.studies.composite.figures.learning import caption_learning, draw_learning
 from rb_interp.studies.composite.figures.phases import caption_phases, draw_phases
 
@@ -30,5 +42,27 @@ FIGURES: tuple[FigureSpec, ...] = (
         draw_cosines,
         caption_cosines,
         ("D1", "D2", "D4"),
+    ),
+    FigureSpec(
+        "condensation",
+        "Neurons of L0's W_Q (after Figs. 5a, 5b and 10)",
+        draw_condensation,
+        caption_condensation,
+        ("K1",),
+    ),
+    FigureSpec(
+        "participation",
+        "Participation ratio of every matrix (after Fig. 13)",
+        draw_participation,
+        caption_participation,
+        ("K2", "K8"),
+    ),
+    FigureSpec("items", "Embeddings of the items (after Figs. 5c, 5d)", draw_items, caption_items, ("K5", "K6", "K7")),
+    FigureSpec(
+        "growth",
+        "Growth of the items' covariance (after Fig. 12)",
+        draw_growth,
+        caption_growth,
+        ("K3", "K4"),
     ),
 )

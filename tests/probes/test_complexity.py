@@ -1,0 +1,160 @@
+"""Condensation and spectra of matrices, and the layout of numbers, on matrices and embeddings made by hand."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lens_models import lens_model
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.probes import condensation, lattice, weight_spectra
+from rb_interp.probes.condensation import condensed_shares, cosine_groups, gaussian_shares
+from rb_interp.probes.lattice import lattice_values
+from rb_interp.probes.vectors import cosines
+from rb_interp.probes.weight_spectra import layer_matrices, spectrum_participation, spectrum_stable_rank
+
+IDS = np.arange(20, 100)
+STEPS = (3, 4)
+
+
+def in_two_directions(n: int) -> np.ndarray:
+    """n columns, the first half one direction and the rest another, orthogonal one, lengths unequal."""
+    first, second = np.eye(6)[:2]
+    return np.stack([(i + 1) * (first if i < n // 2 else second) for i in range(n)], 1)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "signed", "both", "groups"),
+    [
+        (in_two_directions(8), 12 / 28, 12 / 28, 2),  # 2 * (4 choose 2) of (8 choose 2)
+        (np.eye(8), 0, 0, 8),
+        (np.outer(np.arange(1, 6), np.ones(8)), 1, 1, 1),
+        (np.outer(np.arange(1, 6), [1.0, 1, 1, 1, -1, -1, -1, -1]), 12 / 28, 1, 2),
+    ],
+    ids=["two groups", "identity", "rank one", "rank one, both signs"],
+)
+def test_condensation_of_matrices_by_hand(matrix, signed, both, groups):
+    cos = cosines(matrix.T)
+    assert condensed_shares(cos) == pytest.approx((signed, both))
+    found = cosine_groups(cos)
+    assert found.max() + 1 == groups
+    assert (np.bincount(found)[:-1] >= np.bincount(found)[1:]).all()  # by size
+
+
+def test_a_neuron_of_zeros_counts_in_no_pair():
+    matrix = np.concatenate([in_two_directions(8), np.zeros((6, 1))], 1)
+    assert condensed_shares(cosines(matrix.T)) == pytest.approx((12 / 28, 12 / 28))
+    assert cosine_groups(cosines(matrix.T)).tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2]
+    assert np.isnan(condensed_shares(cosines(np.zeros((3, 4))))).all()
+
+
+@pytest.mark.parametrize(("name", "p"), [("share", 0.15), ("share_abs", 0.3)])
+def test_the_null_has_mean_and_spread_of_gaussian_matrices(name, p):
+    """In three dimensions a cosine is uniform, so P(|cos| > .7) = .3; the variance is that of independent pairs."""
+    rng, n = np.random.default_rng(0), 4000
+    real = [condensed_shares(cosines(x))[name == "share_abs"] for x in rng.standard_normal((n, 12, 3))]
+    draws = gaussian_shares((3, 12), n, rng)[name].draws
+    error = np.sqrt(p * (1 - p) / 66 / n)
+    assert np.mean(real) == pytest.approx(p, abs=4 * error)
+    assert np.mean(draws) == pytest.approx(p, abs=4 * error)
+    assert np.var(draws) / np.var(real) == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "participation", "stable"),
+    [(in_two_directions(2), 25 / 17, 5 / 4), (np.eye(8), 8, 8), (np.outer(np.arange(1, 6), np.ones(8)), 1, 1)],
+    ids=["lengths 1 and 2", "identity", "rank one"],
+)
+def test_spectra_of_matrices_by_hand(matrix, participation, stable):
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    assert spectrum_participation(singular) == pytest.approx(participation)
+    assert spectrum_stable_rank(singular) == pytest.approx(stable)
+    assert np.isnan([spectrum_participation(0 * singular), spectrum_stable_rank(0 * singular)]).all()
+
+
+def test_a_random_matrix_has_the_participation_that_the_docstring_names():
+    singular = np.linalg.svd(np.random.default_rng(0).standard_normal((640, 320)), compute_uv=False)
+    assert spectrum_participation(singular) == pytest.approx(640 * 320 / 960, rel=0.02)
+
+
+def circle(ids: np.ndarray, period: float) -> np.ndarray:
+    return np.stack([np.cos(2 * np.pi * ids / period), np.sin(2 * np.pi * ids / period)], 1)
+
+
+def test_numbers_on_a_line_are_ordered_and_have_no_steps():
+    values = lattice_values(np.outer(IDS - 60.0, [1, 2, 0]) + 7, IDS, STEPS)
+    assert values["pc_order"] == pytest.approx(1)
+    assert values["participation"] == pytest.approx(1)
+    assert values["nearest"] < 0.1
+    assert abs(values["contrast"]) < 0.01
+
+
+def test_numbers_on_a_circle_are_in_order_and_have_no_steps():
+    values = lattice_values(circle(IDS, len(IDS)), IDS, STEPS)
+    angles = 2 * np.pi * np.arange(1, 11) / len(IDS)  # C(k): pairs that go round the end of the list do not count
+    assert [values[f"cos_{k}"] for k in range(1, 11)] == pytest.approx(np.cos(angles).tolist())
+    assert values["participation"] == pytest.approx(2)
+    assert values["nearest"] == 0
+    assert 0 < values["contrast"] < 0.02  # the curve of the circle alone
+
+
+def test_numbers_on_a_lattice_of_steps_three_and_four_are_told():
+    ids = IDS[:28]
+    values = lattice_values(np.concatenate([circle(ids, 3.5), 2 * circle(ids, 56)], 1), ids, STEPS)
+    assert values["nearest"] >= 0.9
+    assert values["contrast"] > 0.5
+    assert lattice_values(circle(ids, 5.5), ids, STEPS)["contrast"] < 0
+    assert lattice_values(circle(ids, 5.5), ids, (5, 6))["contrast"] > 0.5
+
+
+def of_embedding(vectors: np.ndarray) -> Any:
+    """As much of a model as a probe of the embedding asks for, with the vectors at IDS."""
+    table = np.zeros((IDS[-1] + 1, vectors.shape[1]))
+    table[IDS] = vectors
+    return SimpleNamespace(cfg=SimpleNamespace(n_layers=0), W_E=torch.from_numpy(table), parameters=tuple)
+
+
+def test_a_random_embedding_reads_its_nulls():
+    rng = np.random.default_rng(1)
+    model, first = (of_embedding(rng.standard_normal((len(IDS), 64))) for _ in range(2))
+    reading = lattice(model, tokens=IDS, untrained=first)
+    inside = {name: 0.005 < null.p_value(reading.values[name]) < 0.995 for name, null in reading.nulls.items()}
+    assert all(inside.values()), inside
+    assert reading.nulls["nearest"].draws.mean() == pytest.approx(2 * (77 + 76) / 80 / 79, abs=0.01)
+    assert reading.nulls["pc_order"].draws.mean() == pytest.approx(0.17, abs=0.03)
+    assert reading.values["participation_ratio"] == pytest.approx(1, abs=0.1)
+    lone = lattice(model, tokens=[20], n_null=0)
+    assert np.isnan(lone.values["nearest"])
+    assert "too few" in lone.notes["nearest"]
+
+
+def test_bad_tokens_and_steps_are_named():
+    model = of_embedding(np.ones((len(IDS), 4)))
+    with pytest.raises(ModelError, match="got tokens from 5 to 400; give some of this model's tokens, 0 to 99"):
+        lattice(model, tokens=[5, 400])
+    with pytest.raises(RolesError, match=r"steps=\(1, 4\); give whole numbers from 2 on"):
+        lattice(model, tokens=IDS, steps=(1, 4))
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "rotary", "grouped"])
+def test_matrices_are_those_of_the_model_heads_joined(kind):
+    model, untrained = (lens_model(kind, seed) for seed in (0, 1))
+    found = layer_matrices(model, 1)
+    assert {name: found[name].shape for name in ("W_Q", "W_O", "W_in", "W_out")} == {
+        "W_Q": (16, 16), "W_O": (16, 16), "W_in": (16, 32), "W_out": (32, 16),
+    }  # fmt: skip
+    head = model.blocks[1].attn.W_Q[2].detach().double().numpy()
+    np.testing.assert_array_equal(found["W_Q"][:, 8:12], head)
+    np.testing.assert_array_equal(found["W_O"][8:12], model.blocks[1].attn.W_O[2].detach().double().numpy())
+    chosen: dict = {"matrices": ("W_Q", "W_V", "W_out")}
+    for probe, options in ((weight_spectra, {}), (condensation, chosen)):
+        reading = probe(model, layer=1, untrained=untrained, **options)
+        assert reading.layer == 1
+        assert np.isfinite([*reading.values.values(), *reading.untrained.values()]).all()
+        assert probe(untrained, layer=1, **options).values == dict(reading.untrained)
+    with pytest.raises(ModelError, match="L1 of this model has no matrix 'W_U'"):
+        condensation(model, layer=1, matrices=("W_U",))
+    assert np.isfinite(list(lattice(model, tokens=range(5, 25), n_null=5).values.values())[:-1]).all()

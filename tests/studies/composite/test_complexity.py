@@ -1,0 +1,154 @@
+"""Claims K on tables made by hand, on hand-written models, and on a run that is trained."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from reference_models import reference_model
+
+from rb_interp.claims import judge
+from rb_interp.models.build import build_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.studies.composite.claims import CLAIMS
+from rb_interp.studies.composite.complexity import (
+    contrast_readings,
+    growth,
+    growth_readings,
+    phase_auc,
+    phase_readings,
+    read_complexity,
+)
+from rb_interp.studies.composite.schema import TABLES
+from rb_interp.studies.composite.task import CompositeTask
+from rb_interp.training.member_group import Member
+
+BY_ID = {claim.id: claim for claim in CLAIMS}
+NAMES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
+
+
+def verdict(id: str, readings: pd.DataFrame):
+    (found,) = judge(readings, [BY_ID[id]])
+    return found
+
+
+def matrices(participation) -> pd.DataFrame:
+    """The table of matrices of members (gamma, seed), each number given by ``participation(gamma, seed, number)``."""
+    rows = [
+        {"gamma": gamma, "seed": seed, "layer": number // 6, "matrix": NAMES[number % 6],
+         "participation": participation(gamma, seed, number), "participation_untrained": 20.0}
+        for gamma, seed, number in product((0.5, 0.8), range(8), range(12))
+    ]  # fmt: skip
+    return TABLES["matrices"].frame(rows)
+
+
+MEMBERS = [Member(gamma, seed) for seed in range(8) for gamma in (0.5, 0.8)]
+
+
+@pytest.mark.parametrize(("lower", "outcome"), [(10, "HOLDS"), (9, "FAILS")])
+def test_k2_counts_matrices_of_a_seed(lower, outcome):
+    table = matrices(lambda gamma, seed, number: 10.0 if gamma == 0.8 and number < lower else 14.5)
+    found = verdict("K2", contrast_readings(table, MEMBERS, 9))
+    assert (found.outcome, found.effect, found.untrained) == (outcome, lower, 0)
+
+
+def test_k2_counts_a_diverged_member_as_not_met():
+    table = matrices(lambda gamma, seed, number: 1.0 if gamma == 0.8 else 2.0)
+    table = table.loc[(table["gamma"] != 0.5) | (table["seed"] != 3)]
+    found = verdict("K2", contrast_readings(table, MEMBERS, 9))
+    assert dict(zip(found.seeds, found.met, strict=True)) == {seed: seed != 3 for seed in range(8)}
+    assert not len(contrast_readings(table, [member for member in MEMBERS if member.gamma == 0.8], 9))
+
+
+def eigenvalues(steps, gamma: float = 0.8) -> pd.DataFrame:
+    """Five eigenvalues that jump from 0 to 5, 4, ... at the given steps, of eight seeds; and a sixth that is small."""
+    times = range(0, 60, 10)
+    rows = [
+        {"gamma": gamma, "seed": seed, "step": t, "rank": rank, "eigenvalue": (6.0 - rank) * (t >= at)}
+        for seed, t, (rank, at) in product(range(8), times, enumerate((*steps, 0), 1))
+    ]
+    return TABLES["eigenvalues"].frame(rows)
+
+
+@pytest.mark.parametrize(
+    ("steps", "order", "outcome"),
+    [((10, 20, 30, 40, 50), 1, "HOLDS"), ((10, 30, 20, 40, 50), 0.9, "HOLDS"), ((50, 40, 30, 20, 10), -1, "FAILS")],
+)
+def test_k4_asks_whether_the_largest_eigenvalue_is_the_first(steps, order, outcome):
+    table = growth(eigenvalues(steps))
+    assert table.query("seed == 0")["half_step"].to_list() == list(steps)
+    found = verdict("K4", growth_readings(table, 50))
+    assert (found.outcome, found.effect) == (outcome, pytest.approx(order))
+
+
+def test_k4_is_undecided_where_a_step_is_not_known_or_all_are_the_same():
+    lost = eigenvalues((10, 20, 30, 40, 50))
+    lost.loc[lost["step"] == 0, "eigenvalue"] = np.nan
+    for table in (lost, eigenvalues((20, 20, 20, 20, 20))):
+        found = verdict("K4", growth_readings(growth(table), 50))
+        assert found.outcome == "UNDECIDED"
+        assert "no finite order" in found.reason
+
+
+def members_of(phases: dict[float, str], numbers) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Tables ``phases`` and ``matrices``: a letter a seed (i, s, m, u), and PR of L0's W_Q by phase, gamma and seed."""
+    words = {"i": "inferential", "s": "symmetric", "m": "mixed", "u": "unfit"}
+    rows = [(gamma, seed, words[x]) for gamma, text in phases.items() for seed, x in enumerate(text)]
+    named = pd.DataFrame(rows, columns=["gamma", "seed", "phase"])
+    own = [
+        {"gamma": g, "seed": s, "layer": 0, "matrix": "W_Q", "participation": numbers(phase, g, s),
+         "participation_untrained": 30.0 + s}
+        for g, s, phase in rows
+    ]  # fmt: skip
+    return named, TABLES["matrices"].frame(own)
+
+
+def test_k8_compares_members_of_one_gamma_alone():
+    """Inferential members have the higher number within each gamma; between gammas they would have the lower one."""
+    found = members_of({0.5: "ssssi", 0.8: "iiiis"}, lambda phase, g, s: 100 * (g == 0.5) + 10 * (phase[0] == "i") + s)
+    table = phase_auc(*found).iloc[0]
+    assert (table["auc"], table["n"], table["gammas"]) == (0, 8, 2)
+    assert (table["inferential"], table["symmetric"], table["untrained"]) == (5, 5, 0.5)
+    readings = phase_readings(*found, 9)
+    assert readings.loc[readings["quantity"] == "lower", "value"].to_list() == [0, 0]
+
+
+@pytest.mark.parametrize(("inferential", "symmetric", "outcome"), [(3, 5, "HOLDS"), (5, 3, "FAILS"), (5, 5, "FAILS")])
+def test_k8_by_hand(inferential, symmetric, outcome):
+    pr = {"inferential": inferential, "symmetric": symmetric, "mixed": 1, "unfit": 1}
+    found = members_of({0.5: "is" * 10 + "mu", 0.8: "is" * 10}, lambda phase, g, s: pr[phase])
+    judged = verdict("K8", phase_readings(*found, 9))
+    assert (judged.outcome, judged.n_seeds) == (outcome, 20)
+    assert judged.context[0].effect == {"HOLDS": 1.0}.get(outcome, 0.5 if inferential == symmetric else 0.0)
+
+
+def test_k8_is_undecided_where_no_gamma_has_both_phases():
+    readings = phase_readings(*members_of({0.5: "ssm", 0.8: "iiu"}, lambda phase, g, s: 1.0), 9)
+    assert not len(readings)
+    assert verdict("K8", readings).outcome == "UNDECIDED"
+    few = verdict("K8", phase_readings(*members_of({0.8: "iisss"}, lambda phase, g, s: float(phase[0] == "s")), 9))
+    assert (few.outcome, few.effect, few.n_seeds) == ("UNDECIDED", 1, 2)
+
+
+@pytest.mark.lens
+def test_complexity_of_a_hand_written_model_and_of_an_untrained_one():
+    """The known model keeps each token's number on one line, so its items need one direction, and no twin does."""
+    task = CompositeTask(n_sequences=1600, evaluation_rows=100)
+    data = task.dataset(0)
+    known = reference_model(data, "via_anchors", "inferential")
+    untrained = build_model(task, gamma=0.5, config=ModelConfig(d_model=64, d_head=32, d_mlp=64, norm="post"))
+    true = {(one.probe, one.layer): one for one in read_complexity(known, data, untrained)}
+    twin = {(one.probe, one.layer): one for one in read_complexity(untrained, data, untrained)}
+    items, other = true["lattice", None].values, twin["lattice", None].values
+    assert items["participation"] == pytest.approx(1)
+    assert items["pc_order"] == pytest.approx(1)
+    assert items["nearest"] < 0.1
+    assert other["participation"] == pytest.approx(79 * 64 / 143, rel=0.1)
+    assert other["participation_ratio"] == 1
+    assert other["pc_order"] < 0.5
+    at = "condensation", 0
+    assert twin[at].values["share_abs_W_Q"] == 0
+    assert twin[at].values["groups_W_Q"] == 32
+    spectra = twin["weight_spectra", 0].values
+    assert spectra["participation_W_Q"] == pytest.approx(64 * 32 / 96, rel=0.1)
+    assert true["weight_spectra", 0].values["participation_W_Q"] < 3
