@@ -11,12 +11,10 @@ Readings of all gammas together, whose gamma is NaN:
     complexity_contrast  `matrices_lower`, one a seed: of the 12 matrices of two layers, those whose participation
                          ratio at gamma .8 is at most .7 times that at .5; 0 where a member of the two diverged
     phase_by_complexity  `auc`: the chance that an inferential member has a lower participation ratio of L0's W_Q than a
-                         symmetric one of the same gamma. `lower`, one a pair of such members, no member in two pairs:
-                         1 where the inferential one is lower, else 0
+                         symmetric one of the same gamma, with the ends `auc:low` and `auc:high` of its interval
 
-K8 is judged on `lower`. All pairs of two groups are not independent, these are, so the rule for shares holds as it
-stands. Members are paired in the order of their seeds, which says nothing of them. `auc` uses all pairs and stands
-beside, with the interval of ``statistics.auc``. A gamma without both phases gives no pair.
+K8 is judged on this interval, which holds for any number of members, see ``statistics.auc``. A gamma without both
+phases gives no pair.
 
 How it can mislead. The numbers of single factors depend on the basis of their weights, see
 ``probes.weight_spectra``. An eigenvalue that shrinks starts above half of its final value: its step is 0. Eigenvalues
@@ -170,22 +168,15 @@ def by_phase(
 
 
 def phase_readings(phases: pd.DataFrame, matrices: pd.DataFrame, step: int) -> pd.DataFrame:
-    """Readings ``phase_by_complexity``, the units of K8; none where no gamma has both phases."""
+    """The reading ``phase_by_complexity``, the number of K8 with its interval; none where no gamma has both phases."""
     now, first = (by_phase(phases, matrices, 0, "W_Q", f"participation{end}") for end in ("", "_untrained"))
-    place, rows = {"gamma": np.nan, "stage": "final", "step": step, "set": ""}, []
-    for number, (value, before) in enumerate(zip(_matched(now), _matched(first), strict=True)):
-        reading = Reading("phase_by_complexity", {"lower": value}, untrained={"lower": before}, n=1)
-        rows += [{**place, "seed": number, **row} for row in reading.rows()]
-    if now:
-        value, before = stratified_auc(now), stratified_auc(first)
-        reading = Reading("phase_by_complexity", {"auc": value.value}, untrained={"auc": before.value}, n=value.n_pairs)
-        rows += [{**place, "seed": 0, **row} for row in reading.rows()]
-    return readings_table(rows)
-
-
-def _matched(strata: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
-    """1 or 0 for each inferential member and the symmetric one at its place in the order of seeds."""
-    return [float(one < other) for stratum in strata for one, other in zip(*stratum, strict=False)]
+    if not now:
+        return readings_table([])
+    found, before = stratified_auc(now), stratified_auc(first)
+    values = {"auc": found.value, "auc:low": found.low, "auc:high": found.high}
+    reading = Reading("phase_by_complexity", values, untrained={"auc": before.value}, n=found.n_pairs)
+    place = {"gamma": np.nan, "seed": 0, "stage": "final", "step": step, "set": ""}
+    return readings_table([{**place, **row} for row in reading.rows()])
 
 
 def phase_auc(phases: pd.DataFrame, matrices: pd.DataFrame) -> pd.DataFrame:

@@ -107,15 +107,14 @@ COMPLEXITY_CLAIMS = (
         (
             Condition(
                 _over_members(
-                    "phase_by_complexity", "lower",
-                    "share of disjoint pairs of an inferential and a symmetric member of one gamma in which the "
-                    "inferential one has the lower PR of L0's W_Q",
+                    "phase_by_complexity", "auc",
+                    "AUC: chance that an inferential member has a lower PR of L0's W_Q than a symmetric one of the "
+                    "same gamma",
                 ),
                 ">=",
                 0.80,
             ),
         ),
-        unit="share",
-        context=(_over_members("phase_by_complexity", "auc", "AUC over all such pairs"),),
+        unit="interval",
     ),
 )  # fmt: skip
