@@ -1,5 +1,7 @@
 """Configuration of the composite study: a sweep over initialisation rates on the composite task of paper 2.
 
+Beside it stands a control, `BOTH_UNSEEN`: what members answer to a pair whose mirror was not trained either.
+
 The paper trains 210 epochs of 370 batches on a warm-up of 10 epochs and a cosine for the other 200. Its preset stops
 that schedule at 12,000 steps; ``--steps 77700`` trains all of it.
 """
@@ -23,6 +25,8 @@ GAMMAS = (VERY_LARGE, MIDDLE, SMALL)
 STAGES = ("fit",)
 EPOCH = 370
 """Steps of an epoch of the paper: 15 trained pairs of 50,625 rows, in batches of 2,048."""
+BOTH_UNSEEN = "both_unseen"
+"""The sweep whose members are trained on neither pair of a held-out one and its mirror."""
 LEAST_LENGTH = 6
 """Positions from which on two noise items can stand beside a block and the last position."""
 
@@ -78,6 +82,15 @@ class CompositeConfig(SweepConfig, StudyConfig):
         if self.train.micro_batch or self.train.compile:
             unused = f"micro_batch={self.train.micro_batch}, compile={self.train.compile}"
             raise ConfigError(f"{unused}; these are for language models. Leave them out.")
+
+    @property
+    def sweeps(self) -> dict[str, SweepConfig]:
+        """The main sweep, and its members at the middle and the small initialisation that see no mirrored pair."""
+        gammas = tuple(gamma for gamma in (MIDDLE, SMALL) if gamma in self.gammas)
+        if not gammas:
+            return {"": self}
+        train = replace(self.train, stages=(), n_checkpoints=0)
+        return {"": self, BOTH_UNSEEN: SweepConfig(gammas, self.task.both_unseen(), self.model, train, self.rates)}
 
     @classmethod
     def from_preset(cls, preset: str = "quick", **changes: Any) -> CompositeConfig:

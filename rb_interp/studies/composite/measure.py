@@ -6,6 +6,7 @@
     knock_out                 accuracy without an edge of L0's attention
     exception_edges           the exception and the rest without each such edge; see ``exception``
     answer_cosines, step_cosines, variance_shares    what vectors stand for; see ``representation``
+    phase, sweep both_unseen  the control: members that were trained on neither pair; see ``phase.read_control``
     unseen_attention          of all gammas together, see ``tables.unseen_attention``
     flow_match                of all gammas together, whether the flow tells the phase; see ``tables.flow_match``
     two_phases                of all gammas together, the seed's members that are in one of two phases
@@ -41,9 +42,10 @@ from rb_interp.studies.composite.complexity import (
     phase_readings,
     read_complexity,
 )
+from rb_interp.studies.composite.config import BOTH_UNSEEN
 from rb_interp.studies.composite.exception import read_exception
 from rb_interp.studies.composite.flow import LAYERS, ROLES, inferential_rows, read_interchange, read_knock_out
-from rb_interp.studies.composite.phase import early, read_phase
+from rb_interp.studies.composite.phase import early, read_control, read_phase
 from rb_interp.studies.composite.representation import has_grid, read_grid, read_shares
 from rb_interp.studies.composite.rows import CompositeDataset
 from rb_interp.studies.composite.tables import (
@@ -58,6 +60,19 @@ from rb_interp.studies.composite.tables import (
 from rb_interp.training.member_group import Member
 
 
+def measure_control(run: Run, progress: bool = True) -> DataFrame:
+    """Readings of the members that were trained on neither pair, see ``phase.read_control``."""
+    sweep, main = run.sweep(BOTH_UNSEEN), run.sweep()
+
+    def read(models: MemberModels, member: Member) -> MemberFound:
+        step, seed = models.load(member, "final").step, member.seed
+        reading = read_control(models.model, sweep.dataset(seed), main.dataset(seed), untrained=models.untrained)
+        return MemberFound(member, step, [("", reading)])
+
+    found = each_member(sweep, sweep.sound_members, read, progress=progress, desc="probing the control")
+    return readings_table([row for one in found for row in one.rows()], sweep=BOTH_UNSEEN)
+
+
 def measure(run: Run, progress: bool = True) -> Measured:
     """Read phase and flow of the members of a finished run; tables are those of ``schema``.
 
@@ -70,8 +85,9 @@ def measure(run: Run, progress: bool = True) -> Measured:
     tables |= summaries(tables, run.curves)
     own = [row for one in found for row in one.rows()]
     step = sweep.config.train.steps
-    of_all = *of_members(tables, run.curves, step), *of_complexity(tables, sweep.members, step)
-    readings = readings_table(own, *of_all)
+    of_all = *of_members(tables, sweep.curves(), step), *of_complexity(tables, sweep.members, step)
+    control = [measure_control(run, progress)] if BOTH_UNSEEN in run.sweeps else []
+    readings = readings_table(own, *of_all, *control)
     cosines = cosine_arrays(found)
     arrays = complexity_arrays([(one.member, reading) for one in found for _, reading in one.readings])
     return Measured(readings, tables, arrays | cosines | arrays_over_seeds(cosines))

@@ -123,18 +123,46 @@ def read_phase(model: HookedModel, data: CompositeDataset, *, untrained: HookedM
     return Reading("phase", values, untrained=before, n=len(data.rows("unseen")), tables=tables)
 
 
+@checked
+@few_threads
+def read_control(
+    model: HookedModel, data: CompositeDataset, main: CompositeDataset, *, untrained: HookedModel | None = None
+) -> Reading:
+    """I, S and O of a model that was trained on neither the held-out pairs nor their mirrors, in [0, 1].
+
+    S is the share answered as the mirrored pair is trained in ``main``: an answer that this model has never seen.
+    Values: as of `read_phase`; accuracies are on ``data``, answers on ``unseen`` of ``main``.
+
+    Args:
+        model: any model that reads the tokens. data: what it was trained on. main: the same with the mirrored pairs.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+    """
+    answered, tables = _answered(model, main)
+    before = {} if untrained is None else _accuracies(untrained, data) | _answered(untrained, main)[0]
+    return Reading(
+        "phase", _accuracies(model, data) | answered, untrained=before, n=len(main.rows("unseen")), tables=tables
+    )
+
+
 def _values(model: HookedModel, data: CompositeDataset) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
+    answered, tables = _answered(model, data)
+    return _accuracies(model, data) | answered, tables
+
+
+def _accuracies(model: HookedModel, data: CompositeDataset) -> dict[str, float]:
     sampled = {name: data.sample(name, data.task.evaluation_rows) for name in ACCURACIES}
     values = {
         f"acc_{name}": float((most_likely(model, data.tokens[rows]) == data.labels[rows]).mean())
         for name, rows in sampled.items()
     }
+    return values | {"gap": values["acc_seen_train"] - values["acc_seen_test"]}
+
+
+def _answered(model: HookedModel, data: CompositeDataset) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
     rows = data.rows("unseen")
     keys, pairs, answers = data.keys[rows], data.pairs[rows], most_likely(model, data.tokens[rows])
     both, first = (data.task.inferential(keys, pairs), data.task.symmetric(keys, pairs)), early(data, rows)
     every, at_first = shares(answers, *both), shares(answers[first], both[0][first], both[1][first])
-    values |= {"gap": values["acc_seen_train"] - values["acc_seen_test"]}
-    values |= dict(zip("ISO", every, strict=True))
-    values |= {"I_early": at_first.inferential, "S_early": at_first.symmetric}
+    values = dict(zip("ISO", every, strict=True)) | {"I_early": at_first.inferential, "S_early": at_first.symmetric}
     positions = by_position(answers, *both, data.key_position[rows])
     return values, {"answers": histogram(answers, both[0]), "by_position": positions}

@@ -77,7 +77,7 @@ def _warnings(evidence: Evidence) -> tuple[str, ...]:
     if missing:
         found.append(f"Claims that read γ = {', '.join(missing)} are undecided: this run has no member there.")
     found.append(
-        "Claims that need a grid of γ, other depths, learning rates or weight decays (C7 to C13) are not judged here; "
+        "Claims that need a grid of γ, other depths, learning rates or weight decays (C7 to C12) are not judged here; "
         "the paper's Fig. 2 takes the best of nine learning rates for each mapping, and these runs have one."
     )
     differing = [

@@ -8,7 +8,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.machine.config import fingerprint, from_mapping, plain, scale_of
 from rb_interp.models.schemes import intended_std, parameters
 from rb_interp.studies.composite import COMPOSITE
-from rb_interp.studies.composite.config import CompositeConfig
+from rb_interp.studies.composite.config import BOTH_UNSEEN, CompositeConfig
 from rb_interp.training.schedule import learning_rate
 
 
@@ -24,6 +24,14 @@ def test_the_papers_schedule_is_stopped_early_and_its_start_is_the_papers():
               "blocks.0.mlp.W_in": 400, "blocks.0.mlp.W_out": 1200, "unembed.W_U": 400}  # fmt: skip
     assert {name: std[name] for name in fan_in} == pytest.approx({name: n**-0.8 for name, n in fan_in.items()})
     assert (model.norm, model.act, train.clip, train.eps, train.weight_decay) == ("post", "relu", 1.0, 1e-8, 0.01)
+
+
+def test_the_control_is_trained_on_neither_pair_and_on_all_else_alike():
+    config = COMPOSITE.preset("smoke")
+    control = config.sweeps[BOTH_UNSEEN]
+    assert (control.gammas, control.task.held_out, control.task.exceptions) == ((0.5, 0.8), ((4, 3), (3, 4)), ())
+    assert (control.model, control.train.steps, control.rates) == (config.model, config.train.steps, config.rates)
+    assert list(COMPOSITE.preset("smoke", gammas=(0.1,)).sweeps) == [""]
 
 
 def test_plain_data_gives_the_study_again():

@@ -6,7 +6,7 @@ from reference_models import reference_model
 
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.studies.composite.phase import by_position, early, histogram, phase_of, read_phase, shares
+from rb_interp.studies.composite.phase import by_position, early, histogram, phase_of, read_control, read_phase, shares
 from rb_interp.studies.composite.task import CompositeTask
 
 TASK = CompositeTask(n_sequences=1600)
@@ -57,6 +57,17 @@ def test_reference_models_are_in_the_phase_that_they_were_built_for(phase):
     assert places["n"].sum() == reading.n == 1000
     assert set(places["I"]) == {inferential}
     assert phase_of(*(reading.untrained[name] for name in ("acc_seen_test", "I", "S"))) == "unfit"
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("phase", ["inferential", "symmetric"])
+def test_the_control_counts_answers_that_only_the_main_task_has_trained(phase):
+    """One that infers every pair knows the control's rows; one that knows the exception answers as it is trained."""
+    control = TASK.both_unseen().dataset(seed=0)
+    reading = read_control(reference_model(DATA, "via_last", phase), control, DATA)
+    inferential = float(phase == "inferential")
+    assert (reading.values["I"], reading.values["S"], reading.n) == (inferential, 1 - inferential, 1000)
+    assert (reading.values["acc_train"], reading.values["acc_seen_test"]) == (1, 1)
 
 
 @pytest.mark.lens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.studies.composite.claims.terms import accuracy, phase
-from rb_interp.studies.composite.config import MIDDLE, SMALL, VERY_LARGE
+from rb_interp.studies.composite.config import BOTH_UNSEEN, MIDDLE, SMALL, VERY_LARGE
 
 
 def _others(gamma: float) -> tuple[Term, ...]:
@@ -88,6 +88,20 @@ PHASE_CLAIMS = (
                 ">=",
                 0.80,
             ),
+        ),
+    ),
+    Claim(
+        "C13",
+        "Without the exception hardly anything is answered as the exception would have it.",
+        "control",
+        tuple(
+            Condition(phase("S", gamma, "share answered as the exception is trained", BOTH_UNSEEN), "<=", 0.10)
+            for gamma in (MIDDLE, SMALL)
+        ),
+        context=tuple(
+            phase(quantity, gamma, label, BOTH_UNSEEN)
+            for gamma in (MIDDLE, SMALL)
+            for quantity, label in (("I", "I"), ("O", "O"), ("acc_seen_test", "accuracy on seen_test"))
         ),
     ),
 )  # fmt: skip

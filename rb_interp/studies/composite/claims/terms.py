@@ -5,9 +5,9 @@ from __future__ import annotations
 from rb_interp.claims import Term
 
 
-def phase(quantity: str, gamma: float, label: str = "") -> Term:
+def phase(quantity: str, gamma: float, label: str = "", sweep: str = "") -> Term:
     """A value of the reading ``phase`` at the last step."""
-    return Term("phase", quantity, gamma, "final", label=label or quantity)
+    return Term("phase", quantity, gamma, "final", label=label or quantity, sweep=sweep)
 
 
 def accuracy(set: str, gamma: float) -> Term:
