@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rb_interp.bounds import kind_in_words, shown
-from rb_interp.errors import ConfigError
+from rb_interp.errors import ConfigError, first_line
 
 NO_FLAGS = ("run", "study")
 """Fields of a command that are words without a flag."""
@@ -31,6 +31,8 @@ def in_one_sentence(read: Callable[[], Any], words: Sequence[str], command: Any,
     try:
         with redirect_stderr(said):
             return read()
+    except AssertionError as error:  # as of a shell whose completion the parser cannot print
+        raise ConfigError(f"{first_line(error).rstrip('.')}. '{help}' lists all flags.") from None
     except SystemExit as stop:
         if not stop.code:
             raise

@@ -156,7 +156,7 @@ class Manifest:
 
         def sum_of(path: Path) -> str:
             self._inside(path)
-            held[:] = [path.read_bytes()]
+            held[:] = [Path(path).read_bytes()]
             return hashlib.sha256(held[0]).hexdigest()
 
         self._checked(path, step, sum_of)
@@ -228,8 +228,11 @@ class Manifest:
         return found
 
     def name(self, path: Path) -> str:
-        """A path in the folder as it stands in the manifest."""
-        return path.relative_to(self.folder).as_posix()
+        """A path in the folder as it stands in the manifest; RunError for what is none."""
+        try:
+            return Path(path).relative_to(self.folder).as_posix()
+        except (TypeError, ValueError):
+            raise RunError(f"{shown(path)} is no path in {self.folder}; give the path of a file there.") from None
 
     def _checked(self, path: Path, step: str, sum_of: Callable[[Path], str]) -> None:
         name = self.name(path)

@@ -120,6 +120,10 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
         (["calibrate", "labels"], "study 'labels' has no error rates to measure"),
         (["parameters", "emb-mlp", "--sweep", "desent"], "did you mean 'descent'"),
+        (
+            ["--tyro-print-completion", "nosuch"],
+            "Shell should be one `bash`, `zsh`, `tcsh`, or `fish`, but got nosuch. ",
+        ),
         (["patch", "nowhere", "--gamma", "nan"], "rb-interp: --gamma=nan; expected 0 to 20"),
         (["parameters", "--gamma", "nan"], "rb-interp: --gamma=nan; expected 0 to 20"),
     ],

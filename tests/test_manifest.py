@@ -189,6 +189,13 @@ def test_a_manifest_that_was_changed_is_refused(manifest, place):
         Manifest(manifest.folder).check(manifest.folder / "weights" / "a")
 
 
+@pytest.mark.parametrize("path", ["elsewhere/a", Path("/a"), 5, None])
+def test_what_is_no_path_in_the_folder_is_told(manifest, path):
+    for ask in (manifest.check, manifest.read, manifest.holds, lambda path: manifest.write_bytes(path, b"", "train")):
+        with pytest.raises(RunError, match=r" is no path in .*; give the path of a file there"):
+            ask(path)
+
+
 def test_nothing_is_written_outside_the_folder(manifest, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (manifest.folder / "figures").symlink_to(tmp_path / "elsewhere")

@@ -103,12 +103,14 @@ def in_place(path, kind, away):
     elif kind == "link":
         away.write_bytes(held)
         path.symlink_to(away)
+    elif kind == "loop":
+        path.symlink_to(path)
     elif kind == "huge":
         with open(path, "wb") as file:
             file.truncate(5 * 2**30)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "huge"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "loop", "huge"])
 @pytest.mark.parametrize("name", [FILE, "run.json", "verdicts.json", "readings.parquet", "arrays.safetensors"])
 def test_pipes_links_and_huge_files_are_not_read(copy, tmp_path, name, kind):
     in_place(copy.folder / name, kind, tmp_path / "away")
