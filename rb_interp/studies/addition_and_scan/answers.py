@@ -30,7 +30,7 @@ NO_ROWS = "there is no row to read."
 """Why a share is NaN."""
 
 
-@checked
+@checked(empty=True)
 @few_threads
 def answers(
     model: HookedModel, data: Dataset, rows: Int[np.ndarray, " row"], *, untrained: HookedModel | None = None

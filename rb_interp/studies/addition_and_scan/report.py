@@ -17,8 +17,8 @@ from rb_interp.studies.addition_and_scan.figures.differences import task_text
 MISSING = "This run has no readings of answers; “rb-interp probe RUN” makes them."
 WORDS = {
     "both": "γ and weight decay together",
-    "gamma_low_decay": "γ alone, weight decay .01",
-    "gamma_high_decay": "γ alone, weight decay .1",
+    "gamma_low_decay": "γ alone, weight decay 0.01",
+    "gamma_high_decay": "γ alone, weight decay 0.1",
     "decay_large_init": "weight decay alone, γ = 0.3",
     "decay_small_init": "weight decay alone, γ = 0.8",
 }
@@ -47,9 +47,9 @@ def _answer(evidence: Evidence) -> tuple[str, ...]:
         texts = {name: _difference(evidence, task, name) for name in CONTRASTS}
         name = task_text(evidence, task)
         found.append(
-            f"{name[0].upper()}{name[1:]}: on held-out rows γ = 0.8 with weight decay .1 is better than γ = 0.3 with "
-            f".01 by {texts['both']} (median [range]). γ alone makes {texts['gamma_low_decay']} at .01 and "
-            f"{texts['gamma_high_decay']} at .1, weight decay alone {texts['decay_large_init']} at γ = 0.3 and "
+            f"{name[0].upper()}{name[1:]}: on held-out rows γ = 0.8 with weight decay 0.1 is better than γ = 0.3 with "
+            f"0.01 by {texts['both']} (median [range]). γ alone makes {texts['gamma_low_decay']} at 0.01 and "
+            f"{texts['gamma_high_decay']} at 0.1, weight decay alone {texts['decay_large_init']} at γ = 0.3 and "
             f"{texts['decay_small_init']} at γ = 0.8."
         )
     return tuple(found)

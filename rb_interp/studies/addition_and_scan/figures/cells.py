@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.style import GAMMA_RAMP
 from rb_interp.studies.addition_and_scan.config import DECAYS, LARGE, SMALL
 
@@ -17,6 +16,6 @@ def cell_text(decay: str, gamma: float) -> str:
     """What a cell is called.
 
     >>> cell_text("high", 0.8)
-    'γ = 0.8, weight decay .10'
+    'γ = 0.8, weight decay 0.1'
     """
-    return f"γ = {gamma:g}, weight decay {two_digits(DECAYS[decay])}"
+    return f"γ = {gamma:g}, weight decay {DECAYS[decay]:g}"

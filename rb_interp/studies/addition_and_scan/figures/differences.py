@@ -7,16 +7,16 @@ from matplotlib.figure import Figure
 
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import number, seeds_text, share_text
-from rb_interp.figures.panels import interval_of, seeds_at, spread_of, threshold, try_panel
+from rb_interp.figures.numbers import seeds_text, share_text
+from rb_interp.figures.panels import interval_of, seeds_at, spread_of, threshold, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, GREY, INK, RED, new_figure, styled
 from rb_interp.studies.addition_and_scan.config import SIZES, TASKS
 
 LOOKS = {
     "both": ("both", INK, "D"),
-    "gamma_low_decay": ("γ, at\n.01", BLUE, "o"),
-    "gamma_high_decay": ("γ, at\n.1", BLUE, "o"),
+    "gamma_low_decay": ("γ, at\n0.01", BLUE, "o"),
+    "gamma_high_decay": ("γ, at\n0.1", BLUE, "o"),
     "decay_large_init": ("decay,\nat 0.3", RED, "s"),
     "decay_small_init": ("decay,\nat 0.8", RED, "s"),
 }
@@ -35,7 +35,7 @@ def draw_differences(evidence: Evidence) -> Figure:
     entries = [
         legend.seed_dot("γ and weight decay together", INK, "D"),
         legend.seed_dot("γ alone (0.8 less 0.3)", BLUE),
-        legend.seed_dot("weight decay alone (.1 less .01)", RED, "s"),
+        legend.seed_dot("weight decay alone (0.1 less 0.01)", RED, "s"),
         legend.mean_interval(),
     ]
     legend.above(figure, entries, columns=4)
@@ -52,8 +52,7 @@ def _contrasts(axes: Axes, evidence: Evidence, task: str) -> None:
     evidence.table("contrasts", task=task)
     axes.axhline(0, color=GREY, lw=0.8, zorder=0)
     claim = "P1" if task == "addition" else "P2"
-    condition = evidence.condition(claim)
-    threshold(axes, condition.threshold, f"{claim}: ≥ {number(condition.threshold)}", x=0.99)
+    threshold(axes, evidence.threshold(claim), written(evidence, claim), x=0.99)
     axes.set_xticks(range(len(LOOKS)), [label for label, _, _ in LOOKS.values()], fontsize=5.5)
     axes.set_xlim(-0.5, len(LOOKS) - 0.4)
 
@@ -76,7 +75,7 @@ def caption_differences(evidence: Evidence) -> Caption:
     return Caption(
         "Differences in the share of right answers on held-out rows (the block, and commands with jump) between two "
         f"members of the same seed, {seeds_text(len(evidence.seeds))}. Black changes γ from 0.3 to 0.8 and weight "
-        "decay from .01 to .1, as the paper does; blue changes γ alone at either decay, red weight decay alone at "
+        "decay from 0.01 to 0.1, as the paper does; blue changes γ alone at either decay, red weight decay alone at "
         f"either γ.{together}",
         "black diamonds below the dashed line (P1, P2). Blue that is as high as black says that the claim is about "
         "initialisation alone, red that it is about weight decay alone.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -17,7 +16,7 @@ from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.config import DECAYS, LARGE, SMALL
 from rb_interp.studies.addition_and_scan.figures.cells import GAMMAS, cell_text
 
-TICKS = 6
+TICKS = 5
 
 
 @styled
@@ -49,7 +48,7 @@ def _table(axes: Axes, evidence: Evidence, decay: str, gamma: float) -> None:
     every = -(-(high - low + 1) // len(sums))  # operands between two that are shown
     start, side = (first - low) / every - 0.5, (last - first + 1) / every
     axes.add_patch(Rectangle((start, start), side, side, fill=False, ec=RED, lw=1.4))
-    places = np.unique(np.linspace(0, len(sums) - 1, TICKS).round().astype(int))
+    places = range(0, len(sums), -(-len(sums) // TICKS))
     names = [str(low + every * place) for place in places]
     axes.set_xticks(places, names)
     axes.set_yticks(places, names)
@@ -76,8 +75,8 @@ def caption_sums(evidence: Evidence) -> Caption:
         f"Each cell is one sum a + b at the last step, {seeds_text(len(evidence.seeds))}. Sums with both operands in "
         "the framed block were never trained, nor was a tenth of the others, which each seed draws. Above each panel: "
         "accuracy on the block (median [range]). P1 compares bottom right with top left. Accuracy on the sums that "
-        f"were trained is {trained['high']} there and {trained['low']} here, on the other sums outside the block "
-        f"{tested['high']} and {tested['low']}.",
-        f"a framed block that is as dark at top left as at bottom right, or darker by less than {least} there; or "
-        f"members of these two panels with an accuracy below {learned} on what they were trained on (P1).",
+        f"were trained is {trained['high']} at bottom right and {trained['low']} at top left; on other sums outside "
+        f"the block it is {tested['high']} and {tested['low']}.",
+        f"an accuracy on the block at bottom right that is less than {least} above the one at top left, or members of "
+        f"these two panels with an accuracy below {learned} on what they were trained on (P1).",
     )
