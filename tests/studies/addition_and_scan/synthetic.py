@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from made_up import MadeUp
 
-from rb_interp.claims import judge
+from rb_interp.claims import Verdicts, judge
 from rb_interp.figures.evidence import Evidence
 from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
@@ -30,29 +31,38 @@ def share(task: str, decay: str, gamma: float, seed: int, set: str) -> float:
     return 0.1 + SIZE[task] + 0.4 * (gamma == SMALL) + 0.1 * (decay == "high") - 0.01 * seed * (gamma == SMALL)
 
 
-def make(seeds: int = 8, preset: str = "quick", share=share) -> Evidence:
-    """Evidence of a study with made-up shares of right answers."""
-    config = AdditionAndScanConfig.from_preset(preset, seeds=tuple(range(seeds)))
-    made = MadeUp(ADDITION_AND_SCAN, config)
-    for task in TASKS:
-        sets = SETS.get(task, COMMANDS)
-        for decay in DECAYS:
-            sweep = f"{task}_{decay}"
-            place = {"sweep": [sweep], "gamma": [LARGE, SMALL], "seed": range(seeds), "set": sets, "step": [0, 100]}
-            made.fill("curves", lambda step, **_: {"loss": 5.0 - step / 25, "accuracy": step / 100}, **place)
-            for gamma in (LARGE, SMALL):
-                for seed in range(seeds):
-                    for set in sets:
-                        where = {"sweep": sweep, "gamma": gamma, "seed": seed, "step": 100, "set": set}
-                        made.reading("answers", {"right": share(task, decay, gamma, seed, set)}, untrained=0.0, **where)
-                    if task == "addition":
-                        sums = _sums(config.sweeps[sweep].task, share(task, decay, gamma, seed, "block"), seed)
-                        made.arrays[f"{sweep}/{gamma}/{seed}/final//answers/sums"] = sums
+def fill_readings(made: MadeUp, seeds: int, share=share) -> None:
+    """Shares of right answers of every member, and their contrasts."""
+    for task, decay, gamma, seed in product(TASKS, DECAYS, (LARGE, SMALL), range(seeds)):
+        for set in SETS.get(task, COMMANDS):
+            where = {"sweep": f"{task}_{decay}", "gamma": gamma, "seed": seed, "step": 100, "set": set}
+            made.reading("answers", {"right": share(task, decay, gamma, seed, set)}, untrained=0.0, **where)
     differences = contrasts_table(made.tables()["readings"])
     made.extend("contrasts", differences)
     made.extend("readings", contrast_rows(differences, dict.fromkeys(TASKS, 100)))
+
+
+def verdicts(share) -> Verdicts:
+    """What eight seeds with these shares make of the claims."""
+    made = MadeUp(ADDITION_AND_SCAN, AdditionAndScanConfig.from_preset("quick"))
+    fill_readings(made, 8, share)
+    return judge(made.tables()["readings"], CLAIMS)
+
+
+def make(seeds: int = 8) -> Evidence:
+    """Evidence of a study with made-up shares of right answers."""
+    config = AdditionAndScanConfig.from_preset("quick", seeds=tuple(range(seeds)))
+    made = MadeUp(ADDITION_AND_SCAN, config)
+    for name in config.sweeps:
+        sets = SETS.get(name.rpartition("_")[0], COMMANDS)
+        place = {"sweep": [name], "gamma": [LARGE, SMALL], "seed": range(seeds), "set": sets, "step": [0, 100]}
+        made.fill("curves", lambda step, **_: {"loss": 5.0 - step / 25, "accuracy": step / 100}, **place)
+    fill_readings(made, seeds)
+    for decay, gamma, seed in product(DECAYS, (LARGE, SMALL), range(seeds)):
+        name, inside = f"addition_{decay}", share("addition", decay, gamma, seed, "block")
+        made.arrays[f"{name}/{gamma}/{seed}/final//answers/sums"] = _sums(config.sweeps[name].task, inside, seed)
     made.arrays |= arrays_over_seeds(made.arrays)
-    return made.evidence(_statistics, preset, command="rb-interp reproduce addition-and-scan", toml="", versions={})
+    return made.evidence(_statistics, "quick", command="rb-interp reproduce addition-and-scan", toml="", versions={})
 
 
 def bare(evidence: Evidence) -> Evidence:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from studies.addition_and_scan.synthetic import bare, make, share
+from studies.addition_and_scan.synthetic import bare, make, share, verdicts
 
 from rb_interp.errors import ConfigError
 from rb_interp.figures.save import draw
@@ -130,12 +130,12 @@ def test_contrasts_and_verdicts_on_made_up_shares():
         assert table["addition", "gamma_high_decay", seed] == pytest.approx(0.4 - 0.01 * seed)
         assert table["scan_small", "decay_large_init", seed] == pytest.approx(0.1)
         assert table["scan_small", "decay_small_init", seed] == pytest.approx(0.1)
-    verdicts = {verdict.id: verdict for verdict in found.verdicts}
-    assert [verdicts[id].n_meeting for id in ("P1", "P2")] == [7, 7]  # seed 0 did not learn its rows
-    assert [len(verdicts[id].conditions) for id in ("P1", "P2")] == [3, 9]
-    alone = [shown for shown in verdicts["P1"].context if "alone" in shown.statistic]
+    judged = {verdict.id: verdict for verdict in found.verdicts}
+    assert [judged[id].n_meeting for id in ("P1", "P2")] == [7, 7]  # seed 0 did not learn its rows
+    assert [len(judged[id].conditions) for id in ("P1", "P2")] == [3, 9]
+    alone = [shown for shown in judged["P1"].context if "alone" in shown.statistic]
     assert [round(shown.effect, 3) for shown in alone] == [0.365, 0.365, 0.1, 0.1]
-    assert all(shown.n_seeds == 8 for verdict in verdicts.values() for shown in verdict.context)
+    assert all(shown.n_seeds == 8 for verdict in judged.values() for shown in verdict.context)
 
 
 @pytest.mark.parametrize(("task", "least", "id"), [("addition", 0.2, "P1"), *((task, 0.1, "P2") for task in TASKS[1:])])
@@ -147,7 +147,7 @@ def test_a_claim_holds_from_its_threshold_on_and_at_every_size(task, least, id):
             far = 0.5 if name != task else difference
             return 0.25 + far * (decay == "high" and gamma == 0.8)
 
-        return {verdict.id: verdict.outcome for verdict in make(8, share=of).verdicts}
+        return {verdict.id: verdict.outcome for verdict in verdicts(of)}
 
     assert with_contrast(least + 1 / 128)[id] == "HOLDS"
     below = with_contrast(least - 1 / 128)
@@ -163,7 +163,7 @@ def test_both_members_that_are_compared_must_have_learned_their_rows_and_no_othe
         return share(task, decay, gamma, 0, set)
 
     expected = "FAILS" if cell in (("high", 0.8), ("low", 0.3)) else "HOLDS"
-    assert {verdict.outcome for verdict in make(8, share=of).verdicts} == {expected}
+    assert {verdict.outcome for verdict in verdicts(of)} == {expected}
 
 
 def texts(figure: Figure) -> str:
