@@ -40,14 +40,14 @@ _SMOKE = TrainConfig(
     steps=40, batch_size=32, lr=3e-3, lr_final=1.2e-4, warmup=8, eval_every=20, eval_rows=100, n_checkpoints=1
 )
 _QUICK = TrainConfig(
-    steps=800, batch_size=64, lr=3e-3, lr_final=1.2e-4, warmup=160, eval_every=100, eval_rows=200, n_checkpoints=1
+    steps=500, batch_size=64, lr=3e-3, lr_final=1.2e-4, warmup=100, eval_every=100, eval_rows=200, n_checkpoints=1
 )
 _PAPER = TrainConfig(
     steps=40_000, batch_size=2048, lr=25e-5, lr_final=1e-5, warmup=2000, eval_every=200, eval_rows=1000,
     n_checkpoints=4, save_every=120.0,
 )  # fmt: skip
 TRAINING = {
-    "addition": {"smoke": _SMOKE, "quick": replace(_QUICK, steps=6000, warmup=1200), "paper": _PAPER},
+    "addition": {"smoke": _SMOKE, "quick": replace(_QUICK, steps=4000, warmup=800), "paper": _PAPER},
     "scan": {"smoke": _SMOKE, "quick": _QUICK, "paper": replace(_PAPER, batch_size=256)},
 }
 
