@@ -16,6 +16,11 @@ from rb_interp.checks import RANGES
 from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
 from rb_interp.machine.config import fingerprint, from_mapping, read_toml
 from rb_interp.models.config import MatrixGammas, ModelConfig
+from rb_interp.studies.addition_and_scan.addition import BOUNDS as ADDITION
+from rb_interp.studies.addition_and_scan.addition import AdditionTask
+from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
+from rb_interp.studies.addition_and_scan.scan import BOUNDS as SCAN
+from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.composite.settings import BOUNDS as COMPOSITE
 from rb_interp.studies.composite.task import CompositeTask
@@ -28,7 +33,7 @@ from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 
 DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
-STUDIES = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig)
+STUDIES = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig, AdditionAndScanConfig)
 SETTINGS = {
     ModelConfig: (bounds.MODEL, ModelError),
     MatrixGammas: (bounds.GAMMAS, ModelError),
@@ -36,6 +41,8 @@ SETTINGS = {
     AnchorTask: (bounds.ANCHOR_TASK, TaskError),
     TextTask: (bounds.TEXT, ConfigError),
     CompositeTask: (COMPOSITE, TaskError),
+    AdditionTask: (ADDITION, TaskError),
+    ScanTask: (SCAN, TaskError),
     Scaling: (bounds.MEASURED | {"gammas": bounds.GAMMA}, ConfigError),
     **dict.fromkeys(STUDIES, (bounds.SWEEP | bounds.MEASURED, ConfigError)),
 }

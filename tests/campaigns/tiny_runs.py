@@ -55,6 +55,12 @@ SETTINGS = {
     + _table("task", "n_sequences=480\nevaluation_rows=40\n")
     + _table("model", _MODEL)
     + _table("train", _TRAIN, "batch_size=16\nlr=2e-2\n"),
+    "addition-and-scan": "seeds=[0]\nprobe_rows=20\n"
+    + "".join(
+        _table(f"{task}_{decay}.model", _MODEL) + _table(f"{task}_{decay}.train", _TRAIN, "batch_size=16\nlr=2e-2\n")
+        for task in ("addition", "scan_small", "scan_middle", "scan_large")
+        for decay in ("low", "high")
+    ),
 }
 STEPS = {
     "anchor": (40, 5),
@@ -63,6 +69,7 @@ STEPS = {
     "language": (8, 2),
     "crossed-seeds": (40, 5),
     "composite": (20, 5),
+    "addition-and-scan": (8, 4),
 }
 """Steps, and steps between evaluations."""
 FEW = {"ROWS": 12, "PAIRS": 4, "DRAWS": 2, "MATCHED_DRAWS": 2}

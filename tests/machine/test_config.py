@@ -18,6 +18,7 @@ from rb_interp.machine.config import (
 )
 from rb_interp.machine.registry import study
 from rb_interp.machine.run import Run
+from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
@@ -25,7 +26,7 @@ from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
 
-KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig)
+KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig, AdditionAndScanConfig)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])

@@ -1,0 +1,30 @@
+"""Addition and commands: does a small initialisation with a large weight decay carry a rule to what was held out?
+
+Two realistic tasks of paper 2, "Initialization is Critical to Whether Transformers Fit Composite Functions by Reasoning
+or Memorizing" (arXiv 2405.05409).
+"""
+
+from rb_interp.machine.protocol import Study
+
+_HERE = "rb_interp.studies.addition_and_scan"
+
+ADDITION_AND_SCAN = Study(
+    name="addition-and-scan",
+    title="Addition and commands: does a rule carry over to what was held out?",
+    question=(
+        "Sums whose operands both lie in a block are held out, and so are all commands that combine one verb with "
+        "anything. Does a small initialisation with a large weight decay answer them better than a large "
+        "initialisation with a small one? Each claim is a sentence of “Initialization is Critical to Whether "
+        "Transformers Fit Composite Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that "
+        "was fixed before these runs."
+    ),
+    cost="about ten minutes on two slow CPU cores",
+    config=f"{_HERE}.config:AdditionAndScanConfig",
+    measure=f"{_HERE}.measure:measure",
+    tables=f"{_HERE}.schema:TABLES",
+    claims=f"{_HERE}.claims:CLAIMS",
+    figures=f"{_HERE}.figures:FIGURES",
+    narrative=f"{_HERE}.report:narrative",
+    families={"P": "Realistic tasks"},
+    glossary=f"{_HERE}.glossary:GLOSSARY",
+)

@@ -1,0 +1,140 @@
+"""Addition with a block of operands held out (paper 2, Fig. 17a).
+
+A row is ``a + b =``, four tokens, and its answer a + b is read at the last position. Every number is one token, the
+integer itself; ``+`` and ``=`` are the two tokens above the largest answer. Every ordered pair of operands is one row:
+
+    block       both operands lie in the block; never trained
+    seen_test   a share of the other pairs, drawn by the seed; not trained
+    train       the rest
+
+The pair (b, a) of a row (a, b) of seen_test may be trained. Of a row of the block it never is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rb_interp import bounds
+from rb_interp.bounds import Bound
+from rb_interp.checks import checked
+from rb_interp.errors import TaskError, nearest
+from rb_interp.tasks.dataset import Dataset
+from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.protocol import DataCost
+from rb_interp.tasks.stage import Stage
+
+SETS = ("train", "seen_test", "block")
+_OPERANDS = Bound(0, 4999, "", "every pair of operands is a row")
+BOUNDS = {
+    "operands": _OPERANDS,
+    "block": _OPERANDS,
+    "test_share": Bound(0, 1, "", "a share of the rows"),
+}
+
+
+@dataclass(frozen=True)
+class AdditionTask:
+    """Settings of the addition task; ranges are inclusive.
+
+    Attributes:
+        operands: range of both operands.
+        block: a row is held out where both operands lie in this range.
+        test_share: share of the pairs outside the block that is not trained on either.
+
+    Raises TaskError where settings contradict each other.
+
+    >>> task = AdditionTask()
+    >>> data = task.dataset(seed=0)
+    >>> [len(data.rows(name)) for name in task.sets], data.tokens[0].tolist(), int(data.labels[0])
+    ([8603, 956, 441], [0, 199, 0, 200], 0)
+    """
+
+    sets, train_sets, predicts, length = SETS, SETS[:1], "last", 4
+
+    operands: tuple[int, int] = (0, 99)
+    block: tuple[int, int] = (40, 60)
+    test_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        bounds.check(self, TaskError, BOUNDS)
+        (low, high), (first, last) = self.operands, self.block
+        if not low <= first <= last <= high:
+            raise TaskError(
+                f"operands=({low}, {high}), block=({first}, {last}); expected ascending ranges, the block within the "
+                f"operands."
+            )
+        if self.counts[0] < 1:
+            raise TaskError(
+                f"block=({first}, {last}) with test_share={self.test_share:g} leaves no row to train on; give a "
+                f"smaller block or a lower test_share."
+            )
+
+    @staticmethod
+    @checked
+    def preset(name: str) -> AdditionTask:
+        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 2's operands).
+
+        Raises:
+            TaskError: for another name.
+        """
+        if name not in PRESETS:
+            raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
+        return PRESETS[name]
+
+    @property
+    def plus(self) -> int:
+        """The token ``+``; ``=`` is the next one, and the last."""
+        return 2 * self.operands[1] + 1
+
+    @property
+    def d_vocab(self) -> int:
+        """Numbers up to the largest answer, and two signs."""
+        return self.plus + 2
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Rows of each set."""
+        block = (self.block[1] - self.block[0] + 1) ** 2
+        others = (self.operands[1] - self.operands[0] + 1) ** 2 - block
+        tested = round(self.test_share * others)
+        return others - tested, tested, block
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """None."""
+        return {}
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits of class and settings."""
+        return fingerprint(self)
+
+    def cost(self) -> DataCost:
+        """What the rows of one seed take: whole numbers of 8 bytes for tokens, roles, label, set and order."""
+        rows = sum(self.counts)
+        return DataCost(rows, 8 * 20 * rows, 1e-6 * rows)
+
+    @checked
+    def dataset(self, seed: int) -> Dataset:
+        """Every pair once, by a and then b. The seed (stream 2) draws which pairs are seen_test."""
+        numbers = np.arange(self.operands[0], self.operands[1] + 1)
+        a, b = (part.ravel() for part in np.meshgrid(numbers, numbers, indexing="ij"))
+        low, high = self.block
+        blocked = (low <= a) & (a <= high) & (low <= b) & (b <= high)
+        others = np.random.default_rng([seed, 2]).permutation(np.flatnonzero(~blocked))
+        set = np.where(blocked, SETS.index("block"), SETS.index("train"))
+        set[others[: self.counts[1]]] = SETS.index("seen_test")
+        tokens = np.stack([a, np.full_like(a, self.plus), b, np.full_like(a, self.plus + 1)], 1)
+        positions = {role: np.full((len(a), 1), at) for role, at in {"a": 0, "b": 2, "last": 3}.items()}
+        return Dataset(
+            seed, tokens, a + b, set, SETS, SETS[:1], positions, {"operand": numbers}, name="the addition task"
+        )
+
+
+PRESETS = {
+    "smoke": AdditionTask(operands=(0, 19), block=(8, 12)),
+    "quick": AdditionTask(),
+    "paper": AdditionTask(operands=(0, 999), block=(400, 600)),
+}

@@ -1,0 +1,165 @@
+"""Configuration of the study of addition and commands: eight sweeps, two of each task and size.
+
+    addition_low, addition_high             addition, weight decay .01 and .1
+    scan_small_low, scan_small_high         commands, the smallest number of rows
+    scan_middle_low, scan_middle_high
+    scan_large_low, scan_large_high
+
+Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of initialisation and weight decay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rb_interp.errors import ConfigError
+from rb_interp.machine.config import StudyConfig, SweepConfig, differences
+from rb_interp.models.config import ModelConfig
+from rb_interp.studies.addition_and_scan.addition import AdditionTask
+from rb_interp.studies.addition_and_scan.scan import ScanTask
+from rb_interp.training.config import TrainConfig
+
+LARGE, SMALL = 0.3, 0.8
+"""The gammas of P1 and P2. A larger gamma is a smaller initialisation."""
+DECAYS = {"low": 0.01, "high": 0.1}
+"""Weight decay by the end of a sweep's name."""
+SIZES = ("small", "middle", "large")
+TASKS = ("addition", *(f"scan_{size}" for size in SIZES))
+"""First parts of the sweeps' names."""
+ROWS = {"smoke": (100, 200, 400), "quick": (1000, 2000, 4000), "paper": (4000, 8000, 16_000)}
+"""Rows of commands that are trained on, at the three sizes."""
+
+_POST = ModelConfig(norm="post")
+MODELS = {
+    "smoke": replace(_POST, d_model=32, d_head=16, d_mlp=64),
+    "quick": replace(_POST, d_model=32, d_head=32, d_mlp=96),
+    "paper": replace(_POST, d_model=400, d_head=200, d_mlp=1200),
+}
+_SMOKE = TrainConfig(
+    steps=40, batch_size=32, lr=3e-3, lr_final=1.2e-4, warmup=8, eval_every=20, eval_rows=100, n_checkpoints=1
+)
+_QUICK = TrainConfig(
+    steps=500, batch_size=64, lr=3e-3, lr_final=1.2e-4, warmup=100, eval_every=100, eval_rows=200, n_checkpoints=1
+)
+_PAPER = TrainConfig(
+    steps=40_000, batch_size=2048, lr=25e-5, lr_final=1e-5, warmup=2000, eval_every=200, eval_rows=1000,
+    n_checkpoints=4, save_every=120.0,
+)  # fmt: skip
+TRAINING = {
+    "addition": {"smoke": _SMOKE, "quick": replace(_QUICK, steps=4000, warmup=800), "paper": _PAPER},
+    "scan": {"smoke": _SMOKE, "quick": _QUICK, "paper": replace(_PAPER, batch_size=256)},
+}
+
+
+@dataclass(frozen=True)
+class _Sweep(SweepConfig):
+    """A sweep of transformers at both gammas."""
+
+    gammas: tuple[float, ...] = (LARGE, SMALL)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model.architecture != "transformer":
+            raise ConfigError(
+                f"architecture='{self.model.architecture}'; a sum of embeddings cannot tell positions apart, so give "
+                f"'transformer'."
+            )
+
+
+@dataclass(frozen=True)
+class AdditionSweep(_Sweep):
+    """Members that learn to add; ConfigError for models that are no transformer."""
+
+    task: AdditionTask = field(default_factory=AdditionTask)
+
+
+@dataclass(frozen=True)
+class ScanSweep(_Sweep):
+    """Members that learn what commands order; ConfigError for models that are no transformer."""
+
+    task: ScanTask = field(default_factory=ScanTask)
+
+
+def _sweep(name: str, preset: str = "quick") -> Any:
+    """A sweep at a preset's sizes."""
+    task, _, decay = name.rpartition("_")
+    kind = task.partition("_")[0]
+    own = {"model": MODELS[preset], "train": replace(TRAINING[kind][preset], weight_decay=DECAYS[decay])}
+    if kind == "addition":
+        return AdditionSweep(task=AdditionTask.preset(preset), **own)
+    rows = ROWS[preset][SIZES.index(task.removeprefix("scan_"))]
+    return ScanSweep(task=replace(ScanTask.preset(preset), n_sequences=rows), **own)
+
+
+@dataclass(frozen=True)
+class AdditionAndScanConfig(StudyConfig):
+    """The eight sweeps, with the same seeds.
+
+    Attributes:
+        addition_low, addition_high: addition, with weight decay .01 and .1.
+        scan_small_low, scan_small_high: commands at the smallest size, with weight decay .01 and .1.
+        scan_middle_low, scan_middle_high: the same at the middle size.
+        scan_large_low, scan_large_high: the same at the largest size.
+        probe_rows: rows of each set that answers are read of, at most; the table of sums has at most 100 x 100.
+
+    Raises ConfigError where sweeps that are compared differ in more than their names say.
+
+    >>> config = AdditionAndScanConfig.from_preset("quick")
+    >>> config.addition_high.train.weight_decay, config.scan_large_low.task.n_sequences
+    (0.1, 4000)
+    """
+
+    addition_low: AdditionSweep = field(default_factory=lambda: _sweep("addition_low"))
+    addition_high: AdditionSweep = field(default_factory=lambda: _sweep("addition_high"))
+    scan_small_low: ScanSweep = field(default_factory=lambda: _sweep("scan_small_low"))
+    scan_small_high: ScanSweep = field(default_factory=lambda: _sweep("scan_small_high"))
+    scan_middle_low: ScanSweep = field(default_factory=lambda: _sweep("scan_middle_low"))
+    scan_middle_high: ScanSweep = field(default_factory=lambda: _sweep("scan_middle_high"))
+    scan_large_low: ScanSweep = field(default_factory=lambda: _sweep("scan_large_low"))
+    scan_large_high: ScanSweep = field(default_factory=lambda: _sweep("scan_large_high"))
+    probe_rows: int = 2000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for task in TASKS:
+            low, high = (self.sweeps[f"{task}_{decay}"] for decay in DECAYS)
+            _check_decay(task, low, high)
+        sizes = [self.sweeps[f"scan_{size}_low"] for size in SIZES]
+        for name, sweep in zip(SIZES[1:], sizes[1:], strict=True):
+            alike = replace(sweep, task=replace(sweep.task, n_sequences=sizes[0].task.n_sequences))
+            _check_alike("scan_small_low", f"scan_{name}_low", "task.n_sequences", sizes[0], alike)
+        rows = [sweep.task.n_sequences for sweep in sizes]
+        if sorted(set(rows)) != rows:
+            raise ConfigError(
+                f"n_sequences={rows} of the sizes {', '.join(SIZES)}; expected ascending numbers of rows."
+            )
+
+    @classmethod
+    def from_preset(cls, preset: str = "quick", **changes: Any) -> AdditionAndScanConfig:
+        """A preset, with fields replaced; ConfigError for an unknown preset."""
+        cls.check_preset(preset)
+        seeds = (0, 1) if preset == "smoke" else tuple(range(8))
+        sweeps = {f"{task}_{decay}": _sweep(f"{task}_{decay}", preset) for task in TASKS for decay in DECAYS}
+        return replace(cls(preset, seeds, **sweeps), **changes)
+
+
+def _check_decay(task: str, low: SweepConfig, high: SweepConfig) -> None:
+    """Raise ConfigError where the two sweeps of a task have other decays than their names say, or differ otherwise."""
+    for name, sweep in {"low": low, "high": high}.items():
+        if sweep.train.weight_decay != DECAYS[name]:
+            raise ConfigError(
+                f"{task}_{name}.train.weight_decay={sweep.train.weight_decay:g}; it is {DECAYS[name]:g} by definition."
+            )
+    alike = replace(high, train=replace(high.train, weight_decay=low.train.weight_decay))
+    _check_alike(f"{task}_low", f"{task}_high", "train.weight_decay", low, alike)
+
+
+def _check_alike(one: str, other: str, apart: str, first: SweepConfig, second: SweepConfig) -> None:
+    """Raise ConfigError where two sweeps differ."""
+    found = differences(first, second)
+    if found:
+        raise ConfigError(
+            f"sweeps '{one}' (there) and '{other}' (here) are compared and may differ in {apart} alone, but also "
+            f"differ in {found}; change all sweeps of a task alike."
+        )

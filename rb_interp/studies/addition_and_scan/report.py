@@ -1,0 +1,98 @@
+"""What the report says of addition and commands: shares of right answers in the 2 x 2, and what either factor does."""
+
+from __future__ import annotations
+
+import math
+
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import share_text, two_digits
+from rb_interp.figures.panels import over_seeds, spread_of
+from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
+from rb_interp.studies.addition_and_scan.claims import LEARNED
+from rb_interp.studies.addition_and_scan.config import TASKS
+from rb_interp.studies.addition_and_scan.contrasts import CONTRASTS, held_out
+from rb_interp.studies.addition_and_scan.figures.cells import CELLS, cell_text
+from rb_interp.studies.addition_and_scan.figures.differences import task_text
+
+MISSING = "This run has no readings of answers; “rb-interp probe RUN” makes them."
+WORDS = {
+    "both": "γ and weight decay together",
+    "gamma_low_decay": "γ alone, weight decay 0.01",
+    "gamma_high_decay": "γ alone, weight decay 0.1",
+    "decay_large_init": "weight decay alone, γ = 0.3",
+    "decay_small_init": "weight decay alone, γ = 0.8",
+}
+
+
+def narrative(evidence: Evidence) -> Narrative:
+    """Answer, warnings, and the section of the 2 x 2."""
+    if not evidence.records("contrasts"):
+        return Narrative((MISSING,))
+    blocks: list[Block] = []
+    for task in TASKS:
+        blocks += [Heading(task_text(evidence, task).capitalize()), _shares(evidence, task)]
+    blocks += [Heading("Either alone"), _contrasts(evidence), Figure("differences")]
+    blocks.append(
+        Paragraph("The share right is accuracy for addition, and exact match under greedy decoding for commands. Each "
+                  "number is median [range] over seeds.", "soft")
+    )  # fmt: skip
+    section = Section("two-by-two", "Initialisation and weight decay", tuple(blocks), short="2 × 2")
+    return Narrative(_answer(evidence), _warnings(evidence), sections=(section,))
+
+
+def _answer(evidence: Evidence) -> tuple[str, ...]:
+    """One sentence a task: the contrast that is claimed, and what either factor does alone."""
+    found = []
+    for task in TASKS:
+        texts = {name: _difference(evidence, task, name) for name in CONTRASTS}
+        name = task_text(evidence, task)
+        found.append(
+            f"{name[0].upper()}{name[1:]}: on held-out rows γ = 0.8 with weight decay 0.1 is better than γ = 0.3 with "
+            f"0.01 by {texts['both']} (median [range]). γ alone makes {texts['gamma_low_decay']} at 0.01 and "
+            f"{texts['gamma_high_decay']} at 0.1, weight decay alone {texts['decay_large_init']} at γ = 0.3 and "
+            f"{texts['decay_small_init']} at γ = 0.8."
+        )
+    return tuple(found)
+
+
+def _difference(evidence: Evidence, task: str, name: str) -> str:
+    rows = evidence.records("contrasts_summary", task=task, contrast=name)
+    return share_text(*spread_of(rows[0])) if rows else "n/a"
+
+
+def _warnings(evidence: Evidence) -> tuple[str, ...]:
+    """Members that did not learn their training rows, of which held-out rows say little."""
+    found = []
+    for task in TASKS:
+        for decay, gamma in CELLS:
+            sweep = evidence.sweep(f"{task}_{decay}")
+            values = [sweep.value("answers", "right", gamma, seed, stage="final", set="train") for seed in sweep.seeds]
+            known = [value for value in values if math.isfinite(value)]
+            low = sum(value < LEARNED for value in known)
+            if low:
+                where = f"{task_text(evidence, task)}, {cell_text(decay, gamma)}"
+                found.append(f"{where}: {low} of {len(known)}")
+    if not found:
+        return ()
+    return (
+        f"Members below {two_digits(LEARNED)} on the rows that they were trained on, which the claims ask for: "
+        f"{'; '.join(found)}.",
+    )
+
+
+def _shares(evidence: Evidence, task: str) -> Table:
+    sets = (held_out(task), "seen_test", "train")
+    rows = []
+    for decay, gamma in CELLS:
+        sweep = evidence.sweep(f"{task}_{decay}")
+        cells = (Cell(over_seeds(sweep, "answers", "right", gamma, set=set, write=share_text)) for set in sets)
+        rows.append(Row((Cell(cell_text(decay, gamma), head=True), *cells)))
+    return Table(("share right", *sets), tuple(rows))
+
+
+def _contrasts(evidence: Evidence) -> Table:
+    rows = [
+        Row((Cell(words, head=True), *(Cell(_difference(evidence, task, name)) for task in TASKS)))
+        for name, words in WORDS.items()
+    ]
+    return Table(("difference on held-out rows", *(task_text(evidence, task) for task in TASKS)), tuple(rows))

@@ -1,0 +1,173 @@
+"""Commands and their actions as a task of next tokens; one verb is only trained alone (after paper 2, Fig. 6a).
+
+A row is ``command => actions <end>``, filled up with ``<end>``. The loss is on the answer's tokens alone: the actions
+and the first ``<end>``. A model sees the row without its last token.
+
+    train        commands without the primitive ``jump``, each once, and ``jump`` alone in a share of the rows
+    seen_test    the other commands without it
+    composites   all commands with it, but for ``jump`` alone
+
+The rows of a smaller ``n_sequences`` are among those of a larger one with the same seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Int
+
+from rb_interp import bounds
+from rb_interp.bounds import Bound
+from rb_interp.checks import checked
+from rb_interp.errors import TaskError, nearest
+from rb_interp.studies.addition_and_scan.grammar import (
+    JOINTS,
+    LONGEST_ANSWER,
+    LONGEST_COMMAND,
+    PRIMITIVE,
+    TIMES,
+    TURNS,
+    VERBS,
+    Sentence,
+    action,
+    sentences,
+)
+from rb_interp.tasks.dataset import Dataset
+from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.protocol import DataCost
+from rb_interp.tasks.stage import Stage
+
+SETS = ("train", "seen_test", "composites")
+END, ARROW = "<end>", "=>"
+BOUNDS = {
+    "verbs": Bound(2, len(VERBS), "verbs", "the primitive and one other at least"),
+    "n_sequences": Bound(2, 1_000_000, "rows", "more than there are commands of all verbs"),
+    "alone_share": Bound(0, 1, "", "a share of the rows"),
+}
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Settings of the task of commands.
+
+    Attributes:
+        verbs: number of verbs, the primitive among them.
+        n_sequences: rows that are trained on.
+        alone_share: share of these rows that are the primitive alone.
+
+    Raises TaskError where settings contradict each other.
+
+    >>> task = ScanTask(verbs=3, n_sequences=100)
+    >>> data = task.dataset(seed=0)
+    >>> row = data.rows("composites")[0]
+    >>> task.command(data.tokens[row]), task.answer(data.labels[row])
+    ('jump twice', 'JUMP JUMP')
+    """
+
+    sets, train_sets, predicts, length = SETS, SETS[:1], "next", LONGEST_COMMAND + 1 + LONGEST_ANSWER
+
+    verbs: int = 8
+    n_sequences: int = 2000
+    alone_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        bounds.check(self, TaskError, BOUNDS)
+        most = len(_sorted_out(self.verbs)[0]) - 1
+        if not 1 <= self.n_sequences - self.n_alone <= most or self.n_alone < 1:
+            raise TaskError(
+                f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g}: {self.n_alone} rows of "
+                f"'{PRIMITIVE}' alone and {self.n_sequences - self.n_alone} other commands; expected one at least of "
+                f"either, and at most {most} others with verbs={self.verbs}, so that one is left for seen_test."
+            )
+
+    @staticmethod
+    @checked
+    def preset(name: str) -> ScanTask:
+        """The task of a preset at its middle size: ``smoke`` (tiny), ``quick`` (the default) or ``paper``.
+
+        Raises:
+            TaskError: for another name.
+        """
+        if name not in PRESETS:
+            raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
+        return PRESETS[name]
+
+    @property
+    def n_alone(self) -> int:
+        """Rows that are the primitive alone."""
+        return round(self.alone_share * self.n_sequences)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word, by its token id."""
+        verbs = VERBS[: self.verbs]
+        return (END, ARROW, *TURNS, *TIMES, *JOINTS, *TURNS.values(), *verbs, *map(action, verbs))
+
+    @property
+    def d_vocab(self) -> int:
+        """Number of words."""
+        return len(self.words)
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """None."""
+        return {}
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits of class and settings."""
+        return fingerprint(self)
+
+    def cost(self) -> DataCost:
+        """What the rows of one seed take: whole numbers of 8 bytes for tokens and labels."""
+        others, composites = _sorted_out(self.verbs)
+        rows = self.n_alone + len(others) + len(composites)
+        return DataCost(rows, 8 * 4 * self.length * rows, 2e-5 * rows)
+
+    @checked
+    def dataset(self, seed: int) -> Dataset:
+        """The rows of a seed (stream 2), which draws the commands that are trained on; composites are always all."""
+        others, composites = _sorted_out(self.verbs)
+        order = np.random.default_rng([seed, 2]).permutation(len(others))
+        drawn = [others[number] for number in order]
+        n = self.n_sequences - self.n_alone
+        alone = Sentence((PRIMITIVE,), (action(PRIMITIVE),))
+        parts = [[*[alone] * self.n_alone, *drawn[:n]], drawn[n:], composites]
+        tokens, labels = self.rows([sentence for part in parts for sentence in part])
+        set = np.repeat(np.arange(len(SETS)), [len(part) for part in parts])
+        return Dataset(seed, tokens, labels, set, SETS, SETS[:1], name="the task of commands")
+
+    def rows(self, found: Sequence[Sentence]) -> tuple[Int[np.ndarray, "row pos"], Int[np.ndarray, "row pos"]]:
+        """Tokens and labels of sentences; a label is the next token of the answer, -1 where nothing is predicted."""
+        number = {word: token for token, word in enumerate(self.words)}
+        whole = np.zeros((len(found), self.length + 1), dtype=np.int64)
+        target = np.zeros((len(found), self.length), dtype=bool)
+        for row, (command, actions) in enumerate(found):
+            written = [number[word] for word in (*command, ARROW, *actions)]
+            whole[row, : len(written)] = written
+            target[row, len(command) : len(written)] = True
+        return whole[:, :-1], np.where(target, whole[:, 1:], -1)
+
+    def command(self, tokens: Int[np.ndarray, " pos"]) -> str:
+        """A row's command in words."""
+        written = [self.words[token] for token in tokens]
+        return " ".join(written[: written.index(ARROW)])
+
+    def answer(self, labels: Int[np.ndarray, " pos"]) -> str:
+        """An answer's actions in words, up to its first end."""
+        written = [self.words[token] for token in labels if token >= 0]
+        return " ".join(written[: written.index(END)] if END in written else written)
+
+
+@lru_cache(maxsize=16)
+def _sorted_out(verbs: int) -> tuple[list[Sentence], list[Sentence]]:
+    """Commands without the primitive, and its composites."""
+    every = sentences(VERBS[:verbs])
+    others = [sentence for sentence in every if PRIMITIVE not in sentence.command]
+    composites = [sentence for sentence in every if PRIMITIVE in sentence.command and len(sentence.command) > 1]
+    return others, composites
+
+
+PRESETS = {"smoke": ScanTask(verbs=3, n_sequences=200), "quick": ScanTask(), "paper": ScanTask(12, 8000)}

@@ -1,0 +1,77 @@
+"""The addition task: its rules on every row, each worked out here again from tokens alone."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rb_interp.errors import TaskError
+from rb_interp.studies.addition_and_scan.addition import SETS, AdditionTask
+from rb_interp.tasks import Task
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(0, 2**31))
+def test_every_row_obeys_the_definition(draw, seed):
+    low = draw.draw(st.integers(0, 30))
+    high = draw.draw(st.integers(low + 3, low + 14))
+    first = draw.draw(st.integers(low, high - 2))
+    last = draw.draw(st.integers(first, high - 1))
+    share = draw.draw(st.sampled_from([0.0, 0.1, 0.4]))
+    task = AdditionTask((low, high), (first, last), share)
+    data = task.dataset(seed)
+    numbers = range(low, high + 1)
+    found = {}
+    for (a, plus, b, equals), answer, name in zip(
+        data.tokens.tolist(), data.labels.tolist(), data.roles().set, strict=True
+    ):
+        assert (plus, equals) == (2 * high + 1, 2 * high + 2)
+        assert answer == a + b
+        inside = first <= a <= last and first <= b <= last
+        assert inside == (name == "block")
+        found[(a, b)] = name
+    assert set(found) == set(product(numbers, numbers))
+    assert len(found) == len(data) == task.cost().rows
+    assert tuple(len(data.rows(name)) for name in SETS) == task.counts
+    others = len(data) - task.counts[2]
+    assert task.counts[1] == round(share * others)
+    assert data.rows("train").tolist() == np.flatnonzero(data.set == 0).tolist()
+    assert task.d_vocab == data.tokens.max() + 1 > data.labels.max()
+
+
+def test_a_seed_draws_the_same_rows_and_another_seed_other_test_rows_alone():
+    task = AdditionTask()
+    one, again, other = task.dataset(3), task.dataset(3), task.dataset(4)
+    np.testing.assert_array_equal(one.set, again.set)
+    np.testing.assert_array_equal(one.tokens, other.tokens)
+    np.testing.assert_array_equal(one.rows("block"), other.rows("block"))
+    assert set(one.rows("seen_test")) != set(other.rows("seen_test"))
+    for role, token in (("a", 0), ("b", 2), ("last", 3)):
+        assert (one.positions[role] == token).all()
+
+
+def test_presets_have_the_sizes_of_claim_and_paper():
+    assert isinstance(AdditionTask(), Task)
+    quick, paper = (AdditionTask.preset(name) for name in ("quick", "paper"))
+    assert (quick.operands, quick.block, quick.counts[2]) == ((0, 99), (40, 60), 21**2)
+    assert (paper.operands, paper.block, sum(paper.counts)) == ((0, 999), (400, 600), 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"block": (60, 40)}, "operands=(0, 99), block=(60, 40); expected ascending ranges, the block within"),
+        ({"block": (40, 100)}, "expected ascending ranges, the block within the operands"),
+        ({"block": (0, 99)}, "block=(0, 99) with test_share=0.1 leaves no row to train on; give a smaller block"),
+        ({"test_share": 1.0}, "with test_share=1 leaves no row to train on"),
+        ({"test_share": 1.5}, "test_share=1.5; expected 0 to 1"),
+    ],
+)
+def test_bad_settings_say_what_to_change(change, message):
+    with pytest.raises(TaskError) as caught:
+        AdditionTask(**change)
+    assert message in str(caught.value)
+    with pytest.raises(TaskError, match="did you mean 'quick'"):
+        AdditionTask.preset("quik")

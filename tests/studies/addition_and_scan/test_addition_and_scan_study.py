@@ -1,0 +1,245 @@
+"""Answers, contrasts, claims and figures on known numbers, and a tiny run that is trained and reported."""
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from studies.addition_and_scan.synthetic import bare, make, share, verdicts
+
+from rb_interp.errors import ConfigError
+from rb_interp.figures.save import draw
+from rb_interp.machine.config import from_mapping, plain, scale_of
+from rb_interp.models.build import build_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
+from rb_interp.studies.addition_and_scan.addition import AdditionTask
+from rb_interp.studies.addition_and_scan.answers import answers, right
+from rb_interp.studies.addition_and_scan.config import TASKS, AdditionAndScanConfig
+from rb_interp.studies.addition_and_scan.figures import FIGURES
+from rb_interp.studies.addition_and_scan.interpreter import is_right
+from rb_interp.studies.addition_and_scan.measure import table_of_sums
+from rb_interp.studies.addition_and_scan.scan import ScanTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.members import train_members
+
+pytestmark = pytest.mark.lens
+SCAN = ScanTask(verbs=2, n_sequences=80)
+SIZES = ModelConfig(d_model=32, d_head=16, d_mlp=64, norm="post")
+TINY = {
+    name: replace(
+        sweep,
+        model=SIZES,
+        train=replace(sweep.train, steps=4, batch_size=16, eval_every=2, eval_rows=20, warmup=1),
+        task=replace(sweep.task, operands=(0, 9), block=(4, 5))
+        if name.startswith("addition")
+        else replace(SCAN, n_sequences=60 + 20 * ("middle" in name) + 40 * ("large" in name)),
+    )
+    for name, sweep in ADDITION_AND_SCAN.preset("smoke").sweeps.items()
+}
+
+
+@pytest.fixture(scope="module")
+def half_trained():
+    """A model that answers some of the commands that it was trained on, and not others."""
+    from rb_interp.models.build import lens_model
+
+    train = TrainConfig(steps=150, batch_size=32, lr=4e-3, lr_final=1e-4, eval_every=150, eval_rows=20, n_checkpoints=0)
+    trained = train_members(SCAN, SIZES, train, [0.5], [0], progress=False)
+    return lens_model(SIZES, SCAN.d_vocab, SCAN.length, trained.final.member(0.5, 0))
+
+
+def greedy(model, task: ScanTask, command: str) -> str:
+    """What a model writes behind a command, one most likely token after the other, until it ends or has no place."""
+    written = [task.words.index(word) for word in (*command.split(), "=>")]
+    start = len(written)
+    while len(written) <= task.length:
+        tokens = torch.tensor([written])
+        with torch.no_grad():
+            written.append(int(model(tokens)[0, -1].argmax()))
+        if written[-1] == 0:
+            return task.answer(np.array(written[start:]))
+    return task.answer(np.array(written[start:])) + " ..."
+
+
+def test_exact_match_under_teacher_forcing_is_exact_match_of_a_greedy_decoder(half_trained):
+    data = SCAN.dataset(seed=0)
+    rows = np.concatenate([data.sample(name, 60) for name in SCAN.sets])
+    found = right(half_trained, data.tokens[rows], data.labels[rows])
+    commands = [SCAN.command(data.tokens[row]) for row in rows]
+    decoded = [is_right(command, greedy(half_trained, SCAN, command)) for command in commands]
+    assert found.tolist() == decoded
+    assert 0.1 < found.mean() < 0.9  # else the test would show nothing
+
+
+def test_one_wrong_token_makes_an_answer_wrong_and_what_is_no_answer_plays_no_part(half_trained):
+    data = SCAN.dataset(seed=0)
+    rows = data.rows("train")
+    rows = rows[right(half_trained, data.tokens[rows], data.labels[rows])]
+    labels = data.labels[rows].copy()
+    first, last = (labels >= 0).argmax(1), labels.shape[1] - 1 - (labels[:, ::-1] >= 0).argmax(1)
+    for at in (first, last):
+        wrong, here = labels.copy(), np.arange(len(rows))
+        wrong[here, at] = (wrong[here, at] + 1) % SCAN.d_vocab
+        assert not right(half_trained, data.tokens[rows], wrong).any()
+    filled = data.tokens[rows].copy()
+    for row, end in zip(filled, last, strict=True):
+        row[end + 1 :] = 3
+    assert right(half_trained, filled, labels).all()
+
+
+class Adder(torch.nn.Module):
+    """Adds numbers below ten, and is wrong in the block of 4 and 5."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task, self.cfg = task, build_model(task, gamma=0.8, config=SIZES).cfg
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, tokens):
+        a, b = tokens[:, 0], tokens[:, 2]
+        wrong = ((a == 4) | (a == 5)) & ((b == 4) | (b == 5))
+        logits = torch.zeros(*tokens.shape, self.task.d_vocab)
+        logits[torch.arange(len(tokens)), -1, a + b + wrong.long()] = 1
+        return logits
+
+
+def test_the_table_of_sums_and_the_shares_tell_where_an_adder_is_wrong():
+    task = AdditionTask((0, 9), (4, 5))
+    data, model = task.dataset(0), Adder(task)
+    shares = {name: answers(model, data, data.rows(name)).values["right"] for name in task.sets}
+    assert shares == {"train": 1.0, "seen_test": 1.0, "block": 0.0}
+    sums = np.ones((10, 10))
+    sums[4:6, 4:6] = 0
+    np.testing.assert_array_equal(table_of_sums(model, task, data), sums)
+    nothing = answers(model, data, np.array([], dtype=int))
+    assert np.isnan(nothing.values["right"])
+    assert nothing.notes == {"right": "there is no row to read."}
+
+
+def test_contrasts_and_verdicts_on_made_up_shares():
+    found = make(8)
+    table = found.tables["contrasts"].set_index(["task", "contrast", "seed"])["difference"]
+    for seed in range(8):
+        assert table["scan_large", "both", seed] == pytest.approx(0.5 - 0.01 * seed)
+        assert table["addition", "gamma_low_decay", seed] == pytest.approx(0.4 - 0.01 * seed)
+        assert table["addition", "gamma_high_decay", seed] == pytest.approx(0.4 - 0.01 * seed)
+        assert table["scan_small", "decay_large_init", seed] == pytest.approx(0.1)
+        assert table["scan_small", "decay_small_init", seed] == pytest.approx(0.1)
+    judged = {verdict.id: verdict for verdict in found.verdicts}
+    assert [judged[id].n_meeting for id in ("P1", "P2")] == [7, 7]  # seed 0 did not learn its rows
+    assert [len(judged[id].conditions) for id in ("P1", "P2")] == [3, 9]
+    alone = [shown for shown in judged["P1"].context if "alone" in shown.statistic]
+    assert [round(shown.effect, 3) for shown in alone] == [0.365, 0.365, 0.1, 0.1]
+    assert all(shown.n_seeds == 8 for verdict in judged.values() for shown in verdict.context)
+
+
+@pytest.mark.parametrize(("task", "least", "id"), [("addition", 0.2, "P1"), *((task, 0.1, "P2") for task in TASKS[1:])])
+def test_a_claim_holds_from_its_threshold_on_and_at_every_size(task, least, id):
+    def with_contrast(difference):
+        def of(name, decay, gamma, seed, set):
+            if set == "train":
+                return 0.99
+            far = 0.5 if name != task else difference
+            return 0.25 + far * (decay == "high" and gamma == 0.8)
+
+        return {verdict.id: verdict.outcome for verdict in verdicts(of)}
+
+    assert with_contrast(least + 1 / 128)[id] == "HOLDS"
+    below = with_contrast(least - 1 / 128)
+    assert below[id] == "FAILS"
+    assert [below[other] for other in ("P1", "P2") if other != id] == ["HOLDS"]
+
+
+@pytest.mark.parametrize("cell", [("high", 0.8), ("low", 0.3), ("high", 0.3), ("low", 0.8)])
+def test_both_members_that_are_compared_must_have_learned_their_rows_and_no_other(cell):
+    def of(task, decay, gamma, seed, set):
+        if set == "train":
+            return 0.989 if (decay, gamma) == cell else 1.0
+        return share(task, decay, gamma, 0, set)
+
+    expected = "FAILS" if cell in (("high", 0.8), ("low", 0.3)) else "HOLDS"
+    assert {verdict.outcome for verdict in verdicts(of)} == {expected}
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
+
+
+@pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
+def test_figures_show_what_was_measured_and_say_what_is_missing(spec):
+    found = make(3)
+    figure = draw(spec, found)
+    figure.draw_without_rendering()
+    caption = spec.caption(found)
+    assert all(claim in caption.would_refute for claim in spec.claims)
+    assert not [word for word in ("nan", "n/a", "None", "{") if word in str(caption)]
+    if spec.id == "sums":
+        images = [axes.images[0] for axes in figure.axes if axes.images and axes.get_title(loc="left")]
+        mean = found.sweep("addition_high").mean_array("answers", "sums", 0.8, stage="final")
+        np.testing.assert_array_equal(images[3].get_array(), mean)
+        assert "weight decay 0.1 block: 0.59 [0.58, 0.60]" in texts(figure)
+    empty = draw(spec, bare(found))
+    empty.draw_without_rendering()
+    assert "This run" in texts(empty) or "No mean" in texts(empty)
+    assert not [word for word in ("nan", "None") if word in str(spec.caption(bare(found)))]
+
+
+def test_plain_data_gives_the_study_again_and_paper_and_quick_have_the_claims_decays():
+    config = from_mapping(AdditionAndScanConfig, {"preset": "smoke", "seeds": [3]})
+    assert from_mapping(AdditionAndScanConfig, plain(config)) == config
+    assert scale_of(config) == "smoke"
+    for preset in ("quick", "paper"):
+        sweeps = ADDITION_AND_SCAN.preset(preset).sweeps
+        assert len(sweeps) == 8
+        for name, sweep in sweeps.items():
+            assert sweep.train.weight_decay == (0.1 if name.endswith("high") else 0.01)
+            assert (sweep.gammas, sweep.model.n_layers, sweep.model.n_heads) == ((0.3, 0.8), 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"addition_high": {"train": {"weight_decay": 0.2}}}, "addition_high.train.weight_decay=0.2; it is 0.1 by def"),
+        ({"scan_small_low": {"train": {"lr": 0.1}}}, "may differ in train.weight_decay alone, but also differ in"),
+        ({"addition_low": {"task": {"block": [8, 9]}}}, "differ in task.block: [8, 9] there, [8, 12] here; change all"),
+        ({f"scan_large_{end}": {"task": {"verbs": 4}} for end in ("low", "high")}, "may differ in task.n_sequences"),
+        ({f"scan_large_{end}": {"task": {"n_sequences": 150}} for end in ("low", "high")}, "=[100, 200, 150] of the"),
+        ({"addition_low": {"model": {"architecture": "emb_mlp", "n_layers": 1, "norm": "none"}}},
+         "architecture='emb_mlp'; a sum of"),
+    ],
+)  # fmt: skip
+def test_sweeps_that_are_compared_differ_in_what_their_names_say(data, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        from_mapping(AdditionAndScanConfig, {"preset": "smoke", **data})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    config = replace(ADDITION_AND_SCAN.preset("smoke"), **TINY)
+    return ADDITION_AND_SCAN.run(config=config, out=tmp_path_factory.mktemp("study") / "run", progress=False)
+
+
+def test_a_run_reads_the_members_that_it_trained(run):
+    readings = run.table("readings").set_index(["sweep", "gamma", "seed", "set", "quantity"])["value"]
+    for sweep, set in (("addition_high", "block"), ("scan_middle_low", "train")):
+        model, data = run.model(sweep=sweep, gamma=0.8, seed=1), run.sweep(sweep).dataset(1)
+        own = right(model, data.tokens[data.rows(set)], data.labels[data.rows(set)]).mean()
+        assert readings[sweep, 0.8, 1, set, "right"] == own
+    read = run.table("readings")
+    assert np.isfinite(read.loc[read["probe"] == "answers", ["value", "untrained"]]).all(axis=None)
+    assert len(read) == 8 * 4 * 3 + len(run.table("contrasts")) == 8 * 4 * 3 + 4 * 5 * 2
+    assert not run.table("curves")["loss"].isna().any()
+
+
+def test_the_report_has_the_two_by_two_and_explains_its_words(run):
+    page = unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", run.report.read_text()))).replace("\xa0", " ")
+    assert "Commands, 100 rows: on held-out rows γ = 0.8 with weight decay 0.1 is better than γ = 0.3" in page
+    assert "Members below .99 on the rows that they were trained on" in page
+    assert "addition, γ = 0.3, weight decay 0.01: 2 of 2" in page
+    for term in ADDITION_AND_SCAN.load("glossary"):
+        assert term in page
