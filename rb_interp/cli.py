@@ -226,6 +226,10 @@ def _info(command: Any, line: str) -> None:
     print_run(run)
 
 
+def _keep(command: Any, line: str) -> None:
+    print(_open(command.run).keep(command.to))
+
+
 def _verify(command: Any, line: str) -> None:
     run = _open(command.run)
     problems, n_files = run.verify(), len(run.manifest.content.files)
@@ -299,6 +303,7 @@ COMMANDS: dict[str, Callable[[Any, str], None]] = {
     **{"reproduce": _reproduce, "train": _train, "probe": _probe, "report": _report, "info": _info, "patch": _patch},
     **{"ablate": _ablate, "calibrate": _calibrate, "parameters": _parameters, "studies": _studies},
     "verify": _verify,
+    "keep": _keep,
 }
 
 

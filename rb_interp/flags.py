@@ -188,6 +188,16 @@ class Info:
 
 
 @dataclass(frozen=True)
+class Keep:
+    """Copy what was measured of a run, without its checkpoints, into a folder that is opened like a run."""
+
+    run: Positional[Path]
+    """Run folder."""
+    to: Positional[Path]
+    """New folder, such as results/NAME."""
+
+
+@dataclass(frozen=True)
 class Verify:
     """Read every file of a run folder and name those that are damaged, missing or outdated."""
 
@@ -202,6 +212,6 @@ class Studies:
 
 ON_RUNS: dict[str, type] = {
     **{"probe": Probe, "patch": Patch, "ablate": Ablate, "calibrate": Calibrate},
-    **{"report": Report, "info": Info, "verify": Verify, "studies": Studies},
+    **{"report": Report, "info": Info, "verify": Verify, "keep": Keep, "studies": Studies},
 }
 """Commands whose flags are the same for every study."""

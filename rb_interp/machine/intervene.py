@@ -50,6 +50,7 @@ def patch_member(
     """
     if pairs < 2:
         raise RunError(f"pairs={pairs}; an interval over pairs of inputs needs at least 2.")
+    run.check_checkpoints()
     of = run.sweep(sweep)
     model, data = of.model(gamma=gamma, seed=seed, stage=stage), of.dataset(seed)
     chosen = data.sample(set or of.config.task.train_sets[-1], pairs)
@@ -85,6 +86,7 @@ def ablate_members(
     Raises RunError for a gamma or stage that the run does not have, ModelError and RolesError for an unknown site,
     role or method.
     """
+    run.check_checkpoints()
     of = run.sweep(sweep)
     parsed = _sites(of, sites)
     _check(of, gammas, methods, n)

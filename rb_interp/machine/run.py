@@ -23,6 +23,7 @@ from rb_interp.machine.config import (
     scale_of,
     type_of,
 )
+from rb_interp.machine.keep import has_checkpoints, making
 from rb_interp.machine.limits import check_affordable
 from rb_interp.machine.metadata import check_free, holds_run, manifest_of, read_metadata, write_metadata, write_toml
 from rb_interp.machine.protocol import Study
@@ -58,13 +59,16 @@ class Run:
 
     def __init__(self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]) -> None:
         self.folder, self.study = Path(folder), study
-        remedies = {
+        places = [self.folder / name / "checkpoints" for name in config.sweeps]
+        self.manifest = Manifest(self.folder, metadata["fingerprint"], parts=[self.folder / "figures", *places])
+        self.manifest.remedies = {
             **manifest_of(self.folder).remedies,
             TRAIN: REMEDY.format(command=f"'{self._train_command}'"),
             **{step: f"Run 'rb-interp {step} {self.folder}' to make it." for step in (PROBE, REPORT)},
         }
-        places = [self.folder / name / "checkpoints" for name in config.sweeps]
-        self.manifest = Manifest(self.folder, metadata["fingerprint"], remedies, [self.folder / "figures", *places])
+        if self.kept:
+            again = f"Put a sound copy of it back, or make the run again: {self._train_command}"
+            self.manifest.remedies |= dict.fromkeys((TRAIN, PROBE), again)
         self._evidence: tuple[Any, Evidence] | None = None
         self._take(config, metadata)
 
@@ -173,9 +177,26 @@ class Run:
         raise RunError(f"this run has no sweep '{name}'; {nearest(name, self.sweeps)}")
 
     @property
+    def kept(self) -> bool:
+        """Whether the folder is a kept result: what was measured, without checkpoints, see `keep`."""
+        return TRAIN in self.manifest.content.steps and not has_checkpoints(self.manifest)
+
+    @property
     def finished(self) -> bool:
         """Whether every sweep is trained to its last step."""
-        return all(sweep.finished for sweep in self.sweeps.values())
+        return self.kept or all(sweep.finished for sweep in self.sweeps.values())
+
+    @checked
+    def keep(self, folder: Path | str) -> Path:
+        """Copy what was measured into a new folder, without checkpoints; it is opened like a run, and not trained.
+
+        Raises RunError where the run is not measured from what is there now, or a file is damaged, and for a folder
+        that holds something; nothing is written then.
+        """
+        from rb_interp.machine.keep import keep
+
+        keep(self, Path(folder))
+        return Path(folder)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -184,6 +205,7 @@ class Run:
         Raises RunError while another process, or another thread, has it, and where one has added seeds since the run
         was opened.
         """
+        self.check_checkpoints()
         with self.manifest.writing():
             self._check_unchanged()
             yield
@@ -270,10 +292,21 @@ class Run:
         """
         from rb_interp.machine.members import probe_members
 
+        self.check_checkpoints()
         return probe_members(self.sweep(sweep), probe, stage, set, rows, options)
+
+    def check_checkpoints(self) -> None:
+        """Raise RunError for a kept result, which has no members."""
+        if self.kept:
+            raise RunError(
+                f"{self.folder} keeps tables alone, without checkpoints, so nothing is trained or measured there; make "
+                f"the run again: {self._train_command}"
+            )
 
     def check_trained(self) -> None:
         """Raise RunError where a sweep is not trained to its last step, or a file of training is not there."""
+        if self.kept:
+            return
         for sweep in self.sweeps.values():
             if not sweep.finished:
                 at, steps = sweep.step or 0, sweep.config.train.steps
@@ -302,6 +335,8 @@ class Run:
 
     @property
     def _train_command(self) -> str:
+        if self.kept:
+            return making(self.study.name, self.folder)
         return f"rb-interp train {self.study.name} --config {self.folder / 'config.toml'} --out {self.folder}"
 
     def verify(self) -> dict[str, str]:
@@ -314,8 +349,14 @@ class Run:
 
     @checked
     def write_report(self, out: Path | str | None = None) -> Path:
-        """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page."""
+        """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page.
+
+        That of a kept result goes to ``runs/`` and its name, where no other folder is given.
+        """
         from rb_interp.report.write import write_report
+
+        if out is None and self.kept:
+            out = Path("runs") / f"{self.folder.resolve().name}-report"
 
         if out is not None:
             check_path("the folder of the report", out)
@@ -399,6 +440,7 @@ class Run:
 
         Raises RunError for a member, stage, step or sweep that the run does not have.
         """
+        self.check_checkpoints()
         return self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
 
     @checked

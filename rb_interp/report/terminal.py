@@ -89,7 +89,7 @@ def print_run(run: Run, console: Console | None = None) -> None:
 def run_rows(run: Run) -> dict[str, str]:
     """What a run folder holds, by heading."""
     info = run.study.load("info")
-    sweeps = {f"sweep {name}" if name else "members": _sweep(sweep) for name, sweep in run.sweeps.items()}
+    sweeps = {f"sweep {name}" if name else "members": _sweep(sweep, run.kept) for name, sweep in run.sweeps.items()}
     return {
         "folder": str(run.folder),
         "study": f"{run.study.name}, scale {run.scale}, seeds {list(run.config.seeds)}",
@@ -102,11 +102,13 @@ def run_rows(run: Run) -> dict[str, str]:
     }
 
 
-def _sweep(sweep: Sweep) -> str:
-    model, train, step = sweep.config.model, sweep.config.train, sweep.step or 0
+def _sweep(sweep: Sweep, kept: bool) -> str:
+    model, train = sweep.config.model, sweep.config.train
     kind = "" if model.architecture == "transformer" else f"{model.architecture}, {train.optimiser}, "
     size = f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm {model.norm}"
-    progress = f"step {step:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
+    progress = f"{train.steps:,} steps; tables alone are kept"
+    if not kept:
+        progress = f"step {sweep.step or 0:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
     return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
 
 

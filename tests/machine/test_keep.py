@@ -1,0 +1,106 @@
+"""A kept result is a run without checkpoints: its report is that of the run, and nothing can be trained in it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from own_studies import ONE, TWO, One
+
+from rb_interp.claims import judge
+from rb_interp.errors import RunError
+from rb_interp.machine.intervene import ablate_members, patch_member
+from rb_interp.machine.keep import making
+from rb_interp.machine.run import Run
+from rb_interp.probes import attention_by_role
+from rb_interp.report.terminal import run_rows
+
+ROOT = Path(__file__).parents[2]
+
+
+def pages(folder):
+    """The report's content, less how the run is made again, and its pictures."""
+    content = json.loads((folder / "report.json").read_text())
+    pictures = {path.name: path.read_bytes() for path in sorted((folder / "figures").glob("*.svg"))}
+    return {name: value for name, value in content.items() if name != "repeat"}, pictures
+
+
+@pytest.fixture
+def kept(one, tmp_path):
+    return Run.open(one.keep(tmp_path / "results" / "one"), study=ONE)
+
+
+def test_the_report_of_a_kept_result_is_that_of_its_run(one, kept, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert pages(kept.write_report().parent) == pages(one.folder)
+    assert kept.verdicts.to_json() == one.verdicts.to_json()
+    assert not [path for path in kept.folder.rglob("*") if "checkpoints" in path.parts or path.name.startswith(".")]
+    assert (kept.verify(), kept.kept, one.kept) == ({}, True, False)
+    assert kept.metadata["command"] == making("one", kept.folder)
+    assert "tables alone are kept" in run_rows(kept)["members"]
+    assert [path.name for path in tmp_path.iterdir()] == ["results", "runs"]
+
+
+def test_several_sweeps_and_added_seeds_are_kept_together(two, tmp_path):
+    kept = Run.open(two.keep(tmp_path / "two"), study=TWO)
+    assert kept.verdicts.to_json() == two.verdicts.to_json()
+    assert (kept.config, kept.batches) == (two.config, [two.config.seeds])
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda run: run.train(progress=False),
+        lambda run: run.probe(progress=False),
+        lambda run: run.add_seeds(1),
+        lambda run: ONE.run(config=run.config, out=run.folder, progress=False),
+        lambda run: run.model(gamma=0.8, seed=0),
+        lambda run: run.probe_members(attention_by_role),
+        lambda run: patch_member(run, gamma=0.8, seed=0),
+        lambda run: ablate_members(run, sites=["z.0"]),
+    ],
+)
+def test_nothing_is_trained_or_measured_in_a_kept_result(kept, ask):
+    before = {path: path.read_bytes() for path in kept.folder.iterdir()}
+    with pytest.raises(RunError, match=r"rb-interp reproduce one --config .*config.toml --out runs/one"):
+        ask(kept)
+    assert {path: path.read_bytes() for path in kept.folder.iterdir()} == before
+
+
+def test_a_kept_result_is_written_whole_or_not_at_all(one, kept, tmp_path):
+    with pytest.raises(RunError, match="holds a run already; nothing was changed"):
+        one.keep(kept.folder)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "a").write_text("mine")
+    with pytest.raises(RunError, match="exists and is not a run of rb_interp; nothing was changed"):
+        one.keep(tmp_path / "taken")
+    unfinished = Run.start(tmp_path / "unfinished", ONE, One(seeds=(0,)))
+    with pytest.raises(RunError, match="has no finished train yet"):
+        unfinished.keep(tmp_path / "kept")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results", "taken", "unfinished"]
+
+
+def test_a_changed_byte_of_a_kept_result_is_named(kept):
+    path = kept.folder / "readings.parquet"
+    held = bytearray(path.read_bytes())
+    held[len(held) // 2] ^= 1
+    path.write_bytes(held)
+    with pytest.raises(RunError, match=r"readings.parquet is damaged, .*Put a sound copy of it back, or make the run"):
+        _ = kept.verdicts
+
+
+def results():
+    return sorted(path.parent for path in (ROOT / "results").glob("*/run.json"))
+
+
+@pytest.mark.parametrize("folder", results(), ids=lambda folder: folder.name)
+def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(folder):
+    run = Run.open(folder)
+    assert (run.verify(), run.kept) == ({}, True)
+    again = {verdict.id: verdict for verdict in judge(run.readings, run.study.load("claims"))}
+    assert {v.id: (v.outcome, v.n_meeting, v.n_seeds) for v in run.verdicts} == {
+        v.id: (v.outcome, v.n_meeting, v.n_seeds) for v in again.values()
+    }
+
+
+def test_results_stay_small():
+    assert sum(path.stat().st_size for path in (ROOT / "results").rglob("*") if path.is_file()) < 5_000_000
