@@ -222,13 +222,14 @@ class Run:
         """
         seconds = {}
         with self.writing():
-            if self.manifest.finished(TRAIN):
+            whole = self.manifest.finished(TRAIN) and self.finished  # the study's code may have a sweep more now
+            if whole:
                 self.manifest.check_step(TRAIN)
             write_toml(self.manifest, self.study.name, replace(self.config, seeds=self.batches[0]))
             for name, sweep in self.sweeps.items():
                 spent = sweep.train(progress)
                 seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
-            if not self.manifest.finished(TRAIN):
+            if not whole or not self.manifest.finished(TRAIN):
                 self.write_table("curves", self.curves, TRAIN)
                 self.manifest.finish(TRAIN, START)
         return seconds

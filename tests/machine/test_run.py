@@ -11,7 +11,7 @@ from threading import Thread
 import pandas as pd
 import pytest
 import torch
-from own_studies import ONE, TASK, TWO, One
+from own_studies import ONE, TASK, TWO, One, Two
 
 from rb_interp import files
 from rb_interp.claims import Grouping
@@ -300,6 +300,20 @@ def test_training_that_ended_before_its_table_writes_it_when_continued(tmp_path)
     start(tmp_path / "run").train(progress=False)
     assert run.table("curves").equals(whole)
     assert (run.folder / "config.toml").read_text() == toml
+
+
+def test_a_sweep_that_newer_code_adds_is_trained_and_its_curves_are_kept(tmp_path, monkeypatch):
+    """As where a study's configuration, the same one, makes a sweep more than it did."""
+    every = Two.sweeps
+    monkeypatch.setattr(Two, "sweeps", property(lambda self: {"first": self.first}))
+    run = Run.start(tmp_path / "run", TWO, Two(seeds=(0,)))
+    run.train(progress=False)
+    assert set(run.table("curves")["sweep"]) == {"first"}
+    monkeypatch.setattr(Two, "sweeps", every)
+    run = Run.open(tmp_path / "run", study=TWO)
+    run.train(progress=False)
+    assert set(run.table("curves")["sweep"]) == {"first", "second"}
+    assert run.verify() == {}
 
 
 def test_a_run_that_somebody_writes_can_be_read_and_not_written(one, tmp_path):
