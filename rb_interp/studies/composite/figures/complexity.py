@@ -24,7 +24,7 @@ def draw_condensation(evidence: Evidence) -> Figure:
     rates = evidence.gammas
     if not rates:
         raise MissingEvidenceError("This run has no members.")
-    figure = new_figure(2.5, max(WIDTH, 2.0 + 1.8 * len(rates)))
+    figure = new_figure(2.7, max(WIDTH, 2.0 + 1.8 * len(rates)))
     panels = figure.subplots(1, len(rates) + 1, squeeze=False)[0]
     for axes, gamma in zip(panels, rates, strict=False):
         try_panel(axes, _neurons, evidence, gamma)
@@ -32,7 +32,12 @@ def draw_condensation(evidence: Evidence) -> Figure:
     if images:
         figure.colorbar(images[0], ax=list(panels[:-1]), label="cosine of two neurons", shrink=0.7, aspect=25)
     try_panel(panels[-1], seeds_by_gamma, evidence, "condensation", "share_abs_W_Q")
-    panels[-1].set(ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}", ylim=(-0.03, 1.05), title="all seeds")
+    panels[-1].set(
+        ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}",
+        ylim=(-0.03, 1.05),
+        title="all seeds\n",
+        xlabel="rate γ",
+    )
     legend.above(figure, [legend.seed_dot(), legend.untrained()], columns=2)
     return figure
 
@@ -42,7 +47,7 @@ def _neurons(axes: Axes, evidence: Evidence, gamma: float) -> None:
     _, groups = evidence.first("condensation", "group_W_Q", gamma, stage="final")
     heat_map(axes, cosines, colours=COSINES)
     last = int(groups.max()) + 1
-    axes.set(xticks=[], yticks=[], xlabel="neuron, by group", title=f"γ = {gamma:g}, seed {seed}: {last} groups")
+    axes.set(xticks=[], yticks=[], xlabel="neuron, by group", title=f"γ = {gamma:g}, seed {seed}\n{last} groups")
     for edge in np.flatnonzero(np.diff(groups)) if last <= len(groups) / 2 else ():
         axes.axhline(edge + 0.5, color="black", lw=0.3)
         axes.axvline(edge + 0.5, color="black", lw=0.3)

@@ -18,6 +18,7 @@ from rb_interp.figures.panels import (
     heat_map,
     level,
     no_reading,
+    note,
     over_seeds,
     seeds_at,
     threshold_at,
@@ -104,7 +105,10 @@ def _members(axes: Axes, evidence: Evidence, probe: str) -> None:
     claims = {"answer_cosines": (("D1", SMALL, "≥"), ("D2", MIDDLE, "≤")), "step_cosines": (("D4", SMALL, "≥"),)}
     for claim, gamma, sign in claims[probe]:
         y = evidence.threshold(claim)
-        threshold_at(axes, evidence, gamma, y, f"{claim}: equal {sign} {two_digits(y)}", below=True)
+        threshold_at(axes, evidence, gamma, y, "")
+        if gamma in evidence.gammas:
+            place = evidence.gammas.index(gamma)
+            note(axes, f"{claim}: equal\n{sign} {two_digits(y)}", (place, -0.75), "data", ha="center", va="center")
     gamma_axis(axes, evidence)
 
 
