@@ -337,7 +337,8 @@ def _read(readings: pd.DataFrame, term: Term) -> _Sample:
         return _Sample({}, {}, f"several readings of {term.probe}/{term.quantity} per seed (heads?), one is needed")
     finite = here.loc[np.isfinite(here["value"].astype(float))]
     lost = len(here) - len(finite)
-    note = f"{lost} of {len(here)} seeds have no finite {term.quantity}" if lost else ""
+    whose = "" if term.gamma is None and len(here) == 1 else f"{lost} of {len(here)} seeds have "
+    note = f"{whose}no finite {term.quantity}" if lost else ""
     return _Sample(_by_seed(finite, "value"), _by_seed(finite, "untrained"), note)
 
 
