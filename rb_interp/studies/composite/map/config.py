@@ -9,7 +9,7 @@
 
 Sweeps that differ in learning rate and weight decay alone train in one stack.
 
-Presets were chosen from their cost alone. ``quick`` is smaller than the composite study's: half its width, 2,000 steps
+Presets were chosen from their cost alone. ``quick`` is smaller than the composite study's: half its width, 1,200 steps
 and three seeds, which cannot decide a claim; ``--until-decided`` or ``--add-seeds`` adds some.
 """
 
@@ -63,7 +63,7 @@ def paper_decays(train: TrainConfig) -> tuple[float, ...]:
     return tuple(decay * times for decay in DECAYS)
 
 
-_QUICK = replace(TRAINING["quick"], steps=2000, warmup=400, stages=(), n_checkpoints=0)
+_QUICK = replace(TRAINING["quick"], steps=1200, warmup=240, stages=(), n_checkpoints=0)
 _SMOKE = replace(TRAINING["smoke"], steps=60, warmup=12, stages=(), n_checkpoints=0)
 _PAPER = replace(TRAINING["paper"], stages=(), n_checkpoints=0)
 
