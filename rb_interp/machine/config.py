@@ -121,6 +121,28 @@ class SweepConfig:
         return seed if self.data_seed is None else self.data_seed
 
 
+def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
+    """Names of the sweeps that train in one stack: those that differ in learning rate and weight decay, at least in
+    one of them, and in no more but their gammas. Sweeps with ``rates`` train by themselves.
+
+    >>> from rb_interp.tasks import AnchorTask
+    >>> slow = SweepConfig(task=AnchorTask(), train=TrainConfig(lr=1e-4))
+    >>> stacks({"": SweepConfig(task=AnchorTask()), "slow": slow, "short": replace(slow, train=TrainConfig(steps=9))})
+    [['', 'slow'], ['short']]
+    """
+    found: dict[Any, list[str]] = {}
+    taken: dict[Any, int] = {}
+    for name, sweep in sweeps.items():
+        of_stack = (
+            fingerprint(sweep.task, sweep.model, sweep.data_seed),
+            replace(sweep.train, lr=1.0, weight_decay=0.0),
+        )
+        own = (of_stack, sweep.train.lr, sweep.train.weight_decay)
+        number = taken[own] = taken.get(own, 0) + 1
+        found.setdefault((of_stack, number, name if sweep.rates else ""), []).append(name)
+    return list(found.values())
+
+
 def check_seeds(name: str, seeds: tuple[int, ...]) -> None:
     """Raise ConfigError for no seed, for one that is named twice, and for one that is out of range."""
     _check_once(name, seeds)

@@ -8,7 +8,8 @@ For each sweep, with P parameters a model, b bytes a number and k members:
     work      FLOPs = 3 x those of a forward pass, for each row of a batch; 1 x for each row of an evaluation
     seconds   steps x members x (FLOPs / rate + overhead) / cores, and the seconds in which the rows are drawn
 
-Sweeps are trained one after another: their memory is the largest, disk and seconds add up. Rates are assumed, see
+Sweeps of one stack train together, stacks one after another: memory is that of the largest stack, disk and seconds add
+up. Rates are assumed, see
 ``CPU`` and ``GPU``; seconds are right within a factor of about three, memory within two. Probing is not in it: it
 holds one model at a time, and takes about as long as training in the presets.
 
@@ -20,10 +21,10 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.machine.config import StudyConfig, SweepConfig, stacks
 from rb_interp.models.config import EMB_MLP, ONE_LAYER
 from rb_interp.tasks.protocol import DataCost
 
@@ -235,7 +236,7 @@ class Estimate:
     """What a study will take.
 
     Attributes:
-        sweeps: the sizes of each sweep by name. base: those of its preset.
+        sweeps: the sizes of each sweep by name. base: those of its preset. stacks: those of each stack of sweeps.
         memory: bytes of the machine at the peak. gpu_memory: bytes of the GPU at the peak, 0 without one.
         disk: bytes of checkpoints. seconds: of training. data_seconds: of them, those in which rows are drawn.
         steps: of all members together.
@@ -243,14 +244,15 @@ class Estimate:
 
     sweeps: Mapping[str, Sizes]
     base: Mapping[str, Sizes]
+    stacks: Sequence[Sizes]
 
     @property
     def memory(self) -> float:
-        return BASE + max(map(of_machine, self.sweeps.values()))
+        return BASE + max(map(of_machine, self.stacks))
 
     @property
     def gpu_memory(self) -> float:
-        return max(s.gpu * on_device(s) for s in self.sweeps.values())
+        return max(s.gpu * on_device(s) for s in self.stacks)
 
     @property
     def disk(self) -> float:
@@ -326,7 +328,13 @@ def estimate(config: StudyConfig, gpu: bool | None = None, seeds: tuple[int, ...
         {name: sizes(sweep, which, gpu) for name, sweep in sweeps.items()}
         for sweeps, which in ((config.sweeps, seeds or config.seeds), (base.sweeps, base.seeds))
     )
-    return Estimate(found, of_preset)
+    return Estimate(found, of_preset, [_stacked([found[name] for name in names]) for names in stacks(config.sweeps)])
+
+
+def _stacked(sweeps: Sequence[Sizes]) -> Sizes:
+    """The sizes of sweeps that train in one stack; they differ in their members alone."""
+    members, gammas = (sum(getattr(s, name) for s in sweeps) for name in ("members", "gammas"))
+    return replace(sweeps[0], members=members, gammas=gammas, threads=max(s.threads for s in sweeps))
 
 
 def on_gpu(config: StudyConfig) -> bool:

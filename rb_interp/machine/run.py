@@ -21,6 +21,7 @@ from rb_interp.machine.config import (
     fingerprint,
     from_mapping,
     scale_of,
+    stacks,
     type_of,
 )
 from rb_interp.machine.keep import has_checkpoints, making
@@ -28,7 +29,7 @@ from rb_interp.machine.limits import check_affordable
 from rb_interp.machine.metadata import check_free, holds_run, manifest_of, read_metadata, write_metadata, write_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import study as find_study
-from rb_interp.machine.sweep import Sweep
+from rb_interp.machine.sweep import Sweep, train_sweeps
 from rb_interp.manifest import PROBE, REPORT, START, TRAIN, Manifest
 from rb_interp.training.store import REMEDY
 
@@ -226,8 +227,9 @@ class Run:
             if whole:
                 self.manifest.check_step(TRAIN)
             write_toml(self.manifest, self.study.name, replace(self.config, seeds=self.batches[0]))
-            for name, sweep in self.sweeps.items():
-                spent = sweep.train(progress)
+            for names in stacks(self.config.sweeps):
+                spent = train_sweeps([self.sweeps[name] for name in names], progress)
+                name = f"{names[0] or 'main'} to {names[-1]}" if names[1:] else names[0]
                 seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
             if not whole or not self.manifest.finished(TRAIN):
                 self.write_table("curves", self.curves, TRAIN)

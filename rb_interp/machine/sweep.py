@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -16,9 +16,10 @@ from rb_interp.json_files import read_json
 from rb_interp.machine.config import SweepConfig, fingerprint
 from rb_interp.manifest import START, Manifest
 from rb_interp.tasks.protocol import vocabulary
-from rb_interp.training.loop import kept_by, saved_curves, stage_name, step_name
+from rb_interp.training.curves import saved_curves
+from rb_interp.training.loop import kept_by, stage_name, step_name
 from rb_interp.training.member_group import Member
-from rb_interp.training.members import train_members
+from rb_interp.training.members import Part, train_together
 from rb_interp.training.store import Checkpoint, Store
 
 if TYPE_CHECKING:
@@ -30,6 +31,23 @@ if TYPE_CHECKING:
 PROVENANCE = "data.json"
 CURVES = "curves/"
 """First letters of the names of learning curves in the saved state."""
+
+
+def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> dict[str, float]:
+    """Train sweeps that share a stack (``machine.config.stacks``) to the last step, each from its last saved step.
+
+    Batches of other seeds, and sweeps that a stop left at another step than the rest, train by themselves. Returns the
+    seconds spent, none where nothing is left.
+    """
+    seconds, together = Counter[str](), dict[tuple[tuple[int, ...], int | None], list[Part]]()
+    for sweep in sweeps:
+        for step, part in sweep._parts():
+            together.setdefault((part.seeds, step), []).append(part)
+    for parts in together.values():
+        c = sweeps[0].config
+        trained = train_together(c.task, c.model, parts, data_seed=c.data_seed, progress=progress)
+        seconds.update(trained.seconds)
+    return dict(seconds)
 
 
 class Sweep:
@@ -165,16 +183,15 @@ class Sweep:
     @checked
     def train(self, progress: bool = True) -> dict[str, float]:
         """Train to the last step, from the last saved step; returns the seconds spent, none where nothing is left."""
-        c, seconds = self.config, Counter[str]()
+        return train_sweeps([self], progress)
+
+    def _parts(self) -> Iterator[tuple[int | None, Part]]:
+        """What is left to train, each with the step that it stands at."""
+        c = self.config
         for seeds, store in self.stores.items():
             if not self._finished(store):
                 self._keep_provenance()
-                own = {"rates": dict(c.rates), "data_seed": c.data_seed}
-                trained = train_members(
-                    c.task, c.model, c.train, c.gammas, seeds, **own, store=store, progress=progress
-                )
-                seconds.update(trained.seconds)
-        return dict(seconds)
+                yield self._step(store), Part(c.train, c.gammas, seeds, dict(c.rates), store)
 
     def curves(self) -> pd.DataFrame:
         """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy; by step, then by member."""

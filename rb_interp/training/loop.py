@@ -10,83 +10,25 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.errors import ConfigError, nearest
+from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.signals import Interrupts
 from rb_interp.tasks.fingerprint import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.stage import Stage
 from rb_interp.training.allocator import keep_freed_memory
 from rb_interp.training.config import TrainConfig
+from rb_interp.training.curves import SPECTRA, Curves, joined, saved_curves
 from rb_interp.training.member_group import Member, MemberGroup
 from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
 from rb_interp.training.store import Checkpoint, Store
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-SPECTRA = "curves/spectra/"
-"""What the names of the spectra of ``training.spectra`` begin with in the state."""
-
-
-@dataclass
-class Curves:
-    """What every evaluation found.
-
-    Attributes:
-        members, sets: in the order of the arrays, sets as in the task.
-        evaluations: pairs of step and array ``[member, set, (loss, accuracy)]``, loss in nats.
-        spectra: group of tokens -> an array ``[member, rank]`` for each evaluation, see ``training.spectra``.
-    """
-
-    members: tuple[Member, ...]
-    sets: tuple[str, ...]
-    evaluations: list[tuple[int, np.ndarray]] = field(default_factory=list)
-    spectra: dict[str, list[np.ndarray]] = field(default_factory=dict)
-
-    @property
-    def steps(self) -> list[int]:
-        """Steps that were evaluated, ascending."""
-        return [step for step, _ in self.evaluations]
-
-    def table(self) -> pd.DataFrame:
-        """Long table: gamma, seed, step, set, loss, accuracy."""
-        import pandas as pd
-
-        n_steps, n_members = len(self.evaluations), len(self.members)
-        stacked = np.stack([values for _, values in self.evaluations]).reshape(-1, 2)
-        per_step = n_members * len(self.sets)
-        return pd.DataFrame(
-            {
-                "gamma": np.tile(np.repeat([m.gamma for m in self.members], len(self.sets)), n_steps),
-                "seed": np.tile(np.repeat([m.seed for m in self.members], len(self.sets)), n_steps),
-                "step": np.repeat(self.steps, per_step),
-                "set": np.tile(self.sets, n_steps * n_members),
-                "loss": stacked[:, 0],
-                "accuracy": stacked[:, 1],
-            }
-        )
-
-    def spectra_table(self) -> pd.DataFrame:
-        """Long table: group, step, gamma, seed, rank (1: the largest), eigenvalue."""
-        import pandas as pd
-
-        columns = ("group", "step", "gamma", "seed", "rank", "eigenvalue")
-        rows = [
-            (group, step, member.gamma, member.seed, rank, float(value))
-            for group, evaluations in sorted(self.spectra.items())
-            for step, values in zip(self.steps, evaluations, strict=True)
-            for member, own in zip(self.members, values, strict=True)
-            for rank, value in enumerate(own, 1)
-        ]
-        return pd.DataFrame(rows, columns=list(columns))
 
 
 @dataclass
@@ -119,9 +61,9 @@ class Training:
 
     Args:
         shares: the groups of each worker, members in order. task, train: what they learn, and how.
-        store: where checkpoints go; None keeps nothing.
+        parts: members in their order, and where the checkpoints of these go; None keeps nothing of them.
 
-    Raises ConfigError for a stage that the task does not have.
+    Raises ConfigError for a stage that the task does not have, ArgumentError for parts that stand at different steps.
     """
 
     def __init__(
@@ -129,9 +71,9 @@ class Training:
         shares: Sequence[Sequence[MemberGroup]],
         task: Task,
         train: TrainConfig,
-        store: Store | None,
+        parts: Sequence[tuple[Sequence[Member], Store | None]],
     ) -> None:
-        self.shares, self.train, self.store = shares, train, store
+        self.shares, self.train, self.parts = shares, train, [(tuple(own), store) for own, store in parts]
         self.trained_on = [task.sets.index(name) for name in task.train_sets]
         self.stages = chosen_stages(task, train)
         self.groups = [group for share in self.shares for group in share]
@@ -198,7 +140,8 @@ class Training:
             reached = self.reached[name]
             for member, now in zip(self.members, stage.reached(values, first), strict=True):
                 if (member not in reached and (now or last)) if stage.keep == "first" else now:
-                    siblings = [m for m in self.members if m.seed == member.seed]
+                    part = next(own for own, _ in self.parts if member in own)
+                    siblings = [m for m in part if m.seed == member.seed]
                     due.append((stage_name(name, member), siblings if stage.with_siblings else [member]))
                     reached[member] = step
         if step in checkpoint_steps(self.train):
@@ -207,13 +150,16 @@ class Training:
 
     def _keep(self, due: Sequence[tuple[str, Sequence[Member]]]) -> None:
         """Write checkpoints: names and the members that they hold."""
-        if self.store is None or not due:
+        if not due or not any(store for _, store in self.parts):
             return
         started, weights = time.monotonic(), self._state(moments=False)
         for name, members in due:
-            index = [self.members.index(m) for m in members]
-            chosen = {key: value[index] for key, value in weights.items()}
-            self.store.write(name, self.step, self._keys(members), chosen)
+            for part, store in self.parts:
+                own = [m for m in members if m in part]
+                if own and store is not None:
+                    index = [self.members.index(m) for m in own]
+                    chosen = {key: value[index] for key, value in weights.items()}
+                    store.write(name, self.step, self._keys(own), chosen)
         self.seconds["writing"] += time.monotonic() - started
 
     def _state(self, moments: bool = True) -> dict[str, Tensor]:
@@ -221,40 +167,68 @@ class Training:
         return {key: torch.cat([state[key] for state in states]) for key in states[0]}
 
     def _save(self) -> None:
-        if self.store is None:
+        if not any(store for _, store in self.parts):
             return
-        started = time.monotonic()
-        reached = {stage: [steps.get(m, -1) for m in self.members] for stage, steps in self.reached.items()}
-        curves = {
-            "curves/steps": torch.tensor(self.curves.steps),
-            "curves/values": torch.from_numpy(np.stack([values for _, values in self.curves.evaluations])),
-            **{f"curves/{stage}": torch.tensor(steps) for stage, steps in reached.items()},
-            **{f"{SPECTRA}{name}": torch.from_numpy(np.stack(found)) for name, found in self.curves.spectra.items()},
-        }
-        self.store.write("state", self.step, self._keys(self.members), {**self._state(), **curves})
+        started, state = time.monotonic(), self._state()
+        evaluations = np.stack([values for _, values in self.curves.evaluations])
+        spectra = {f"{SPECTRA}{name}": np.stack(found) for name, found in self.curves.spectra.items()}
+        for (part, store), at in zip(self.parts, self._places(), strict=True):
+            if store is None:
+                continue
+            reached = {stage: [steps.get(m, -1) for m in part] for stage, steps in self.reached.items()}
+            curves = {
+                "curves/steps": torch.tensor(self.curves.steps),
+                "curves/values": torch.from_numpy(evaluations[:, at]),
+                **{f"curves/{stage}": torch.tensor(steps) for stage, steps in reached.items()},
+                **{name: torch.from_numpy(found[:, at]) for name, found in spectra.items()},
+            }
+            own = {key: value[at] for key, value in state.items()}
+            store.write("state", self.step, self._keys(part), {**own, **curves})
         self.saved = (self.step, len(self.curves.evaluations))
         self.seconds["writing"] += time.monotonic() - started
 
     def _resume(self) -> None:
         """Continue from the saved state; from step 0 where something is lost that was kept on the way to it."""
-        if self.store is None or not self.store.exists("state"):
+        saved = [store.read("state") for _, store in self.parts if store is not None and store.exists("state")]
+        if not saved:
             return
-        saved = self.store.read("state")
-        lost = [name for name in kept_by(saved, self.train, self.members) if not self.store.exists(name)]
-        if lost not in ([], [step_name(saved.step)]):
-            tqdm.write(f"{self.store.path(lost[0])} is missing, so training begins again.", file=sys.stderr)
-            return
-        self.step, first = saved.step, 0
+        if len(saved) < len(self.parts) or len({(s.step, len(s.tensors["curves/steps"])) for s in saved}) > 1:
+            raise ArgumentError(
+                f"parts stand at steps {sorted(s.step for s in saved)}, {len(self.parts) - len(saved)} at none; "
+                f"expected one step. Train them by themselves."
+            )
+        again: list[tuple[str, Sequence[Member]]] = []
+        for (part, store), state in zip(self.parts, saved, strict=True):
+            assert store is not None
+            lost = [name for name in kept_by(state, self.train, part) if not store.exists(name)]
+            if lost not in ([], [step_name(state.step)]):
+                tqdm.write(f"{store.path(lost[0])} is missing, so training begins again.", file=sys.stderr)
+                return
+            again += [(name, part) for name in lost]
+        self._take_up(saved)
+        self._keep(again)
+
+    def _take_up(self, saved: Sequence[Checkpoint]) -> None:
+        """Continue from saved states, one of each part."""
+        self.step, first = saved[0].step, 0
+        whole = {name: torch.cat([state.tensors[name] for state in saved]) for name in self._state()}
         for group in self.groups:
             last = first + len(group.members)
-            group.load_state({key: value[first:last] for key, value in saved.tensors.items()}, saved.step)
+            group.load_state({key: value[first:last] for key, value in whole.items()}, self.step)
             first = last
-        self.curves = saved_curves(saved, self.members, self.curves.sets)
+        self.curves = joined(
+            [saved_curves(s, own, self.curves.sets) for (own, _), s in zip(self.parts, saved, strict=True)]
+        )
         self.saved = (self.step, len(self.curves.evaluations))
-        for stage in self.reached:
-            steps = zip(self.members, saved.tensors[f"curves/{stage}"].tolist(), strict=True)
-            self.reached[stage] = {member: step for member, step in steps if step >= 0}
-        self._keep([(name, self.members) for name in lost])
+        for (part, _), state in zip(self.parts, saved, strict=True):
+            for stage in self.reached:
+                steps = zip(part, state.tensors[f"curves/{stage}"].tolist(), strict=True)
+                self.reached[stage] |= {member: step for member, step in steps if step >= 0}
+
+    def _places(self) -> list[slice]:
+        """Where the members of each part stand among all."""
+        ends = np.cumsum([0, *(len(own) for own, _ in self.parts)]).tolist()
+        return [slice(first, last) for first, last in pairwise(ends)]
 
     def _stop_if_asked(self, interrupts: Interrupts) -> None:
         """After a signal: save, now that every group stands at the same step, and raise Stopped."""
@@ -274,14 +248,6 @@ def chosen_stages(task: Task, train: TrainConfig) -> Mapping[str, Stage]:
             known = nearest(name, task.stages) if task.stages else "it has none, so give stages=()."
             raise ConfigError(f"stages={train.stages}: {class_name(task)} has no stage '{name}'; {known}")
     return {name: task.stages[name] for name in train.stages}
-
-
-def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str, ...]) -> Curves:
-    """Learning curves in a saved state."""
-    steps, values = state.tensors["curves/steps"].tolist(), state.tensors["curves/values"].numpy()
-    kept = {name: state.tensors[name].numpy() for name in state.tensors if name.startswith(SPECTRA)}
-    spectra = {name.removeprefix(SPECTRA): list(found) for name, found in kept.items()}
-    return Curves(members, sets, list(zip(steps, values, strict=True)), spectra)
 
 
 def kept_by(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) -> list[str]:

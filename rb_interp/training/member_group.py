@@ -32,10 +32,15 @@ class Member:
     """One model of a study: its initialisation rate and its seed.
 
     The seed fixes the normal draws. It fixes data, labels and batch order too, unless these have a seed of their own.
+
+    Attributes:
+        lr, weight_decay: its own, in company with members of others; None for those of its group.
     """
 
     gamma: float
     seed: int
+    lr: float | None = None
+    weight_decay: float | None = None
 
 
 class MemberGroup:
@@ -45,7 +50,7 @@ class MemberGroup:
         members: who is in the group. model, task, train: the shared configuration.
         device: where the tensors live.
         data: the rows that the members of each seed learn, where they are drawn already; seeds may share them.
-        rates: gamma -> learning rate, where it is not ``train.lr``.
+        rates: gamma -> learning rate, where it is not ``train.lr`` and the member has none of its own.
     """
 
     def __init__(
@@ -75,10 +80,12 @@ class MemberGroup:
         }
         trained = {p.name for p in parameters(model, d_vocab, n_ctx) if p.trained}
         self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}
-        self.rates = [rates.get(member.gamma, train.lr) for member in members]
-        alike = len(set(self.rates)) == 1
+        self.rates = [rates.get(m.gamma, train.lr) if m.lr is None else m.lr for m in members]
+        decays = [train.weight_decay if m.weight_decay is None else m.weight_decay for m in members]
+        settings = list(zip(self.rates, decays, strict=True))
+        alike = len(set(settings)) == 1
         self.pieces = {name: w.detach().split(len(w) if alike else 1) for name, w in self.trained.items()}
-        self.optimiser = make_optimiser(groups_by_rate(self.pieces, self.rates), train)
+        self.optimiser = make_optimiser(groups_by_setting(self.pieces, settings), train)
         self.batches = Batches(task, datasets, train, self.device)
         watched = getattr(task, "spectra", {})
         self.watched = {name: torch.tensor(ids, device=self.device) for name, ids in watched.items()}
@@ -152,16 +159,23 @@ class MemberGroup:
         return nullcontext()
 
 
-def groups_by_rate(pieces: Mapping[str, Sequence[Tensor]], rates: Sequence[float]) -> list[dict[str, Any]]:
-    """A parameter group of the optimiser for each learning rate, which stands in it as ``rate``.
+def groups_by_setting(
+    pieces: Mapping[str, Sequence[Tensor]], settings: Sequence[tuple[float, float]]
+) -> list[dict[str, Any]]:
+    """A parameter group of the optimiser for each learning rate, which stands in it as ``rate``, and weight decay.
 
     Args:
-        pieces: name -> one tensor of all members, where they share a rate, or one of each. rates: of each member.
+        pieces: name -> one tensor of all members, where they share a setting, or one of each.
+        settings: learning rate and weight decay of each member.
     """
-    members = {rate: [i for i, other in enumerate(rates) if other == rate] for rate in dict.fromkeys(rates)}
+    members = {own: [i for i, other in enumerate(settings) if other == own] for own in dict.fromkeys(settings)}
     return [
-        {"params": [part[i] for part in pieces.values() for i in (at if len(members) > 1 else (0,))], "rate": rate}
-        for rate, at in members.items()
+        {
+            "params": [part[i] for part in pieces.values() for i in (at if len(members) > 1 else (0,))],
+            "rate": rate,
+            "weight_decay": decay,
+        }
+        for (rate, decay), at in members.items()
     ]
 
 

@@ -6,13 +6,14 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
 from rb_interp.checks import checked
-from rb_interp.errors import ConfigError, nearest
+from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
@@ -76,15 +77,70 @@ def train_members(
     >>> trained.curves.steps
     [0, 10, 20]
     """
-    members = all_members(gammas, seeds)
+    part = Part(train, tuple(gammas), tuple(seeds), rates, store)
+    return train_together(task, model, [part], data_seed=data_seed, progress=progress)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Members that train in one stack with those of other parts, and their own store; see `train_together`."""
+
+    train: TrainConfig
+    gammas: tuple[float, ...]
+    seeds: tuple[int, ...]
+    rates: Mapping[float, float] = field(default_factory=dict)
+    store: Store | None = None
+
+    def members(self, alone: bool) -> tuple[Member, ...]:
+        """Its members, seeds outermost; in company each has its learning rate and weight decay."""
+        members = all_members(self.gammas, self.seeds)
+        if alone:
+            return members
+        decay = self.train.weight_decay
+        return tuple(replace(m, lr=self.rates.get(m.gamma, self.train.lr), weight_decay=decay) for m in members)
+
+
+def alike(train: TrainConfig) -> TrainConfig:
+    """A training without its learning rate and weight decay: parts that agree in the rest share a stack."""
+    return replace(train, lr=1.0, weight_decay=0.0)
+
+
+@checked
+def train_together(
+    task: Task, model: ModelConfig, parts: Sequence[Part], *, data_seed: int | None = None, progress: bool = True
+) -> Trained:
+    """Train parts that differ in learning rate and weight decay alone in one stack; a store holds one part's members.
+
+    A member takes the steps that it takes alone. So each store is what it would be without the other parts, and a part
+    that was begun in company can be continued without it. Parts with saved states stand at the same step.
+
+    Returns curves and final weights of the members of all parts, in their order, and times.
+
+    Raises:
+        ArgumentError: for no part, parts whose trainings differ in more, the same member twice, and parts that stand
+            at different steps.
+        ConfigError, TaskError, RunError: as `train_members`.
+    """
+    if not parts or len({alike(part.train) for part in parts}) > 1:
+        raise ArgumentError(
+            f"train_together got {len(parts)} parts; expected one or more whose trainings differ in lr and "
+            f"weight_decay alone. Train the others by themselves."
+        )
+    train, groups = parts[0].train, [(part.members(len(parts) == 1), part.store) for part in parts]
+    members = [member for own, _ in groups for member in own]
+    if len(set(members)) < len(members):
+        raise ArgumentError("train_together got a member twice; give each gamma, seed, lr and weight_decay once.")
     chosen_stages(task, train)  # before anything is drawn
     if task.predicts not in GROUPS:
         raise ConfigError(f"the task predicts '{task.predicts}'; {nearest(task.predicts, GROUPS)}")
     device = resolve_device(train.device)
-    with torch_settings(train), nullcontext() if store is None else store.manifest.writing():
-        cores = train.workers or os.cpu_count() or 1
+    with torch_settings(train), ExitStack() as writing:
+        for _, store in groups:
+            if store is not None:
+                writing.enter_context(store.manifest.writing())
+        cores, rates = train.workers or os.cpu_count() or 1, parts[0].rates if len(parts) == 1 else {}
         shares = share_out(members, model, task, train, device, cores, rates=rates, data_seed=data_seed)
-        return Training(shares, task, train, store).run(progress)
+        return Training(shares, task, train, groups).run(progress)
 
 
 def share_out(

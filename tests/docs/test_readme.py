@@ -15,7 +15,16 @@ from rb_interp.studies.anchor.claims import SECOND
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(ROOT.glob("docs/*.md"))]
 WITH_STUDY = ("reproduce", "train", "parameters")
-STUDIES = ("anchor", "emb-mlp", "labels", "language", "crossed-seeds", "composite", "addition-and-scan")
+STUDIES = (
+    "anchor",
+    "emb-mlp",
+    "labels",
+    "language",
+    "crossed-seeds",
+    "composite",
+    "composite-map",
+    "addition-and-scan",
+)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from rb_interp.errors import ConfigError, RunError
+from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.one_writer import OneWriter
@@ -24,7 +24,7 @@ from rb_interp.training.config import TrainConfig
 from rb_interp.training.last_group import LastGroup
 from rb_interp.training.loop import stage_name, step_name
 from rb_interp.training.member_group import Member
-from rb_interp.training.members import share_out, train_members
+from rb_interp.training.members import Part, share_out, train_members, train_together
 from rb_interp.training.schedule import checkpoint_steps, learning_rate
 from rb_interp.training.store import Store
 
@@ -147,6 +147,46 @@ def test_a_member_with_a_learning_rate_of_its_own_is_as_it_is_alone(tmp_path):
         for name, weight in final.member(gamma, 0).items():
             torch.testing.assert_close(weight, together.final.member(gamma, 0)[name], rtol=0, atol=1e-11)
     assert not torch.equal(final.member(0.8, 0)["embed.W_E"], together.final.member(0.3, 0)["embed.W_E"])
+
+
+def test_a_member_in_company_of_other_rates_and_decays_is_as_it_is_alone(tmp_path):
+    base = short(dtype="float64", workers=1, n_checkpoints=2)
+    settings = [(1e-3, 0.3), (4e-3, 0.3), (1e-3, 0.0)]
+
+    def parts(folder, **changes):
+        trainings = [replace(base, lr=lr, weight_decay=decay, **changes) for lr, decay in settings]
+        stores = [Store(tmp_path / folder / str(i), "x") for i in range(len(settings))]
+        return [Part(train, (0.3, 0.8), (0, 1), store=store) for train, store in zip(trainings, stores, strict=True)]
+
+    train_together(TASK, MODEL, parts("company", steps=10, schedule_steps=base.steps), progress=False)
+    half_way = parts("company", schedule_steps=base.steps)
+    assert [part.store.read("state").step for part in half_way] == [10, 10, 10]
+    train_together(TASK, MODEL, half_way, progress=False)  # goes on from there
+    finals = []
+    for part, alone in zip(half_way, parts("alone", schedule_steps=base.steps), strict=True):
+        train_members(TASK, MODEL, alone.train, part.gammas, part.seeds, store=alone.store, progress=False)
+        assert set(alone.store.names()) <= set(part.store.names())
+        for name in alone.store.names():
+            here, there = part.store.read(name), alone.store.read(name)
+            assert (here.step, here.members) == (there.step, there.members)
+            for key, value in there.tensors.items():
+                torch.testing.assert_close(here.tensors[key], value, rtol=1e-9, atol=1e-11, equal_nan=True)
+        finals.append(alone.store.read(step_name(base.steps)).member(0.3, 0)["blocks.0.mlp.W_in"])
+    assert all((finals[0] - other).abs().max() > 1e-4 for other in finals[1:])  # rates and decays differ in effect
+    assert finals[2].norm() > finals[0].norm()  # without decay
+
+    kept = parts("kept", stages=("half",))
+    train_together(TASK, MODEL, kept, progress=False)
+    for part in kept:  # siblings are those of the same part
+        assert part.store.read(stage_name("half", Member(0.3, 1))).members == ((0.3, 1), (0.8, 1))
+
+    train_together(TASK, MODEL, parts("apart", steps=10)[:1], progress=False)
+    with pytest.raises(ArgumentError, match="1 at none"):
+        train_together(TASK, MODEL, parts("apart")[:2], progress=False)
+    with pytest.raises(ArgumentError, match="differ in lr and weight_decay alone"):
+        train_together(TASK, MODEL, [half_way[0], *parts("other", steps=11)], progress=False)
+    with pytest.raises(ArgumentError, match="a member twice"):
+        train_together(TASK, MODEL, [half_way[0]] * 2, progress=False)
 
 
 def test_the_seed_of_the_data_can_stand_apart():

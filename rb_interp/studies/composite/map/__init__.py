@@ -1,0 +1,27 @@
+"""The phase map of composite functions: which phase, at each initialisation and depth, learning rate or weight decay?
+
+The map of paper 2's Figs. 2 and 14 (arXiv 2405.05409), on the task and with the phases of the composite study.
+"""
+
+from rb_interp.machine.protocol import Study
+
+_HERE = "rb_interp.studies.composite.map"
+
+COMPOSITE_MAP = Study(
+    name="composite-map",
+    title="Phase map: where in gamma, depth, learning rate and weight decay is an unseen pair inferred?",
+    question=(
+        "The composite study asks how a pair of anchors that was never trained is answered. This map asks where: at "
+        "which initialisations, and how that changes with depth, learning rate, weight decay and the kind of block. "
+        "Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite Functions by "
+        "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
+    ),
+    cost="about twenty minutes on two CPU cores",
+    config=f"{_HERE}.config:CompositeMapConfig",
+    measure=f"{_HERE}.measure:measure",
+    tables=f"{_HERE}.cells:TABLES",
+    claims=f"{_HERE}.claims:CLAIMS",
+    figures=f"{_HERE}.figure:FIGURES",
+    narrative=f"{_HERE}.report:narrative",
+    families={"C": "Phases"},
+)

@@ -1,0 +1,188 @@
+"""Configuration of the phase map: one sweep over gammas for each point of each axis.
+
+    depth           number of layers, all gammas
+    rate            peak learning rates, coarse gammas; the preset's own rate is the sweep of depth 2
+    decay           weight decays, coarse gammas
+    unseen_rate     learning rates at the middle gamma, three layers, neither mirrored pair trained (C10)
+    unseen_decay    weight decays there (C11)
+    gpt2            GPT-2's blocks, pre-norm and post-norm (C12)
+
+Sweeps that differ in learning rate and weight decay alone train in one stack.
+
+Presets were chosen from their cost alone. ``quick`` is smaller than the composite study's: half its width, 1,200 steps
+and three seeds, which cannot decide a claim; ``--until-decided`` or ``--add-seeds`` adds some.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from rb_interp.errors import ConfigError
+from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.models.config import ModelConfig
+from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, TRAINING
+from rb_interp.studies.composite.task import CompositeTask
+from rb_interp.training.config import TrainConfig
+
+GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)
+"""Learning rates of claim C10, in multiples of the preset's."""
+DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3)
+"""Weight decays of claim C11, at the paper's learning rate and steps."""
+UNSEEN_DECAY, UNSEEN_LAYERS = 0.01, 3
+"""Weight decay of claim C10, and layers of C10 and C11."""
+NORMS = ("pre", "post")
+AXES = {
+    "depth": "layers",
+    "rate": "peak learning rate",
+    "decay": "weight decay",
+    "unseen_rate": "peak learning rate, both unseen",
+    "unseen_decay": "weight decay, both unseen",
+    "gpt2": "GPT-2 block, norm",
+}
+"""Axis -> what its points are called."""
+
+
+class Place(NamedTuple):
+    """A point of an axis: its value, its label, and the sweep of its members."""
+
+    axis: str
+    point: float
+    label: str
+    sweep: str
+
+
+def paper_decays(train: TrainConfig) -> tuple[float, ...]:
+    """DECAYS times what makes learning rate x weight decay x steps the paper's, which is 25e-5 x decay x 77,700.
+
+    >>> [round(decay, 4) for decay in paper_decays(TrainConfig(lr=3e-3, steps=2000))]
+    [0.0097, 0.0324, 0.0971, 0.3238, 0.9713]
+    """
+    times = TRAINING["paper"].lr * 210 * EPOCH / (train.lr * train.steps)
+    return tuple(decay * times for decay in DECAYS)
+
+
+_QUICK = replace(TRAINING["quick"], steps=1200, warmup=240, stages=(), n_checkpoints=0)
+_SMOKE = replace(TRAINING["smoke"], steps=60, warmup=12, stages=(), n_checkpoints=0)
+_PAPER = replace(TRAINING["paper"], stages=(), n_checkpoints=0)
+
+
+@dataclass(frozen=True)
+class CompositeMapConfig(StudyConfig):
+    """The axes of a map, and what its members share.
+
+    Attributes:
+        gammas: of the axis depth. coarse_gammas: of the axes rate and decay. block_gammas: of GPT-2's blocks.
+        depths: numbers of layers, two or more, with 2 among them.
+        factors: learning rates, in multiples of ``train.lr``, with 1 among them.
+        unseen_factors: the same of the axis unseen_rate.
+        decays: weight decays. They do not follow a change of ``train.lr`` or ``train.steps``, see `paper_decays`.
+        heads: of GPT-2's blocks; each has its share of the head's width.
+        task, model, train: of a member at depth 2 with the learning rate and weight decay of the preset.
+
+    Raises ConfigError for axes without the point that they share, and for points that are named twice.
+
+    >>> [place.sweep for place in CompositeMapConfig.from_preset("quick").places if place.axis == "rate"]
+    ['rate_0.25', 'rate_0.5', 'depth_2', 'rate_2', 'rate_3']
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    gammas: tuple[float, ...] = GAMMAS
+    coarse_gammas: tuple[float, ...] = (0.3, 0.5, 0.8, 1.0)
+    block_gammas: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    depths: tuple[int, ...] = (2, 3, 4, 6)
+    factors: tuple[float, ...] = FACTORS
+    unseen_factors: tuple[float, ...] = FACTORS
+    decays: tuple[float, ...] = paper_decays(_QUICK)
+    heads: int = 4
+    task: CompositeTask = field(default_factory=CompositeTask)
+    model: ModelConfig = field(default_factory=lambda: replace(MODELS["quick"], d_model=32, d_head=32, d_mlp=96))
+    train: TrainConfig = _QUICK
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, needed in (("depths", 2), ("factors", 1.0), ("unseen_factors", None), ("decays", None)):
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                raise ConfigError(f"{name}={list(values)}; expected one or more, each named once.")
+            if needed is not None and needed not in values:
+                raise ConfigError(f"{name}={list(values)}; axes share the point {needed:g}, so add it.")
+        if not set(self.coarse_gammas) <= set(self.gammas):
+            raise ConfigError(
+                f"coarse_gammas={list(self.coarse_gammas)} are not all among gammas={list(self.gammas)}; the preset's "
+                f"rate is read at depth 2, so take them from there."
+            )
+        if self.heads < 1 or self.model.d_head % self.heads:
+            raise ConfigError(f"heads={self.heads} do not divide d_head={self.model.d_head}; give a divisor of it.")
+        assert self.sweeps  # what a sweep refuses is refused here
+
+    @property
+    def places(self) -> list[Place]:
+        """Every point of every axis, in order."""
+        rates = [(factor, "depth_2" if factor == 1 else f"rate_{factor:g}") for factor in self.factors]
+        return [
+            *(Place("depth", depth, str(depth), f"depth_{depth}") for depth in self.depths),
+            *(Place("rate", f * self.train.lr, f"{f * self.train.lr:.2g}", sweep) for f, sweep in rates),
+            *(Place("decay", decay, f"{decay:.2g}", f"decay_{decay:.3g}") for decay in self.decays),
+            *(Place("unseen_rate", f * self.train.lr, f"{f * self.train.lr:.2g}", f"unseen_rate_{f:g}")
+              for f in self.unseen_factors),
+            *(Place("unseen_decay", decay, f"{decay:.2g}", f"unseen_decay_{decay:.3g}") for decay in self.decays),
+            *(Place("gpt2", number, norm, f"gpt2_{norm}") for number, norm in enumerate(NORMS)),
+        ]  # fmt: skip
+
+    @property
+    def sweeps(self) -> dict[str, SweepConfig]:
+        """One sweep for each point of each axis, and none twice."""
+        return {
+            place.sweep: self._sweep(place)
+            for place in self.places
+            if place.sweep != "depth_2" or place.axis == "depth"
+        }
+
+    def _sweep(self, place: Place) -> SweepConfig:
+        axis, point, norm, _ = place
+        model, train, task, gammas = self.model, self.train, self.task, self.gammas
+        if axis == "depth":
+            model = replace(model, n_layers=int(point))
+        elif axis == "gpt2":
+            block = {"n_heads": self.heads, "d_head": model.d_head // self.heads, "norm": norm}
+            model, gammas = replace(model, act="gelu_new", train_biases=True, **block), self.block_gammas
+        else:
+            gammas = self.coarse_gammas
+            train = replace(train, **({"lr": point} if axis.endswith("rate") else {"weight_decay": point}))
+        if axis.startswith("unseen"):
+            model, task, gammas = replace(model, n_layers=UNSEEN_LAYERS), task.both_unseen(), (MIDDLE,)
+            train = replace(train, weight_decay=UNSEEN_DECAY) if axis == "unseen_rate" else train
+        return SweepConfig(gammas, task, model, train)
+
+    @classmethod
+    def from_preset(cls, preset: str = "quick", **changes: Any) -> CompositeMapConfig:
+        """A preset, with fields replaced; ConfigError for an unknown one."""
+        cls.check_preset(preset)
+        task = CompositeTask.preset(preset)
+        if preset == "smoke":
+            few = {"gammas": (0.3, 0.5, 0.8), "coarse_gammas": (0.5,), "block_gammas": (0.5, 0.8), "depths": (2, 4)}
+            small = replace(MODELS["smoke"], d_model=16, d_head=8, d_mlp=32)
+            own = {
+                "heads": 2,
+                "factors": (0.5, 1.0),
+                "unseen_factors": (0.5, 1.0),
+                "decays": paper_decays(_SMOKE)[:2],
+                "model": small,
+                "train": _SMOKE,
+            }
+            found = cls(preset, (0, 1), task=task, **few, **own)
+        elif preset == "paper":
+            factors = tuple(round(rate / _PAPER.lr, 9) for rate in (5e-5, 1e-4, 2e-4, 4e-4, 6e-4))
+            own = {
+                "factors": (*factors, 1.0),
+                "unseen_factors": factors,
+                "decays": DECAYS,
+                "coarse_gammas": GAMMAS,
+                "model": MODELS["paper"],
+            }
+            found = cls(preset, tuple(range(8)), task=task, train=_PAPER, **own)
+        else:
+            found = cls(preset, task=task)
+        return replace(found, **changes)

@@ -1,0 +1,74 @@
+"""The phase map: one panel an axis, one cell a point and gamma, divided among the phases of its members."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from rb_interp.figures import legend
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import seeds_text
+from rb_interp.figures.panels import try_panel
+from rb_interp.figures.spec import Caption, FigureSpec
+from rb_interp.figures.style import WIDTH, new_figure, styled
+from rb_interp.studies.composite.map.config import AXES
+from rb_interp.studies.composite.phase import INFERENTIAL, MIXED, PHASES, SYMMETRIC, UNFIT
+
+COLOURS = {UNFIT: "#c9c9c9", INFERENTIAL: "#4b7fd0", SYMMETRIC: "#d9695f", MIXED: "#f0d98c"}
+INK = "#1c1c1c"
+
+
+@styled
+def draw_map(evidence: Evidence) -> Figure:
+    """Every axis of the map."""
+    figure = new_figure(4.6, WIDTH)
+    panels = figure.subplots(2, 3, width_ratios=(1.35, 1.0, 1.0)).ravel()
+    for axes, axis in zip(panels, ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay"), strict=True):
+        axes.set_title(AXES[axis])
+        try_panel(axes, _panel, evidence, axis)
+    legend.above(figure, [legend.area(phase, COLOURS[phase]) for phase in PHASES], columns=len(PHASES))
+    return figure
+
+
+def _panel(axes: Axes, evidence: Evidence, axis: str) -> None:
+    rows = evidence.records("cells", axis=axis)
+    if not rows:
+        raise MissingEvidenceError("This run has no such members.")
+    gammas = sorted({row["gamma"] for row in rows})
+    labels = dict(sorted({row["point"]: row["label"] for row in rows}.items()))
+    heights, points = {}, list(labels)
+    for row in sorted(rows, key=lambda row: PHASES.index(row["phase"])):
+        if not row["n"]:
+            continue
+        cell = gammas.index(row["gamma"]), points.index(row["point"])
+        bottom = heights.get(cell, 0.0)
+        heights[cell] = bottom + row["share"] * 0.94
+        place = cell[0] - 0.47, cell[1] - 0.47 + bottom
+        axes.add_patch(Rectangle(place, 0.94, row["share"] * 0.94, fc=COLOURS[row["phase"]], ec="white", lw=0.4))
+        look = {"ha": "center", "va": "center", "fontsize": 5.5, "color": INK}
+        axes.text(cell[0], place[1] + row["share"] * 0.47, str(row["n"]), **look)
+    axes.set(xlim=(-0.55, len(gammas) - 0.45), ylim=(-0.55, len(points) - 0.45), xlabel="γ")
+    axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+    axes.set_yticks(range(len(points)), list(labels.values()))
+    axes.tick_params(length=0)
+
+
+def caption_map(evidence: Evidence) -> Caption:
+    """Caption of the map, with what C7 to C12 judge."""
+    seeds = seeds_text(len(evidence.seeds))
+    return Caption(
+        f"Phases of members at the last step, {seeds} a cell: each cell is divided among the phases of its members, "
+        "with their number. A larger γ is a smaller initialisation. “Both unseen”: neither the held-out pair nor its "
+        "mirror is trained, with three layers, so that hardly anything can be symmetric.",
+        "no blue to the right of red (C7, C9); fitted members as far left at six layers as at two (C8); as "
+        "much blue at the lowest learning rate or weight decay as at the highest (C10, C11).",
+    )
+
+
+FIGURES = (
+    FigureSpec(
+        "map", "Phases by initialisation and depth, learning rate, weight decay, block (after Figs. 2 and 14)",
+        draw_map, caption_map, ("C7", "C8", "C9", "C10", "C11", "C12"),
+    ),
+)  # fmt: skip

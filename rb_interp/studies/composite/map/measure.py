@@ -1,0 +1,123 @@
+"""Measure the map: the phase of every member at its last step, and per seed what claims C7 to C12 speak of.
+
+phase    accuracies, I, S, O; of members that were trained on neither pair as ``phase.read_control``
+map      order        Spearman's correlation of gamma and I - S, with six gammas or more from .5 to 1.0
+         gamma_fit    smallest gamma with seen_test >= .90; NaN where there is none
+         gamma_star, crosses     see ``boundary``
+         fit_rise     gamma_fit at depth 6 less that at depth 2
+         distance     |gamma* at depth 4 - gamma* at depth 2|
+         rate_order, decay_order     Spearman's correlation of the setting and I, of C10 and C11
+         rate_gain, decay_gain       I at the highest setting that is fitted, less I at the lowest one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rb_interp.machine.measured import Measured, readings_table
+from rb_interp.machine.members import MemberModels, each_member
+from rb_interp.machine.run import Run
+from rb_interp.studies.composite.map.boundary import boundary, order
+from rb_interp.studies.composite.map.cells import TABLES, boundaries, cells, differences
+from rb_interp.studies.composite.map.config import CompositeMapConfig
+from rb_interp.studies.composite.phase import UNFIT, phase_of, read_control, read_phase
+from rb_interp.studies.composite.tables import MemberFound
+from rb_interp.studies.composite.task import FITTED
+from rb_interp.training.member_group import Member
+
+NAN = float("nan")
+FEWEST_GAMMAS, FROM, TO = 6, 0.5, 1.0
+"""Gammas of claim C7."""
+
+
+def measure(run: Run, progress: bool = True) -> Measured:
+    """Read the phase of every member of a finished map; RunError where a checkpoint is missing or broken."""
+    parts, rows = [], []
+    for name, sweep in run.sweeps.items():
+        main = run.sweeps["depth_2"] if name.startswith("unseen") else None
+
+        def read(models: MemberModels, member: Member, main: Any = main) -> MemberFound:
+            step, data = models.load(member, "final").step, models.sweep.dataset(member.seed)
+            if main is None:
+                reading = read_phase(models.model, data, untrained=models.untrained)
+            else:
+                reading = read_control(models.model, data, main.dataset(member.seed), untrained=models.untrained)
+            return MemberFound(member, step, [("", reading)])
+
+        if main is not None:
+            for seed in sweep.seeds:
+                main.dataset(seed)  # drawn once, before several ask for it
+        found = each_member(sweep, sweep.sound_members, read, progress=progress, desc=f"probing {name}")
+        parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
+        rows += [_member_row(name, one) for one in found]
+        rows += [{"sweep": name, "gamma": m.gamma, "seed": m.seed, "phase": UNFIT} for m in sweep.diverged]
+    members, config = TABLES["members"].frame(rows), run.config
+    assert isinstance(config, CompositeMapConfig)
+    readings = readings_table(*parts, list(map_readings(readings_table(*parts), config)))
+    tables = {"members": members, "cells": cells(members, config), "boundaries": boundaries(members, config)}
+    return Measured(readings, tables)
+
+
+def _member_row(sweep: str, one: MemberFound) -> dict[str, Any]:
+    values = one.of("phase")[0].values
+    phase = phase_of(values["acc_seen_test"], values["I"], values["S"])
+    return {"sweep": sweep, **one.place, "phase": phase, **values}
+
+
+def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> Iterator[dict[str, Any]]:
+    """What claims speak of, one number a seed, of trained members and beside it of untrained ones."""
+    now, before = (_wide(readings, column) for column in ("value", "untrained"))
+    step = config.train.steps
+    empty = dict.fromkeys(("layer", "head", "null", "null_mean", "null_sd", "p_value"))
+    for seed in sorted(set(now["seed"])):
+        found, twin = (_of_seed(table.loc[table["seed"] == seed], config) for table in (now, before))
+        for (sweep, quantity), value in found.items():
+            place = {"sweep": sweep, "gamma": NAN, "seed": seed, "stage": "final", "step": step, "set": ""}
+            row = {"probe": "map", "quantity": quantity, "value": value, "untrained": twin.get((sweep, quantity), NAN)}
+            yield {**place, **row, **empty, "n": 0}
+
+
+def _wide(readings: pd.DataFrame, column: str) -> pd.DataFrame:
+    """One row a member with I, S and the accuracy on seen_test."""
+    of_phase = readings[readings["probe"] == "phase"]
+    return of_phase.pivot(index=["sweep", "gamma", "seed"], columns="quantity", values=column).reset_index()
+
+
+def _of_seed(members: pd.DataFrame, config: CompositeMapConfig) -> dict[tuple[str, str], float]:
+    """(sweep, quantity) -> number of one seed; sweep "" for what compares several."""
+    found: dict[tuple[str, str], float] = {}
+    for place in config.places:
+        if place.axis in ("depth", "gpt2"):
+            own = members.loc[members["sweep"] == place.sweep]
+            found |= {(place.sweep, name): value for name, value in _along_gamma(own).items()}
+    rise = found.get(("depth_6", "gamma_fit"), NAN) - found.get(("depth_2", "gamma_fit"), NAN)
+    apart = abs(found.get(("depth_4", "gamma_star"), NAN) - found.get(("depth_2", "gamma_star"), NAN))
+    found |= {("", "fit_rise"): round(rise, 9), ("", "distance"): apart}
+    for axis in ("rate", "decay"):
+        sweeps = sorted((place.point, place.sweep) for place in config.places if place.axis == f"unseen_{axis}")
+        own = {point: members.loc[members["sweep"] == sweep].to_dict("records") for point, sweep in sweeps}
+        answered = {point: float(rows[0]["I"]) for point, rows in own.items() if rows}
+        fitted = [point for point, rows in own.items() if rows and rows[0]["acc_seen_test"] >= FITTED]
+        gain = answered[fitted[-1]] - answered[min(answered)] if fitted else NAN
+        found |= {("", f"{axis}_order"): order(answered), ("", f"{axis}_gain"): gain}
+    return {place: value for place, value in found.items() if np.isfinite(value)}
+
+
+def _along_gamma(members: pd.DataFrame) -> dict[str, float]:
+    """What the members of one seed and sweep say along gamma."""
+    along = differences(members)
+    if len(along) < 2:
+        return {}
+    fitted = members.loc[members["acc_seen_test"] >= FITTED, "gamma"]
+    upper = {gamma: value for gamma, value in along.items() if FROM <= gamma <= TO}
+    at = boundary(along)
+    return {
+        "order": order(upper) if len(upper) >= FEWEST_GAMMAS else NAN,
+        "gamma_fit": float(fitted.min()) if len(fitted) else NAN,
+        "gamma_star": at.gamma,
+        "crosses": float(at.crosses),
+    }

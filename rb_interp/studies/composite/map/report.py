@@ -1,0 +1,54 @@
+"""What the report says of the map: counts of phases, their shares with intervals, and boundaries."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.numbers import share_text, two_digits
+from rb_interp.report.section import Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
+from rb_interp.studies.composite.map.config import AXES
+from rb_interp.studies.composite.phase import INFERENTIAL, PHASES, SYMMETRIC, UNFIT
+
+
+def narrative(evidence: Evidence) -> Narrative:
+    """Answer, the map, and its tables."""
+    counts = Counter(row["phase"] for row in evidence.records("members"))
+    answer = f"{counts.total()} members: {', '.join(f'{counts[phase]} {phase}' for phase in PHASES)}."
+    note = Paragraph(
+        "A boundary at the end of its grid may mean that there is none; “crossing” counts the seeds that have one. The "
+        "grids of learning rate and weight decay are coarser in γ than that of depth.",
+        "soft",
+    )
+    blocks = (Figure("map"), Heading("Shares of phases"), _cells(evidence), Heading("Boundaries"), note)
+    section = Section("map", "Phase map", (*blocks, _boundaries(evidence)), short="Map")
+    return Narrative((answer,), sections=(section,))
+
+
+def _cells(evidence: Evidence) -> Table:
+    found: dict[tuple, dict[str, dict]] = {}
+    for row in evidence.records("cells"):
+        found.setdefault((row["axis"], row["label"], row["gamma"]), {})[row["phase"]] = row
+    rows = [
+        Row(
+            (Cell(f"{gamma:g}", head=True), *(_share(phases[phase]) for phase in (INFERENTIAL, SYMMETRIC, UNFIT))),
+            group=f"{AXES[axis]}: {label}",
+        )
+        for (axis, label, gamma), phases in found.items()
+    ]
+    return Table(("γ", "P(inferential)", "P(symmetric)", "P(unfit)"), tuple(rows), dense=True)
+
+
+def _share(row: dict) -> Cell:
+    return Cell(f"{share_text(row['share'], row['low'], row['high'])}, {row['n']} of {row['total']}")
+
+
+def _boundaries(evidence: Evidence) -> Table:
+    rows = [
+        Row(
+            (Cell(f"{AXES[row['axis']]}: {row['label']}", head=True), Cell(two_digits(row["gamma_star"])),
+             Cell(f"{two_digits(row['low'])} to {two_digits(row['high'])}"), Cell(f"{row['crossing']} of {row['n']}"))
+        )
+        for row in evidence.records("boundaries")
+    ]  # fmt: skip
+    return Table(("where", "γ*, mean over seeds", "95 % interval", "crossing"), tuple(rows), dense=True)
