@@ -56,7 +56,7 @@ def _status(error: BaseException) -> int:
         _say(f"rb-interp: {error}")
         return 2
     if isinstance(error, KeyboardInterrupt):
-        _say("\nrb-interp: stopped; the same command continues from the last saved step.")
+        _say("\nrb-interp: stopped; the same command goes on from what is saved.")
         return 128 + getattr(error, "signal", signal.SIGINT)
     if isinstance(error, BrokenPipeError):  # nobody reads it any more
         for stream in (sys.stdout, sys.stderr):

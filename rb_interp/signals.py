@@ -87,7 +87,7 @@ def stopped_by_signals(to_the_end: bool = False) -> Iterator[list[int]]:
     def handle(number: int, frame: FrameType | None) -> None:
         come.append(number)
         if len(come) > 1:
-            os.write(2, b"\nrb-interp: ended at once; the same command continues from the last saved step.\n")
+            os.write(2, b"\nrb-interp: ended at once; the same command goes on from what is saved.\n")
             os._exit(128 + number)
         if not _noting:
             raise Stopped(number)

@@ -224,7 +224,7 @@ def test_a_signal_ends_a_command_with_a_status_of_its_own(number, inside, monkey
     finally:
         for each, handler in zip(SIGNALS, before, strict=True):
             signal.signal(each, handler)
-    assert capsys.readouterr().err.splitlines()[-1].startswith("rb-interp: stopped; the same command continues")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("rb-interp: stopped; the same command goes on")
 
 
 def test_a_sentence_does_not_share_the_line_of_a_progress_bar(monkeypatch, capsys):

@@ -202,7 +202,9 @@ def no_reading(axes: Axes, place: Number, y: Number = 0.02, **look: Any) -> None
     axes.text(place, y, "no reading", rotation=90, ha="center", transform=axes.get_xaxis_transform(), **look)
 
 
-def note(axes: Axes, text: str, at: tuple[Number, Number], coordinates: object, halo: Number = 2.0, **look: Any) -> None:
+def note(
+    axes: Axes, text: str, at: tuple[Number, Number], coordinates: object, halo: Number = 2.0, **look: Any
+) -> None:
     """Small text beside a line, readable on whatever lies under it; ``look`` goes to ``Axes.annotate``."""
     look = {"fontsize": 6.5, "zorder": 9, "textcoords": "offset points", "xytext": (0, 0), **look}
     effect = [withStroke(linewidth=halo, foreground="white")]

@@ -123,6 +123,12 @@ PROBES: dict[str, Valid] = {
     "attention_between_roles": _probe(layer=0, head=0, roles=("key", "anchor", "noise")),
     "attention_by_role": _probe(layer=1, head=0),
     "attention_to_key": _probe(layer=0, head=0),
+    "condensation": _probe(layer=0, matrices=("W_Q",)),
+    "cosines_by_target": lambda p: {
+        **_probe()(p), "hook": "blocks.0.hook_mlp_out", "role": "key", "targets": np.arange(20) % 4,
+        "pairs": np.array([[0, 1], [2, 3]]), "within": np.arange(20) % 2,
+    },
+    "lattice": _probe(tokens="key", steps=(3, 4)),
     "uniformity": _probe(layer=0, head=0),
     "variance_explained": _probe(layer=1, head=0),
     "geometry": lambda p: {
@@ -133,6 +139,7 @@ PROBES: dict[str, Valid] = {
         **_probe(layer=0, head=0, k=2)(p), "groups": None, "contrast": ("reasoning_anchor", "memory_anchor")
     },
     "weight_rank": _probe(layer=0),
+    "weight_spectra": _probe(layer=0),
     "label_range": lambda p: {**_probe()(p), "groups": np.arange(20) % 2, "ranges": ((21, 40), (41, 60))},
     "chain_accuracy": lambda p: {
         "model": p.speaker, "inputs": p.chain, "untrained": p.mute, "n_null": 5, "seed": 0

@@ -13,6 +13,7 @@ import pytest
 from rb_interp import files
 from rb_interp.errors import RunError
 from rb_interp.manifest import FILE, Manifest, code_version
+from rb_interp.manifest.content import Step
 
 
 @pytest.fixture
@@ -285,8 +286,8 @@ def test_a_reader_waits_while_a_step_is_moved_into_place(manifest, monkeypatch):
 
     other = Thread(target=beside)
     with monkeypatch.context() as patch:
-        patch.setattr("rb_interp.manifest.PATIENCE", 60.0)
-        patch.setattr("rb_interp.manifest.time.sleep", lambda _: looked.set())
+        patch.setattr("rb_interp.manifest.manifest.PATIENCE", 60.0)
+        patch.setattr("rb_interp.manifest.manifest.time.sleep", lambda _: looked.set())
         patch.setattr(files.os, "replace", replace)
         with manifest.making("probe", "train"):
             manifest.write_bytes(folder / "table", b"new", "probe")
@@ -296,7 +297,7 @@ def test_a_reader_waits_while_a_step_is_moved_into_place(manifest, monkeypatch):
     def asleep(_):
         raise AssertionError("waited for nobody")
 
-    monkeypatch.setattr("rb_interp.manifest.time.sleep", asleep)
+    monkeypatch.setattr("rb_interp.manifest.manifest.time.sleep", asleep)
     killed = Manifest(folder.parent / "killed")
     (killed.folder / ".writer.json").unlink()
     killed.wait("probe")
@@ -410,6 +411,36 @@ def test_a_manifest_that_names_files_elsewhere_is_refused_whatever_its_checksum(
     manifest._save(replace(content, files={name: content.files["weights/a"]}))
     with pytest.raises(RunError, match="damaged .it names files outside its folder.*move the folder away"):
         _ = Manifest(manifest.folder).content
+
+
+@pytest.mark.parametrize("made_from", [{"train": ["train"]}, {"train": ["probe"]}, {"train": ["a"], "a": ["probe"]}])
+def test_a_manifest_whose_steps_were_made_from_one_another_is_refused(manifest, made_from):
+    circle = {name: Step(dict.fromkeys(names, ""), "", "") for name, names in made_from.items()}
+    manifest._save(replace(manifest.content, steps={**manifest.content.steps, **circle}))
+    with pytest.raises(RunError, match="damaged .it says that steps were made from one another: .*'train'"):
+        Manifest(manifest.folder).finished("probe")
+
+
+@pytest.mark.parametrize("before", [0, False, [], {}])
+def test_a_checksum_before_that_is_no_text_is_refused(manifest, before):
+    files = manifest.content.files
+    manifest._save(replace(manifest.content, files={**files, "table": replace(files["table"], before=before)}))
+    with pytest.raises(RunError, match="damaged .it has .*, where a text should be"):
+        _ = Manifest(manifest.folder).content
+
+
+def test_a_file_that_a_step_does_not_make_any_more_is_removed_unless_somebody_changed_it(manifest):
+    folder = manifest.folder
+    with manifest.making("probe", "train"):
+        for name in ("table", "more", "mine"):
+            manifest.write_bytes(folder / name, b"numbers", "probe")
+    (folder / "mine").write_bytes(b"notes of somebody")
+    (folder / "notes").write_bytes(b"never known")
+    with manifest.making("probe", "train"):
+        manifest.write_bytes(folder / "table", b"others", "probe")
+    assert {path.name for path in folder.iterdir() if path.is_file()} - {FILE, ".lock"} == {"table", "mine", "notes"}
+    assert manifest.problems() == {}
+    assert manifest.finished("probe")
 
 
 def test_the_version_of_the_code_is_that_of_every_file_and_its_name(tmp_path):

@@ -15,83 +15,27 @@ folder says is checked further where it is read, and no path in it leaves the fo
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rb_interp import __version__
-from rb_interp.bounds import check_path
 from rb_interp.checks import shown
-from rb_interp.errors import ConfigError, RunError, first_line
+from rb_interp.errors import RunError
 from rb_interp.files import fill as fill_beside
 from rb_interp.files import put, write_bytes
-from rb_interp.json_files import bounded_bytes, json_of
+from rb_interp.manifest.content import FILE, Content, Entry, Making, Step, code_version, packed, parsed, real
 from rb_interp.one_writer import OneWriter
 
-FILE, FORMAT = "manifest.json", "rb_interp manifest 1"
 PATIENCE = 10.0
 T = TypeVar("T")
 START, TRAIN, PROBE, REPORT = "start", "train", "probe", "report"
 """The steps of a run: its configuration, checkpoints and curves, tables and verdicts, figures and page."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A file: its checksum (SHA-256), the step that it belongs to, and the version of the code that wrote it.
-
-    ``before`` is the checksum of the file that it replaces, while it is being replaced; "" where there was none.
-    """
-
-    sha256: str
-    step: str
-    version: str
-    before: str | None = None
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step that is finished: when, by which version of the code, and digests of the steps that it was made from."""
-
-    made_from: dict[str, str]
-    version: str
-    finished: str
-
-
-Making = tuple[Step | None, str]
-"""The record of a step, None where it is not finished, and a digest of its files; a new making changes them."""
-
-
-@dataclass(frozen=True)
-class Content:
-    """What a manifest says. ``fingerprint`` is that of the configuration."""
-
-    fingerprint: str = ""
-    files: dict[str, Entry] = field(default_factory=dict)
-    steps: dict[str, Step] = field(default_factory=dict)
-
-    def digest(self, step: str) -> str:
-        """A checksum over all files of a step."""
-        lines = sorted(f"{name} {entry.sha256}\n" for name, entry in self.files.items() if entry.step == step)
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-    def made(self, step: str) -> Making:
-        """What was made last of a step."""
-        return self.steps.get(step), self.digest(step)
-
-    def moving(self, step: str) -> bool:
-        """Whether the files of a step are being moved into place, or a writer was killed while they were."""
-        return step not in self.steps and any(
-            entry.step == step and entry.before is not None for entry in self.files.values()
-        )
 
 
 class Manifest:
@@ -123,7 +67,7 @@ class Manifest:
         if now is None:
             return self._empty
         if now != self._read[0]:
-            self._read = (now, _parsed(self.folder / FILE))
+            self._read = (now, parsed(self.folder / FILE))
         return self._read[1]
 
     def holds(self, path: Path) -> bool:
@@ -273,7 +217,7 @@ class Manifest:
 
     def _inside(self, path: Path) -> None:
         """Raise RunError where a path leaves the folder, through ``..`` or a link, or is no file."""
-        if not _real(path).is_relative_to(_real(self.folder)):
+        if not real(path).is_relative_to(real(self.folder)):
             raise RunError(f"{path} leads out of {self.folder}; nothing was read or written there. Remove that link.")
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             entry = self.content.files.get(self.name(path))
@@ -337,7 +281,7 @@ class Manifest:
     def making(self, step: str, *made_from: str, version: str = "") -> Iterator[None]:
         """Make a step again: what is written inside takes the place of its files of before, once all of it is written.
 
-        Where that fails, the files of before stay.
+        Where the writing fails, the files of before stay. A file of before that is not written again is removed.
 
         Args:
             step: its name. made_from: the steps that it is made from. version: of the code, by default this package's.
@@ -348,14 +292,25 @@ class Manifest:
                 yield
                 self._making = None
                 content = self.content
-                files = {name: entry for name, entry in content.files.items() if entry.step != step}
+                was = {name: entry for name, entry in content.files.items() if entry.step == step}
+                files = {name: entry for name, entry in content.files.items() if name not in was}
                 steps = {name: record for name, record in content.steps.items() if name != step}
                 self._put(made, replace(content, files=files, steps=steps))
                 self.finish(step, *made_from, version=version)
+                self._remove({name: entry for name, entry in was.items() if name not in made})
             finally:
                 self._making = None
                 for temporary, _ in made.values():
                     temporary.unlink(missing_ok=True)
+
+    def _remove(self, files: Mapping[str, Entry]) -> None:
+        """Remove files that were known and are not any more; one that somebody has changed stays."""
+        for name, entry in files.items():
+            path = self.folder / name
+            with suppress(OSError, RunError):
+                self._inside(path)
+                if not path.is_symlink() and _sum_of(path) == entry.sha256:
+                    path.unlink()
 
     def finish(self, step: str, *made_from: str, version: str = "") -> None:
         """Note that the last file of a step is there; arguments as of `making`."""
@@ -387,48 +342,8 @@ class Manifest:
 
     def _save(self, content: Content) -> None:
         self._writer.check()
-        plain = {"format": FORMAT, **asdict(content)}
-        text = {"sha256": hashlib.sha256(_canonical(plain)).hexdigest(), **plain}
-        write_bytes(self.folder / FILE, json.dumps(text, indent=1).encode())
+        write_bytes(self.folder / FILE, packed(content))
         self._read = (_signature(self.folder / FILE), content)
-
-
-def _parsed(path: Path) -> Content:
-    try:
-        if not _real(path).is_relative_to(_real(path.parent)):
-            raise ValueError("it is a link that leads out of its folder")
-        text = json_of(bounded_bytes(path))
-        if text["format"] != FORMAT:
-            raise RunError(f"{path} has the format {text['format']!r}; this version reads {FORMAT!r}.")
-        if hashlib.sha256(_canonical({k: v for k, v in text.items() if k != "sha256"})).hexdigest() != text["sha256"]:
-            raise ValueError("its own checksum is another one")
-        files = {str(name): Entry(**entry) for name, entry in text["files"].items()}
-        steps = {str(name): Step(**step) for name, step in text["steps"].items()}
-        for name, entry in files.items():
-            check_path("the file", name)
-            if Path(name).is_absolute() or ".." in Path(name).parts:
-                raise ValueError("it names files outside its folder")
-            if Path(name).as_posix() != name or name == ".":
-                raise ValueError(f"it names a file {shown(name)}; expected a path such as figures/a.svg")
-            _check_texts(entry.sha256, entry.step, entry.version, entry.before or "")
-        for step in steps.values():
-            _check_texts(step.version, step.finished, *step.made_from.values())
-        return Content(str(text["fingerprint"]), files, steps)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
-        raise RunError(
-            f"{path} is damaged ({first_line(error)}), so nothing in its folder can be trusted. Put a sound copy of "
-            f"it back; where there is none, move the folder away and run again."
-        ) from None
-
-
-def _check_texts(*values: Any) -> None:
-    wrong = [value for value in values if not isinstance(value, str)]
-    if wrong:
-        raise ValueError(f"it has {shown(wrong[0])}, where a text should be")
-
-
-def _canonical(plain: Mapping[str, Any]) -> bytes:
-    return json.dumps(plain, sort_keys=True).encode()
 
 
 def _signature(path: Path) -> Any:
@@ -446,18 +361,3 @@ def _sum_of(path: Path) -> str:
         while block := file.read(1 << 20):
             total.update(block)
     return total.hexdigest()
-
-
-@cache
-def code_version(*folders: Path) -> str:
-    """The version of this package with a checksum of its source, and of the source in further folders."""
-    total = hashlib.sha256()
-    for folder in (Path(__file__).parent, *folders):
-        for path in sorted(folder.rglob("*.py")):
-            total.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes())
-    return f"{__version__}+{total.hexdigest()[:8]}"
-
-
-def _real(path: Path) -> Path:
-    """A path without links; of links in a circle as far as they can be followed, where `Path.resolve` raises."""
-    return Path(os.path.realpath(path))
