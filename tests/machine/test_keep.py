@@ -1,6 +1,7 @@
 """A kept result is a run without checkpoints: its report is that of the run, and nothing can be trained in it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,15 @@ def test_a_changed_byte_of_a_kept_result_is_named(kept):
     path.write_bytes(held)
     with pytest.raises(RunError, match=r"readings.parquet is damaged, .*Put a sound copy of it back, or make the run"):
         _ = kept.verdicts
+
+
+def test_a_run_with_a_damaged_checkpoint_is_not_kept(one, tmp_path):
+    run = Run.open(shutil.copytree(one.folder, tmp_path / "run"), study=ONE)
+    path = next(run.folder.rglob("checkpoints/*.safetensors"))
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(RunError, match=f"{path.name} is damaged"):
+        run.keep(tmp_path / "kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def results():
