@@ -2,7 +2,9 @@
 
 A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or several (its fields of
 that type, by name). A dataclass's ``host_fields`` say where and how something is computed; they belong to no
-fingerprint. Its ``source_fields`` say where data comes from; they do not change the scale of a run.
+fingerprint. Its ``source_fields`` say where data comes from; they do not change the scale of a run. Its
+``later_fields`` were added after runs were kept; while they have their default they change no fingerprint, so that
+those runs can be opened.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
@@ -210,12 +212,17 @@ def _without_none(value: Any) -> Any:
 def comparable(config: Any) -> Any:
     """A configuration as plain data without host fields; a task says its class too."""
     if is_dataclass(config):
-        left_out = getattr(config, "host_fields", ())
+        left_out = set(getattr(config, "host_fields", ()))
+        left_out |= {f.name for f in fields(config) if _added_later(config, f)}
         found = {f.name: comparable(getattr(config, f.name)) for f in fields(config) if f.name not in left_out}
         return {"type": type_of(config), **found} if hasattr(config, "fingerprint") else found
     if isinstance(config, Mapping):
         return {str(key): comparable(value) for key, value in config.items()}
     return [comparable(value) for value in config] if isinstance(config, list | tuple) else config
+
+
+def _added_later(config: Any, of: Field) -> bool:
+    return of.name in getattr(config, "later_fields", ()) and getattr(config, of.name) == of.default
 
 
 def type_of(value: Any) -> str:

@@ -7,15 +7,16 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import judge
-from rb_interp.errors import ConfigError
-from rb_interp.machine.config import stacks
+from rb_interp.errors import ConfigError, RunError
+from rb_interp.machine.config import from_mapping, plain, stacks
 from rb_interp.machine.measured import readings_table
 from rb_interp.studies.composite.map import COMPOSITE_MAP
 from rb_interp.studies.composite.map.boundary import boundary, boundary_interval, order
-from rb_interp.studies.composite.map.cells import boundaries, cells
+from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, cells
 from rb_interp.studies.composite.map.claims import CLAIMS
 from rb_interp.studies.composite.map.config import DECAYS, GAMMAS, CompositeMapConfig
 from rb_interp.studies.composite.map.measure import map_readings
+from rb_interp.studies.composite.map.refine import refinement
 from rb_interp.studies.composite.phase import PHASES
 
 QUICK = CompositeMapConfig.from_preset("quick")
@@ -147,6 +148,57 @@ def test_a_rate_that_is_not_fitted_does_not_count_as_the_highest():
 
     table = known(answer).query("probe == 'map' and quantity == 'rate_gain'")
     assert table["value"].tolist() == [0.0] * 8
+
+
+def test_the_best_of_learning_rates_may_be_of_two_models():
+    members = world(n=2)
+    own = (members["gamma"] == 0.8) & (members["seed"] == 1)
+    members.loc[own, ["I", "S"]] = [0.2, 0.3]
+    members.loc[own & (members["sweep"] == "rate_3"), ["I", "S"]] = [0.7, 0.0]
+    members.loc[own & (members["sweep"] == "rate_2"), ["I", "S"]] = [0.0, 0.6]
+    members.loc[own & (members["sweep"] == "rate_0.5"), ["I", "S"]] = [0.7, 0.0]
+    members.loc[own & (members["sweep"] == "depth_4"), ["I", "S"]] = [1.0, 1.0]  # another axis
+    members.loc[own & (members["sweep"] == "rate_0.25"), ["I", "S"]] = np.nan
+    found = best_of_lr(members, QUICK).set_index(["gamma", "seed"])
+    assert found.loc[(0.8, 1)].tolist() == pytest.approx([4, 0.7, 0.0015, 0.6, 0.006])
+    assert found.loc[(0.8, 0), ["rates", "I", "S"]].tolist() == [5, 1.0, 0.0]
+    assert sorted(set(found.reset_index()["gamma"])) == list(QUICK.coarse_gammas)
+
+
+class Measured:
+    """A measured map whose members have these phases."""
+
+    folder, config = "runs/map", QUICK
+
+    def __init__(self, members):
+        self.members = members
+
+    def table(self, name):
+        return getattr(self, name)
+
+
+def test_a_refinement_has_fresh_seeds_where_seeds_disagree_and_nowhere_else():
+    members = world(n=3)
+    with pytest.raises(RunError, match="runs/map: the members of every cell are in one phase; there is nothing"):
+        refinement(Measured(members))
+    for sweep, gamma in (("depth_2", 0.6), ("depth_2", 0.7), ("unseen_rate_2", 0.5)):
+        own = (members["sweep"] == sweep) & (members["gamma"] == gamma) & (members["seed"] == 1)
+        members.loc[own, "phase"] = PHASES[3]
+    refined = refinement(Measured(members), members=4)
+    assert {name: sweep.gammas for name, sweep in refined.sweeps.items()} == {
+        "depth_2": (0.6, 0.7), "unseen_rate_2": (0.5,)
+    }  # fmt: skip
+    assert refined.seeds == (3, 4, 5, 6)
+    assert refined.sweeps["unseen_rate_2"] == QUICK.sweeps["unseen_rate_2"]
+    fresh = members[[(s, g) in refined.cells for s, g in zip(members["sweep"], members["gamma"], strict=True)]]
+    table = cells(fresh, refined)
+    assert set(zip(table["axis"], table["gamma"], strict=True)) == {
+        ("depth", 0.6), ("depth", 0.7), ("unseen_rate", 0.5)
+    }  # fmt: skip
+    assert boundaries(fresh, refined).empty  # the line of depth 2 is not whole
+    assert from_mapping(CompositeMapConfig, plain(refined)) == refined
+    with pytest.raises(ConfigError, match=r"there is no \['depth_2', 0.65\] on this map; give sweep and gamma"):
+        replace(QUICK, cells=(("depth_2", 0.65),))
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 members       one row a member: its phase, I, S, both on early keys, and accuracies; a diverged member is unfit
 cells         how many members of a cell are in each phase, with Clopper-Pearson intervals; never a mean accuracy
 boundaries    gamma* of every point of an axis, with its interval over seeds; see ``boundary``
+best_of_lr    the paper's statistic: of one seed, the highest I of any learning rate and the highest S of any, which are
+              those of different models
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ TABLES = {
     "members": TableSchema("sweep gamma seed", "phase:str I S I_early S_early acc_train acc_seen_train acc_seen_test"),
     "cells": TableSchema("axis:str point gamma phase:str", "label:str sweep n total:int share low high"),
     "boundaries": TableSchema("axis:str point", "label:str sweep gamma_star low high crossing:int n:int"),
+    "best_of_lr": TableSchema("gamma seed", "rates:int I lr_I S lr_S"),
 }
 
 
@@ -54,9 +57,11 @@ def differences(members: pd.DataFrame) -> dict[float, float]:
 
 
 def boundaries(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
-    """Boundary of every point that has two gammas or more, over seeds."""
+    """Boundary of every point that has two gammas or more, over seeds; not of one that ``cells`` leaves some of."""
     rows = []
     for place in config.places:
+        if config.sweeps.get(place.sweep) != config.whole[place.sweep]:
+            continue
         by_seed = [differences(own) for _, own in at_place(members, place, config).groupby("seed")]
         found = [boundary(values) for values in by_seed if len(values) > 1]
         if found:
@@ -64,3 +69,16 @@ def boundaries(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFram
             count = {"crossing": sum(one.crosses for one in found), "n": len(found)}
             rows.append({**place._asdict(), "gamma_star": mean, "low": low, "high": high, **count})
     return TABLES["boundaries"].frame(rows)
+
+
+def best_of_lr(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
+    """The highest I and the highest S among the learning rates of the axis rate, of one gamma and seed; the lower rate
+    of two that are equal. A diverged member has none."""
+    places = sorted((place.point, place) for place in config.places if place.axis == "rate")
+    found = pd.concat([at_place(members, place, config).assign(lr=lr) for lr, place in places])
+    rows = []
+    for (gamma, seed), own in found.dropna(subset=["I", "S"]).groupby(["gamma", "seed"]):
+        best = {name: own.iloc[int(own[name].argmax())] for name in ("I", "S")}
+        values = {"I": best["I"]["I"], "lr_I": best["I"]["lr"], "S": best["S"]["S"], "lr_S": best["S"]["lr"]}
+        rows.append({"gamma": gamma, "seed": seed, "rates": len(own), **values})
+    return TABLES["best_of_lr"].frame(rows)

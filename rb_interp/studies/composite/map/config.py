@@ -16,9 +16,11 @@ and three seeds, which cannot decide a claim; ``--until-decided`` or ``--add-see
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
-from rb_interp.errors import ConfigError
+from rb_interp.checks import shown
+from rb_interp.errors import ConfigError, nearest
 from rb_interp.machine.config import StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
 from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, TRAINING
@@ -79,13 +81,17 @@ class CompositeMapConfig(StudyConfig):
         unseen_factors: the same of the axis unseen_rate.
         decays: weight decays. They do not follow a change of ``train.lr`` or ``train.steps``, see `paper_decays`.
         heads: of GPT-2's blocks; each has its share of the head's width.
+        cells: sweeps and gammas that alone are trained, see ``refine.refinement``; all where there is none.
         task, model, train: of a member at depth 2 with the learning rate and weight decay of the preset.
 
-    Raises ConfigError for axes without the point that they share, and for points that are named twice.
+    Raises ConfigError for axes without the point that they share, for points that are named twice, and for cells that
+    are not on the map.
 
     >>> [place.sweep for place in CompositeMapConfig.from_preset("quick").places if place.axis == "rate"]
     ['rate_0.25', 'rate_0.5', 'depth_2', 'rate_2', 'rate_3']
     """
+
+    later_fields: ClassVar[tuple[str, ...]] = ("cells",)
 
     seeds: tuple[int, ...] = (0, 1, 2)
     gammas: tuple[float, ...] = GAMMAS
@@ -96,6 +102,7 @@ class CompositeMapConfig(StudyConfig):
     unseen_factors: tuple[float, ...] = FACTORS
     decays: tuple[float, ...] = paper_decays(_QUICK)
     heads: int = 4
+    cells: tuple[tuple[str, float], ...] = ()
     task: CompositeTask = field(default_factory=CompositeTask)
     model: ModelConfig = field(default_factory=lambda: replace(MODELS["quick"], d_model=32, d_head=32, d_mlp=96))
     train: TrainConfig = _QUICK
@@ -115,7 +122,11 @@ class CompositeMapConfig(StudyConfig):
             )
         if self.heads < 1 or self.model.d_head % self.heads:
             raise ConfigError(f"heads={self.heads} do not divide d_head={self.model.d_head}; give a divisor of it.")
-        assert self.sweeps  # what a sweep refuses is refused here
+        known = {(name, gamma) for name, sweep in self.whole.items() for gamma in sweep.gammas}
+        for cell in self.cells:
+            if cell not in known:
+                name = nearest(cell[0], self.whole)
+                raise ConfigError(f"cells: there is no {shown(list(cell))} on this map; give sweep and gamma. {name}")
 
     @property
     def places(self) -> list[Place]:
@@ -133,7 +144,15 @@ class CompositeMapConfig(StudyConfig):
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
-        """One sweep for each point of each axis, and none twice."""
+        """One sweep for each point of each axis, and none twice; with ``cells``, what they name of it."""
+        if not self.cells:
+            return self.whole
+        wanted = {name: tuple(g for g in sweep.gammas if (name, g) in self.cells) for name, sweep in self.whole.items()}
+        return {name: replace(self.whole[name], gammas=gammas) for name, gammas in wanted.items() if gammas}
+
+    @cached_property
+    def whole(self) -> dict[str, SweepConfig]:
+        """The sweeps of all cells."""
         return {
             place.sweep: self._sweep(place)
             for place in self.places

@@ -22,7 +22,7 @@ from rb_interp.machine.measured import Measured, readings_table
 from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.studies.composite.map.boundary import boundary, order
-from rb_interp.studies.composite.map.cells import TABLES, boundaries, cells, differences
+from rb_interp.studies.composite.map.cells import TABLES, best_of_lr, boundaries, cells, differences
 from rb_interp.studies.composite.map.config import CompositeMapConfig
 from rb_interp.studies.composite.phase import UNFIT, phase_of, read_control, read_phase
 from rb_interp.studies.composite.tables import MemberFound
@@ -36,30 +36,28 @@ FEWEST_GAMMAS, FROM, TO = 6, 0.5, 1.0
 
 def measure(run: Run, progress: bool = True) -> Measured:
     """Read the phase of every member of a finished map; RunError where a checkpoint is missing or broken."""
-    parts, rows = [], []
+    parts, rows, config = [], [], run.config
+    assert isinstance(config, CompositeMapConfig)
     for name, sweep in run.sweeps.items():
-        main = run.sweeps["depth_2"] if name.startswith("unseen") else None
+        # Which pairs neither mirror was trained of is seen on the task of the other sweeps.
+        trained = {seed: config.task.dataset(seed) for seed in sweep.seeds} if name.startswith("unseen") else {}
 
-        def read(models: MemberModels, member: Member, main: Any = main) -> MemberFound:
+        def read(models: MemberModels, member: Member, trained: Any = trained) -> MemberFound:
             step, data = models.load(member, "final").step, models.sweep.dataset(member.seed)
-            if main is None:
-                reading = read_phase(models.model, data, untrained=models.untrained)
+            if trained:
+                reading = read_control(models.model, data, trained[member.seed], untrained=models.untrained)
             else:
-                reading = read_control(models.model, data, main.dataset(member.seed), untrained=models.untrained)
+                reading = read_phase(models.model, data, untrained=models.untrained)
             return MemberFound(member, step, [("", reading)])
 
-        if main is not None:
-            for seed in sweep.seeds:
-                main.dataset(seed)  # drawn once, before several ask for it
         found = each_member(sweep, sweep.sound_members, read, progress=progress, desc=f"probing {name}")
         parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
         rows += [_member_row(name, one) for one in found]
         rows += [{"sweep": name, "gamma": m.gamma, "seed": m.seed, "phase": UNFIT} for m in sweep.diverged]
-    members, config = TABLES["members"].frame(rows), run.config
-    assert isinstance(config, CompositeMapConfig)
+    members = TABLES["members"].frame(rows)
     readings = readings_table(*parts, list(map_readings(readings_table(*parts), config)))
-    tables = {"members": members, "cells": cells(members, config), "boundaries": boundaries(members, config)}
-    return Measured(readings, tables)
+    made = {"cells": cells, "boundaries": boundaries, "best_of_lr": best_of_lr}
+    return Measured(readings, {"members": members} | {name: of(members, config) for name, of in made.items()})
 
 
 def _member_row(sweep: str, one: MemberFound) -> dict[str, Any]:

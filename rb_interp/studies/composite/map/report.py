@@ -21,7 +21,16 @@ def narrative(evidence: Evidence) -> Narrative:
         "soft",
     )
     blocks = (Figure("map"), Heading("Shares of phases"), _cells(evidence), Heading("Boundaries"), note)
-    section = Section("map", "Phase map", (*blocks, _boundaries(evidence)), short="Map")
+    best = (
+        Heading("Best of all learning rates"),
+        Paragraph(
+            "The paper takes, for each point and each answer, the best of nine learning rates. So its two numbers may "
+            "be of different models. The same statistic of this run decides nothing here.",
+            "soft",
+        ),
+        _best_of_lr(evidence),
+    )
+    section = Section("map", "Phase map", (*blocks, _boundaries(evidence), *best), short="Map")
     return Narrative((answer,), sections=(section,))
 
 
@@ -52,3 +61,18 @@ def _boundaries(evidence: Evidence) -> Table:
         for row in evidence.records("boundaries")
     ]  # fmt: skip
     return Table(("where", "γ*, mean over seeds", "95 % interval", "crossing"), tuple(rows), dense=True)
+
+
+def _best_of_lr(evidence: Evidence) -> Table:
+    found: dict[float, list[dict]] = {}
+    for row in evidence.records("best_of_lr"):
+        found.setdefault(row["gamma"], []).append(row)
+    rows = [
+        Row((Cell(f"{gamma:g}", head=True), *(Cell(_mean(rows, name)) for name in ("I", "S")), Cell(str(len(rows)))))
+        for gamma, rows in found.items()
+    ]
+    return Table(("γ", "highest I, mean over seeds", "highest S, mean over seeds", "seeds"), tuple(rows), dense=True)
+
+
+def _mean(rows: list[dict], name: str) -> str:
+    return two_digits(sum(row[name] for row in rows) / len(rows))
