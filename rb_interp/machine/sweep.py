@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -36,17 +37,19 @@ CURVES = "curves/"
 def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> dict[str, float]:
     """Train sweeps that share a stack (``machine.config.stacks``) to the last step, each from its last saved step.
 
-    Batches of other seeds, and sweeps that a stop left at another step than the rest, train by themselves. Returns the
-    seconds spent, none where nothing is left.
+    Batches of other seeds train by themselves. Sweeps that a stop left at different steps train one after another, each
+    in the company of all others, whose steps are not kept: so its bits do not depend on where it was stopped. Returns
+    the seconds spent, none where nothing is left.
     """
-    seconds, together = Counter[str](), dict[tuple[tuple[int, ...], int | None], list[Part]]()
-    for sweep in sweeps:
-        for step, part in sweep._parts():
-            together.setdefault((part.seeds, step), []).append(part)
-    for parts in together.values():
-        c = sweeps[0].config
-        trained = train_together(c.task, c.model, parts, data_seed=c.data_seed, progress=progress)
-        seconds.update(trained.seconds)
+    seconds, first = Counter[str](), sweeps[0]
+    for seeds in dict.fromkeys(seeds for sweep in sweeps for seeds in sweep.stores):
+        parts = [sweep.part(seeds) for sweep in sweeps if seeds in sweep.stores]
+        left = [sweep.left(seeds) for sweep in sweeps if seeds in sweep.stores]
+        for step in sorted({at for at in left if at is not None}):
+            company = [part if at == step else replace(part, store=None) for part, at in zip(parts, left, strict=True)]
+            c = first.config
+            trained = train_together(c.task, c.model, company, data_seed=c.data_seed, progress=progress)
+            seconds.update(trained.seconds)
     return dict(seconds)
 
 
@@ -185,13 +188,18 @@ class Sweep:
         """Train to the last step, from the last saved step; returns the seconds spent, none where nothing is left."""
         return train_sweeps([self], progress)
 
-    def _parts(self) -> Iterator[tuple[int | None, Part]]:
-        """What is left to train, each with the step that it stands at."""
-        c = self.config
-        for seeds, store in self.stores.items():
-            if not self._finished(store):
-                self._keep_provenance()
-                yield self._step(store), Part(c.train, c.gammas, seeds, dict(c.rates), store)
+    def part(self, seeds: tuple[int, ...]) -> Part:
+        """A batch of seeds as a stack trains it."""
+        return Part(self.config.train, self.config.gammas, seeds, dict(self.config.rates), self.stores[seeds])
+
+    def left(self, seeds: tuple[int, ...]) -> int | None:
+        """The step from which a batch of seeds is to be trained, -1 for the beginning; None where nothing is left."""
+        store = self.stores[seeds]
+        if self._finished(store):
+            return None
+        self._keep_provenance()
+        step = self._step(store)
+        return -1 if step is None else step
 
     def curves(self) -> pd.DataFrame:
         """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy; by step, then by member."""

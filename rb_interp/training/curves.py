@@ -56,6 +56,16 @@ class Curves:
             }
         )
 
+    def of_nan(self, members: tuple[Member, ...]) -> Curves:
+        """Curves of members of whom nothing is known, at the same steps; NaN throughout."""
+
+        def unknown(values: np.ndarray) -> np.ndarray:
+            return np.full((len(members), *values.shape[1:]), np.nan)
+
+        evaluations = [(step, unknown(values)) for step, values in self.evaluations]
+        spectra = {name: [unknown(values) for values in found] for name, found in self.spectra.items()}
+        return Curves(members, self.sets, evaluations, spectra)
+
     def spectra_table(self) -> pd.DataFrame:
         """Long table: group, step, gamma, seed, rank (1: the largest), eigenvalue."""
         import pandas as pd

@@ -61,7 +61,8 @@ class Training:
 
     Args:
         shares: the groups of each worker, members in order. task, train: what they learn, and how.
-        parts: members in their order, and where the checkpoints of these go; None keeps nothing of them.
+        parts: members in their order, and where the checkpoints of these go. None keeps nothing of them; where training
+            goes on from a saved step they take part from there with the weights that they were drawn with.
 
     Raises ConfigError for a stage that the task does not have, ArgumentError for parts that stand at different steps.
     """
@@ -189,39 +190,51 @@ class Training:
 
     def _resume(self) -> None:
         """Continue from the saved state; from step 0 where something is lost that was kept on the way to it."""
-        saved = [store.read("state") for _, store in self.parts if store is not None and store.exists("state")]
+        stored = [store for _, store in self.parts if store is not None]
+        saved = [store.read("state") for store in stored if store.exists("state")]
         if not saved:
             return
-        if len(saved) < len(self.parts) or len({(s.step, len(s.tensors["curves/steps"])) for s in saved}) > 1:
+        if len(saved) < len(stored) or len({(s.step, len(s.tensors["curves/steps"])) for s in saved}) > 1:
             raise ArgumentError(
-                f"parts stand at steps {sorted(s.step for s in saved)}, {len(self.parts) - len(saved)} at none; "
-                f"expected one step. Train them by themselves."
+                f"parts stand at steps {sorted(s.step for s in saved)}, {len(stored) - len(saved)} at none; expected "
+                f"one step. Train them by themselves, the others without their store."
             )
         again: list[tuple[str, Sequence[Member]]] = []
-        for (part, store), state in zip(self.parts, saved, strict=True):
-            assert store is not None
+        states = iter(saved)
+        found = [None if store is None else next(states) for _, store in self.parts]
+        for (part, store), state in zip(self.parts, found, strict=True):
+            if store is None or state is None:
+                continue
             lost = [name for name in kept_by(state, self.train, part) if not store.exists(name)]
             if lost not in ([], [step_name(state.step)]):
                 tqdm.write(f"{store.path(lost[0])} is missing, so training begins again.", file=sys.stderr)
                 return
             again += [(name, part) for name in lost]
-        self._take_up(saved)
+        self._take_up(found, saved[0])
         self._keep(again)
 
-    def _take_up(self, saved: Sequence[Checkpoint]) -> None:
-        """Continue from saved states, one of each part."""
-        self.step, first = saved[0].step, 0
-        whole = {name: torch.cat([state.tensors[name] for state in saved]) for name in self._state()}
+    def _take_up(self, found: Sequence[Checkpoint | None], like: Checkpoint) -> None:
+        """Continue from saved states, one of each part; a part without one stays as it was drawn, without curves."""
+        self.step, first, drawn = like.step, 0, self._state()
+        pieces = [
+            {name: values[at] for name, values in drawn.items()} if state is None else state.tensors
+            for state, at in zip(found, self._places(), strict=True)
+        ]
+        whole = {name: torch.cat([piece[name] for piece in pieces]) for name in drawn}
         for group in self.groups:
             last = first + len(group.members)
             group.load_state({key: value[first:last] for key, value in whole.items()}, self.step)
             first = last
+        known = saved_curves(like, (), self.curves.sets)
         self.curves = joined(
-            [saved_curves(s, own, self.curves.sets) for (own, _), s in zip(self.parts, saved, strict=True)]
+            [
+                known.of_nan(own) if state is None else saved_curves(state, own, self.curves.sets)
+                for (own, _), state in zip(self.parts, found, strict=True)
+            ]
         )
         self.saved = (self.step, len(self.curves.evaluations))
-        for (part, _), state in zip(self.parts, saved, strict=True):
-            for stage in self.reached:
+        for (part, _), state in zip(self.parts, found, strict=True):
+            for stage in self.reached if state is not None else ():
                 steps = zip(part, state.tensors[f"curves/{stage}"].tolist(), strict=True)
                 self.reached[stage] |= {member: step for member, step in steps if step >= 0}
 

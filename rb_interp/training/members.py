@@ -111,8 +111,8 @@ def train_together(
 ) -> Trained:
     """Train parts that differ in learning rate and weight decay alone in one stack; a store holds one part's members.
 
-    A member takes the steps that it takes alone. So each store is what it would be without the other parts, and a part
-    that was begun in company can be continued without it. Parts with saved states stand at the same step.
+    A member takes the steps that it takes alone, up to rounding: bits depend on the members beside it. A part without a
+    store is company, and nothing of it is kept. The others, where they have saved states, stand at the same step.
 
     Returns curves and final weights of the members of all parts, in their order, and times.
 

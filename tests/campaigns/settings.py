@@ -28,7 +28,9 @@ LIMIT, QUICK, SLOW = 20.0, 2.0, 6.0
 itself, which does not depend on what else runs; and by the clock, while others use the machine."""
 ROOM = 8 * 2**30
 TOOK = "took "
-STUDIES = ("anchor", "emb-mlp", "labels", "language", "crossed-seeds", "composite", "addition-and-scan")
+STUDIES = (
+    "anchor", "emb-mlp", "labels", "language", "crossed-seeds", "composite", "composite-map", "addition-and-scan",
+)  # fmt: skip
 WAYS = ("file", "flags", "python")
 WHOLE = (0, 1, 2, 3, 7, 100, 4096, 10**5, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, 10**30, -1, -(2**63))
 SHARES = (0.0, 0.5, 1.0, 1e-3, 1e-300, 1e30, 1e300, -1.0, -1e-9, float("nan"), float("inf"), float("-inf"))

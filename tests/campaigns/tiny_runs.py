@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from campaigns.harness import command, forked
@@ -55,6 +56,11 @@ SETTINGS = {
     + _table("task", "n_sequences=480\nevaluation_rows=40\n")
     + _table("model", _MODEL)
     + _table("train", _TRAIN, "batch_size=16\nlr=2e-2\n"),
+    "composite-map": "seeds=[0]\ngammas=[0.5,0.8]\ncoarse_gammas=[0.5]\nblock_gammas=[0.5]\ndepths=[2]\nfactors=[1.0]\n"
+    + "unseen_factors=[1.0]\ndecays=[0.1]\nheads=2\n"
+    + _table("task", "n_sequences=480\nevaluation_rows=40\n")
+    + _table("model", _MODEL)
+    + _table("train", _TRAIN, "batch_size=16\nlr=2e-2\n"),
     "addition-and-scan": "seeds=[0]\nprobe_rows=20\n"
     + "".join(
         _table(f"{task}_{decay}.model", _MODEL) + _table(f"{task}_{decay}.train", _TRAIN, "batch_size=16\nlr=2e-2\n")
@@ -69,9 +75,12 @@ STEPS = {
     "language": (8, 2),
     "crossed-seeds": (40, 5),
     "composite": (20, 5),
+    "composite-map": (8, 4),
     "addition-and-scan": (8, 4),
 }
 """Steps, and steps between evaluations."""
+ALL_FIGURES = ("addition-and-scan",)
+"""Studies whose report shows figures in sections of its own."""
 FEW = {"ROWS": 12, "PAIRS": 4, "DRAWS": 2, "MATCHED_DRAWS": 2}
 STUDIES = tuple(SETTINGS)
 Work = Callable[[], int]
@@ -93,11 +102,11 @@ def make_small() -> None:
 
     for name, few in FEW.items():
         setattr(causes, name, few)
-    for study in STUDIES:
-        name = study.replace("-", "_")
-        module = import_module(f"rb_interp.studies.{name}")
-        value = getattr(module, name.upper())
-        setattr(module, name.upper(), replace(value, figures=value.load("figures")[:1]))
+    for study in entry_points(group="rb_interp.studies"):
+        if study.name in STUDIES:
+            module, value = import_module(study.module), study.load()
+            few = None if study.name in ALL_FIGURES else 1
+            setattr(module, study.attr, replace(value, figures=value.load("figures")[:few]))
 
 
 def at(folder: Path, *works: Work) -> Work:
