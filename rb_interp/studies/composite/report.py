@@ -141,7 +141,12 @@ def _answers(evidence: Evidence) -> Table:
 
 
 def _flow_section(evidence: Evidence) -> Section:
-    blocks: list[Block] = [Figure("attention"), Figure("flows"), Heading("Does the flow tell the phase?")]
+    blocks: list[Block] = [
+        Figure("diagram"),
+        Figure("attention"),
+        Figure("flows"),
+        Heading("Does the flow tell the phase?"),
+    ]
     match = {row["quantity"]: row for row in evidence.records("flow_match")}
     rows = [
         Row((Cell(words, head=True), Cell(share_text(*(match[name][end] for end in ("value", "low", "high")))),

@@ -9,6 +9,7 @@ from rb_interp.studies.composite.figures.complexity import (
     draw_participation,
 )
 from rb_interp.studies.composite.figures.cosines import caption_cosines, draw_cosines
+from rb_interp.studies.composite.figures.diagram import caption_diagram, draw_diagram
 from rb_interp.studies.composite.figures.flows import caption_flows, draw_flows
 from rb_interp.studies.composite.figures.items import (
     caption_growth,
@@ -29,8 +30,15 @@ FIGURES: tuple[FigureSpec, ...] = (
         ("C1", "C2", "C5"),
     ),
     FigureSpec(
+        "diagram",
+        "Flow of information, from measured attention (after Fig. 3)",
+        draw_diagram,
+        caption_diagram,
+        ("F1", "F2"),
+    ),
+    FigureSpec(
         "attention",
-        "Attention from role to role (after Fig. 3)",
+        "Attention from role to role, mean over seeds",
         draw_attention,
         caption_attention,
         ("F1", "F2", "F3"),
