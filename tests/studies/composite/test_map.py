@@ -14,23 +14,39 @@ from rb_interp.studies.composite.map import COMPOSITE_MAP
 from rb_interp.studies.composite.map.boundary import boundary, boundary_interval, order
 from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, cells
 from rb_interp.studies.composite.map.claims import CLAIMS
-from rb_interp.studies.composite.map.config import DECAYS, GAMMAS, CompositeMapConfig
+from rb_interp.studies.composite.map.config import (
+    BLOCK_GAMMAS,
+    DECAYS,
+    DEPTHS,
+    FACTORS,
+    GAMMAS,
+    CompositeMapConfig,
+    paper_decays,
+)
 from rb_interp.studies.composite.map.measure import map_readings
 from rb_interp.studies.composite.map.refine import refinement
 from rb_interp.studies.composite.phase import PHASES
 
-QUICK = CompositeMapConfig.from_preset("quick")
+WHOLE = {
+    "gammas": GAMMAS,
+    "block_gammas": BLOCK_GAMMAS,
+    "depths": DEPTHS,
+    "factors": FACTORS,
+    "unseen_factors": FACTORS,
+}
+MAP = CompositeMapConfig.from_preset("quick", **WHOLE, coarse_gammas=(0.3, 0.5, 0.8, 1.0))
+MAP = replace(MAP, decays=paper_decays(MAP.train))
 
 
 def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
-    sweeps = QUICK.sweeps
+    sweeps = MAP.sweeps
     rates = [sweep for name, sweep in sweeps.items() if name.startswith("unseen_rate")]
-    assert [sweep.train.lr / QUICK.train.lr for sweep in rates] == pytest.approx([0.25, 0.5, 1, 2, 3])
+    assert [sweep.train.lr / MAP.train.lr for sweep in rates] == pytest.approx([0.25, 0.5, 1, 2, 3])
     decays = [sweep for name, sweep in sweeps.items() if name.startswith("unseen_decay")]
     products = [s.train.lr * s.train.weight_decay * s.train.steps for s in decays]
     assert products == pytest.approx([25e-5 * decay * 77_700 for decay in DECAYS])
     for sweep in (*rates, *decays):
-        assert (sweep.gammas, sweep.model.n_layers, sweep.task) == ((0.5,), 3, QUICK.task.both_unseen())
+        assert (sweep.gammas, sweep.model.n_layers, sweep.task) == ((0.5,), 3, MAP.task.both_unseen())
     assert {sweep.train.weight_decay for sweep in rates} == {0.01}
     for norm in ("pre", "post"):
         model = sweeps[f"gpt2_{norm}"].model
@@ -40,9 +56,9 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
     found = [sweep.train.lr for name, sweep in paper.items() if name.startswith("unseen_rate")]
     assert found == pytest.approx([5e-5, 1e-4, 2e-4, 4e-4, 6e-4])
     with pytest.raises(ConfigError, match=r"depths=\[3\]; axes share the point 2"):
-        replace(QUICK, depths=(3,))
-    with pytest.raises(ConfigError, match="heads=3 do not divide d_head=32"):
-        replace(QUICK, heads=3)
+        replace(MAP, depths=(3,))
+    with pytest.raises(ConfigError, match="heads=3 do not divide d_head=64"):
+        replace(MAP, heads=3)
 
 
 def test_boundary_is_the_first_crossing_of_a_value_that_has_a_side():
@@ -68,7 +84,7 @@ def test_intervals_of_a_boundary_cover_the_planted_one(width, spread):
 def world(rng=None, p=None, n=8):
     """Members of a world: at each gamma, symmetric below .65 and inferential above, or drawn with probability p."""
     rows = []
-    for sweep, config in QUICK.sweeps.items():
+    for sweep, config in MAP.sweeps.items():
         for gamma in config.gammas:
             for seed in range(n):
                 inferential = gamma > 0.65 if rng is None else rng.random() < p
@@ -78,13 +94,13 @@ def world(rng=None, p=None, n=8):
 
 
 def test_counts_of_cells_and_boundaries_are_those_of_the_world():
-    table = cells(world(), QUICK)
+    table = cells(world(), MAP)
     assert set(table["total"]) == {8}
     small = table[(table["axis"] == "depth") & (table["gamma"] == 0.8)].set_index(["label", "phase"])
     assert small.loc[("4", "inferential"), ["n", "share"]].tolist() == [8, 1.0]
     assert small.loc[("4", "inferential"), "low"] == pytest.approx(0.025 ** (1 / 8))
-    assert set(table[table["axis"] == "rate"]["gamma"]) == set(QUICK.coarse_gammas)
-    found = boundaries(world(), QUICK).set_index(["axis", "label"])
+    assert set(table[table["axis"] == "rate"]["gamma"]) == set(MAP.coarse_gammas)
+    found = boundaries(world(), MAP).set_index(["axis", "label"])
     assert found.loc[("depth", "6"), ["gamma_star", "low", "high", "crossing"]].tolist() == pytest.approx(
         [0.65, 0.6, 0.7, 8]
     )
@@ -95,7 +111,7 @@ def test_intervals_of_cells_cover_the_planted_probability():
     rng, inside = np.random.default_rng(1), []
     for p in (0.1, 0.5):
         for _ in range(6):
-            table = cells(world(rng, p), QUICK)
+            table = cells(world(rng, p), MAP)
             own = table[table["phase"] == "inferential"]
             inside += ((own["low"] <= p) & (p <= own["high"])).tolist()
     assert np.mean(inside) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / len(inside))
@@ -104,7 +120,7 @@ def test_intervals_of_cells_cover_the_planted_probability():
 def known(answer):
     """Readings of 8 seeds: ``answer(sweep, setting, gamma)`` gives I and the accuracy on seen_test; S is 1 - I."""
     rows = []
-    for sweep, config in QUICK.sweeps.items():
+    for sweep, config in MAP.sweeps.items():
         for gamma in config.gammas:
             setting = config.train.lr if "rate" in sweep else config.train.weight_decay
             inferential, fit = answer(sweep, setting, gamma)
@@ -117,7 +133,7 @@ def known(answer):
                     for name, value in values.items()
                 ]
     readings = readings_table(rows)
-    return readings_table(readings, list(map_readings(readings, QUICK)))
+    return readings_table(readings, list(map_readings(readings, MAP)))
 
 
 def test_claims_hold_in_the_papers_world_and_fail_in_its_mirror():
@@ -143,7 +159,7 @@ def test_claims_hold_in_the_papers_world_and_fail_in_its_mirror():
 
 def test_a_rate_that_is_not_fitted_does_not_count_as_the_highest():
     def answer(sweep, setting, gamma):
-        top = setting > 2.5 * QUICK.train.lr if "rate" in sweep else False
+        top = setting > 2.5 * MAP.train.lr if "rate" in sweep else False
         return (0.9 if top else 0.2), (0.5 if top else 1.0)
 
     table = known(answer).query("probe == 'map' and quantity == 'rate_gain'")
@@ -159,16 +175,16 @@ def test_the_best_of_learning_rates_may_be_of_two_models():
     members.loc[own & (members["sweep"] == "rate_0.5"), ["I", "S"]] = [0.7, 0.0]
     members.loc[own & (members["sweep"] == "depth_4"), ["I", "S"]] = [1.0, 1.0]  # another axis
     members.loc[own & (members["sweep"] == "rate_0.25"), ["I", "S"]] = np.nan
-    found = best_of_lr(members, QUICK).set_index(["gamma", "seed"])
+    found = best_of_lr(members, MAP).set_index(["gamma", "seed"])
     assert found.loc[(0.8, 1)].tolist() == pytest.approx([4, 0.7, 0.0015, 0.6, 0.006])
     assert found.loc[(0.8, 0), ["rates", "I", "S"]].tolist() == [5, 1.0, 0.0]
-    assert sorted(set(found.reset_index()["gamma"])) == list(QUICK.coarse_gammas)
+    assert sorted(set(found.reset_index()["gamma"])) == list(MAP.coarse_gammas)
 
 
 class Measured:
     """A measured map whose members have these phases."""
 
-    folder, config = "runs/map", QUICK
+    folder, config = "runs/map", MAP
 
     def __init__(self, members):
         self.members = members
@@ -189,7 +205,7 @@ def test_a_refinement_has_fresh_seeds_where_seeds_disagree_and_nowhere_else():
         "depth_2": (0.6, 0.7), "unseen_rate_2": (0.5,)
     }  # fmt: skip
     assert refined.seeds == (3, 4, 5, 6)
-    assert refined.sweeps["unseen_rate_2"] == QUICK.sweeps["unseen_rate_2"]
+    assert refined.sweeps["unseen_rate_2"] == MAP.sweeps["unseen_rate_2"]
     fresh = members[[(s, g) in refined.cells for s, g in zip(members["sweep"], members["gamma"], strict=True)]]
     table = cells(fresh, refined)
     assert set(zip(table["axis"], table["gamma"], strict=True)) == {
@@ -198,7 +214,7 @@ def test_a_refinement_has_fresh_seeds_where_seeds_disagree_and_nowhere_else():
     assert boundaries(fresh, refined).empty  # the line of depth 2 is not whole
     assert from_mapping(CompositeMapConfig, plain(refined)) == refined
     with pytest.raises(ConfigError, match=r"there is no \['depth_2', 0.65\] on this map; give sweep and gamma"):
-        replace(QUICK, cells=(("depth_2", 0.65),))
+        replace(MAP, cells=(("depth_2", 0.65),))
 
 
 @pytest.mark.slow
