@@ -234,7 +234,9 @@ class Training:
         )
         self.saved = (self.step, len(self.curves.evaluations))
         for (part, _), state in zip(self.parts, found, strict=True):
-            for stage in self.reached if state is not None else ():
+            if state is None:
+                continue
+            for stage in self.reached:
                 steps = zip(part, state.tensors[f"curves/{stage}"].tolist(), strict=True)
                 self.reached[stage] |= {member: step for member, step in steps if step >= 0}
 

@@ -76,8 +76,9 @@ def best_of_lr(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFram
     of two that are equal. A diverged member has none."""
     places = sorted((place.point, place) for place in config.places if place.axis == "rate")
     found = pd.concat([at_place(members, place, config).assign(lr=lr) for lr, place in places])
-    rows = []
-    for (gamma, seed), own in found.dropna(subset=["I", "S"]).groupby(["gamma", "seed"]):
+    rows, sound = [], found.dropna(subset=["I", "S"])
+    for gamma, seed in dict.fromkeys(zip(sound["gamma"], sound["seed"], strict=True)):
+        own = sound.loc[(sound["gamma"] == gamma) & (sound["seed"] == seed)]
         best = {name: own.iloc[int(own[name].argmax())] for name in ("I", "S")}
         values = {"I": best["I"]["I"], "lr_I": best["I"]["lr"], "S": best["S"]["S"], "lr_S": best["S"]["lr"]}
         rows.append({"gamma": gamma, "seed": seed, "rates": len(own), **values})

@@ -26,9 +26,11 @@ def refinement(run: Run, members: int = 8) -> CompositeMapConfig:
     """
     config, table = run.config, run.table("members")
     assert isinstance(config, CompositeMapConfig)
-    phases = table.groupby(["sweep", "gamma"])["phase"].nunique()
-    cells = tuple((str(sweep), float(gamma)) for sweep, gamma in phases.index[phases > 1])
+    found: dict[tuple[str, float], set[str]] = {}
+    for row in table.to_dict("records"):
+        found.setdefault((row["sweep"], row["gamma"]), set()).add(row["phase"])
+    cells = tuple(place for place, phases in found.items() if len(phases) > 1)
     if not cells:
         raise RunError(f"{run.folder}: the members of every cell are in one phase; there is nothing to refine.")
-    first = max(table["seed"]) + 1
+    first = max(table["seed"].tolist()) + 1
     return replace(config, cells=cells, seeds=tuple(range(first, first + members)))
