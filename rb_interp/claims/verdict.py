@@ -122,6 +122,11 @@ class Verdict:
         """How many of the seeds that count the outcome rests on."""
         return sum(seed >= self.first_seed for seed in self.seeds) if self.unit == "seed" else self.n_seeds
 
+    @property
+    def met_by(self) -> str:
+        """How many meet it of how many, such as 7/8; ``interval`` where one interval decides and nothing is counted."""
+        return "interval" if self.unit == "interval" else f"{self.n_meeting}/{self.n_seeds}"
+
     def _repr_html_(self) -> str:
         return Verdicts([self])._repr_html_()
 

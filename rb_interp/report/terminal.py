@@ -42,7 +42,7 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
         table.add_column(heading, no_wrap=True, justify="right" if heading == "met by" else "left")
     table.add_column("statement")
     for verdict, mark in zip(verdicts, marks, strict=True):
-        texts = (f"{verdict.n_meeting}/{verdict.n_seeds}", _effect(verdict), _untrained(verdict), verdict.statement)
+        texts = (verdict.met_by, _effect(verdict), _untrained(verdict), verdict.statement)
         table.add_row(
             Text(printable(verdict.id)),
             Text(verdict.outcome, COLOURS[verdict.outcome]),
@@ -77,7 +77,7 @@ def print_within(within: Within, console: Console | None = None) -> None:
 
 
 def _within_cell(verdict: Verdict, console: Console) -> Text:
-    numbers = f" {verdict.n_meeting}/{verdict.n_seeds}, {number(verdict.effect)}"
+    numbers = f" {verdict.met_by}, {number(verdict.effect)}"
     return Text.assemble((verdict.outcome, COLOURS[verdict.outcome]), shown(numbers, console))
 
 

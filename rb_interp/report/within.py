@@ -71,5 +71,4 @@ def _cell(verdict: Verdict) -> Cell:
     values = (float("nan") if value is None else value for value in (verdict.effect, verdict.low, verdict.high))
     several = (verdict.statistic,) if len(verdict.conditions) > 1 else ()
     held = (f"withheld; the numbers alone: {verdict.uncalibrated_outcome}",) if verdict.withheld else ()
-    text = f"{verdict.n_meeting}/{verdict.n_seeds}"
-    return Cell(text, notes=(interval_text(*values), *several, *held), verdict=verdict.outcome)
+    return Cell(verdict.met_by, notes=(interval_text(*values), *several, *held), verdict=verdict.outcome)

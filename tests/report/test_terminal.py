@@ -61,6 +61,11 @@ def test_the_table_says_which_probes_are_calibrated(verdicts):
     assert not any("cal." in line for line in printed(Verdicts(v for v in verdicts if v.calibrated is None)))
 
 
+def test_nothing_is_counted_where_one_interval_decides(verdicts):
+    by_interval = Verdicts(replace(v, unit="interval") if v.id == "A5" else v for v in verdicts)
+    assert [line.split()[2] for line in printed(by_interval) if re.match(r"A\d", line)] == ["5/5", "interval"]
+
+
 def test_without_claims_nothing_is_said_of_verdicts():
     assert printed(Verdicts()) == []
 
