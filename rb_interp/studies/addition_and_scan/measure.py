@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Int
 
 from rb_interp.machine.measured import Measured, arrays_over_seeds, curves_summary, over_seeds, readings_table
 from rb_interp.machine.members import MemberModels, each_member
@@ -39,7 +39,7 @@ class MemberFound(NamedTuple):
     member: Member
     step: int
     readings: dict[str, Reading]
-    sums: Float[np.ndarray, "a b"] | None
+    sums: Bool[np.ndarray, "a b"] | None
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Rows of the table of readings."""
@@ -83,12 +83,12 @@ def read_member(models: MemberModels, member: Member, probe_rows: int) -> Member
 
 
 @few_threads
-def table_of_sums(model: HookedModel, task: AdditionTask, data: Dataset) -> Float[np.ndarray, "a b"]:
-    """1 where a model answers a + b rightly, else 0, for the operands of ``table_operands``."""
+def table_of_sums(model: HookedModel, task: AdditionTask, data: Dataset) -> Bool[np.ndarray, "a b"]:
+    """Whether a model answers a + b rightly, for the operands of ``table_operands``."""
     numbers = table_operands(task) - task.operands[0]
     n = task.operands[1] - task.operands[0] + 1
     rows = (numbers[:, None] * n + numbers).ravel()
-    return right(model, data.tokens[rows], data.labels[rows]).reshape(len(numbers), -1).astype(float)
+    return right(model, data.tokens[rows], data.labels[rows]).reshape(len(numbers), -1)
 
 
 def table_operands(task: AdditionTask) -> Int[np.ndarray, " n"]:
