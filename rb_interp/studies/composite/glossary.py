@@ -39,6 +39,11 @@ GLOSSARY: dict[str, str] = {
         "The residual stream after L0 is taken from a source row at some roles, while a base row is run. kb_ps is the "
         "answer of the base's key with the source's pair, ks_pb that of the source's key with the base's pair."
     ),
+    "place of the exception": (
+        "The edge of L0's attention, from one role to another, whose loss turns the exception's rows to the "
+        "inferential answer while the other seen pairs keep theirs; none where no edge does. Even seeds suggest a "
+        "place for each kind of member, odd seeds test it. Exploratory."
+    ),
     "participation ratio (PR), stable rank": (
         "Effective number of directions of a matrix with singular values s: (Σs²)² / Σs⁴, and Σs² over the largest s². "
         "Of the items: the first of these, of the eigenvalues of their covariance."
