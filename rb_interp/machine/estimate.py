@@ -27,13 +27,12 @@ from dataclasses import dataclass, fields, replace
 from rb_interp.machine.config import StudyConfig, SweepConfig, stacks
 from rb_interp.models.config import EMB_MLP, ONE_LAYER
 from rb_interp.tasks.protocol import DataCost
+from rb_interp.training.group_sizes import LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
 
 GIB = 2**30
 HOUR = 3600.0
 BASE = GIB // 2
 """Bytes of Python with torch and what else is imported."""
-MEMBERS_A_GROUP, ROOM, LOGITS_ON_GPU = 8, 1_000_000, 4_000_000_000
-"""The sizes of groups of ``training.members``. They stand here too: that module imports torch, which takes seconds."""
 GPUS = ("nvidia", "nvhost", "nvmap", "dxg", "kfd")
 """First letters of the devices that Linux has where there is a GPU for torch: of NVIDIA, of WSL, of AMD."""
 

@@ -17,6 +17,7 @@ from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
+from rb_interp.training.group_sizes import LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
 from rb_interp.training.last_group import LastGroup
 from rb_interp.training.loop import Trained, Training, all_members, chosen_stages, resolve_device, torch_settings
 from rb_interp.training.member_group import Member, MemberGroup
@@ -24,14 +25,6 @@ from rb_interp.training.next_group import NextGroup
 from rb_interp.training.store import Store
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
-MEMBERS_A_GROUP, ROOM = 8, 1_000_000
-"""Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
-
-ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. Large
-batches leave it to fewer members, full ones to one. A member that predicts every next token fills a core alone.
-"""
-LOGITS_ON_GPU = 4_000_000_000
-"""Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as float32)."""
 
 
 @checked

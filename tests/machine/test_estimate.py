@@ -113,13 +113,10 @@ def test_long_work_is_asked_for_once(tmp_path, monkeypatch):
     assert not (tmp_path / "other").exists()
 
 
-def test_the_estimate_knows_the_groups_of_training_and_the_gpu_of_torch():
-    from rb_interp.machine import estimate as module
-    from rb_interp.training import members
+def test_the_estimate_knows_the_gpu_of_torch():
+    from rb_interp.machine.estimate import no_gpu
 
-    for name in ("MEMBERS_A_GROUP", "ROOM", "LOGITS_ON_GPU"):
-        assert getattr(module, name) == getattr(members, name)
-    assert not (module.no_gpu() and torch.cuda.is_available())
+    assert not (no_gpu() and torch.cuda.is_available())
 
 
 def test_limits_of_the_process_count_as_those_of_the_machine():
