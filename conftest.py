@@ -19,6 +19,7 @@ install_import_hook(WITH_SHAPES, "beartype.beartype")
 
 collect_ignore = ["docs/conf.py"]
 
+WIDE = ("tutorial_any_model.md", "tutorial_study.md")
 LENS = (
     *("tutorial_any_model.md", "tutorial_study.md", "tutorial_own_study.md", "models.md"),
     *("reference_models.md", "interventions.md", "calibration.md", "simplified_models.md", "language.md"),
@@ -57,6 +58,8 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if item.path.name in WIDE and item.path.parent.name == "docs":
+            item.add_marker(pytest.mark.wide)
         if item.path.name in LENS and item.path.parent.name == "docs":
             item.add_marker(pytest.mark.lens)
             # Readers of the 3.x generation see this notice too; it is no fault of the tutorial.

@@ -62,6 +62,7 @@ def test_every_setting_has_a_flag_with_help(capsys):
     assert {name for name in names - {"gammas"} if f"--{name.replace('_', '-')}" not in page} == set()
 
 
+@pytest.mark.wide
 @pytest.mark.lens
 def test_every_command_runs_on_a_run_folder(anchor_run, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "FIGURES", figures.FIGURES[:2])  # others look at the pictures
@@ -138,6 +139,7 @@ def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monke
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -238,6 +240,7 @@ def test_a_sentence_does_not_share_the_line_of_a_progress_bar(monkeypatch, capsy
     assert capsys.readouterr().err.split("\n")[-2] == "rb-interp: this is refused."
 
 
+@pytest.mark.wide
 def test_importing_and_asking_for_help_stay_cheap():
     heavy = "{'torch', 'transformer_lens', 'pandas', 'matplotlib', 'scipy'}"
     others = "{'rb_interp.studies.emb_mlp', 'rb_interp.studies.labels', 'rb_interp.studies.language'}"
@@ -293,6 +296,7 @@ def test_commands_on_runs_work_whatever_studies_are_installed(monkeypatch, capsy
         assert "several distributions bring a study 'anchor'" in capsys.readouterr().err
 
 
+@pytest.mark.wide
 def test_training_does_not_need_transformer_lens(tmp_path):
     code = (
         "import runpy, sys\nsys.modules['transformer_lens'] = None\n"

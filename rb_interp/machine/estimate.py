@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields, replace
 from rb_interp.machine.config import StudyConfig, SweepConfig, stacks
 from rb_interp.models.config import EMB_MLP, ONE_LAYER
 from rb_interp.tasks.protocol import DataCost
-from rb_interp.training.group_sizes import LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
+from rb_interp.training.group_sizes import HIDDEN_ON_GPU, LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
 
 GIB = 2**30
 HOUR = 3600.0
@@ -132,7 +132,8 @@ class Sizes:
         """Members whose activations are held at once, of all threads."""
         logits = self.rows_at_once * self.length * self.d_vocab
         if self.gpu:
-            group = max(1, LOGITS_ON_GPU // logits) if self.next else self.members
+            hidden = self.batch_size * self.length * self.d_mlp * self.n_layers
+            group = max(1, LOGITS_ON_GPU // logits if self.next else HIDDEN_ON_GPU // hidden)
         else:
             fit = 1 if self.next else ROOM // (self.rows * (self.d_mlp + 2 * self.d_vocab))
             group = max(1, min(MEMBERS_A_GROUP, fit)) * self.threads

@@ -143,7 +143,7 @@ def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) 
         counts: successes and trials of each group, one or more.
 
     >>> [round(x, 3) for x in mean_of_shares([(20, 20), (19, 20)])]
-    [0.975, 0.766, 1.0]
+    [0.975, 0.762, 1.0]
     """
     inner = 1 - (1 - confidence) / len(counts)
     found = [proportion_interval(successes, n, inner) for successes, n in counts]

@@ -8,3 +8,8 @@ batches leave it to fewer members, full ones to one. A member that predicts ever
 """
 LOGITS_ON_GPU = 4_000_000_000
 """Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as float32)."""
+HIDDEN_ON_GPU = 2_400_000_000
+"""Hidden units of all layers and positions of a batch, of the last-position members of a group on a GPU, at most.
+
+At the size of paper 2 that is 54 members with 35 GB of activations.
+"""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group_sizes import LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
+from rb_interp.training.group_sizes import HIDDEN_ON_GPU, LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
 from rb_interp.training.last_group import LastGroup
 from rb_interp.training.loop import Trained, Training, all_members, chosen_stages, resolve_device, torch_settings
 from rb_interp.training.member_group import Member, MemberGroup
@@ -175,12 +174,14 @@ def members_a_group(
     >>> data = {0: task.dataset(0)}
     >>> [members_a_group(ModelConfig(), task, TrainConfig(batch_size=size), cpu, data) for size in (128, 2000)]
     [8, 1]
+    >>> members_a_group(ModelConfig(d_mlp=1200), task, TrainConfig(batch_size=2048), torch.device("cuda"), data)
+    54
     """
     if device.type == "cpu":
         rows = min(train.batch_size, min(len(each.tokens) for each in data.values()))
         fit = ROOM // (rows * (model.d_mlp + 2 * task.d_vocab)) if task.predicts == "last" else 1
         return max(1, min(MEMBERS_A_GROUP, fit))
     if task.predicts == "last":
-        return sys.maxsize
+        return max(1, HIDDEN_ON_GPU // (train.batch_size * task.length * model.d_mlp * model.n_layers))
     rows = min(train.micro_batch or train.batch_size, train.batch_size)
     return max(1, LOGITS_ON_GPU // (rows * task.length * task.d_vocab))

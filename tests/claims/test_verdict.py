@@ -423,6 +423,7 @@ WORLDS = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])
 @pytest.mark.parametrize("world", WORLDS)
 def test_wrong_verdicts_are_rarer_than_one_in_forty(world, parts):

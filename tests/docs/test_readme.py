@@ -71,6 +71,7 @@ def test_python_blocks_are_doctests(path):
             assert ">>> " not in block
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
 def test_commands_and_flags_exist(path):
     text = path.read_text()

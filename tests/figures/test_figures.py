@@ -30,6 +30,8 @@ from rb_interp.studies.anchor.figures.tasks import rows_to_show
 from rb_interp.studies.anchor.figures.variance_explained import draw_variance_explained
 from rb_interp.tasks import AnchorTask
 
+pytestmark = pytest.mark.wide
+
 ABOUT_SMALL = {"equivalence", "first_layer", "variance_explained", "cosines", "pca", "theory", "orthogonality"}
 PACKAGE = Path(rb_interp.__file__).parent
 FOLDERS = [PACKAGE / "figures", *sorted(PACKAGE.glob("studies/*/figures"))]

@@ -68,6 +68,7 @@ def test_the_model_computes_with_what_stands_in_the_place(kind, site):
     assert hooks_on(model) == []
 
 
+@pytest.mark.wide
 @pytest.mark.lens
 def test_many_at_once_are_the_single_ones():
     model = lens_model("gpt2", d_vocab=40)

@@ -93,6 +93,7 @@ def test_roles_lead_to_other_positions_and_one_head_is_taken_alone():
     torch.testing.assert_close(seen["z"], expected)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "circuit", "key", "total"),
     [

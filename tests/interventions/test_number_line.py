@@ -46,6 +46,7 @@ def test_a_token_takes_another_s_coordinate_and_keeps_the_rest(kind):
     assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
 
 
+@pytest.mark.wide
 @pytest.mark.lens
 @pytest.mark.parametrize(
     ("name", "direction", "share"),

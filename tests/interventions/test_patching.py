@@ -81,6 +81,7 @@ def by_peer(model, clean, corrupted, components, roles):
     return torch.stack(found).reshape(len(components), n_layers, len(roles)).numpy()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_cell_has_the_number_of_generic_activation_patch(kind, monkeypatch):
     monkeypatch.setattr(peer, "tqdm", lambda items, **_: items)
@@ -97,6 +98,7 @@ def test_every_cell_has_the_number_of_generic_activation_patch(kind, monkeypatch
 SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("pre", "rotary", "grouped")]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["none", "post", "gpt2", *SLOW])
 def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
     """Whole runs, which a caller's hook forces, and passes of few rows give the same rows; each head by itself."""
@@ -209,6 +211,7 @@ EXACT = {
 }  # fmt: skip
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("name", "change"), EXACT)
 def test_circuits_written_by_hand_are_found(name, change):
     data, model = AnchorTask().dataset(0), reference(name).model()
@@ -290,6 +293,7 @@ def test_sources_that_do_not_fit_are_refused():
         patched_logits(model, BOTH.tokens, BOTH.roles, CLEAN.tokens, roles, "q.0@anchor")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["normal", "skewed", "weak", "none at all"])
 def test_intervals_cover_as_promised(kind):
     """4,000 draws of 64 inputs with a planted ratio of .3: a 95 % interval misses it in 200 of them, +- 42.

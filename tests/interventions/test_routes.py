@@ -119,6 +119,7 @@ def accuracy(model, data=DATA):
     return float((most_likely(model, data.tokens[rows]) == data.labels[rows]).mean())
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", BUILT)
 def test_models_written_by_hand_have_the_routes_that_were_built(name):
     known = gatherer(TASK) if name == "gatherer" else reference(name, TASK)
@@ -168,6 +169,7 @@ def pad(axis, width, place):
     return sides if axis == 2 else (0, 0, *sides)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("share", "name"),
     [

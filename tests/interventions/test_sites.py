@@ -93,6 +93,7 @@ def test_reading_gives_the_activation_at_each_rows_own_positions():
                                        cache["blocks.2.attn.hook_k"][row, at, 1])  # fmt: skip
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", MODELS)
 def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everything(kind):
     model = MODELS[kind]()

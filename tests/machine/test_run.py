@@ -240,6 +240,7 @@ def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("number", "step"), [(signal.SIGINT, 10), (signal.SIGINT, 20), (signal.SIGTERM, 10)])
 def test_a_signal_in_an_evaluation_loses_nothing(number, step, tmp_path, monkeypatch):
     """It is noted, and taken when all members stand at one step; the run goes on from there to the same bits."""

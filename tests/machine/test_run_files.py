@@ -61,6 +61,7 @@ def test_what_is_missing_is_named_by_info_and_a_folder_in_its_place_stops_everyt
     assert contents(copy.folder) == before
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["step_00000000", "step_00000020", "state"])
 def test_a_lost_checkpoint_stops_what_needs_it_and_is_made_again_by_training(copy, name):
     path = copy.folder / "checkpoints" / f"{name}.safetensors"

@@ -22,6 +22,7 @@ def start(folder, config):
     return Run.start(folder, ONE, config)
 
 
+@pytest.mark.wide
 def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
     whole = start(tmp_path / "whole", replace(SMALL, seeds=(0, 1, 2, 3)))
     grown = start(tmp_path / "grown", replace(SMALL, seeds=(0, 1)))
@@ -86,6 +87,7 @@ def test_members_of_one_data_seed_are_probed_on_its_rows(tmp_path):
     assert Run.open(tmp_path / "run", study=ONE).config == run.config
 
 
+@pytest.mark.wide
 def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
     """The claim is met by all seeds but 0: 7 of 8 do not decide, 11 of 12 do."""
     import own_studies

@@ -88,6 +88,7 @@ def test_answers_what_it_claims_and_chance_elsewhere(found, model):
             assert (answers == labels).mean() < 0.5
 
 
+@pytest.mark.wide
 def test_mechanisms_are_those_of_the_weights_and_activations(found):
     """Each mechanism is worked out here from the forward pass, and is there if and only if the reference says so."""
     model, rows = found.model(torch.float64), {kind: DATA.sample(kind, 150) for kind in ("mem", "rsn_train")}
@@ -228,6 +229,7 @@ def test_other_tasks_are_solved_too(name, task):
     assert not task.masked or accuracy(model, data, "rsn_test") == 1
 
 
+@pytest.mark.wide
 def test_a_perturbed_copy_behaves_as_before_in_other_weights(found):
     copy = perturbed(found, seed=1)
     assert (copy.circuit, copy.mechanisms, copy.task) == (found.circuit, found.mechanisms, found.task)

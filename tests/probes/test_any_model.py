@@ -25,6 +25,7 @@ SHARED = ("layer", "head", "untrained", "n_null", "seed")
 BY_HEAD = (uniformity, value_alignment, attention_by_role)
 
 
+@pytest.mark.wide
 @pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "folded", "rotary", "grouped"])
 def test_every_probe_runs_on_every_layer_and_head(kind):
@@ -116,6 +117,7 @@ def test_rows_that_are_no_inputs_are_refused():
         check_rows(DATA.tokens, "uniformity")
 
 
+@pytest.mark.wide
 def test_names_are_probes_whichever_is_imported_first():
     """The package's names are functions, although their files have the same names; TransformerLens is not imported."""
     code = (

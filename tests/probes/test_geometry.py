@@ -103,6 +103,7 @@ def test_participation_of_a_known_spectrum() -> None:
     assert scores[0, 0] == pytest.approx(-4)  # the first row lies on the negative side
 
 
+@pytest.mark.wide
 def test_p_values_are_uniform_under_the_nulls() -> None:
     rng, n = np.random.default_rng(1), 200
     names = ("order_rho", "theory", "pc1_key", "pc1_reasoning", "abs_cos", "cos_memory")

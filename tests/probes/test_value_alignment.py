@@ -66,6 +66,7 @@ def test_centring_by_hand():
     assert values["cos_memory_within"] == pytest.approx(1)  # the two anchors lie at -x and +x from their own mean
 
 
+@pytest.mark.wide
 def test_p_values_are_uniform_for_a_random_value_matrix():
     n, rng = 200, np.random.default_rng(0)
     vectors = {name: rng.standard_normal((m, 12)) + 1 for name, m in (("key", 8), ("memory", 4), ("reasoning", 4))}

@@ -39,6 +39,8 @@ from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS
 from rb_interp.studies.anchor.figures import FIGURES
 
+pytestmark = pytest.mark.wide
+
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 MISLEADS = "the probe misleads on hand-written models: true-positive rate 0.71"

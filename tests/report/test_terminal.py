@@ -11,6 +11,8 @@ from synthetic_evidence import make_evidence
 from rb_interp.claims import Verdicts
 from rb_interp.report.terminal import print_verdicts, print_within
 
+pytestmark = pytest.mark.wide
+
 UNKNOWN = {"effect": None, "low": None, "high": None, "untrained": None}
 NUMBERS = {"effect": 0.0841, "low": -0.021, "high": 0.189}
 

@@ -178,6 +178,7 @@ def real():
     return [[verify(example) for example in read_prontoqa(folder / file)] for file in files]
 
 
+@pytest.mark.wide
 def test_every_real_example_passes(real):
     assert [len(proofs) for proofs in real] == [10_000, 500, 500]
     assert Counter(proof.hops for proof in real[0]) == dict.fromkeys(range(1, 6), 2_000)

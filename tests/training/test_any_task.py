@@ -17,6 +17,8 @@ from rb_interp.training.members import train_members
 from rb_interp.training.plain import train_model
 from rb_interp.training.store import Store
 
+pytestmark = pytest.mark.wide
+
 MODEL = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=24)
 TRAIN = TrainConfig(
     steps=80, batch_size=30, lr=1e-2, eval_every=5, eval_rows=40, n_checkpoints=1, stages=("copies", "bad"), workers=2

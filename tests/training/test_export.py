@@ -20,6 +20,7 @@ TASK = AnchorTask.preset("smoke")
 TRAIN = TrainConfig(steps=30, dtype="float64", batch_size=16, eval_every=10, eval_rows=50, lr=1e-2)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("norm", ["none", "pre", "post"])
 @pytest.mark.parametrize("heads", [1, 3])
 def test_an_exported_member_equals_the_trainer(norm, heads):

@@ -149,6 +149,7 @@ def test_a_member_with_a_learning_rate_of_its_own_is_as_it_is_alone(tmp_path):
     assert not torch.equal(final.member(0.8, 0)["embed.W_E"], together.final.member(0.3, 0)["embed.W_E"])
 
 
+@pytest.mark.wide
 def test_a_member_in_company_of_other_rates_and_decays_is_as_it_is_alone(tmp_path):
     base = short(dtype="float64", workers=1, n_checkpoints=2)
     settings = [(1e-3, 0.3), (4e-3, 0.3), (1e-3, 0.0)]

@@ -108,6 +108,7 @@ def run(folder, steps, model=ONE_LAYER, **changes):
     return store
 
 
+@pytest.mark.wide
 def test_stopped_descent_goes_on_to_the_same_bits_with_its_sums_and_stages(tmp_path):
     whole = run(tmp_path / "whole", None)
     run(tmp_path / "stopped", 24, save_every=0.0)
@@ -122,6 +123,7 @@ def test_stopped_descent_goes_on_to_the_same_bits_with_its_sums_and_stages(tmp_p
             assert torch.equal(value, second.tensors[key]), (name, key)
 
 
+@pytest.mark.wide
 def test_stages_are_where_the_curves_say(tmp_path):
     store, train = Store(tmp_path, "x"), replace(DESCENT, steps=400, stages=("leaving", "before_memory"), lr=1.0)
     trained = train_members(

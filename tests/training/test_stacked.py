@@ -38,6 +38,7 @@ def test_last_position_alone_gives_the_full_gradients(norm, shape):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=float(largest) * 1e-13, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_member_in_company_is_the_member_alone(norm):
     together = group([Member(0.3, 0), Member(0.8, 1), Member(0.8, 0)], norm=norm, n_heads=2)

@@ -208,8 +208,8 @@ def groupings(
 ) -> dict[str, Int[np.ndarray, " row"]]:
     """The group of each row by ``answer``, ``key``, ``unordered_pair`` and (ordered) ``pair``.
 
-    >>> groupings(np.zeros(2), np.array([[1, 2], [2, 1]]), np.zeros(2))["unordered_pair"].tolist()
-    [4, 4]
+    >>> groupings(np.array([5, 5]), np.array([[1, 2], [2, 1]]), np.array([8, 8]))["unordered_pair"].tolist()
+    [5, 5]
     """
     base = np.array([pairs.max() + 1, 1])
     return {"answer": answers, "key": keys, "unordered_pair": np.sort(pairs, 1) @ base, "pair": pairs @ base}

@@ -27,7 +27,7 @@ from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
 
-pytestmark = pytest.mark.lens
+pytestmark = [pytest.mark.lens, pytest.mark.wide]
 SCAN = ScanTask(verbs=2, n_sequences=80)
 SIZES = ModelConfig(d_model=32, d_head=16, d_mlp=64, norm="post")
 TINY = {

@@ -17,7 +17,7 @@ from rb_interp.studies.anchor.detectors import DETECTORS, MECHANISM_CLAIMS, NAME
 from rb_interp.studies.anchor.known_models import ShuffledTask, examine, load, rows_of
 from rb_interp.tasks import AnchorTask
 
-pytestmark = pytest.mark.lens
+pytestmark = [pytest.mark.lens, pytest.mark.wide]
 
 
 def recomputed(subjects) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from rb_interp.models import build_model
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 
-pytestmark = pytest.mark.lens
+pytestmark = [pytest.mark.lens, pytest.mark.wide]
 
 OF_VALUES = ("leading_direction_only", "without_reasoning", "without_memory")
 STAGES = {

@@ -23,6 +23,8 @@ from rb_interp.studies.anchor.figures.patching_matrix import (
     matrix,
 )
 
+pytestmark = pytest.mark.wide
+
 CAUSAL_FIGURES = [spec for spec in FIGURES if spec.id in ("causes", "ablations", "patching_matrix", "dynamics")]
 
 

@@ -27,6 +27,8 @@ from rb_interp.studies.anchor.events import MECHANISMS, QUANTITIES, event_step, 
 from rb_interp.studies.anchor.readings import OPTIONS
 from rb_interp.tasks import SETS
 
+pytestmark = pytest.mark.wide
+
 STEPS = np.array([0, 75, 375, 1575, 6375])  # step + 25: 25, 100, 400, 1600, 6400
 
 PLANTED = [

@@ -18,7 +18,7 @@ from rb_interp.studies.anchor.trained_models import copies_of, detections
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
-pytestmark = pytest.mark.lens
+pytestmark = [pytest.mark.lens, pytest.mark.wide]
 
 TASK, SIZES = AnchorTask.preset("smoke"), ModelConfig(d_model=16, d_head=8, d_mlp=20)
 FEW = TrainConfig(steps=6, batch_size=8, lr=5e-3, n_checkpoints=0, eval_rows=10, device="cpu")

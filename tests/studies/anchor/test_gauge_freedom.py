@@ -35,7 +35,7 @@ from rb_interp.studies.anchor.readings import plan
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.battery import batteries
 
-pytestmark = pytest.mark.lens
+pytestmark = [pytest.mark.lens, pytest.mark.wide]
 
 TASK = AnchorTask(
     length=7, keys=(21, 30), memory_anchors=(1, 5), reasoning_anchors=(11, 15), d_vocab=80, n_sequences=200

@@ -11,6 +11,8 @@ from rb_interp.studies.anchor.error_rates import shipped_rates
 from rb_interp.studies.anchor.report import calibration, narrative
 from rb_interp.studies.anchor.report_causes import ablations, agreement_of, causes
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.fixture(scope="module")
 def evidence():

@@ -28,6 +28,8 @@ from rb_interp.studies.anchor.config import FIXED, AnchorConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
+pytestmark = pytest.mark.wide
+
 
 def test_importing_the_study_loads_nothing_heavy():
     code = (

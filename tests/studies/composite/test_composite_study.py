@@ -39,7 +39,7 @@ from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import Member
 
-pytestmark = pytest.mark.lens
+pytestmark = [pytest.mark.lens, pytest.mark.wide]
 TASK = CompositeTask(n_sequences=1600, evaluation_rows=300)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")

@@ -17,6 +17,8 @@ from rb_interp.studies.composite.report_exception import exception_section
 from rb_interp.studies.composite.tables import exception_counts
 from rb_interp.studies.composite.task import CompositeTask
 
+pytestmark = pytest.mark.wide
+
 TASK = CompositeTask(n_sequences=1600)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")

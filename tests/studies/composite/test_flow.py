@@ -41,6 +41,7 @@ def built(request):
     return flow, reference_model(DATA, flow, phase)
 
 
+@pytest.mark.wide
 @pytest.mark.lens
 def test_reference_models_are_named_as_they_were_built_and_their_shares_are_0_or_1(built):
     flow, model = built

@@ -27,6 +27,8 @@ from rb_interp.studies.composite.map.measure import map_readings
 from rb_interp.studies.composite.map.refine import refinement
 from rb_interp.studies.composite.phase import PHASES
 
+pytestmark = pytest.mark.wide
+
 WHOLE = {
     "gammas": GAMMAS,
     "block_gammas": BLOCK_GAMMAS,

@@ -16,6 +16,8 @@ from rb_interp.studies.composite.rows import SETS, numbers
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.tasks import Task
 
+pytestmark = pytest.mark.wide
+
 TASK = CompositeTask(n_sequences=16_000)
 DATA = TASK.dataset(seed=3)
 

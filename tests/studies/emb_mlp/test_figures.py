@@ -19,6 +19,8 @@ from rb_interp.studies.emb_mlp.figures.along_training import ROWS
 from rb_interp.studies.emb_mlp.figures.common import GROUPS, SWEEPS
 from rb_interp.studies.emb_mlp.figures.scaling import draw_inner_products, draw_lemma_1
 
+pytestmark = pytest.mark.wide
+
 SPECS = {spec.id: spec for spec in FIGURES}
 EVERY = pytest.mark.parametrize("spec", FIGURES, ids=list(SPECS))
 

@@ -16,6 +16,8 @@ from rb_interp.studies.labels.figures import FIGURES
 from rb_interp.studies.labels.figures.label_range import draw_label_range
 from rb_interp.studies.labels.figures.label_speed import draw_label_speed
 
+pytestmark = pytest.mark.wide
+
 EVERY = pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
 
 

@@ -21,6 +21,8 @@ from rb_interp.studies.language.figures.similarity import UNTRAINED
 from rb_interp.studies.language.figures.skills import ROWS
 from rb_interp.studies.language.words import by_hops, by_rate, names, never_early, pooled_text
 
+pytestmark = pytest.mark.wide
+
 EVERY = pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
 BY_ID = {spec.id: spec for spec in FIGURES}
 

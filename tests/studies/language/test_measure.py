@@ -26,6 +26,8 @@ from rb_interp.tasks import Inputs
 from rb_interp.text.config import TEXT_SETS
 from rb_interp.text.task import TextTask
 
+pytestmark = pytest.mark.wide
+
 SMOKE = LanguageConfig.from_preset("smoke")
 TINY = replace(
     SMOKE,

@@ -14,6 +14,8 @@ from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.answer import answer, warnings
 from rb_interp.studies.language.report import narrative
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.fixture(scope="module")
 def evidence():
