@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -27,7 +28,9 @@ def draw_map(evidence: Evidence) -> Figure:
     for axes, axis in zip(panels, ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay"), strict=True):
         axes.set_title(AXES[axis])
         try_panel(axes, _panel, evidence, axis)
-    legend.above(figure, [legend.area(phase, COLOURS[phase]) for phase in PHASES], columns=len(PHASES))
+    entries = [legend.area(phase, COLOURS[phase]) for phase in PHASES]
+    boundary = legend.line("boundary γ*, 95 % interval", INK, "-", 1.0, marker="D", ms=3.2)
+    legend.above(figure, [*entries, boundary], columns=len(entries) + 1)
     return figure
 
 
@@ -48,10 +51,22 @@ def _panel(axes: Axes, evidence: Evidence, axis: str) -> None:
         axes.add_patch(Rectangle(place, 0.94, row["share"] * 0.94, fc=COLOURS[row["phase"]], ec="white", lw=0.4))
         look = {"ha": "center", "va": "center", "fontsize": 5.5, "color": INK}
         axes.text(cell[0], place[1] + row["share"] * 0.47, str(row["n"]), **look)
-    axes.set(xlim=(-0.55, len(gammas) - 0.45), ylim=(-0.55, len(points) - 0.45), xlabel="γ")
+    _boundaries(axes, evidence, axis, gammas, points)
+    axes.set(xlim=(-0.55, len(gammas) - 0.45), ylim=(-0.55, len(points) - 0.4), xlabel="γ")
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set_yticks(range(len(points)), list(labels.values()))
     axes.tick_params(length=0)
+
+
+def _boundaries(axes: Axes, evidence: Evidence, axis: str, gammas: list[float], points: list[float]) -> None:
+    """gamma* with its interval above each row that has a fitted member and a crossing."""
+    fitted = {row["point"] for row in evidence.records("cells", axis=axis) if row["n"] and row["phase"] != UNFIT}
+    for row in evidence.records("boundaries", axis=axis):
+        if row["crossing"] and row["point"] in fitted:
+            low, at, high = np.interp([row["low"], row["gamma_star"], row["high"]], gammas, range(len(gammas)))
+            top = points.index(row["point"]) + 0.5
+            axes.plot([low, high], [top, top], color=INK, lw=1.0, zorder=6)
+            axes.plot(at, top, "D", color=INK, ms=3.2, zorder=7)
 
 
 def caption_map(evidence: Evidence) -> Caption:
@@ -59,8 +74,10 @@ def caption_map(evidence: Evidence) -> Caption:
     seeds = seeds_text(len(evidence.seeds))
     return Caption(
         f"Phases of members at the last step, {seeds} a cell: each cell is divided among the phases of its members, "
-        "with their number. A larger γ is a smaller initialisation. “Both unseen”: neither the held-out pair nor its "
-        "mirror is trained, with three layers, so that hardly anything can be symmetric.",
+        "with their number. A larger γ is a smaller initialisation. The boundary γ*, drawn above its row, is the mean "
+        "over seeds of where I − S first crosses 0; it is left out where no member is fitted or no seed has one. “Both "
+        "unseen”: neither the held-out pair nor its mirror is trained, with three layers, so that hardly anything can "
+        "be symmetric.",
         "no blue to the right of red (C7, C9); fitted members as far left at six layers as at two (C8); as "
         "much blue at the lowest learning rate or weight decay as at the highest (C10, C11).",
     )
