@@ -58,7 +58,8 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
-        if item.path.name in WIDE and item.path.parent.name == "docs":
+        tutorial = item.path.name in WIDE and item.path.parent.name == "docs"
+        if tutorial or "anchor_run" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.wide)
         if item.path.name in LENS and item.path.parent.name == "docs":
             item.add_marker(pytest.mark.lens)

@@ -22,6 +22,8 @@ from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
 
+pytestmark = pytest.mark.wide
+
 SIDE = (0, 1, 2, 3, 4, 5)
 
 

@@ -12,6 +12,8 @@ from rb_interp.studies.emb_mlp.agreement import agreement_summary, agreement_tab
 from rb_interp.studies.emb_mlp.scaling import errors_over_seeds, lemma_1_reached
 from rb_interp.training.member_group import Member
 
+pytestmark = pytest.mark.wide
+
 
 def drifts(run, **where) -> pd.DataFrame:
     table = run.table("drift")
