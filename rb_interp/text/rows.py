@@ -18,6 +18,7 @@ from jaxtyping import Bool, Int, Int8
 
 from rb_interp.checks import checked
 from rb_interp.errors import TextError, nearest
+from rb_interp.tasks.roles import selected
 from rb_interp.text.config import CORPORA
 
 
@@ -53,7 +54,7 @@ class Rows:
     def batch(
         self, rows: Int[np.ndarray, " n"]
     ) -> tuple[Int[np.ndarray, "n n_ctx"], Int[np.ndarray, "n n_ctx"], Bool[np.ndarray, "n n_ctx"]]:
-        """Inputs, next tokens (both int64, own memory) and the mask of targets of the given rows."""
+        """Inputs, next tokens (both int64, own memory) and the mask of targets of the given rows, as of `select`."""
         chosen = self.select(rows)
         tokens = chosen.tokens.astype(np.int64)
         return tokens[:, :-1].copy(), tokens[:, 1:].copy(), chosen.targets
@@ -67,7 +68,8 @@ class Rows:
 
     @checked(empty=True)
     def select(self, rows: Int[np.ndarray, " n"]) -> Rows:
-        """The given rows alone."""
+        """The given rows alone; RolesError for one that is not there."""
+        rows = selected(rows, len(self))
         return Rows(self.tokens[rows], self.corpus[rows], self.lengths[rows])
 
     @checked

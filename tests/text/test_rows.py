@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rb_interp.errors import TextError
+from rb_interp.errors import RolesError, TextError
 from rb_interp.text.rows import joined, packed, padded
 
 END = 0
@@ -65,3 +65,14 @@ def test_torch_takes_a_batch_of_a_read_only_stream(tmp_path):
     assert loss.item() == pytest.approx(np.log(np.e + 9))  # no token follows itself here
     inputs += 1
     assert rows.tokens[1].tolist() == [0, 8, 0, 5, 9]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [([0, 1000], "got rows 0 to 1000; there are rows 0 to"), ([-9], "got rows -9 to -9; there are rows 0 to")],
+)
+def test_rows_that_are_not_there_are_refused(rows, said):
+    given = padded(np.array([0, 5, 6, 0, 7, 0], dtype=np.int32), n_ctx=3, corpus=0, n=2, end=0)
+    for ask in (given.select, given.batch):
+        with pytest.raises(RolesError, match=said):
+            ask(np.array(rows))
