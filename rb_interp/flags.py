@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, arg
 from tyro.constructors import (
     ConstructorRegistry,
     PrimitiveConstructorSpec,
@@ -67,7 +67,7 @@ def study_command(name: str, study: str, start: StudyConfig) -> tuple[type, Any]
     Args:
         name: key of DESCRIPTIONS. study: its name. start: the configuration that the flags change.
     """
-    settings: Any = Annotated[type(start), arg(name="")]
+    settings: Any = AvoidSubcommands[Annotated[type(start), arg(name="")]]  # a sweep may be None in a preset
     if "" in start.sweeps:
         settings = OmitArgPrefixes[settings]
     flags: list[tuple[str, Any, Any]] = [

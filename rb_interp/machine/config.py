@@ -321,6 +321,8 @@ def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> 
         if key not in known:
             raise ConfigError(f"{source}: unknown key '{path}{key}'; {nearest(key, known)}")
         current = getattr(base, key)
+        if current is None and isinstance(value, Mapping):
+            raise ConfigError(f"{where} is a table, and this preset has none of that name; give a preset that has it.")
         if not is_dataclass(current):
             changes[key] = bounds.converted(value, hints[key], f"{where} is ")
         elif isinstance(value, Mapping):

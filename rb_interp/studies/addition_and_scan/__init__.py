@@ -1,7 +1,7 @@
 """Addition and commands: does a small initialisation with a large weight decay carry a rule to what was held out?
 
-Two realistic tasks of paper 2, "Initialization is Critical to Whether Transformers Fit Composite Functions by Reasoning
-or Memorizing" (arXiv 2405.05409).
+Realistic tasks of paper 2: sums, commands and, in the preset ``paper`` alone, sentences ("Initialization is Critical
+to Whether Transformers Fit Composite Functions by Reasoning or Memorizing", arXiv 2405.05409).
 """
 
 from rb_interp.machine.protocol import Study

@@ -1,6 +1,6 @@
 """The 2 x 2 of initialisation and weight decay as differences between members of the same seed.
 
-    both               (gamma .8, decay .1) less (gamma .3, decay .01)    what the paper compares, and P1 and P2
+    both               (gamma .8, decay .1) less (gamma .3, decay .01)    what the paper compares, and P1, P2 and P4
     gamma_low_decay    gamma .8 less gamma .3, both with decay .01         gamma alone
     gamma_high_decay   gamma .8 less gamma .3, both with decay .1
     decay_large_init   decay .1 less decay .01, both with gamma .3         weight decay alone
@@ -20,7 +20,7 @@ import pandas as pd
 
 from rb_interp.statistics.intervals import paired_differences
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.addition_and_scan.config import LARGE, SMALL, TASKS
+from rb_interp.studies.addition_and_scan.config import COGS, LARGE, SMALL, TASKS
 from rb_interp.studies.addition_and_scan.schema import TABLES
 
 Cell = tuple[str, float]
@@ -35,17 +35,17 @@ CONTRASTS: dict[str, tuple[Cell, Cell]] = {
 
 
 def held_out(task: str) -> str:
-    """The set of a task that is held out for the claims."""
-    return "block" if task == "addition" else "composites"
+    """The set of a task that is held out for the claims; ``rules`` stands for all rules of sentences, equally."""
+    return {"addition": "block", COGS: "rules"}.get(task, "composites")
 
 
 def contrasts_table(readings: pd.DataFrame) -> pd.DataFrame:
-    """The differences of every task and seed, of readings ``answers`` of the eight sweeps: the table ``contrasts``.
+    """The differences of every task and seed, of readings ``answers`` of all sweeps: the table ``contrasts``.
 
-    A seed of which one of the two members has no finite reading has no row.
+    A seed of which one of the two members has no finite reading has no row, and a task without sweeps has none.
     """
     rows = []
-    for task in TASKS:
+    for task in (*TASKS, COGS):
         for name, (first, second) in CONTRASTS.items():
             found = paired_differences(_cell(readings, task, first), _cell(readings, task, second))
             rows += [

@@ -1,6 +1,7 @@
-"""Measure the study of addition and commands: which answers are right at the last step, in the eight sweeps.
+"""Measure the study of addition and commands: which answers are right at the last step, in every sweep.
 
-    answers    share of rows whose whole answer is right, of every member and set; see ``answers``
+    answers    share of rows whose whole answer is right, of every member and set; see ``answers``. Of sentences also on
+               ``rules``, the mean over the held-out rules, each counting alike
     contrast   differences between the cells of the 2 x 2 of gamma and weight decay, see ``contrasts``
 
 Array of the sweeps of addition: ``sums``, 1 where a member answers a + b rightly and 0 elsewhere, ``[a, b]``, both
@@ -9,7 +10,8 @@ ascending. Where there are more than 100 operands only every so many are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -23,8 +25,9 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.answers import answers, right
-from rb_interp.studies.addition_and_scan.config import TASKS, AdditionAndScanConfig
-from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table
+from rb_interp.studies.addition_and_scan.cogs import CogsTask
+from rb_interp.studies.addition_and_scan.config import COGS, AdditionAndScanConfig
+from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table, held_out
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
@@ -53,15 +56,15 @@ def measure(run: Run, progress: bool = True) -> Measured:
 
     Raises RunError where a checkpoint is missing or broken.
     """
-    probe_rows, parts, arrays = cast(AdditionAndScanConfig, run.config).probe_rows, [], {}
+    config, parts, arrays = cast(AdditionAndScanConfig, run.config), [], {}
     for name, sweep in run.sweeps.items():
-        work = partial(read_member, probe_rows=probe_rows)
+        work = partial(read_member, probe_rows=config.probe_rows)
         found = each_member(sweep, sweep.sound_members, work, progress=progress, desc=f"answers of {name}")
         parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
         tables = {f"{name}/{one.member.gamma}/{one.member.seed}/final//answers/sums": one.sums for one in found}
         arrays |= {key: sums for key, sums in tables.items() if sums is not None}
     differences = contrasts_table(readings_table(*parts))
-    steps = {task: run.sweep(f"{task}_low").config.train.steps for task in TASKS}
+    steps = {task: run.sweep(f"{task}_low").config.train.steps for task in config.tasks}
     readings = readings_table(*parts, list(contrast_rows(differences, steps)))
     tables = {
         "contrasts": differences,
@@ -78,8 +81,20 @@ def read_member(models: MemberModels, member: Member, probe_rows: int) -> Member
         set: answers(models.model, data, data.sample(set, probe_rows), untrained=models.untrained) for set in data.sets
     }
     task = models.sweep.config.task
+    if isinstance(task, CogsTask):
+        found[held_out(COGS)] = mean_of(found[rule] for rule in task.rules)
     sums = table_of_sums(models.model, task, data) if isinstance(task, AdditionTask) else None
     return MemberFound(member, step, found, sums)
+
+
+def mean_of(readings: Iterable[Reading]) -> Reading:
+    """The mean share of readings ``answers``, each counting alike, however many rows it has."""
+    found = list(readings)
+    shares, before = (
+        {"right": float(np.mean([part["right"] for part in parts]))}
+        for parts in ([one.values for one in found], [one.untrained for one in found])
+    )
+    return replace(found[0], values=shares, untrained=before, n=sum(one.n for one in found))
 
 
 @few_threads

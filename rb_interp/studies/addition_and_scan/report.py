@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import share_text, two_digits
 from rb_interp.figures.panels import over_seeds, spread_of
 from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
-from rb_interp.studies.addition_and_scan.claims import LEARNED
-from rb_interp.studies.addition_and_scan.config import TASKS
+from rb_interp.studies.addition_and_scan.claims import LEARNED, LIKE_TRAINED
+from rb_interp.studies.addition_and_scan.config import COGS
 from rb_interp.studies.addition_and_scan.contrasts import CONTRASTS, held_out
 from rb_interp.studies.addition_and_scan.figures.cells import CELLS, cell_text
 from rb_interp.studies.addition_and_scan.figures.differences import task_text
+from rb_interp.studies.addition_and_scan.figures.rules import NEEDS_PAPER
+from rb_interp.studies.addition_and_scan.sentences import RULES
 
 MISSING = "This run has no readings of answers; “rb-interp probe RUN” makes them."
 WORDS = {
@@ -29,13 +32,15 @@ def narrative(evidence: Evidence) -> Narrative:
     if not evidence.records("contrasts"):
         return Narrative((MISSING,))
     blocks: list[Block] = []
-    for task in TASKS:
+    for task in evidence.config.tasks:
         blocks += [Heading(task_text(evidence, task).capitalize()), _shares(evidence, task)]
     blocks += [Heading("Either alone"), _contrasts(evidence), Figure("differences")]
     blocks.append(
-        Paragraph("The share right is accuracy for addition, and exact match under greedy decoding for commands. Each "
-                  "number is median [range] over seeds.", "soft")
+        Paragraph("The share right is accuracy for addition, and exact match under greedy decoding for commands and "
+                  "sentences. Each number is median [range] over seeds.", "soft")
     )  # fmt: skip
+    if COGS not in evidence.config.tasks:
+        blocks.append(Paragraph(NEEDS_PAPER, "soft"))
     section = Section("two-by-two", "Initialisation and weight decay", tuple(blocks), short="2 × 2")
     return Narrative(_answer(evidence), _warnings(evidence), sections=(section,))
 
@@ -43,7 +48,7 @@ def narrative(evidence: Evidence) -> Narrative:
 def _answer(evidence: Evidence) -> tuple[str, ...]:
     """One sentence a task: the contrast that is claimed, and what either factor does alone."""
     found = []
-    for task in TASKS:
+    for task in evidence.config.tasks:
         texts = {name: _difference(evidence, task, name) for name in CONTRASTS}
         name = task_text(evidence, task)
         found.append(
@@ -61,27 +66,32 @@ def _difference(evidence: Evidence, task: str, name: str) -> str:
 
 
 def _warnings(evidence: Evidence) -> tuple[str, ...]:
-    """Members that did not learn their training rows, of which held-out rows say little."""
-    found = []
-    for task in TASKS:
-        for decay, gamma in CELLS:
-            sweep = evidence.sweep(f"{task}_{decay}")
-            values = [sweep.value("answers", "right", gamma, seed, stage="final", set="train") for seed in sweep.seeds]
-            known = [value for value in values if math.isfinite(value)]
-            low = sum(value < LEARNED for value in known)
-            if low:
-                where = f"{task_text(evidence, task)}, {cell_text(decay, gamma)}"
-                found.append(f"{where}: {low} of {len(known)}")
-    if not found:
-        return ()
-    return (
-        f"Members below {two_digits(LEARNED)} on the rows that they were trained on, which the claims ask for: "
-        f"{'; '.join(found)}.",
+    """Members that did not learn what the claims ask for, of which held-out rows say little."""
+    groups = [[task for task in evidence.config.tasks if (task == COGS) == sentences] for sentences in (False, True)]
+    tests = (
+        ("train", LEARNED, "the rows that they were trained on", groups[0]),
+        ("seen_test", LIKE_TRAINED, "sentences like those that they were trained on", groups[1]),
+    )
+    return tuple(
+        f"Members below {two_digits(least)} on {rows}, which the claims ask for: {'; '.join(found)}."
+        for set, least, rows, tasks in tests
+        if (found := [text for task in tasks for text in _below(evidence, task, set, least)])
     )
 
 
+def _below(evidence: Evidence, task: str, set: str, least: float) -> Iterator[str]:
+    """How many members of each cell are below a share."""
+    for decay, gamma in CELLS:
+        sweep = evidence.sweep(f"{task}_{decay}")
+        values = [sweep.value("answers", "right", gamma, seed, stage="final", set=set) for seed in sweep.seeds]
+        known = [value for value in values if math.isfinite(value)]
+        low = sum(value < least for value in known)
+        if low:
+            yield f"{task_text(evidence, task)}, {cell_text(decay, gamma)}: {low} of {len(known)}"
+
+
 def _shares(evidence: Evidence, task: str) -> Table:
-    sets = (held_out(task), "seen_test", "train")
+    sets = (held_out(task), *(RULES if task == COGS else ()), "seen_test", "train")
     rows = []
     for decay, gamma in CELLS:
         sweep = evidence.sweep(f"{task}_{decay}")
@@ -92,7 +102,8 @@ def _shares(evidence: Evidence, task: str) -> Table:
 
 def _contrasts(evidence: Evidence) -> Table:
     rows = [
-        Row((Cell(words, head=True), *(Cell(_difference(evidence, task, name)) for task in TASKS)))
+        Row((Cell(words, head=True), *(Cell(_difference(evidence, task, name)) for task in evidence.config.tasks)))
         for name, words in WORDS.items()
     ]
-    return Table(("difference on held-out rows", *(task_text(evidence, task) for task in TASKS)), tuple(rows))
+    names = (task_text(evidence, task) for task in evidence.config.tasks)
+    return Table(("difference on held-out rows", *names), tuple(rows))

@@ -1,7 +1,6 @@
 """Commands and their actions as a task of next tokens; one verb is only trained alone (after paper 2, Fig. 6a).
 
-A row is ``command => actions <end>``, filled up with ``<end>``. The loss is on the answer's tokens alone: the actions
-and the first ``<end>``. A model sees the row without its last token.
+A row is ``command => actions <end>``, see ``sequences``.
 
     train        commands without the primitive ``jump``, each once, and ``jump`` alone in a share of the rows
     seen_test    the other commands without it
@@ -12,12 +11,10 @@ The rows of a smaller ``n_sequences`` are among those of a larger one with the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Int
 
 from rb_interp import bounds
 from rb_interp.bounds import Bound
@@ -35,13 +32,11 @@ from rb_interp.studies.addition_and_scan.grammar import (
     action,
     sentences,
 )
+from rb_interp.studies.addition_and_scan.sequences import ARROW, END, SequenceTask
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.protocol import DataCost
-from rb_interp.tasks.stage import Stage
 
 SETS = ("train", "seen_test", "composites")
-END, ARROW = "<end>", "=>"
 BOUNDS = {
     "verbs": Bound(2, len(VERBS), "verbs", "the primitive and one other at least"),
     "n_sequences": Bound(2, 1_000_000, "rows", "more than there are commands of all verbs"),
@@ -50,7 +45,7 @@ BOUNDS = {
 
 
 @dataclass(frozen=True)
-class ScanTask:
+class ScanTask(SequenceTask):
     """Settings of the task of commands.
 
     Attributes:
@@ -67,7 +62,7 @@ class ScanTask:
     ('jump twice', 'JUMP JUMP')
     """
 
-    sets, train_sets, predicts, length = SETS, SETS[:1], "next", LONGEST_COMMAND + 1 + LONGEST_ANSWER
+    sets, train_sets, length = SETS, SETS[:1], LONGEST_COMMAND + 1 + LONGEST_ANSWER
 
     verbs: int = 8
     n_sequences: int = 2000
@@ -106,20 +101,6 @@ class ScanTask:
         verbs = VERBS[: self.verbs]
         return (END, ARROW, *TURNS, *TIMES, *JOINTS, *TURNS.values(), *verbs, *map(action, verbs))
 
-    @property
-    def d_vocab(self) -> int:
-        """Number of words."""
-        return len(self.words)
-
-    @property
-    def stages(self) -> Mapping[str, Stage]:
-        """None."""
-        return {}
-
-    def fingerprint(self) -> str:
-        """Twelve hex digits of class and settings."""
-        return fingerprint(self)
-
     def cost(self) -> DataCost:
         """What the rows of one seed take: whole numbers of 8 bytes for tokens and labels."""
         others, composites = _sorted_out(self.verbs)
@@ -138,27 +119,6 @@ class ScanTask:
         tokens, labels = self.rows([sentence for part in parts for sentence in part])
         set = np.repeat(np.arange(len(SETS)), [len(part) for part in parts])
         return Dataset(seed, tokens, labels, set, SETS, SETS[:1], name="the task of commands")
-
-    def rows(self, found: Sequence[Sentence]) -> tuple[Int[np.ndarray, "row pos"], Int[np.ndarray, "row pos"]]:
-        """Tokens and labels of sentences; a label is the next token of the answer, -1 where nothing is predicted."""
-        number = {word: token for token, word in enumerate(self.words)}
-        whole = np.zeros((len(found), self.length + 1), dtype=np.int64)
-        target = np.zeros((len(found), self.length), dtype=bool)
-        for row, (command, actions) in enumerate(found):
-            written = [number[word] for word in (*command, ARROW, *actions)]
-            whole[row, : len(written)] = written
-            target[row, len(command) : len(written)] = True
-        return whole[:, :-1], np.where(target, whole[:, 1:], -1)
-
-    def command(self, tokens: Int[np.ndarray, " pos"]) -> str:
-        """A row's command in words."""
-        written = [self.words[token] for token in tokens]
-        return " ".join(written[: written.index(ARROW)])
-
-    def answer(self, labels: Int[np.ndarray, " pos"]) -> str:
-        """An answer's actions in words, up to its first end."""
-        written = [self.words[token] for token in labels if token >= 0]
-        return " ".join(written[: written.index(END)] if END in written else written)
 
 
 @lru_cache(maxsize=16)

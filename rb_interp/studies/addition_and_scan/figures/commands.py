@@ -8,19 +8,17 @@ from matplotlib.figure import Figure
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text, share_text, two_digits
-from rb_interp.figures.panels import over_seeds, seeds_at, threshold, try_panel
+from rb_interp.figures.panels import over_seeds, threshold, try_panel
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import INK, new_figure, styled
+from rb_interp.figures.style import new_figure, styled
 from rb_interp.studies.addition_and_scan.config import LARGE, SIZES, SMALL
-from rb_interp.studies.addition_and_scan.figures.cells import CELLS, COLOURS, MARKERS, cell_text
+from rb_interp.studies.addition_and_scan.figures.cells import draw_shares, legend_entries
 
 SETS = {
     "composites": "jump with other words\n(held out)",
     "seen_test": "other commands without jump\n(not trained)",
     "train": "trained on\n(dashed: P2 asks for .99)",
 }
-APART = 0.2
-"""Distance of neighbouring cells on the axis."""
 
 
 @styled
@@ -34,27 +32,12 @@ def draw_commands(evidence: Evidence) -> Figure:
         axes.set_xlabel("rows trained on")
     threshold(panels[-1], evidence.threshold("P2", 1), "")
     panels[0].set(ylim=(-0.03, 1.08), ylabel="exact match (share of commands)")
-    entries = [
-        legend.line(cell_text(*cell), COLOURS[cell[1]], width=1.2, marker=MARKERS[cell[0]], ms=3.8, mfc="white")
-        for cell in CELLS
-    ]
-    legend.above(figure, [*entries, legend.seed_dot(), legend.mean_interval(INK)], columns=3)
+    legend.above(figure, legend_entries(), columns=3)
     return figure
 
 
 def _shares(axes: Axes, evidence: Evidence, set: str) -> None:
-    drawn = 0
-    for place, size in enumerate(SIZES):
-        for number, (decay, gamma) in enumerate(CELLS):
-            sweep = evidence.sweep(f"scan_{size}_{decay}")
-            try:
-                values = sweep.values("answers", "right", gamma, set=set)
-            except MissingEvidenceError:
-                continue
-            x, interval = place + (number - 1.5) * APART, sweep.interval("answers", "right", gamma, set=set)
-            seeds_at(axes, x, values, interval, COLOURS[gamma], MARKERS[decay], spread=0.04)
-            drawn += 1
-    if not drawn:
+    if not sum(draw_shares(axes, evidence, f"scan_{size}", set, place) for place, size in enumerate(SIZES)):
         raise MissingEvidenceError(f"This run has no readings of commands on {set}.")
     axes.set_xticks(range(len(SIZES)), [f"{_rows(evidence, size):,}" for size in SIZES])
     axes.set_xlim(-0.55, len(SIZES) - 0.45)

@@ -1,0 +1,112 @@
+"""Sentences and their logical forms as a task of next tokens; four rules are held out (after paper 2, Fig. 6b,c).
+
+A row is ``sentence => form <end>``, see ``sequences``. Sentences are drawn, each once.
+
+    train       sentences of none of the held-out rules, and ``zoe`` alone in a share of the rows
+    seen_test   other sentences of the same draw
+    object, name, passive, deep   sentences of one rule each, see ``sentences``; as many of each
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from rb_interp import bounds
+from rb_interp.bounds import Bound
+from rb_interp.checks import checked
+from rb_interp.errors import TaskError
+from rb_interp.studies.addition_and_scan.sentences import (
+    ALONE,
+    LONGEST_FORM,
+    LONGEST_SENTENCE,
+    RULES,
+    WORDS,
+    Sentence,
+    sentences,
+)
+from rb_interp.studies.addition_and_scan.sequences import ARROW, END, SequenceTask
+from rb_interp.tasks.dataset import Dataset
+from rb_interp.tasks.protocol import DataCost
+
+SETS = ("train", "seen_test", *RULES)
+BOUNDS = {
+    "n_sequences": Bound(2, 200_000, "rows", "far fewer than there are sentences"),
+    "n_test": Bound(1, 20_000, "rows", "far fewer than there are sentences"),
+    "n_rule": Bound(1, 2000, "rows of each rule", "fewer than there are sentences of one rule"),
+    "alone_share": Bound(0, 1, "", "a share of the rows"),
+}
+
+
+@dataclass(frozen=True)
+class CogsTask(SequenceTask):
+    """Settings of the task of sentences.
+
+    Attributes:
+        n_sequences: rows that are trained on.
+        n_test: rows of seen_test.
+        n_rule: rows of each held-out rule.
+        alone_share: share of the rows trained on that are the name ``zoe`` alone.
+
+    Raises TaskError where settings contradict each other.
+
+    >>> task = CogsTask(n_sequences=100, n_test=10, n_rule=10)
+    >>> data = task.dataset(seed=0)
+    >>> row = data.rows("passive")[0]
+    >>> task.command(data.tokens[row]), task.answer(data.labels[row])
+    ('james was painted by james', 'PAINTED ( AGENT JAMES , THEME JAMES )')
+    """
+
+    sets, train_sets, rules, length = SETS, SETS[:1], RULES, LONGEST_SENTENCE + 1 + LONGEST_FORM
+
+    n_sequences: int = 20_000
+    n_test: int = 2000
+    n_rule: int = 1000
+    alone_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        bounds.check(self, TaskError, BOUNDS)
+        if not 1 <= self.n_alone < self.n_sequences:
+            raise TaskError(
+                f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g}: {self.n_alone} rows of "
+                f"'{ALONE.words[0]}' alone and {self.n_sequences - self.n_alone} sentences; expected one at least of "
+                f"either."
+            )
+
+    @property
+    def n_alone(self) -> int:
+        """Rows that are the name alone."""
+        return round(self.alone_share * self.n_sequences)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word, by its token id."""
+        return (END, ARROW, *WORDS)
+
+    def cost(self) -> DataCost:
+        """What the rows of one seed take: whole numbers of 8 bytes for tokens and labels."""
+        rows = self.n_sequences + self.n_test + len(RULES) * self.n_rule
+        return DataCost(rows, 8 * 4 * self.length * rows, 2e-4 * rows)
+
+    @checked
+    def dataset(self, seed: int) -> Dataset:
+        """The rows of a seed (stream 2), which draws all sentences; one draw is split into train and seen_test."""
+        rng = np.random.default_rng([seed, 2])
+        n = self.n_sequences - self.n_alone
+        drawn = _distinct(rng, "", n + self.n_test)
+        mixed = [drawn[number] for number in rng.permutation(len(drawn))]
+        held_out = [_distinct(rng, rule, self.n_rule) for rule in RULES]
+        parts = [[*[ALONE] * self.n_alone, *mixed[:n]], mixed[n:], *held_out]
+        tokens, labels = self.rows([sentence for part in parts for sentence in part])
+        set = np.repeat(np.arange(len(SETS)), [len(part) for part in parts])
+        return Dataset(seed, tokens, labels, set, SETS, SETS[:1], name="the task of sentences")
+
+
+def _distinct(rng: np.random.Generator, rule: str, n: int) -> list[Sentence]:
+    """The first so many different sentences of a draw."""
+    source, found = sentences(rng, rule), dict[Sentence, None]()
+    while len(found) < n:
+        found |= dict.fromkeys(islice(source, n - len(found)))
+    return list(found)

@@ -1,0 +1,71 @@
+"""Rows of a task that answers words with words: ``given => answer <end>``, filled up with ``<end>``.
+
+The loss is on the answer's tokens alone, its first ``<end>`` included. A model sees the row without its last token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.stage import Stage
+
+END, ARROW = "<end>", "=>"
+Words = tuple[str, ...]
+
+
+class SequenceTask:
+    """What tasks of words share; a task adds ``words``, ``length`` and its rows."""
+
+    predicts = "next"
+    length: int
+
+    @property
+    def words(self) -> Words:
+        """Every word, by its token id."""
+        raise NotImplementedError(f"{type(self).__name__} has no words; define the property words.")
+
+    @property
+    def d_vocab(self) -> int:
+        """Number of words."""
+        return len(self.words)
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """None."""
+        return {}
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits of class and settings."""
+        return fingerprint(self)
+
+    def rows(
+        self, found: Sequence[tuple[Words, Words]]
+    ) -> tuple[Int[np.ndarray, "row pos"], Int[np.ndarray, "row pos"]]:
+        """Tokens and labels of pairs of what is given and its answer; a label is the next token of the answer, -1 where
+        nothing is predicted."""
+        number = {word: token for token, word in enumerate(self.words)}
+        whole = np.zeros((len(found), self.length + 1), dtype=np.int64)
+        target = np.zeros((len(found), self.length), dtype=bool)
+        for row, (given, answer) in enumerate(found):
+            written = [number[word] for word in (*given, ARROW, *answer)]
+            whole[row, : len(written)] = written
+            target[row, len(given) : len(written)] = True
+        return whole[:, :-1], np.where(target, whole[:, 1:], -1)
+
+    def command(self, tokens: Int[np.ndarray, " pos"]) -> str:
+        """What a row gives, in words: all before the arrow."""
+        written = self._written(tokens)
+        return " ".join(written[: written.index(ARROW)])
+
+    def answer(self, labels: Int[np.ndarray, " pos"]) -> str:
+        """An answer in words, up to its first end."""
+        written = self._written(labels[labels >= 0])
+        return " ".join(written[: written.index(END)] if END in written else written)
+
+    def _written(self, tokens: Int[np.ndarray, " n"]) -> list[str]:
+        words = self.words
+        return [words[token] for token in tokens]
