@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 CHECKPOINTS = "checkpoints"
 """The part of a path that only files of members' weights have."""
+Held = tuple[str, dict[str, bytes]]
+"""The version of the code that carried out a step, and the content of its files by name."""
 
 
 def has_checkpoints(manifest: Manifest) -> bool:
@@ -40,40 +42,64 @@ def making(study: str, folder: Path) -> str:
 def keep(run: Run, folder: Path) -> None:
     """Write a kept result into a new folder, all of it or nothing; see ``Run.keep``."""
     check_path("the folder of the result", folder)
-    for step in (TRAIN, PROBE):
-        run.check_current(step)
-        run.manifest.check_step(step)
+    _check_empty(folder)
+    held = run.manifest.steady(TRAIN, lambda: run.manifest.steady(PROBE, lambda: _held(run)))
+    beside = folder.with_name(f".{folder.name}.keep")
+    _check_ours(beside)
+    config, study = run.config, run.study.name
+    manifest = Manifest(beside, fingerprint(study, config))
+    with manifest.writing():
+        _check_empty(folder)  # somebody may have made it since it was looked at
+        for path in beside.iterdir():
+            if path.name not in (LOCK, WRITER):
+                path.unlink()
+        try:
+            _write(run, manifest, making(study, folder), held)
+            os.rename(beside, folder)  # with the lock in it, so that nobody begins there before it has moved
+        except OSError as error:
+            raise RunError(f"{folder} cannot be written ({error.strerror}); nothing is left there.") from None
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        for name in (LOCK, WRITER):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _check_empty(folder: Path) -> None:
+    """Raise RunError where a folder holds something."""
     if holds_run(folder):
         raise RunError(f"{folder} holds a run already; nothing was changed. Give another folder, or remove that one.")
     check_free(folder)
-    beside = folder.with_name(f".{folder.name}.keep")
-    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
-    try:
-        _write(run, beside, folder)
-        if folder.is_dir():
-            folder.rmdir()
-        os.rename(beside, folder)
-    except OSError as error:
-        raise RunError(f"{folder} cannot be written ({error.strerror}); nothing is left there.") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
-def _write(run: Run, beside: Path, folder: Path) -> None:
+def _check_ours(beside: Path) -> None:
+    """Raise RunError where a folder holds something else than what a killed process kept there."""
+    check_free(beside)
+    if beside.is_symlink() or (beside.is_dir() and any(path.is_dir() for path in beside.iterdir())):
+        raise RunError(f"{beside} is needed for a moment, and holds something else; nothing was changed. Move it away.")
+
+
+def _held(run: Run) -> dict[str, Held]:
+    """What is kept of each step; raises where a file is not what it was."""
+    found = {}
+    for step in (TRAIN, PROBE):
+        run.check_current(step)
+        run.manifest.check_step(step)
+        content = run.manifest.content
+        names = [name for name, entry in content.files.items() if entry.step == step]
+        kept = [name for name in names if CHECKPOINTS not in Path(name).parts]
+        files = {name: run.manifest.read(run.folder / name, step) for name in kept}
+        found[step] = content.steps[step].version, files
+    return found
+
+
+def _write(run: Run, manifest: Manifest, command: str, held: dict[str, Held]) -> None:
     """Write the files into a folder that nobody knows yet, with a manifest of their own."""
-    config, study = run.config, run.study.name
-    of = fingerprint(study, config)
-    metadata = {**run.metadata, "config": plain(config), "added_seeds": [], "fingerprint": of}
-    metadata["command"] = making(study, folder)
-    content, manifest = run.manifest.content, Manifest(beside, of)
-    with manifest.writing():
-        manifest.write_bytes(beside / FILE, json.dumps(metadata, indent=1).encode(), START)
-        write_toml(manifest, study, config)
-        kept = [name for name in content.files if CHECKPOINTS not in Path(name).parts and not (beside / name).exists()]
-        for step, made_from in ((TRAIN, START), (PROBE, TRAIN)):
-            for name in kept:
-                if content.files[name].step == step:
-                    manifest.write_bytes(beside / name, run.manifest.read(run.folder / name, step), step)
-            manifest.finish(step, made_from, version=content.steps[step].version)
-    for name in (LOCK, WRITER):
-        (beside / name).unlink(missing_ok=True)
+    config, study, beside = run.config, run.study.name, manifest.folder
+    metadata = {**run.metadata, "config": plain(config), "added_seeds": [], "fingerprint": fingerprint(study, config)}
+    manifest.write_bytes(beside / FILE, json.dumps({**metadata, "command": command}, indent=1).encode(), START)
+    write_toml(manifest, study, config)
+    for step, made_from in ((TRAIN, START), (PROBE, TRAIN)):
+        version, files = held[step]
+        for name, content in files.items():
+            manifest.write_bytes(beside / name, content, step)
+        manifest.finish(step, made_from, version=version)

@@ -355,6 +355,8 @@ class Run:
         """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page.
 
         That of a kept result goes to ``runs/`` and its name, where no other folder is given.
+
+        Raises RunError where a file that it is made from is not what it was, and for the folder of another run.
         """
         from rb_interp.report.write import write_report
 
@@ -364,6 +366,8 @@ class Run:
         if out is not None:
             check_path("the folder of the report", out)
         if out is not None and Path(out).resolve() != self.folder.resolve():
+            if holds_run(Path(out)):
+                raise RunError(f"{out} holds another run; nothing was changed. Use another --out.")
             return write_report(self.study, self._evidence_of_sound_files(), out)
         with self.writing():
             evidence = self._evidence_of_sound_files()

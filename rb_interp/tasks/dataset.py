@@ -23,6 +23,7 @@ SETS = ("mem", "rsn_train", "rsn_test")
 TRAIN_SETS = SETS[:2]
 
 
+@checked(empty=True)
 @dataclass(frozen=True)
 class Dataset:
     """The rows that one seed draws.
@@ -106,6 +107,7 @@ class Dataset:
         return Inputs(self.tokens[rows], self.labels[rows], self.roles(rows))
 
 
+@checked(empty=True)
 @dataclass(frozen=True, kw_only=True)
 class AnchorDataset(Dataset):
     """The rows that one seed draws of an anchor task, with roles ``key``, ``anchor`` and ``noise``.

@@ -1,12 +1,16 @@
 """Wrong arguments of a run and of a whole study are refused in a sentence, before anything is written."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from own_studies import ONE, TWO, One
 
 from rb_interp.errors import ArgumentError, ConfigError, RunError
+from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.machine.reproduce import default_folder, reproduce, seeds_to_add
 from rb_interp.machine.run import Run
+from rb_interp.tasks.dataset import Dataset
 from rb_interp.training.store import Store
 
 
@@ -39,6 +43,10 @@ CALLS = {
     "sweep.train": lambda run: run.sweep().train(progress=3),
     "write_report": lambda run: run.write_report(5),
     "write_report of a list": lambda run: run.write_report([]),
+    "patch_member": lambda run: patch_member(run, gamma=0.8, seed=0, pairs=None),
+    "ablate_members": lambda run: ablate_members(run, sites=3),
+    "Dataset": lambda run: Dataset(0, None, np.zeros(1, int), np.zeros(1, int), ("a",), ("a",)),
+    "AnchorDataset": lambda run: replace(run.sweep().dataset(0), label_table=None),
     "write_table": lambda run: run.write_table("curves", 3, "train"),
     "timed": lambda run: run.timed({"a": 1}, {}),
     "reproduce": lambda run: reproduce(5),

@@ -1,7 +1,9 @@
 """A kept result is a run without checkpoints: its report is that of the run, and nothing can be trained in it."""
 
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from own_studies import ONE, TWO, One
 
 from rb_interp.claims import judge
 from rb_interp.errors import RunError
+from rb_interp.machine import keep as keeping
 from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.machine.keep import making
 from rb_interp.machine.run import Run
@@ -78,6 +81,62 @@ def test_a_kept_result_is_written_whole_or_not_at_all(one, kept, tmp_path):
     with pytest.raises(RunError, match="has no finished train yet"):
         unfinished.keep(tmp_path / "kept")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results", "taken", "unfinished"]
+
+
+def test_two_that_keep_the_same_result_do_not_harm_one_another(one, tmp_path, monkeypatch):
+    told, write = [], keeping._write
+
+    def another_first(*given):
+        monkeypatch.setattr(keeping, "_write", write)
+        with pytest.raises(RunError, match=f"is being written by process {os.getpid()} on") as refused:
+            one.keep(tmp_path / "kept")
+        told.append(refused)
+        write(*given)
+
+    monkeypatch.setattr(keeping, "_write", another_first)
+    assert Run.open(one.keep(tmp_path / "kept"), study=ONE).verify() == {}
+    assert len(told) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_what_a_killed_process_kept_is_removed_and_what_is_not_ours_stays(one, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping.os, "rename", lambda *_: sys.exit())
+        patch.setattr(keeping.shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(SystemExit):
+            one.keep(tmp_path / "kept")
+    assert (tmp_path / ".kept.keep" / "run.json").exists()
+    one.keep(tmp_path / "kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    whole = Path(shutil.copytree(one.folder, tmp_path / ".run.keep"))
+    (tmp_path / ".link.keep").symlink_to(tmp_path / "kept")
+    (tmp_path / ".mine.keep").mkdir()
+    (tmp_path / ".mine.keep" / "a").write_text("mine")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for name in ("run", "link", "mine"):
+        with pytest.raises(RunError, match="nothing was changed"):
+            one.keep(tmp_path / name)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert whole / "run.json" in before
+
+
+def test_files_that_are_replaced_meanwhile_are_kept_of_one_making(one, tmp_path, monkeypatch):
+    run = Run.open(shutil.copytree(one.folder, tmp_path / "run"), study=ONE)
+    other, read = Run.open(run.folder, study=ONE), run.manifest.read
+
+    def probed_after_the_first(path, step=""):
+        found = read(path, step)
+        if path.name == "arrays.safetensors":
+            monkeypatch.setattr(run.manifest, "read", read)
+            with other.manifest.making("probe", "train"):
+                for name in other.manifest.names(other.folder):
+                    if other.manifest.content.files[name].step == "probe":
+                        other.manifest.write_bytes(other.folder / name, b"newer", "probe")
+        return found
+
+    monkeypatch.setattr(run.manifest, "read", probed_after_the_first)
+    run.keep(tmp_path / "kept")
+    assert (tmp_path / "kept" / "arrays.safetensors").read_bytes() == b"newer"
 
 
 def test_a_changed_byte_of_a_kept_result_is_named(kept):

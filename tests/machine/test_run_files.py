@@ -275,6 +275,13 @@ def test_a_report_into_the_run_folder_itself_is_the_run_s_own(copy):
     assert copy.verify() == {}
 
 
+def test_a_report_never_takes_the_place_of_another_run_s(one, copy):
+    before = contents(copy.folder)
+    with pytest.raises(RunError, match="run holds another run; nothing was changed. Use another --out."):
+        one.write_report(copy.folder)
+    assert contents(copy.folder) == before
+
+
 @pytest.mark.parametrize("way", ["moved", "removed", "lock removed"])
 def test_a_run_whose_folder_goes_away_is_not_written_elsewhere(copy, tmp_path, way):
     table = pd.DataFrame({"a": [1]})
