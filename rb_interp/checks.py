@@ -14,7 +14,7 @@ from functools import partial, wraps
 from inspect import Parameter, signature, unwrap
 from typing import Any, NamedTuple, TypeVar, overload
 
-from rb_interp.errors import ArgumentError
+from rb_interp.errors import ArgumentError, nearest
 
 F = TypeVar("F", bound=Callable)
 
@@ -95,6 +95,10 @@ def checked(function: Any = None, /, *, nan: bool = False, empty: bool = False, 
     return call
 
 
+_REST = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
 class _Plan:
     """The kinds of a function's arguments."""
 
@@ -105,12 +109,14 @@ class _Plan:
         self.asker = name.removesuffix(".__init__")
         names = _Names(unwrap(function).__globals__)
         self.kinds: dict[str, Kind] = {}
-        self.positional = []
-        for parameter in signature(function).parameters.values():
-            if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
-                self.positional.append(parameter.name)
+        parameters = signature(function).parameters.values()
+        self.positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        self.required = {p.name for p in parameters if p.default is p.empty and p.kind in _NAMED}
+        self.open = {p.kind for p in parameters if p.kind in _REST}
+        for parameter in parameters:
             hint = parameter.annotation
-            if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) or hint is Parameter.empty:
+            if parameter.kind in _REST or hint is Parameter.empty:
                 continue
             hint = eval(hint, {}, names) if isinstance(hint, str) else hint
             kind = kind_of(hint, nan=nan, empty=empty, within=ranges.get(parameter.name))
@@ -120,6 +126,7 @@ class _Plan:
 
     def fitted(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as the function takes them."""
+        self.check_names(args, kwargs)
         placed = [self.fit(name, value) for name, value in zip(self.positional, args, strict=False)]
         named = {name: self.fit(name, value) for name, value in kwargs.items()}
         if self.shaped:
@@ -129,6 +136,22 @@ class _Plan:
             placed = [widest.get(name, value) for name, value in zip(self.positional, placed, strict=False)]
             named |= {name: value for name, value in widest.items() if name in named}
         return (*placed, *args[len(placed) :]), named
+
+    def check_names(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Raise ArgumentError for a name that is not known, one that is missing, and values without a name."""
+        names = [name for name in self.named if name not in ("self", "cls")]
+        for name in kwargs if Parameter.VAR_KEYWORD not in self.open else ():
+            if name not in self.named:
+                raise ArgumentError(f"{self.asker} has no argument {name}=; {nearest(name, names)}")
+        if len(args) > len(self.positional) and Parameter.VAR_POSITIONAL not in self.open:
+            extra = shown(args[len(self.positional)])
+            further = ", ".join(f"{name}=" for name in names if name not in self.positional)
+            more = f"without a name; from there on give names: {further}." if further else "more than it takes."
+            raise ArgumentError(f"{self.asker} got {extra} {more}")
+        missing = self.required.difference(kwargs, self.positional[: len(args)])
+        if missing:
+            lacks = ", ".join(f"{name}=" for name in self.named if name in missing)
+            raise ArgumentError(f"{self.asker} got no {lacks}; give each of them.")
 
     def fit(self, name: str, value: Any) -> Any:
         """One argument as the function takes it."""

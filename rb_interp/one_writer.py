@@ -54,13 +54,13 @@ class OneWriter:
             self._lock.acquire()
         except Timeout:
             raise RunError(
-                f"{self.folder} is being written by {self._who()}; nothing was changed. Wait until that ends, or use "
-                f"another --out."
+                f"{self.folder} is being written by {self._who()}; nothing was changed. Wait until that ends, or "
+                f"give another folder."
             ) from None
         except (OSError, NotImplementedError) as error:
             raise RunError(
-                f"{self.folder} could not be written ({error}); what was there before is untouched. Choose a writable "
-                f"--out."
+                f"{self.folder} could not be written ({error}); what was there before is untouched. Choose a "
+                f"folder that can be written."
             ) from None
         if self._lock.lock_counter == 1:
             self._place = _place(self.folder / LOCK)

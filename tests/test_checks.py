@@ -111,12 +111,40 @@ def loose(x: Float[np.ndarray, " n"], n: int = 5) -> int:
     return len(x)
 
 
+@checked
+def named(a: int, *, b: int, c: int = 3) -> int:
+    return a + b + c
+
+
+@checked
+def free(*values: int, a: int, **others: int) -> tuple[int, ...]:
+    return (*values, a, *others.values())
+
+
 def test_a_function_may_take_nan_nothing_and_a_range_of_its_own() -> None:
     assert (loose([np.nan]), loose([])) == (1, 0)
     with pytest.raises(ArgumentError, match="loose got n=4; expected a whole number from 5 to 9."):
         loose([], n=4)
-    with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        loose()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: loose(), "loose got no x=; give each of them."),
+        (lambda: loose([1.0], 5, 6), "loose got 6 more than it takes."),
+        (lambda: loose([1.0], m=6), "loose has no argument m=; known: n, x"),
+        (lambda: named(1, 2), "named got 2 without a name; from there on give names: b=, c=."),
+        (lambda: named(1, d=2), "named has no argument d=; known: a, b, c"),
+        (lambda: named(c=2), "named got no a=, b=; give each of them."),
+        (lambda: free(1, 2, 3), "free got no a=; give each of them."),
+    ],
+)
+def test_names_that_are_missing_unknown_or_not_given_are_told_in_one_sentence(call: Callable, said: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert str(caught.value) == said
+    assert named(1, b=2) == 6
+    assert free(1, 2, a=3, further=4) == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(("name", "function"), CALLS, ids=[name for name, _ in CALLS])

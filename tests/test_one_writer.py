@@ -68,6 +68,22 @@ def test_a_killed_writer_leaves_no_lock_and_the_next_one_clears_up(tmp_path):
     assert {path.name for path in tmp_path.rglob("*")} == {LOCK, "figures", "fig.svg", "below"}
 
 
+def test_what_links_lead_to_outside_the_folder_is_not_cleared_up(tmp_path):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    for place in (run / "figures", run / "inside", elsewhere / "below"):
+        place.mkdir(parents=True)
+    mine, theirs = run / "inside" / ".mine.svg.abcd_123.tmp", elsewhere / ".theirs.svg.abcd_123.tmp"
+    deeper = elsewhere / "below" / ".tmp39LW1M"
+    for path in (mine, theirs, deeper):
+        path.touch()
+    (run / "linked").symlink_to(elsewhere)
+    (run / "figures" / "linked").symlink_to(elsewhere / "below")
+    (run / "near").symlink_to(run / "inside")
+    with OneWriter(run, [run / "linked", run / "figures", run / "near"]):
+        pass
+    assert [path.exists() for path in (mine, theirs, deeper)] == [False, True, True]
+
+
 def test_the_same_thread_can_enter_again_and_another_cannot(tmp_path):
     writer, found = OneWriter(tmp_path), []
 

@@ -61,6 +61,9 @@ class StudyConfig:
         """A preset, with fields replaced; ConfigError for an unknown one. Each study's configuration defines it."""
         raise NotImplementedError(f"{cls.__name__} has no presets; define from_preset(preset, **changes).")
 
+    def check_sources(self) -> None:
+        """Raise RbInterpError where something that a run reads from outside is not there; asked before a new run."""
+
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
         """Its sweeps by name; a single one, or the main one, is called "" and is the configuration itself.

@@ -98,6 +98,7 @@ def start(
     check_path("the run folder", folder)
     if not holds_run(folder):  # what is refused is refused before torch is imported
         check_free(folder)
+        config.check_sources()
         check_lr(config)
         check_room(config, folder, yes)
     from rb_interp.machine.run import Run

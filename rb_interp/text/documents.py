@@ -18,6 +18,8 @@ from rb_interp.text.example import Example
 BLOCK = 250
 """Documents that a generator is asked for at once; the first n are the same however many are needed in the end."""
 HUB = {"prontoqa": "smoorsmith/prontoqa", "stories": "roneneldan/TinyStories"}
+MADE = {"prontoqa": "generate", "stories": "grammar"}
+"""What stands for a corpus of our own making, in place of a file, a folder or a dataset."""
 LEAST_STORY_TOKENS = 64
 """How short stories could be on average, which bounds how many of a large set on the hub are fetched."""
 
@@ -33,7 +35,7 @@ class Documents:
     """
 
     def __init__(self, config: TextConfig, corpus: str, seed: int):
-        generates = getattr(config, corpus) == ("generate" if corpus == "prontoqa" else "grammar")
+        generates = getattr(config, corpus) == MADE[corpus]
         self._more = (_generated if generates else _drawn)(config, corpus, seed)
         self._kept: dict[str, Document] = {}
 
@@ -62,7 +64,7 @@ def source(config: TextConfig, corpus: str) -> str:
     'PrOntoQA, generated (fictional ontology, hops 5, random order)'
     """
     place, hub = getattr(config, corpus), _hub(config, corpus)
-    if place == "generate" and corpus == "prontoqa":
+    if corpus == "prontoqa" and place == MADE[corpus]:
         hops = ", ".join(map(str, config.hops))
         return f"PrOntoQA, generated ({config.ontology} ontology, hops {hops}, {config.ordering} order)"
     if stand_in(config, corpus):
@@ -75,7 +77,7 @@ def source(config: TextConfig, corpus: str) -> str:
 
 def stand_in(config: TextConfig, corpus: str) -> bool:
     """Whether a corpus only stands in for the paper's: the story grammar does; generated PrOntoQA is PrOntoQA."""
-    return corpus == "stories" and config.stories == "grammar"
+    return corpus == "stories" and config.stories == MADE[corpus]
 
 
 def _hub(config: TextConfig, corpus: str) -> str:
@@ -116,6 +118,18 @@ def _drawn(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]:
     documents = _read(corpus, hub, place, n if hub == HUB["stories"] else None, stamp(place))
     order = np.random.default_rng([seed, CORPORA.index(corpus)]).permutation(len(documents))
     return (documents[number] for number in order)
+
+
+def check_places(config: TextConfig) -> None:
+    """Raise TextError where a corpus is to be read from files and there are none. Nothing is read."""
+    from rb_interp.text.prontoqa_files import PRONTOQA
+    from rb_interp.text.records import files_of
+    from rb_interp.text.stories import STORIES
+
+    for corpus, kind in (("prontoqa", PRONTOQA), ("stories", STORIES)):
+        place = getattr(config, corpus)
+        if place != MADE[corpus] and not _hub(config, corpus):
+            files_of(Path(place).expanduser(), kind)
 
 
 @lru_cache(maxsize=4)

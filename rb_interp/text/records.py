@@ -40,7 +40,7 @@ def read_records(path: Path, kind: Kind) -> Iterator[tuple[Any, str]]:
     Yields each record and its place: file and line, entry or row. Raises TextError, with file and line, if something
     is missing, damaged or not of the formats above.
     """
-    for file in _files(path, kind):
+    for file in files_of(path, kind):
         yield from _READ[file.suffix.lower()](file, kind)
 
 
@@ -91,7 +91,8 @@ def kind_of(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-def _files(path: Path, kind: Kind) -> list[Path]:
+def files_of(path: Path, kind: Kind) -> list[Path]:
+    """The files that records are read from, none of them opened; TextError where there is none."""
     *most, last = kind.suffixes
     expected = f"{kind.name} are read from {', '.join(most)} and {last} files, or from a folder of them"
     files = sorted(path.iterdir()) if path.is_dir() else [path]

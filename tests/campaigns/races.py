@@ -22,10 +22,14 @@ from campaigns.tiny_runs import RUN, Work, add_seeds, at, compared, contents, ma
 
 LONG, SHORT = 200, 9
 STUDIES = ("anchor", "labels")
-WHO = re.compile(r"rb-interp: run\S* is being written by (process \d+ on \S+, since \d{4}-\d\d-\d\d |another process)")
+KEPT = "kept"
+WHO = re.compile(
+    r"rb-interp: (?:run|\.kept)\S* is being written by (process \d+ on \S+, since \d{4}-\d\d-\d\d |another process)"
+)
 OTHERWISE = (
     WHO,
     re.compile(r"rb-interp: run holds a run with another configuration \(seeds: "),
+    re.compile(r"rb-interp: kept holds a run already; nothing was changed"),
     re.compile(r"rb-interp: run has been changed since it was opened; open it again"),
 )
 """What a second writer may be told."""
@@ -137,6 +141,38 @@ def report_elsewhere(rng: np.random.Generator, study: str, prepared: Prepared, f
     return beside(rng, study, prepared, folder, "probed", works, start="probed")
 
 
+def kept_beside(rng: np.random.Generator, study: str, prepared: Prepared, folder: Path) -> tuple[str, str]:
+    """``keep`` beside ``probe``, on a run that was probed before: the whole of the old tables, or of the new ones."""
+    return beside(rng, study, prepared, folder, "probed", [_keep_and_read], start="probed")
+
+
+def kept_twice(rng: np.random.Generator, study: str, prepared: Prepared, folder: Path) -> tuple[str, str]:
+    """``keep`` into one folder, three at a time: one keeps, and the others are told so."""
+    shutil.copytree(prepared.reference(study, "probed"), folder, dirs_exist_ok=True)
+    ended = together(rng, [at(folder, command("keep", RUN, KEPT))] * 3, rng.choice([0.02, 0.3]))
+    found = wrong(ended, [0, 2])
+    if found[0]:
+        return found
+    if sum(each.status == 0 for each in ended) != 1:
+        return "silent", f"{sum(each.status == 0 for each in ended)} of three have kept a result"
+    told = forked(at(folder, _sentence_of(lambda: _sound(KEPT))))
+    left = [path.name for path in folder.iterdir() if path.name not in (RUN, KEPT)]
+    return ("silent", f"{told.status} {told.err} {left}") if told.status or left else ("", "")
+
+
+def reports_elsewhere(rng: np.random.Generator, study: str, prepared: Prepared, folder: Path) -> tuple[str, str]:
+    """``report --out`` twice into one folder: both draw the same pages."""
+    shutil.copytree(prepared.reference(study, "probed"), folder, dirs_exist_ok=True)
+    works = [at(folder, command("report", RUN, "--out", name)) for name in ("elsewhere", "elsewhere", "alone")]
+    ended = [*together(rng, works[:2], rng.choice([0.02, 0.3])), forked(works[2])]
+    found = wrong(ended, [0])
+    if found[0]:
+        return found
+    both, alone = contents(folder / "elsewhere"), contents(folder / "alone")
+    wrongly = sorted(name for name in both.keys() | alone.keys() if both.get(name) != alone.get(name))
+    return ("silent", f"differs: {wrongly[:4]}") if wrongly else ("", "")
+
+
 RACES: dict[str, Race] = {
     "train twice": train_alike,
     "train with other settings": train_differently,
@@ -147,6 +183,9 @@ RACES: dict[str, Race] = {
     "probe, train, probe": probe_and_train,
     "report beside probe": report_and_probe,
     "report elsewhere beside probe": report_elsewhere,
+    "keep beside probe": kept_beside,
+    "keep three times": kept_twice,
+    "report elsewhere twice": reports_elsewhere,
 }
 
 
@@ -243,3 +282,17 @@ def _read(name: str) -> Work:
         return int(len(getattr(Run.open(RUN), name)) == 0)
 
     return _sentence_of(read)
+
+
+def _keep_and_read() -> int:
+    """Keep a result of the run in a new folder and read all of it."""
+    place = f"kept{len(list(Path().glob('kept*')))}"
+    return command("keep", RUN, place)() or _sentence_of(lambda: _sound(place))()
+
+
+def _sound(kept: str) -> int:
+    """1 where a kept result is damaged, incomplete or cannot be drawn."""
+    from rb_interp.machine.run import Run
+
+    run = Run.open(kept)
+    return int(bool(run.verify()) or not run.kept or run.readings.empty or not run.outcomes)

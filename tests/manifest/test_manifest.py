@@ -69,6 +69,14 @@ def test_a_step_made_from_other_files_is_outdated_and_one_made_again_is_not(mani
         manifest.check(manifest.folder / "table", "probe")  # it is of the step before
 
 
+def test_a_step_made_from_an_outdated_step_is_outdated_though_its_own_files_are_as_they_were(manifest):
+    with manifest.making("report", "probe"):
+        manifest.write_bytes(manifest.folder / "page", b"words", "report")
+    manifest.write_bytes(manifest.folder / "weights" / "a", b"three", "train")
+    assert [manifest.outdated(step) for step in ("train", "probe", "report")] == [False, True, True]
+    assert not manifest.finished("report")
+
+
 def test_a_step_that_was_stopped_leaves_the_one_before(manifest):
     def stopped():
         with manifest.making("probe", "train"):

@@ -60,6 +60,12 @@ class LanguageConfig(SweepConfig, StudyConfig):
                 f"batch_size={self.train.batch_size}; half of a batch comes from each corpus, so give an even number."
             )
 
+    def check_sources(self) -> None:
+        """Raise TextError where a corpus is to be read from files and there are none."""
+        from rb_interp.text.documents import check_places
+
+        check_places(self.task)
+
     @classmethod
     def from_preset(cls, preset: str = "quick", **changes: Any) -> LanguageConfig:
         """A preset, with fields replaced; ConfigError for an unknown one."""

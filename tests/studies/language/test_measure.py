@@ -23,6 +23,7 @@ from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig, info, train_note
 from rb_interp.studies.language.measure import text_of
 from rb_interp.tasks import Inputs
+from rb_interp.text import grammar, prontoqa
 from rb_interp.text.config import TEXT_SETS
 from rb_interp.text.task import TextTask
 
@@ -214,3 +215,16 @@ def test_the_paper_preset_is_gpt2_small():
     assert config.model == ModelConfig(12, 12, 768, 64, 3072, act="gelu_new", norm="pre", train_biases=True, tied=True)
     assert config.train.steps * config.train.batch_size == 200 * 2 * config.task.sequences
     assert (config.task.d_vocab, config.gammas) == (50_257, (0.3, 0.5, 0.8))
+
+
+@pytest.mark.parametrize(("corpus", "kind"), [("stories", "stories are read from"), ("prontoqa", "PrOntoQA examples")])
+def test_text_that_is_not_there_is_refused_before_anything_is_drawn_or_written(tmp_path, monkeypatch, corpus, kind):
+    config = replace(TINY, task=replace(TINY.task, **{corpus: str(tmp_path / "gone")}))
+    monkeypatch.setattr(grammar, "generate_stories", None)
+    monkeypatch.setattr(prontoqa, "generate", None)
+    with pytest.raises(TextError, match=f"gone is not there: {kind}"):
+        LANGUAGE.run(config=config, out=tmp_path / "run", progress=False)
+    (tmp_path / "gone").mkdir()
+    with pytest.raises(TextError, match="folder .*gone holds no such file"):
+        LANGUAGE.run(config=config, out=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
