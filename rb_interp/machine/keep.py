@@ -49,11 +49,11 @@ def keep(run: Run, folder: Path) -> None:
     config, study = run.config, run.study.name
     manifest = Manifest(beside, fingerprint(study, config))
     with manifest.writing():
-        _check_empty(folder)  # somebody may have made it since it was looked at
-        for path in beside.iterdir():
-            if path.name not in (LOCK, WRITER):
-                path.unlink()
         try:
+            _check_empty(folder)  # somebody may have made it since it was looked at
+            for path in beside.iterdir():
+                if path.name not in (LOCK, WRITER):
+                    path.unlink()
             _write(run, manifest, making(study, folder), held)
             os.rename(beside, folder)  # with the lock in it, so that nobody begins there before it has moved
         except OSError as error:

@@ -120,6 +120,22 @@ def test_what_a_killed_process_kept_is_removed_and_what_is_not_ours_stays(one, t
     assert whole / "run.json" in before
 
 
+def test_one_that_comes_second_leaves_nothing_beside_what_the_first_kept(one, tmp_path, monkeypatch):
+    check, asked = keeping._check_empty, []
+
+    def kept_by_another_after_the_first_look(folder):
+        check(folder)
+        if not asked:
+            asked.append(folder)
+            one.keep(folder)
+
+    monkeypatch.setattr(keeping, "_check_empty", kept_by_another_after_the_first_look)
+    with pytest.raises(RunError, match="holds a run already; nothing was changed"):
+        one.keep(tmp_path / "kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert Run.open(tmp_path / "kept", study=ONE).verify() == {}
+
+
 def test_files_that_are_replaced_meanwhile_are_kept_of_one_making(one, tmp_path, monkeypatch):
     run = Run.open(shutil.copytree(one.folder, tmp_path / "run"), study=ONE)
     other, read = Run.open(run.folder, study=ONE), run.manifest.read
