@@ -79,7 +79,7 @@ STEPS = {
     "addition-and-scan": (8, 4),
 }
 """Steps, and steps between evaluations."""
-ALL_FIGURES = ("addition-and-scan", "composite-map")
+ALL_FIGURES = ("addition-and-scan", "composite", "composite-map")
 """Studies whose report shows figures in sections of its own."""
 FEW = {"ROWS": 12, "PAIRS": 4, "DRAWS": 2, "MATCHED_DRAWS": 2}
 STUDIES = tuple(SETTINGS)
