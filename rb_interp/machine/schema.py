@@ -68,7 +68,8 @@ class TableSchema:
             column: Any = table[name]
             if not _fits(column, kind):
                 return f"has {column.dtype} in the column {name}, which is declared as {kind}"
-            if kind == "float" and name in self.key_columns and column.astype(float).abs().eq(float("inf")).any():
+            place_or_count = name in self.key_columns or name == "n" or name.startswith("n_")
+            if kind == "float" and place_or_count and column.astype(float).abs().eq(float("inf")).any():
                 return f"has infinity in the column {name}"
         twice = table.duplicated(self.key_columns)
         if twice.any():

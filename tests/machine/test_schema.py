@@ -44,6 +44,14 @@ def test_what_is_wrong_with_a_table_is_said(table, fault):
     assert COUNTS.fault(table) == fault if not fault else fault in COUNTS.fault(table)
 
 
+@pytest.mark.parametrize(("column", "fault"), [("gamma", "has infinity"), ("n_after", "has infinity"), ("low", "")])
+def test_neither_a_place_nor_a_count_is_infinite_and_the_end_of_an_interval_may_be(column, fault):
+    schema = TableSchema(keys="gamma", values="n_after:float low")
+    table = pd.DataFrame({"gamma": [0.5, 0.8], "n_after": [np.nan, 2.0], "low": [-1.0, np.nan]})
+    assert schema.fault(table) == ""
+    assert schema.fault(table.assign(**{column: [1.0, np.inf]})) == (fault and f"{fault} in the column {column}")
+
+
 def test_an_empty_table_has_columns_and_types():
     table = readings_table()
     assert not READINGS.fault(table)

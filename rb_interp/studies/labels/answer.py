@@ -64,8 +64,7 @@ def pooled_text(evidence: Evidence) -> str:
 
 def times_never_learned(evidence: Evidence) -> tuple[int, int]:
     """Seeds read at their last evaluation, because memory was never learned, and seeds of which the step is known."""
-    found = _fact(evidence, "never_learned")
-    return (round(found["mean"]), int(found["n"])) if found and math.isfinite(found["mean"]) else (0, 0)
+    return _count(_fact(evidence, "never_learned"))
 
 
 def never_learned(evidence: Evidence) -> str:
@@ -75,6 +74,11 @@ def never_learned(evidence: Evidence) -> str:
         return ""
     these = "these runs" if never == known else "some of these runs"
     return f"Memory was not learned in {these}: R2 is read at the last step in {never} of {seeds_text(known)}."
+
+
+def _count(found: dict[str, Any]) -> tuple[int, int]:
+    """A fact that counts seeds, and of how many; (0, 0) where it is not measured."""
+    return (round(found["mean"]), int(found["n"])) if found and math.isfinite(found["mean"]) else (0, 0)
 
 
 def _fact(evidence: Evidence, quantity: str) -> dict[str, Any]:
@@ -108,8 +112,8 @@ def _speed(evidence: Evidence) -> str:
 
 def _slowed(evidence: Evidence) -> str:
     """What the memory labels do to the rule in the same sweep: paired by seed."""
-    difference, lower = _fact(evidence, "rsn_train_difference"), _fact(evidence, "rsn_train_lower")
-    if not difference or not lower:
+    difference, (lower, known) = _fact(evidence, "rsn_train_difference"), _count(_fact(evidence, "rsn_train_lower"))
+    if not difference or not known:
         return ""
     found = interval_of(difference)
     first, second = (mean_text(evidence, sweep, "acc_rsn_train") for sweep in MEMORIES)
@@ -117,7 +121,7 @@ def _slowed(evidence: Evidence) -> str:
     text += f"a difference of {share_text(*found)}"
     if found.estimate > 0 and found.low > 0:
         return text + ": memory labels near the key slow the rule in these runs."
-    return text + f"; it is lower beside mem2 in {int(lower['mean'])} of {seeds_text(int(lower['n']))}."
+    return text + f"; it is lower beside mem2 in {lower} of {seeds_text(known)}."
 
 
 def _inside(evidence: Evidence) -> str:

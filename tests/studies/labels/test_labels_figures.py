@@ -10,7 +10,7 @@ from matplotlib.text import Text
 from studies.labels.synthetic_labels import bare, make_labels, with_readings
 
 from rb_interp.figures.save import draw
-from rb_interp.studies.labels.answer import never_learned, pooled_by_group, times_never_learned
+from rb_interp.studies.labels.answer import answer, never_learned, pooled_by_group, times_never_learned
 from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.figures import FIGURES
 from rb_interp.studies.labels.figures.label_range import draw_label_range
@@ -94,8 +94,11 @@ def test_outputs_ranges_and_the_judged_seeds(labels):
 @pytest.mark.parametrize("mean", [math.inf, math.nan])
 def test_a_count_that_is_no_number_is_none(labels, mean):
     facts = labels.tables["label_facts"].copy()
-    facts.loc[facts["quantity"] == "never_learned", "mean"] = mean
-    assert times_never_learned(replace(labels, tables={**labels.tables, "label_facts": facts})) == (0, 0)
+    facts.loc[facts["quantity"].isin(["never_learned", "rsn_train_lower"]), "mean"] = mean
+    changed = replace(labels, tables={**labels.tables, "label_facts": facts})
+    assert times_never_learned(changed) == (0, 0)
+    assert "it is lower beside mem2" in " ".join(answer(labels))
+    assert "beside mem1" not in " ".join(answer(changed))
 
 
 def test_memory_that_was_never_learned_is_said(labels):
