@@ -244,6 +244,7 @@ def in_phase(gamma, seed, phase, flow, shift=0.0):
         ([("unfit", "none"), ("unfit", "none"), ("mixed", "via last"), ("mixed", "via last")], 2, 2),
         ([("unfit", "none"), ("symmetric", "several"), ("mixed", "via last"), ("mixed", "via last")], 2, 2),
         ([("unfit", "several"), ("unfit", "none"), ("unfit", "none"), ("unfit", "several")], 0, 2),
+        ([("unfit", "none"), ("mixed", "several"), ("mixed", "none"), ("mixed", "via anchors")], 3, 1),
     ],
 )
 def test_the_diagram_shows_the_first_member_of_the_most_frequent_kind(kinds, seed, like):

@@ -67,6 +67,8 @@ def test_boundary_is_the_first_crossing_of_a_value_that_has_a_side():
     assert boundary({0.3: 0.0, 0.4: -1.0, 0.5: 0.0, 0.6: 1.0, 0.7: -1.0})[:3] == (0.5, 0.4, 0.6)
     assert boundary({0.4: -0.1, 0.5: 0.3}).gamma == pytest.approx(0.425)
     assert boundary({0.4: 0.0, 0.5: 0.0}) == (0.5, 0.5, 0.5, False)
+    assert boundary({0.4: -1.0, 0.5: -0.9}) == (0.5, 0.5, 0.5, False)
+    assert boundary({0.4: 0.0, 0.5: 0.9, 0.6: 0.9}) == (0.4, 0.4, 0.4, False)
     assert order({0.1: 2.0, 0.2: 2.0}) == 0.0
     assert order({0.1: 1.0, 0.2: 5.0, 0.3: 9.0}) == pytest.approx(1.0)
 
@@ -136,6 +138,16 @@ def known(answer):
                 ]
     readings = readings_table(rows)
     return readings_table(readings, list(map_readings(readings, MAP)))
+
+
+def test_the_gain_begins_at_the_lowest_rate_fitted_or_not_and_ends_at_the_highest_that_is():
+    rates = sorted(config.train.lr for name, config in MAP.sweeps.items() if name.startswith("unseen_rate"))
+
+    def one_that_is_fitted(sweep, setting, gamma):
+        return (0.1 + 100 * setting, float(setting == rates[1])) if sweep.startswith("unseen_rate") else (0.0, 1.0)
+
+    found = known(one_that_is_fitted).query("quantity == 'rate_gain'")["value"]
+    assert found.to_list() == pytest.approx([100 * (rates[1] - rates[0])] * 8)
 
 
 def test_claims_hold_in_the_papers_world_and_fail_in_its_mirror():

@@ -15,7 +15,7 @@ from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, GREY, INK, RED, WIDTH, new_figure, styled
-from rb_interp.studies.composite.flow import CARRIES
+from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
 from rb_interp.studies.composite.phase import UNFIT
 
 SETS = {"seen_test": "trained pairs", "unseen": "(4,3), never trained"}
@@ -54,6 +54,7 @@ def draw_diagram(evidence: Evidence) -> Figure:
 def shown_member(evidence: Evidence, gamma: float) -> dict[str, Any]:
     """The member of a rate that stands for it: the first seed of the most frequent phase and flow that is fitted.
 
+    Of two that are as frequent, one with a single flow.
     Where no member is fitted, of the most frequent one of all. ``like`` is how many members have its phase and flow.
     """
     members = [row for row in evidence.records("phases") if row["gamma"] == gamma]
@@ -62,7 +63,7 @@ def shown_member(evidence: Evidence, gamma: float) -> dict[str, Any]:
     members = sorted(members, key=lambda row: row["seed"])
     fitted = [row for row in members if row["phase"] != UNFIT] or members
     kinds = Counter((row["phase"], row["flow"]) for row in fitted)
-    (phase, flow), like = kinds.most_common(1)[0]
+    (phase, flow), like = max(kinds.items(), key=lambda kind: (kind[1], kind[0][1] not in (SEVERAL, NONE)))
     first = next(row for row in fitted if (row["phase"], row["flow"]) == (phase, flow))
     return {**first, "like": like, "of": len(members)}
 

@@ -1,6 +1,7 @@
 """The boundary between symmetric and inferential answers on a grid of gammas, and its interval over seeds.
 
-    gamma*      where I - S first crosses 0, linear between the points of the grid; the grid's end if it never does
+    gamma*      where I - S first crosses 0, linear between the points of the grid; if it never does, the grid's end on
+                that side: the upper one where answers are symmetric throughout, the lower one where inferential
     bracket     the two points of the grid between which it does
 
 One seed's boundary is known no closer than its bracket. So the interval of the mean over seeds reaches from the lower
@@ -41,6 +42,8 @@ def boundary(difference: Mapping[float, float]) -> Boundary:
     0.65
     >>> boundary({0.5: -1.0, 0.6: -0.5})
     Boundary(gamma=0.6, low=0.6, high=0.6, crosses=False)
+    >>> boundary({0.5: 1.0, 0.6: 0.5}).gamma
+    0.5
     """
     ends = sorted(difference)
     sided = [(gamma, difference[gamma]) for gamma in ends if difference[gamma]]
@@ -48,7 +51,8 @@ def boundary(difference: Mapping[float, float]) -> Boundary:
         if (before < 0) != (after < 0):
             found = low + (high - low) * before / (before - after)
             return Boundary(round(found, 12), low, high, True)
-    return Boundary(ends[-1], ends[-1], ends[-1], False)
+    end = ends[0] if sided and sided[0][1] > 0 else ends[-1]
+    return Boundary(end, end, end, False)
 
 
 def boundary_interval(found: Sequence[Boundary], grid: Sequence[float]) -> Interval:
