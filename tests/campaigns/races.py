@@ -38,6 +38,8 @@ NOT_YET = re.compile(
     r"|does not exist; this run holds)"
 )
 """What a reader may be told before everything is there."""
+TRAINS = re.compile(r"training \d+ members: ")
+"""What a process says that trains; what it says of an estimate is told by one that finds all done, too."""
 Race = Callable[[np.random.Generator, str, Prepared, Path], tuple[str, str]]
 
 
@@ -204,7 +206,7 @@ def raced(
     found = wrong(ended, [0, 2])
     if found[0]:
         return found
-    if stage == "trained" and sum(each.status == 0 and "training " in each.err for each in ended) > 1:
+    if stage == "trained" and sum(each.status == 0 and bool(TRAINS.search(each.err)) for each in ended) > 1:
         return "silent", "two have trained the same members, and both say that they are done"
     if all(each.status for each in ended):
         return "lost", f"none was let in: {[each.err for each in ended]}"
