@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.panels import sentence_figure
@@ -45,11 +48,21 @@ def render(figure: Figure, format: str) -> bytes:
 
 @styled
 def settle(figure: Figure) -> None:
-    """Run the layout once and keep it, so that saving twice does not pay for it twice."""
+    """Run the layout once and keep it, so that saving twice does not pay for it twice.
+
+    Places are rounded to a millionth of the figure: the layout's solver depends in the last bits on where in memory it
+    works, and names in the file are made of them.
+    """
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
         figure.set_layout_engine("none")
+        within: list[Any] = list(figure.subfigs)
+        for part in within:
+            part.bbox_relative.set_points(np.round(part.bbox_relative.get_points(), 6))
+            within += part.subfigs
+        for axes in figure.axes:
+            axes.set_position(Bbox(np.round(axes.get_position(original=True).get_points(), 6)))
 
 
 def save_figures(

@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 from synthetic_evidence import make_evidence
 
 import rb_interp
@@ -85,6 +87,31 @@ def test_a_figure_is_saved_as_matplotlib_saves_it(name, evidence):
         saved = BytesIO()
         styled(figure.savefig)(saved, format=kind, dpi=DPI, metadata=metadata)
         assert render(figure, kind) == saved.getvalue()
+
+
+def test_the_last_bits_of_a_layout_do_not_reach_the_file(monkeypatch):
+    """The layout's solver gives other ones where it works elsewhere in memory."""
+
+    def drawn(last_bits):
+        figure = Figure(layout="constrained")
+        left, right = figure.subfigures(1, 2)
+        for axes in (*left.subfigures(2, 1)[0].subplots(1, 2), right.subplots()):
+            axes.imshow(np.eye(3))
+        execute = ConstrainedLayoutEngine.execute
+
+        def moved(engine, figure):
+            execute(engine, figure)
+            for part in (left, right, *left.subfigs):
+                part.bbox_relative.set_points(part.bbox_relative.get_points() + last_bits)
+            for axes in figure.axes:
+                axes.set_position(Bbox(axes.get_position(original=True).get_points() + last_bits))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ConstrainedLayoutEngine, "execute", moved)
+            settle(figure)
+        return render(figure, "svg")
+
+    assert drawn(0.0) == drawn(1e-15) != drawn(1e-3)
 
 
 @pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
