@@ -31,6 +31,7 @@ from rb_interp.interventions.hooking import with_edits, write_at
 from rb_interp.interventions.interchange import answer_logits, cost_of_edits, interchange_edits, values_at
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import as_rows
 from rb_interp.probes.check import check_labels, check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -50,9 +51,11 @@ Values = Tensor
 @checked(empty=True)
 @contextmanager
 def ablate(model: HookedModel, inputs: Inputs, site: Site | str, *, method: str = "mean", seed: int = 0) -> Iterator:
-    """A context in which the model runs without a component, on the rows of ``inputs`` or the first ones of them.
+    """A context in which the model runs without a component, on any of the rows of ``inputs``.
 
-    Raises ModelError for a method or a site that there is not.
+    Zero and the mean, at a place that is the same in all rows, stand in any row of their length.
+
+    Raises ModelError for a method or a site that there is not, and in a pass with other rows.
     """
     with with_edits(model, ablation_edits(model, inputs, site, method=method, seed=seed)):
         yield model
@@ -66,7 +69,8 @@ def ablation_edits(
     """The edits of an ablation, for runs on the rows of ``inputs``; the same seed gives the same resampling."""
     site = Site.parse(site)
     values = values_at(model, inputs, [site])[site]
-    return write_at(site, replacement(values, method, seed), inputs.roles, inputs.tokens.shape[1], model)
+    tokens = as_rows(inputs.tokens)
+    return write_at(site, replacement(values, method, seed), inputs.roles, tokens.shape[1], model, tokens)
 
 
 def replacement(values: Values, method: str, seed: int = 0) -> Values:

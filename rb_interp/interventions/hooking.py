@@ -27,24 +27,84 @@ def with_edits(
 ) -> Iterator[HookedModel]:
     """A context in which every forward pass carries the edits, in the order given; hooks are gone when it is left.
 
-    ``rows`` tells the edits which rows of their data the passes hold; by default the first ones. Hooks that the caller
-    has attached stay, and act first.
+    A pass may hold any of the rows that an edit has data of, in any order: they are known by their tokens. ``rows``
+    says which they are without looking. An edit that does not know the tokens of its data takes the first rows. Hooks
+    that the caller has attached stay, and act first.
 
-    Raises ModelError for a hook that this model does not have, naming the nearest.
+    Raises ModelError for a hook that this model does not have, naming the nearest, and in a pass with other rows.
     """
     known = model.hook_dict
     for edit in edits:
         if edit.hook not in known:
             raise ModelError(f"this model has no hook '{edit.hook}'; {nearest(edit.hook, known)}")
-    with attached(model, [(edit.hook, _hook(edit, rows)) for edit in edits]):
-        yield model
+    passed = None if rows is not None or all(edit.tokens is None for edit in edits) else _Passed()
+    with attached(model, [(edit.hook, _hook(edit, rows, passed)) for edit in edits]):
+        if passed is None:
+            yield model
+        else:
+            with passed.read_from(model):
+                yield model
 
 
-def _hook(edit: Edit, rows: Int[Tensor, " batch"] | None) -> Any:
+def _hook(edit: Edit, rows: Int[Tensor, " batch"] | None, passed: _Passed | None) -> Any:
     def change(activation: Tensor, hook: Any) -> Tensor:
-        return edit.change(activation, torch.arange(len(activation)) if rows is None else rows)
+        if rows is not None:
+            return edit.change(activation, rows)
+        if edit.tokens is None or passed is None:
+            return edit.change(activation, torch.arange(len(activation)))
+        return edit.change(activation, passed.rows_of(edit.tokens))
 
     return change
+
+
+class _Passed:
+    """The tokens of the present pass, and which rows of an edit's tokens they are."""
+
+    def __init__(self) -> None:
+        self.tokens: Int[Tensor, "batch pos"] | None = None
+        self._found: dict[int, Int[Tensor, " batch"]] = {}
+        self._places: dict[int, dict[bytes, int]] = {}
+
+    @contextmanager
+    def read_from(self, model: HookedModel) -> Iterator[None]:
+        """Look at what the embedding of a model is given, in every pass."""
+
+        def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+            given = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+            self.tokens, self._found = None if given is None else given.detach().cpu().long(), {}
+
+        handle = model.embed.register_forward_pre_hook(look, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def rows_of(self, tokens: Int[Tensor, "row pos"]) -> Int[Tensor, " batch"]:
+        """Where the rows of the pass stand among others; ModelError for a row that does not."""
+        if id(tokens) not in self._found:
+            self._found[id(tokens)] = self._look_up(tokens)
+        return self._found[id(tokens)]
+
+    def _look_up(self, tokens: Int[Tensor, "row pos"]) -> Int[Tensor, " batch"]:
+        passed = self.tokens
+        if passed is None:
+            raise ModelError(
+                "edits know their rows by tokens, and this pass embedded none; call the model with tokens."
+            )
+        if torch.equal(passed, tokens[: len(passed)]):
+            return torch.arange(len(passed))
+        places = self._places.get(id(tokens))
+        if places is None:
+            places = self._places[id(tokens)] = {}
+            for place, row in enumerate(tokens.numpy()):
+                places.setdefault(row.tobytes(), place)
+        found = [places.get(row.tobytes(), -1) for row in passed.numpy()]
+        if -1 in found:
+            raise ModelError(
+                f"{found.count(-1)} of the {len(found)} rows of this pass are not among the {len(tokens)} that the "
+                f"edits were made for; call the model with those rows, or make edits for these."
+            )
+        return torch.tensor(found)
 
 
 @checked(empty=True)
@@ -73,8 +133,18 @@ def last_logits(
     return logits
 
 
-def write_at(site: Site | str, values: Tensor, roles: Roles | None, length: int, model: HookedModel) -> list[Edit]:
+def write_at(
+    site: Site | str,
+    values: Tensor,
+    roles: Roles | None,
+    length: int,
+    model: HookedModel,
+    tokens: Int[Tensor, "row pos"] | None = None,
+) -> list[Edit]:
     """Edits that write values ``[row, n, ...]`` at a site, shaped as ``sites.read_at`` gives them.
+
+    ``tokens`` are those of the rows, where passes may hold some of them. Values and positions that are the same in all
+    rows are written in any row.
 
     One edit, save for ``resid_mid`` on TransformerLens 4, whose hook does not reach the residual stream: there
     attention's output is set to what gives that sum.
@@ -82,12 +152,36 @@ def write_at(site: Site | str, values: Tensor, roles: Roles | None, length: int,
     site = Site.parse(site)
     site.check(model)
     at = site_positions(site, roles, length, len(values))
+    if tokens is not None and len(values) and bool((values == values[:1]).all()) and bool((at == at[:1]).all()):
+        return [_in_any_row(edit, site, length) for edit in _write(site, values[:1], at[:1], model, None)]
+    return _write(site, values, at, model, tokens)
+
+
+def _write(
+    site: Site, values: Tensor, at: Int[Tensor, "row n"], model: HookedModel, tokens: Int[Tensor, "row pos"] | None
+) -> list[Edit]:
     if site.component == "resid_mid" and resid_mid_is_a_copy(model):
-        return _write_resid_mid(site, values, at)
-    return [Edit(site.hook, lambda activation, rows: scatter_at(site, activation, at[rows], values[rows]))]
+        return _write_resid_mid(site, values, at, tokens)
+    return [Edit(site.hook, lambda activation, rows: scatter_at(site, activation, at[rows], values[rows]), tokens)]
 
 
-def _write_resid_mid(site: Site, values: Tensor, at: Int[Tensor, "row n"]) -> list[Edit]:
+def _in_any_row(edit: Edit, site: Site, length: int) -> Edit:
+    """An edit that does in every row what it does in its first."""
+
+    def change(activation: Tensor, rows: Tensor) -> Tensor:
+        if activation.shape[site.position_axis] != length:
+            raise ModelError(
+                f"the edit at '{site}' was made for rows of {length} positions, and this pass has "
+                f"{activation.shape[site.position_axis]}; make edits for rows of that length."
+            )
+        return edit.change(activation, torch.zeros(len(activation), dtype=torch.long))
+
+    return Edit(edit.hook, change)
+
+
+def _write_resid_mid(
+    site: Site, values: Tensor, at: Int[Tensor, "row n"], tokens: Int[Tensor, "row pos"] | None
+) -> list[Edit]:
     before, attn_out = Site("resid_pre", site.layer), Site("attn_out", site.layer)
     held: dict[str, Tensor] = {}
 
@@ -99,7 +193,7 @@ def _write_resid_mid(site: Site, values: Tensor, at: Int[Tensor, "row n"]) -> li
         here, to = torch.arange(len(rows))[:, None], at[rows]
         return scatter_at(attn_out, activation, to, values[rows].to(activation) - held["resid_pre"][here, to])
 
-    return [Edit(before.hook, remember), Edit(attn_out.hook, replace)]
+    return [Edit(before.hook, remember), Edit(attn_out.hook, replace, tokens)]
 
 
 @checked(empty=True)
@@ -112,13 +206,13 @@ def with_weights(model: HookedModel, weights: Mapping[str, Tensor]) -> Iterator[
     held = writable_tensors(model, weights)
     before = {name: tensor.detach().clone() for name, tensor in held.items()}
     try:
-        _write(held, weights)
+        _set_weights(held, weights)
         yield model
     finally:
-        _write(held, before)
+        _set_weights(held, before)
 
 
-def _write(held: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+def _set_weights(held: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in values.items():
             held[name].copy_(value)

@@ -115,8 +115,8 @@ def interchange(
 def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
     """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
 
-    Use them in the context ``with_edits(model, edits)``, on the base's rows. The keys of a ``pattern`` stay where they
-    are: take patterns only between rows that share their positions.
+    Use them in the context ``with_edits(model, edits)``, on any of the base's rows. The keys of a ``pattern`` stay
+    where they are: take patterns only between rows that share their positions.
 
     Raises ModelError where the two differ in their number of rows or positions.
     """
@@ -126,7 +126,7 @@ def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: S
             f"the source has tokens of shape {list(source.tokens.shape)}, the base {list(base.tokens.shape)}; "
             f"an interchange needs one source row of the same length for each base row."
         )
-    edits = []
+    edits, tokens = [], as_rows(base.tokens)
     for site, values in values_at(model, source, parsed).items():
         n_there = site_positions(site, base.roles, length, len(base)).shape[1]
         if values.shape[1] != n_there:
@@ -134,7 +134,7 @@ def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: S
                 f"site '{site}' has {values.shape[1]} positions in a source row and {n_there} in a base row; "
                 f"take it between rows where the role has as many positions."
             )
-        edits += write_at(site, values, base.roles, length, model)
+        edits += write_at(site, values, base.roles, length, model, tokens)
     return edits
 
 

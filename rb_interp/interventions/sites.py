@@ -39,11 +39,13 @@ class Edit(NamedTuple):
     """A change at one hook: ``change(activation, rows)`` gives the new activation of the rows in this pass.
 
     ``rows`` ``[batch]`` says which rows of the whole input they are. ``change`` must not write into the activation it
-    is given: other readers may hold it.
+    is given: other readers may hold it. ``tokens`` ``[row, pos]`` are the rows that the edit has data of; None where it
+    has none, or nobody knows them.
     """
 
     hook: str
     change: Callable[[Tensor, Int[Tensor, " batch"]], Tensor]
+    tokens: Int[Tensor, "row pos"] | None = None
 
 
 @checked

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
             hook_dict: every hook point by its full name, such as ``blocks.0.attn.hook_pattern``.
             W_E: token embedding ``[d_vocab, d_model]``, all that a probe of the embedding needs.
             W_V, b_V, W_O: weights of attention ``[layer, head, ...]``, where the model has attention.
-            blocks, unembed: the layers, and what maps the residual stream to logits.
+            embed, blocks, unembed: what is given the tokens, the layers, and what maps the residual stream to logits.
         """
 
         cfg: Any
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         def b_V(self) -> Tensor: ...
         @property
         def W_O(self) -> Tensor: ...
+        @property
+        def embed(self) -> Any: ...
         @property
         def blocks(self) -> Any: ...
         @property

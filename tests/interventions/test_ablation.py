@@ -122,3 +122,37 @@ def _model(kind):
     if kind == "post":
         return build_model(TASK, gamma=0.3, norm="post", d_model=16, d_head=8, d_mlp=16, n_heads=2)
     return lens_model(kind, d_vocab=40)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
+@pytest.mark.parametrize("site", [*SITES, "attn_out.0@last"])
+def test_some_of_the_rows_in_any_order_lose_what_they_lose_among_all(kind, site):
+    """By the model itself, in its own ways to be called: numbers of rows 20 to 29 are those of the whole."""
+    model, tokens = _model(kind), torch.from_numpy(INPUTS.tokens).long()
+    some = torch.tensor([29, 3, 20, 21, 3])
+    for method in METHODS:
+        with ablate(model, INPUTS, site, method=method, seed=7), torch.no_grad():
+            whole = model(tokens)
+            torch.testing.assert_close(model(tokens[some]), whole[some], atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(model.run_with_cache(tokens[20:])[0], whole[20:], atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(last_logits(model, tokens, batch=7), whole[:, -1], atol=1e-4, rtol=1e-4)
+    other, once = tokens.roll(1, 1), tokens[0]
+    with ablate(model, INPUTS, site, method="resample"), torch.no_grad():
+        with pytest.raises(ModelError, match="30 of the 30 rows of this pass are not among the 30 that the edits were"):
+            model(other)
+        torch.testing.assert_close(model(once[None]), model(tokens)[:1], atol=1e-4, rtol=1e-4)
+    assert not model.embed._forward_pre_hooks
+    assert hooks_on(model) == []
+
+
+@pytest.mark.lens
+def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
+    model, tokens = _model("plain"), torch.from_numpy(INPUTS.tokens).long()
+    with ablate(model, INPUTS, "attn_out.0@last"), torch.no_grad():
+        whole = model(tokens.roll(1, 1))
+        torch.testing.assert_close(model(tokens.roll(1, 1)[4:5]), whole[4:5], atol=1e-4, rtol=1e-4)
+        with pytest.raises(ModelError, match="was made for rows of 9 positions, and this pass has 8; make edits"):
+            model(tokens[:, 1:])
+    with ablate(model, INPUTS, "attn_out.0@key"), pytest.raises(ModelError, match="are not among the 30"):
+        model(tokens.roll(1, 1))  # nobody knows where its key stands

@@ -196,3 +196,14 @@ def test_public_names_are_what_they_say_whatever_was_imported_before():
 
     assert callable(file_or_function)
     assert all(callable(getattr(interventions, name)) for name in interventions.__all__)
+
+
+def test_an_interchange_takes_each_row_from_its_own_source_whatever_rows_a_pass_holds():
+    model, source = lens_model("plain", d_vocab=40), TASK.counterfactual(DATA, ROWS, "key")
+    tokens = torch.from_numpy(BASE.tokens).long()
+    with with_edits(model, interchange_edits(model, BASE, source, "z.1.2@key")), torch.no_grad():
+        whole = model(tokens)
+        for rows in (torch.arange(10, 20), torch.tensor([5, 2])):
+            torch.testing.assert_close(model(tokens[rows]), whole[rows], atol=1e-4, rtol=1e-4)
+        with pytest.raises(ModelError, match="are not among the"):
+            model(tokens.flip(1))
