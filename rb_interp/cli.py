@@ -330,7 +330,7 @@ def _open(folder: Path) -> Any:
 
 def _stage(text: str) -> str | int:
     """A stage by name, or a step."""
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isdecimal() and len(text) < 19 else text
 
 
 def _save(table: Any, out: Path | None) -> None:

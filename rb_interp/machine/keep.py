@@ -11,14 +11,16 @@ import json
 import os
 import shutil
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rb_interp.bounds import check_path
 from rb_interp.errors import RunError
 from rb_interp.machine.config import fingerprint, plain
-from rb_interp.machine.metadata import FILE, check_free, holds_run, write_toml
+from rb_interp.machine.metadata import FILE, check_free, holds_run, manifest_of, write_toml
+from rb_interp.manifest import FILE as MANIFEST
 from rb_interp.manifest import PROBE, START, TRAIN, Manifest
-from rb_interp.one_writer import LOCK, WRITER
+from rb_interp.one_writer import LOCK, TEMPORARY, WRITER
 
 if TYPE_CHECKING:
     from rb_interp.machine.run import Run
@@ -36,15 +38,19 @@ def has_checkpoints(manifest: Manifest) -> bool:
 
 def making(study: str, folder: Path) -> str:
     """The command that makes the run of a kept result again."""
-    return f"rb-interp reproduce {study} --config {folder / 'config.toml'} --out {Path('runs') / folder.name}"
+    config, out = quote(str(folder / "config.toml")), quote(str(Path("runs") / folder.name))
+    return f"rb-interp reproduce {study} --config {config} --out {out}"
 
 
 def keep(run: Run, folder: Path) -> None:
     """Write a kept result into a new folder, all of it or nothing; see ``Run.keep``."""
     check_path("the folder of the result", folder)
+    if folder.name in ("", ".."):
+        raise RunError(f"the result has no name; give a new folder instead of '{folder}'.")
+    beside = folder.with_name(f".{folder.name}.keep")
+    check_path("the folder beside the result", beside)
     _check_empty(folder)
     held = run.manifest.steady(TRAIN, lambda: run.manifest.steady(PROBE, lambda: _held(run)))
-    beside = folder.with_name(f".{folder.name}.keep")
     _check_ours(beside)
     config, study = run.config, run.study.name
     manifest = Manifest(beside, fingerprint(study, config))
@@ -74,8 +80,16 @@ def _check_empty(folder: Path) -> None:
 def _check_ours(beside: Path) -> None:
     """Raise RunError where a folder holds something else than what a killed process kept there."""
     check_free(beside)
-    if beside.is_symlink() or (beside.is_dir() and any(path.is_dir() for path in beside.iterdir())):
+    if beside.is_symlink() or (beside.is_dir() and not _is_left(beside)):
         raise RunError(f"{beside} is needed for a moment, and holds something else; nothing was changed. Move it away.")
+
+
+def _is_left(beside: Path) -> bool:
+    """Whether a folder is what a killed process left: a lock, and files that its manifest knows or that were begun."""
+    found = {path.name: path for path in beside.iterdir()}
+    begun = {path.name for pattern in TEMPORARY for path in beside.glob(pattern)}
+    ours = {LOCK, WRITER, MANIFEST, *manifest_of(beside).content.files} | begun
+    return not found or (LOCK in found and found.keys() <= ours and not any(map(Path.is_dir, found.values())))
 
 
 def _held(run: Run) -> dict[str, Held]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.bounds import LISTS, check_path
@@ -340,7 +341,8 @@ class Run:
     def _train_command(self) -> str:
         if self.kept:
             return making(self.study.name, self.folder)
-        return f"rb-interp train {self.study.name} --config {self.folder / 'config.toml'} --out {self.folder}"
+        config, out = quote(str(self.folder / "config.toml")), quote(str(self.folder))
+        return f"rb-interp train {self.study.name} --config {config} --out {out}"
 
     def verify(self) -> dict[str, str]:
         """File or step -> what is wrong with it: damaged, missing, or made from other files. Reads all files."""
@@ -366,8 +368,9 @@ class Run:
         if out is not None:
             check_path("the folder of the report", out)
         if out is not None and Path(out).resolve() != self.folder.resolve():
-            if holds_run(Path(out)):
-                raise RunError(f"{out} holds another run; nothing was changed. Use another --out.")
+            place = Path(out).resolve()
+            if any(holds_run(folder) for folder in (place, *place.parents)):
+                raise RunError(f"{out} is in a folder that holds a run; nothing was changed. Use another --out.")
             return write_report(self.study, self._evidence_of_sound_files(), out)
         with self.writing():
             evidence = self._evidence_of_sound_files()

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.checks import checked
+from rb_interp.checks import checked, shown
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_model, undefined
@@ -46,6 +46,7 @@ from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
 
 LAGS, COMPONENTS, TIES = 10, 3, 12
+MOST_STEP = 1000
 UNDEFINED = {
     "participation_ratio": "no untrained model was given, or its own participation is not defined.",
     "": "the tokens are too few, or their embeddings are zero or all the same.",
@@ -76,14 +77,14 @@ def lattice(
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: draws of each null (0 for none), and the seed of the draws.
         tokens: token ids, or the name of a group of the roles.
-        steps: the distances that ``contrast`` and ``nearest`` ask about, from 2 on.
+        steps: the distances that ``contrast`` and ``nearest`` ask about, from 2 to 1,000.
 
     Raises:
-        RolesError: for a group of tokens that is not there, and for steps below 2.
+        RolesError: for a group of tokens that is not there, and for steps out of range.
         ModelError: for tokens that the model does not have.
     """
-    if not steps or min(steps) < 2:
-        raise RolesError(f"lattice got steps={tuple(steps)}; give whole numbers from 2 on, such as (3, 4).")
+    if not steps or min(steps) < 2 or max(steps) > MOST_STEP:
+        raise RolesError(f"lattice got steps={shown(steps)}; give whole numbers from 2 to {MOST_STEP}, such as (3, 4).")
     for given in (model, *(() if untrained is None else (untrained,))):
         check_model(given, "lattice")
     ids = token_groups({"tokens": tokens}, Roles() if inputs is None else inputs.roles, "lattice")["tokens"]

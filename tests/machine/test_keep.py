@@ -10,7 +10,7 @@ import pytest
 from own_studies import ONE, TWO, One
 
 from rb_interp.claims import judge
-from rb_interp.errors import RunError
+from rb_interp.errors import RbInterpError, RunError
 from rb_interp.machine import keep as keeping
 from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.machine.keep import making
@@ -118,6 +118,30 @@ def test_what_a_killed_process_kept_is_removed_and_what_is_not_ours_stays(one, t
             one.keep(tmp_path / name)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert whole / "run.json" in before
+
+
+def test_what_somebody_put_beside_a_killed_keep_and_a_whole_result_of_that_name_stay(one, tmp_path):
+    one.keep(tmp_path / ".whole.keep")
+    (tmp_path / ".mixed.keep").mkdir()
+    for name in ("run.json", ".lock", "notes.txt"):
+        (tmp_path / ".mixed.keep" / name).touch()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for name in ("whole", "mixed"):
+        with pytest.raises(RunError, match="holds something else; nothing was changed"):
+            one.keep(tmp_path / name)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(("name", "error"), [("", "has no name"), (".", "has no name"), ("n" * 252, "can be no path")])
+def test_a_result_without_a_name_or_with_one_that_is_too_long_is_refused(one, tmp_path, monkeypatch, name, error):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RbInterpError, match=error):
+        one.keep(name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_can_be_pasted_whatever_the_folder_is_called(tmp_path):
+    assert making("one", tmp_path / "a $(b)").endswith(f"--config '{tmp_path}/a $(b)/config.toml' --out 'runs/a $(b)'")
 
 
 def test_one_that_comes_second_leaves_nothing_beside_what_the_first_kept(one, tmp_path, monkeypatch):

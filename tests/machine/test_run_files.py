@@ -277,7 +277,7 @@ def test_a_report_into_the_run_folder_itself_is_the_run_s_own(copy):
 
 def test_a_report_never_takes_the_place_of_another_run_s(one, copy):
     before = contents(copy.folder)
-    with pytest.raises(RunError, match="run holds another run; nothing was changed. Use another --out."):
+    with pytest.raises(RunError, match="run is in a folder that holds a run; nothing was changed. Use another --out."):
         one.write_report(copy.folder)
     assert contents(copy.folder) == before
 

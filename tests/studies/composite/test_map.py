@@ -59,6 +59,12 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
     assert found == pytest.approx([5e-5, 1e-4, 2e-4, 4e-4, 6e-4])
     with pytest.raises(ConfigError, match=r"depths=\[3\]; axes share the point 2"):
         replace(MAP, depths=(3,))
+    with pytest.raises(ConfigError, match=r"decays=\[0.1001, 0.1002\]; give points that differ within three digits"):
+        replace(MAP, decays=(0.1001, 0.1002))
+    with pytest.raises(ConfigError, match="depths=.*; expected 1 to 50 of them, each named once"):
+        replace(MAP, depths=tuple(range(2, 60)))
+    with pytest.raises(ConfigError, match="name each cell once"):
+        replace(MAP, cells=(("depth_2", 0.5), ("depth_2", 0.5)))
     with pytest.raises(ConfigError, match="heads=3 do not divide d_head=64"):
         replace(MAP, heads=3)
 

@@ -35,6 +35,8 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Learning rates of claim C10, in multiples of the preset's."""
 DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3)
 """Weight decays of claim C11, at the paper's learning rate and steps."""
+MOST_POINTS = 50
+"""Points of an axis, at most."""
 UNSEEN_DECAY, UNSEEN_LAYERS = 0.01, 3
 """Weight decay of claim C10, and layers of C10 and C11."""
 NORMS = ("pre", "post")
@@ -114,8 +116,10 @@ class CompositeMapConfig(StudyConfig):
         super().__post_init__()
         for name, needed in (("depths", 2), ("factors", 1.0), ("unseen_factors", None), ("decays", None)):
             values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ConfigError(f"{name}={list(values)}; expected one or more, each named once.")
+            if not 1 <= len(values) <= MOST_POINTS or len(set(values)) < len(values):
+                raise ConfigError(f"{name}={shown(list(values))}; expected 1 to {MOST_POINTS} of them, each named once.")
+            if len({f"{value:.3g}" for value in values}) < len(values):
+                raise ConfigError(f"{name}={shown(list(values))}; give points that differ within three digits.")
             if needed is not None and needed not in values:
                 raise ConfigError(f"{name}={list(values)}; axes share the point {needed:g}, so add it.")
         if not set(self.coarse_gammas) <= set(self.gammas):
@@ -125,6 +129,8 @@ class CompositeMapConfig(StudyConfig):
             )
         if self.heads < 1 or self.model.d_head % self.heads:
             raise ConfigError(f"heads={self.heads} do not divide d_head={self.model.d_head}; give a divisor of it.")
+        if len(set(self.cells)) < len(self.cells):
+            raise ConfigError(f"cells={shown(self.cells)}; name each cell once.")
         known = {(name, gamma) for name, sweep in self.whole.items() for gamma in sweep.gammas}
         for cell in self.cells:
             if cell not in known:
