@@ -134,7 +134,9 @@ def test_bad_tokens_and_steps_are_named():
     model = of_embedding(np.ones((len(IDS), 4)))
     with pytest.raises(ModelError, match="got tokens from 5 to 400; give some of this model's tokens, 0 to 99"):
         lattice(model, tokens=[5, 400])
-    with pytest.raises(RolesError, match=r"steps=\(1, 4\); give whole numbers from 2 on"):
+    with pytest.raises(RolesError, match=r"steps=\(3, 1000000\); give whole numbers from 2 to 1000"):
+        lattice(model, tokens=IDS, steps=(3, 10**6))
+    with pytest.raises(RolesError, match=r"steps=\(1, 4\); give whole numbers from 2 to 1000"):
         lattice(model, tokens=IDS, steps=(1, 4))
 
 

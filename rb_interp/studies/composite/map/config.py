@@ -117,7 +117,9 @@ class CompositeMapConfig(StudyConfig):
         for name, needed in (("depths", 2), ("factors", 1.0), ("unseen_factors", None), ("decays", None)):
             values = getattr(self, name)
             if not 1 <= len(values) <= MOST_POINTS or len(set(values)) < len(values):
-                raise ConfigError(f"{name}={shown(list(values))}; expected 1 to {MOST_POINTS} of them, each named once.")
+                raise ConfigError(
+                    f"{name}={shown(list(values))}; expected 1 to {MOST_POINTS} of them, each named once."
+                )
             if len({f"{value:.3g}" for value in values}) < len(values):
                 raise ConfigError(f"{name}={shown(list(values))}; give points that differ within three digits.")
             if needed is not None and needed not in values:
