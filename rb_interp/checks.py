@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial, wraps
 from inspect import Parameter, signature, unwrap
 from typing import Any, NamedTuple, TypeVar, overload
@@ -93,6 +94,29 @@ def checked(function: Any = None, /, *, nan: bool = False, empty: bool = False, 
             raise ArgumentError(f"{plan.asker} needs more memory than there is; give smaller sizes.") from None
 
     return call
+
+
+class KnownFields:
+    """A dataclass of this kind tells which name it does not know, and how many values it takes.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Size(KnownFields):
+    ...     width: int = 1
+    >>> Size(widht=2)
+    Traceback (most recent call last):
+    rb_interp.errors.ArgumentError: Size has no argument widht=; did you mean 'width'?
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """An instance, where the names are those of its fields; else ArgumentError."""
+        known = [field.name for field in fields(cls) if field.init]  # pyright: ignore[reportArgumentType]
+        for name in kwargs:
+            if name not in known:
+                raise ArgumentError(f"{cls.__name__} has no argument {name}=; {nearest(name, known)}")
+        if len(args) > len(known):
+            raise ArgumentError(f"{cls.__name__} got {shown(args[len(known)])} more than it takes.")
+        return super().__new__(cls)
 
 
 _REST = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)

@@ -317,6 +317,8 @@ def check_table(out: Path | None) -> None:
     """Raise ConfigError where ``--out`` is a folder or no CSV file. Commands call it before any work is done."""
     if out is not None and (out.is_dir() or out.suffix != ".csv"):
         raise ConfigError(f"--out {out}: the table is written as CSV; name a file that ends in .csv.")
+    if out is not None:
+        check_path("--out", out)
 
 
 def _open(folder: Path) -> Any:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
 from rb_interp import bounds
+from rb_interp.checks import KnownFields
 from rb_interp.errors import ConfigError, first_line, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
@@ -29,7 +30,7 @@ LARGEST_FILE = 1_000_000
 
 
 @dataclass(frozen=True)
-class StudyConfig:
+class StudyConfig(KnownFields):
     """What the configurations of all studies share; a study adds its fields, its checks and ``from_preset``.
 
     Attributes:
@@ -76,7 +77,7 @@ class StudyConfig:
 
 
 @dataclass(frozen=True)
-class SweepConfig:
+class SweepConfig(KnownFields):
     """One sweep: members trained alike, on one task, at each gamma (and each seed of the study).
 
     Attributes:

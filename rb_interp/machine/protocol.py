@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.checks import checked
+from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import ConfigError, StudyError, first_line, nearest
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Lazy = str
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(KnownFields):
     """A question, its configuration, and its measurement, claims, figures and report.
 
     A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it

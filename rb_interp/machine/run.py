@@ -499,7 +499,11 @@ class Run:
 
         Args:
             name: of the table. table: its content. step: the step of the run that it belongs to, see `manifest`.
+
+        Raises RunError for a step that there is not.
         """
+        if step not in (TRAIN, PROBE):
+            raise RunError(f"a table of the step {shown(step)} cannot be written; give '{TRAIN}' or '{PROBE}'.")
         path = self.folder / f"{name}.parquet"
         self.manifest.write(path, lambda temporary: table.to_parquet(temporary, index=False), step)
 

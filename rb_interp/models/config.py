@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rb_interp import bounds
-from rb_interp.checks import checked
+from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import ModelError, nearest
 
 NORMS = ("none", "pre", "post")
@@ -15,7 +15,7 @@ ARCHITECTURES = TRANSFORMER, ONE_LAYER, EMB_MLP = ("transformer", "one_layer", "
 
 
 @dataclass(frozen=True)
-class MatrixGammas:
+class MatrixGammas(KnownFields):
     """Initialisation rates of single groups of matrices; None follows the model's gamma.
 
     Attributes:
@@ -37,7 +37,7 @@ class MatrixGammas:
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(KnownFields):
     """A decoder-only transformer with learned position embeddings, or a simplified model.
 
     Attributes:

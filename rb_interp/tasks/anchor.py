@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Int
 
 from rb_interp import bounds
-from rb_interp.checks import checked
+from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
@@ -43,7 +43,7 @@ MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
 
 
 @dataclass(frozen=True)
-class AnchorTask:
+class AnchorTask(KnownFields):
     """Settings of an anchor task; ranges are inclusive, token ids are the integers themselves.
 
     Attributes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rb_interp import bounds
-from rb_interp.checks import checked
+from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import ConfigError, nearest
 
 CORPORA = ("prontoqa", "stories")
@@ -25,7 +25,7 @@ LEAST_D_VOCAB = 257
 
 
 @dataclass(frozen=True)
-class TextConfig:
+class TextConfig(KnownFields):
     """The 1:1 mix of PrOntoQA and TinyStories (paper 1, Fig. 1 and 7), its tokenizer and its layout.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rb_interp import bounds
-from rb_interp.checks import checked
+from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import ConfigError, nearest
 
 SCHEDULES = ("constant", "cosine")
@@ -14,7 +14,7 @@ DTYPES = ("float32", "float64", "bfloat16")
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(KnownFields):
     """Optimiser, schedule, evaluation and where to compute.
 
     Attributes:

@@ -314,3 +314,10 @@ def test_a_column_of_nothing_is_one_of_nan(copy):
     as_if_written(copy, "summary.parquet", changed("summary", lambda table: table.assign(low=None)))
     low = Run.open(copy.folder, study=ONE).table("summary")["low"]
     assert (low.dtype, low.isna().all()) == (float, True)
+
+
+def test_a_table_belongs_to_a_step_that_makes_tables(copy):
+    before = contents(copy.folder)
+    with pytest.raises(RunError, match="a table of the step 'nostep' cannot be written; give 'train' or 'probe'"):
+        copy.write_table("readings", copy.curves, "nostep")
+    assert contents(copy.folder) == before

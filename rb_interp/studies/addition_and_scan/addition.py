@@ -19,7 +19,7 @@ import numpy as np
 
 from rb_interp import bounds
 from rb_interp.bounds import Bound
-from rb_interp.checks import checked
+from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprint import fingerprint
@@ -36,7 +36,7 @@ BOUNDS = {
 
 
 @dataclass(frozen=True)
-class AdditionTask:
+class AdditionTask(KnownFields):
     """Settings of the addition task; ranges are inclusive.
 
     Attributes:

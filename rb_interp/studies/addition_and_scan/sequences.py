@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.checks import KnownFields
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.stage import Stage
 
@@ -17,7 +18,7 @@ END, ARROW = "<end>", "=>"
 Words = tuple[str, ...]
 
 
-class SequenceTask:
+class SequenceTask(KnownFields):
     """What tasks of words share; a task adds ``words``, ``length`` and its rows."""
 
     predicts = "next"

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from rb_interp import bounds
-from rb_interp.checks import checked
+from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset
 from rb_interp.studies.composite.settings import BOUNDS, SPLITS, check
@@ -43,7 +43,7 @@ SEEN_TEST = SETS.index("seen_test")
 
 
 @dataclass(frozen=True)
-class CompositeTask:
+class CompositeTask(KnownFields):
     """Settings of a composite task; ranges are inclusive, token ids are the integers themselves.
 
     Attributes:

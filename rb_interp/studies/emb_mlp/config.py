@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rb_interp import bounds
+from rb_interp.checks import KnownFields
 from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
@@ -37,7 +38,7 @@ DEFINED: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(KnownFields):
     """What is measured on fresh models of growing width: Eq. 13 and Lemma 1.
 
     Attributes:
