@@ -10,7 +10,7 @@ from rb_interp.studies.composite.map.config import AXES
 from rb_interp.studies.composite.phase import PHASES
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "results_composite_map.md").read_text()
+MAP, REFINEMENT = (ROOT / "docs" / "results_composite_map.md").read_text().split("## Refinement")
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def run():
 
 
 def test_every_cell_is_quoted(run):
-    quoted = re.findall(r"^\| ([\w\s,-]+) \| (\w[\w.]*) \| ([\d.]+) \| (.*) \|$", PAGE, re.MULTILINE)
+    quoted = re.findall(r"^\| ([\w\s,-]+) \| (\w[\w.]*) \| ([\d.]+) \| (.*) \|$", MAP, re.MULTILINE)
     cells = run.table("cells").assign(axis=lambda table: table["axis"].map(AXES).str.replace("learning rate", "rate"))
     counts = cells.set_index(["axis", "label", "gamma", "phase"])["n"]
     told = {
@@ -29,6 +29,34 @@ def test_every_cell_is_quoted(run):
     }
     assert told == counts.to_dict()
     assert [verdict.outcome for verdict in run.verdicts] == ["UNDECIDED"] * 6
+
+
+SWEEPS = {
+    "4 layers": "depth_4",
+    "peak rate 0.0015": "rate_0.5",
+    "peak rate 0.006": "rate_2",
+    "weight decay 0.0065": "decay_0.00647",
+    "weight decay 0.65": "decay_0.647",
+    "GPT-2 block, norm before": "gpt2_pre",
+}
+
+
+def test_the_refinement_is_quoted():
+    run = Run.open(ROOT / "results" / "composite_map_refined")
+    quoted = re.findall(r"^\| (.*) \| (0\.\d) \| (.*) \| (\S+) \[(\S+), (\S+)\] \|$", REFINEMENT, re.MULTILINE)
+    cells = run.table("cells").query("total > 0").set_index(["sweep", "gamma", "phase"]).sort_index()
+    assert len(quoted) * len(PHASES) == len(cells)
+    for name, gamma, numbers, *shares in quoted:
+        here = cells.loc[(SWEEPS[name], float(gamma))]
+        told = dict(zip((PHASES[1], PHASES[2], PHASES[0], PHASES[3]), map(int, numbers.split(" | ")), strict=True))
+        assert told == here["n"].to_dict()
+        inferential = here.loc["inferential", ["share", "low", "high"]].tolist()
+        assert [float(share) for share in shares] == pytest.approx(inferential, abs=0.0051)
+    members = run.table("members").set_index("sweep")
+    assert members.loc["gpt2_pre", "I"].min() >= 0.72
+    assert sorted(members.loc["gpt2_pre", "S"].round(2)) == [0] * 7 + [0.2]
+    deep = members.loc["depth_4"]
+    assert ((deep["S"] < 0.005).sum(), ((deep["S"] < 0.005) & (deep["phase"] == "mixed")).sum()) == (7, 6)
 
 
 def test_what_the_text_says_of_members_is_so(run):
