@@ -69,6 +69,38 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
         replace(MAP, heads=3)
 
 
+def test_a_change_is_a_sweep_with_one_part_of_another_block_or_size():
+    names = ("norm", "heads", "act", "biases", "width", "rows", "batch", "steps", "heads+width")
+    sweeps = replace(MAP, changes=names).sweeps
+    base = sweeps["depth_2"]
+    for name in names[:4]:
+        changed = sweeps[f"change_{name}"]
+        assert (changed.task, changed.train, changed.gammas) == (base.task, base.train, MAP.block_gammas)
+        theirs = {"heads": ("n_heads", "d_head"), "biases": ("train_biases",)}.get(name, (name,))
+        gpt2 = sweeps["gpt2_pre"].model
+        assert changed.model == replace(base.model, **{key: getattr(gpt2, key) for key in theirs}) != base.model
+    whole = replace(MAP, changes=("biases+heads+act+norm",)).sweeps
+    assert whole["change_biases+heads+act+norm"] == whole["gpt2_pre"]
+    model = sweeps["change_heads+width"].model
+    assert (model.d_model, model.n_heads, model.d_head, model.d_mlp) == (128, 4, 32, 384)
+    sizes = [(s.task.n_sequences, s.train.batch_size, s.train.steps, s.train.warmup) for s in
+             (base, *(sweeps[f"change_{name}"] for name in ("rows", "batch", "steps")))]  # fmt: skip
+    assert sizes == [(60_000, 64, 3000, 600), (240_000, 64, 3000, 600), (60_000, 256, 3000, 600),
+                     (60_000, 64, 12_000, 2400)]  # fmt: skip
+    config = replace(MAP, changes=("norm",))
+    table = cells(world(config=config), config).query("axis == 'change'")
+    assert set(zip(table["label"], table["gamma"], strict=True)) == {
+        (label, gamma) for label in ("nothing", "norm") for gamma in MAP.block_gammas
+    }
+    for names, message in (
+        (("nrom",), "changes: 'nrom' is not known; did you mean 'norm'"),
+        (("norm+norm",), "'norm.norm' names a change twice"),
+        (("norm+act", "act+norm"), "name each once"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            replace(MAP, changes=names)
+
+
 def test_boundary_is_the_first_crossing_of_a_value_that_has_a_side():
     assert boundary({0.3: 0.0, 0.4: -1.0, 0.5: 0.0, 0.6: 1.0, 0.7: -1.0})[:3] == (0.5, 0.4, 0.6)
     assert boundary({0.4: -0.1, 0.5: 0.3}).gamma == pytest.approx(0.425)
@@ -91,11 +123,11 @@ def test_intervals_of_a_boundary_cover_the_planted_one(width, spread):
     assert covered / worlds >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / worlds)
 
 
-def world(rng=None, p=None, n=8):
+def world(rng=None, p=None, n=8, config=MAP):
     """Members of a world: at each gamma, symmetric below .65 and inferential above, or drawn with probability p."""
     rows = []
-    for sweep, config in MAP.sweeps.items():
-        for gamma in config.gammas:
+    for sweep, own_config in config.sweeps.items():
+        for gamma in own_config.gammas:
             for seed in range(n):
                 inferential = gamma > 0.65 if rng is None else rng.random() < p
                 own = {"phase": PHASES[1 if inferential else 2], "I": float(inferential), "S": 1.0 - inferential}

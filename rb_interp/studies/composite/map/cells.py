@@ -45,8 +45,9 @@ def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
 def at_place(members: pd.DataFrame, place: Place, config: CompositeMapConfig) -> pd.DataFrame:
     """The members of a point of an axis."""
     wanted = members["sweep"] == place.sweep
-    if place.axis == "rate":  # the preset's rate is read off a sweep with more gammas
-        wanted &= members["gamma"].isin(config.coarse_gammas)
+    shared = {"rate": config.coarse_gammas, "change": config.block_gammas}
+    if place.axis in shared:  # the preset itself is read off a sweep with more gammas
+        wanted &= members["gamma"].isin(shared[place.axis])
     return members.loc[wanted]
 
 

@@ -6,6 +6,7 @@
     unseen_rate     learning rates at the middle gamma, three layers, neither mirrored pair trained (C10)
     unseen_decay    weight decays there (C11)
     gpt2            GPT-2's blocks, pre-norm and post-norm (C12)
+    change          the preset's model with a part of GPT-2's block, or one step towards the paper's size; exploratory
 
 Sweeps that differ in learning rate and weight decay alone train in one stack.
 
@@ -40,6 +41,10 @@ MOST_POINTS = 50
 UNSEEN_DECAY, UNSEEN_LAYERS = 0.01, 3
 """Weight decay of claim C10, and layers of C10 and C11."""
 NORMS = ("pre", "post")
+BLOCK_CHANGES, SIZE_CHANGES = ("norm", "heads", "act", "biases"), ("width", "rows", "batch", "steps")
+"""What the axis change changes: a part of GPT-2's block, which has the four of them with the norm before it; or a size,
+``TIMES`` as large. Names joined by a plus sign are changed together."""
+TIMES = {"width": 2, "rows": 4, "batch": 4, "steps": 4}
 AXES = {
     "depth": "layers",
     "rate": "peak learning rate",
@@ -47,6 +52,7 @@ AXES = {
     "unseen_rate": "peak learning rate, both unseen",
     "unseen_decay": "weight decay, both unseen",
     "gpt2": "GPT-2 block, norm",
+    "change": "changed",
 }
 """Axis -> what its points are called."""
 
@@ -86,6 +92,8 @@ class CompositeMapConfig(StudyConfig):
         unseen_factors: the same of the axis unseen_rate.
         decays: weight decays. They do not follow a change of ``train.lr`` or ``train.steps``, see `paper_decays`.
         heads: of GPT-2's blocks; each has its share of the head's width.
+        changes: points of the axis change, such as ``norm`` or ``norm+heads``, see `BLOCK_CHANGES`. They are trained at
+            the gammas ``block_gammas``.
         cells: sweeps and gammas that alone are trained, see ``refine.refinement``; all where there is none.
         task, model, train: of a member at depth 2 with the learning rate and weight decay of the preset.
 
@@ -96,7 +104,7 @@ class CompositeMapConfig(StudyConfig):
     ['rate_0.5', 'depth_2', 'rate_2']
     """
 
-    later_fields: ClassVar[tuple[str, ...]] = ("cells",)
+    later_fields: ClassVar[tuple[str, ...]] = ("cells", "changes")
 
     seeds: tuple[int, ...] = (0, 1)
     gammas: tuple[float, ...] = COARSE
@@ -108,6 +116,7 @@ class CompositeMapConfig(StudyConfig):
     decays: tuple[float, ...] = paper_decays(_QUICK)[::4]
     heads: int = 4
     cells: tuple[tuple[str, float], ...] = ()
+    changes: tuple[str, ...] = ()
     task: CompositeTask = field(default_factory=CompositeTask)
     model: ModelConfig = field(default_factory=lambda: MODELS["quick"])
     train: TrainConfig = _QUICK
@@ -131,6 +140,7 @@ class CompositeMapConfig(StudyConfig):
             )
         if self.heads < 1 or self.model.d_head % self.heads:
             raise ConfigError(f"heads={self.heads} do not divide d_head={self.model.d_head}; give a divisor of it.")
+        _check_changes(self.changes)
         if len(set(self.cells)) < len(self.cells):
             raise ConfigError(f"cells={shown(self.cells)}; name each cell once.")
         known = {(name, gamma) for name, sweep in self.whole.items() for gamma in sweep.gammas}
@@ -151,6 +161,8 @@ class CompositeMapConfig(StudyConfig):
               for f in self.unseen_factors),
             *(Place("unseen_decay", decay, f"{decay:.2g}", f"unseen_decay_{decay:.3g}") for decay in self.decays),
             *(Place("gpt2", number, norm, f"gpt2_{norm}") for number, norm in enumerate(NORMS)),
+            *(Place("change", 0, "nothing", "depth_2") for _ in self.changes[:1]),
+            *(Place("change", number, change, f"change_{change}") for number, change in enumerate(self.changes, 1)),
         ]  # fmt: skip
 
     @property
@@ -171,13 +183,14 @@ class CompositeMapConfig(StudyConfig):
         }
 
     def _sweep(self, place: Place) -> SweepConfig:
-        axis, point, norm, _ = place
+        axis, point, label, _ = place
         model, train, task, gammas = self.model, self.train, self.task, self.gammas
         if axis == "depth":
             model = replace(model, n_layers=int(point))
         elif axis == "gpt2":
-            block = {"n_heads": self.heads, "d_head": model.d_head // self.heads, "norm": norm}
-            model, gammas = replace(model, act="gelu_new", train_biases=True, **block), self.block_gammas
+            model, gammas = replace(self._changed("norm+heads+act+biases").model, norm=label), self.block_gammas
+        elif axis == "change":
+            return replace(self._changed(label), gammas=self.block_gammas)
         else:
             gammas = self.coarse_gammas
             train = replace(train, **({"lr": point} if axis.endswith("rate") else {"weight_decay": point}))
@@ -185,6 +198,29 @@ class CompositeMapConfig(StudyConfig):
             model, task, gammas = replace(model, n_layers=UNSEEN_LAYERS), task.both_unseen(), (MIDDLE,)
             train = replace(train, weight_decay=UNSEEN_DECAY) if axis == "unseen_rate" else train
         return SweepConfig(gammas, task, model, train)
+
+    def _changed(self, change: str) -> SweepConfig:
+        """The preset's sweep with a change, or with several joined by plus signs."""
+        model, train, task = self.model, self.train, self.task
+        of_model = {
+            "norm": {"norm": "pre"},
+            "heads": {"n_heads": self.heads, "d_head": model.d_head // self.heads},
+            "act": {"act": "gelu_new"},
+            "biases": {"train_biases": True},
+        }
+        for name in change.split("+"):
+            if name in of_model:
+                model = replace(model, **of_model[name])
+            elif name == "width":
+                widths = {key: TIMES[name] * getattr(model, key) for key in ("d_model", "d_head", "d_mlp")}
+                model = replace(model, **widths)
+            elif name == "rows":
+                task = replace(task, n_sequences=TIMES[name] * task.n_sequences)
+            elif name == "batch":
+                train = replace(train, batch_size=TIMES[name] * train.batch_size)
+            else:
+                train = replace(train, steps=TIMES[name] * train.steps, warmup=TIMES[name] * train.warmup)
+        return SweepConfig(self.gammas, task, model, train)
 
     @classmethod
     def from_preset(cls, preset: str = "quick", **changes: Any) -> CompositeMapConfig:
@@ -219,3 +255,17 @@ class CompositeMapConfig(StudyConfig):
         else:
             found = cls(preset, task=task)
         return replace(found, **changes)
+
+
+def _check_changes(changes: tuple[str, ...]) -> None:
+    """Raise ConfigError for changes that are not known or named twice."""
+    known = (*BLOCK_CHANGES, *SIZE_CHANGES)
+    for change in changes:
+        names = change.split("+")
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"changes: {shown(name)} is not known; {nearest(name, known)}")
+        if len(set(names)) < len(names):
+            raise ConfigError(f"changes: {shown(change)} names a change twice; name each once.")
+    if len({frozenset(change.split("+")) for change in changes}) < len(changes):
+        raise ConfigError(f"changes={shown(list(changes))}; name each once.")

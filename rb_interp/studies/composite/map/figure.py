@@ -10,7 +10,6 @@ from matplotlib.patches import Rectangle
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text
-from rb_interp.figures.panels import try_panel
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.figures.style import WIDTH, new_figure, styled
 from rb_interp.studies.composite.map.config import AXES
@@ -18,26 +17,41 @@ from rb_interp.studies.composite.phase import INFERENTIAL, MIXED, PHASES, SYMMET
 
 COLOURS = {UNFIT: "#c9c9c9", INFERENTIAL: "#4b7fd0", SYMMETRIC: "#d9695f", MIXED: "#f0d98c"}
 INK = "#1c1c1c"
+PANELS = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay", "change")
 
 
 @styled
 def draw_map(evidence: Evidence) -> Figure:
-    """Every axis of the map."""
-    figure = new_figure(4.6, WIDTH)
-    panels = figure.subplots(2, 3, width_ratios=(1.35, 1.0, 1.0)).ravel()
-    for axes, axis in zip(panels, ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay"), strict=True):
+    """Every axis of the map that has members; MissingEvidenceError without any."""
+    drawn = [axis for axis in PANELS if evidence.records("cells", axis=axis)]
+    if not drawn:
+        raise MissingEvidenceError("This run has no members.")
+    n_rows = -(-len(drawn) // 3)
+    n_columns = -(-len(drawn) // n_rows)
+    most = [
+        max(_points(evidence, axis) for axis in drawn[at : at + n_columns]) for at in range(0, len(drawn), n_columns)
+    ]
+    heights = [max(2.1, 0.6 + 0.25 * points) for points in most]
+    figure = new_figure(0.4 + sum(heights), WIDTH)
+    ratios = {"width_ratios": (1.35, 1.0, 1.0)[:n_columns], "height_ratios": heights}
+    panels = figure.subplots(n_rows, n_columns, squeeze=False, **ratios).ravel()
+    for axes in panels[len(drawn) :]:
+        axes.remove()
+    for axes, axis in zip(panels, drawn, strict=False):
         axes.set_title(AXES[axis])
-        try_panel(axes, _panel, evidence, axis)
+        _panel(axes, evidence, axis)
     entries = [legend.area(phase, COLOURS[phase]) for phase in PHASES]
     boundary = legend.line("boundary γ*, 95 % interval", INK, "-", 1.0, marker="D", ms=3.2)
     legend.above(figure, [*entries, boundary], columns=len(entries) + 1)
     return figure
 
 
+def _points(evidence: Evidence, axis: str) -> int:
+    return len({row["point"] for row in evidence.records("cells", axis=axis)})
+
+
 def _panel(axes: Axes, evidence: Evidence, axis: str) -> None:
     rows = evidence.records("cells", axis=axis)
-    if not rows:
-        raise MissingEvidenceError("This run has no such members.")
     gammas = sorted({row["gamma"] for row in rows})
     labels = dict(sorted({row["point"]: row["label"] for row in rows}.items()))
     heights, points = {}, list(labels)
