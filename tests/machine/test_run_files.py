@@ -275,10 +275,11 @@ def test_a_report_into_the_run_folder_itself_is_the_run_s_own(copy):
     assert copy.verify() == {}
 
 
-def test_a_report_never_takes_the_place_of_another_run_s(one, copy):
+@pytest.mark.parametrize("inside", ["", "figures", "new/deeper"])
+def test_a_report_never_takes_the_place_of_another_run_s(one, copy, inside):
     before = contents(copy.folder)
-    with pytest.raises(RunError, match="run is in a folder that holds a run; nothing was changed. Use another --out."):
-        one.write_report(copy.folder)
+    with pytest.raises(RunError, match="is in a folder that holds a run; nothing was changed. Use another --out."):
+        one.write_report(copy.folder / inside)
     assert contents(copy.folder) == before
 
 
