@@ -185,6 +185,7 @@ def test_every_real_example_passes(real):
     assert Counter(proof.hops for proof in real[2]) == {5: 500}
 
 
+@pytest.mark.wide
 def test_words_and_lengths_are_those_of_the_real_files(real):
     """Counts over the original's examples and over ours are draws from one law."""
     theirs, ours = real[0] + real[1], [verify(example) for example in generate(1_500, seed=4)]

@@ -78,6 +78,7 @@ def test_every_member_of_a_run_answers_the_same_rows(run):
     )
 
 
+@pytest.mark.wide
 def test_the_figure_has_every_pair_and_the_report_every_mean():
     evidence = make_evidence(seeds=5)
     panels = draw_equivalence(evidence).axes

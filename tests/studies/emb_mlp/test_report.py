@@ -29,6 +29,7 @@ def visible(content) -> str:
     return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body))).replace("\xa0", " ")
 
 
+@pytest.mark.wide
 def test_the_page_has_claims_figures_sections_and_words(content):
     page = visible(content)
     assert [section["id"] for section in content["sections"]] == ["theory", "learning-order"]
