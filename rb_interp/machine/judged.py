@@ -12,12 +12,12 @@ from rb_interp.manifest import PROBE
 
 if TYPE_CHECKING:
     from rb_interp.claims import Within
-    from rb_interp.machine.run import Run
+    from rb_interp.machine.run_folder import RunFolder
 
 VERDICTS, WITHIN, CHECKS = "verdicts.json", "verdicts_within.json", "checks.json"
 
 
-def write_verdicts(run: Run, measured: Measured) -> None:
+def write_verdicts(run: RunFolder, measured: Measured) -> None:
     """Judge what was measured, and write the verdicts; those of the claims last, for a run has them when it is judged.
 
     The study's causal checks need the table ``effects``.
@@ -35,7 +35,7 @@ def write_verdicts(run: Run, measured: Measured) -> None:
     _write(run, VERDICTS, verdicts.to_json())
 
 
-def read_verdicts(run: Run, measured: Measured) -> dict[str, Any]:
+def read_verdicts(run: RunFolder, measured: Measured) -> dict[str, Any]:
     """The verdicts that were written, as `Evidence` has them: ``verdicts``, ``within``, ``checks``.
 
     A run that was judged before its study had groups is judged within them now. Raises RunError where a file is missing
@@ -51,7 +51,7 @@ def read_verdicts(run: Run, measured: Measured) -> dict[str, Any]:
     }
 
 
-def read_outcomes(run: Run) -> list[str]:
+def read_outcomes(run: RunFolder) -> list[str]:
     """The outcome of each claim; RunError where the file is missing, damaged or holds something else."""
     from rb_interp.claims import Verdicts
 
@@ -63,7 +63,7 @@ def read_outcomes(run: Run) -> list[str]:
         ) from None
 
 
-def judged_within(run: Run, measured: Measured) -> Within | None:
+def judged_within(run: RunFolder, measured: Measured) -> Within | None:
     """Judge claims within the study's groups of seeds; None where it has no groups."""
     from rb_interp.claims import judge_within
 
@@ -73,21 +73,21 @@ def judged_within(run: Run, measured: Measured) -> Within | None:
     return judge_within(measured.readings, groups(measured), standings=_standings(run), **_told(run))
 
 
-def _told(run: Run) -> dict[str, Any]:
+def _told(run: RunFolder) -> dict[str, Any]:
     """What every verdict of this run is told."""
     diverged = [(name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged]
     return {"scale": run.scale, "diverged": diverged}
 
 
-def _standings(run: Run) -> Any:
+def _standings(run: RunFolder) -> Any:
     return {} if run.calibration is None else run.calibration.standings
 
 
-def read_json(run: Run, name: str) -> Any:
+def read_json(run: RunFolder, name: str) -> Any:
     """The content of a JSON file of a judged run; raises as `json_files.read_json`."""
     return json_files.read_json(run.manifest, run.folder / name, PROBE)
 
 
-def _write(run: Run, name: str, content: Any) -> None:
+def _write(run: RunFolder, name: str, content: Any) -> None:
     written = json.dumps(content, indent=1, allow_nan=False).encode()
     run.manifest.write_bytes(run.folder / name, written, PROBE)

@@ -23,7 +23,7 @@ from rb_interp.manifest import PROBE, TRAIN, code_version
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rb_interp.machine.run import Run
+    from rb_interp.machine.run_folder import RunFolder
 
 ARRAYS = "arrays.safetensors"
 MOST_BYTES = 4 * 2**30
@@ -32,7 +32,7 @@ TABLES = ("curves", "readings", "summary")
 """Tables that every measured run has."""
 
 
-def write_measured(run: Run, measured: Measured) -> None:
+def write_measured(run: RunFolder, measured: Measured) -> None:
     """Write tables, arrays, and the verdicts last; StudyError, and nothing written, for other tables than declared."""
     tables = {
         "curves": run.curves,
@@ -56,19 +56,19 @@ def write_measured(run: Run, measured: Measured) -> None:
         write_verdicts(run, measured)
 
 
-def measured_already(run: Run) -> bool:
+def measured_already(run: RunFolder) -> bool:
     """Whether the run was measured from the checkpoints of now, by the code of now."""
     finished = run.manifest.finished(PROBE)
     return finished and run.manifest.content.steps[PROBE].version == _code_version(run)
 
 
-def _code_version(run: Run) -> str:
+def _code_version(run: RunFolder) -> str:
     """That of this package, and of the study where it comes from elsewhere."""
     place = Path(inspect.getfile(inspect.unwrap(run.study.load("measure")))).resolve().parent
     return code_version(*([] if place.is_relative_to(Path(__file__).parents[1]) else [place]))
 
 
-def _declared(run: Run) -> dict[str, TableSchema]:
+def _declared(run: RunFolder) -> dict[str, TableSchema]:
     return {**EVERY_STUDY, **run.study.load("tables")}
 
 
@@ -77,7 +77,7 @@ def step_of(table: str) -> str:
     return TRAIN if table == "curves" else PROBE
 
 
-def read_table(run: Run, name: str) -> pd.DataFrame:
+def read_table(run: RunFolder, name: str) -> pd.DataFrame:
     """Read ``name.parquet``; RunError where it is not there, damaged, outdated, or another table than declared."""
     import pandas as pd
     from pyarrow import ArrowException
@@ -103,7 +103,7 @@ def read_table(run: Run, name: str) -> pd.DataFrame:
     return table
 
 
-def _read(run: Run, path: Path, step: str) -> bytes:
+def _read(run: RunFolder, path: Path, step: str) -> bytes:
     """The content of a file of numbers; raises as `Manifest.read`, and where no measurement writes one so large."""
     size = path.stat().st_size if path.is_file() else 0
     if size > MOST_BYTES:
@@ -114,7 +114,7 @@ def _read(run: Run, path: Path, step: str) -> bytes:
     return run.manifest.read(path, step)
 
 
-def read_evidence(run: Run) -> Evidence:
+def read_evidence(run: RunFolder) -> Evidence:
     """Everything that figures and report use; RunError where the run was not measured, or a file is damaged."""
     listed = {path.removesuffix(".parquet") for path in run.manifest.names(run.folder) if path.endswith(".parquet")}
     others = sorted(name for name in _declared(run) if name in listed and name not in TABLES)
