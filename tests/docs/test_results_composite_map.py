@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from rb_interp.machine.run import Run
+from rb_interp.statistics.intervals import t_interval
 from rb_interp.studies.composite.map.config import AXES
 from rb_interp.studies.composite.phase import PHASES
 
 ROOT = Path(__file__).parents[2]
-MAP, REFINEMENT = (ROOT / "docs" / "results_composite_map.md").read_text().split("## Refinement")
+MAP, REFINEMENT, PARTS = re.split(
+    "^## .*$", (ROOT / "docs" / "results_composite_map.md").read_text(), flags=re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,42 @@ def test_the_refinement_is_quoted():
     assert sorted(members.loc["gpt2_pre", "S"].round(2)) == [0] * 7 + [0.2]
     deep = members.loc["depth_4"]
     assert ((deep["S"] < 0.005).sum(), ((deep["S"] < 0.005) & (deep["phase"] == "mixed")).sum()) == (7, 6)
+
+
+NAMES = {"norm before instead of after": "norm", "four heads instead of one": "heads", "GELU instead of ReLU": "act"}
+
+
+def test_the_parts_of_the_block_are_quoted():
+    run = Run.open(ROOT / "results" / "composite_map_changes")
+    cells = run.table("cells").query("axis == 'change'").set_index(["label", "phase"])
+    quoted = re.findall(r"^\| (\S+) \| (\d .*) \| (\S+) \[(\S+), (\S+)\] \|$", PARTS, re.MULTILINE)
+    assert len(quoted) * len(PHASES) == len(cells) == 64
+    for name, numbers, *shares in quoted:
+        told = dict(zip((PHASES[1], PHASES[2], PHASES[0], PHASES[3]), map(int, numbers.split(" | ")), strict=True))
+        assert told == cells.loc[name, "n"].to_dict()
+        inferential = cells.loc[(name, "inferential"), ["share", "low", "high"]].tolist()
+        assert [float(share) for share in shares] == pytest.approx(inferential, abs=0.0051)
+
+    members = run.table("members")
+    number, count = r" (\S+) \[(\S+), (\S+)\] \|", r" (\d+) of 64 \|"
+    quoted = re.findall(rf"^\| ([\w ]+) \|{2 * number}{4 * count}$", PARTS, re.MULTILINE)
+    assert len(quoted) == 4
+    for name, *numbers in quoted:
+        changed = members["sweep"].str.contains(NAMES.get(name, name))
+        means = members.groupby(["seed", changed])[["I", "S"]].mean().unstack()
+        told = iter(map(int, numbers[6:]))
+        for phase in PHASES[1:3]:
+            for rows in (changed, ~changed):
+                assert next(told) == (rows & (members["phase"] == phase)).sum()
+        for letter, quote in zip("IS", (numbers[:3], numbers[3:6]), strict=True):
+            interval = t_interval((means[letter][True] - means[letter][False]).to_numpy())
+            assert [float(value) for value in quote] == pytest.approx(list(interval), abs=0.0051)
+    before = members["sweep"].str.contains("norm")
+    means = members.groupby(["seed", before])[["I", "S"]].mean()
+    assert means.groupby(level=1).mean().round(2).to_numpy().tolist() == [[0.16, 0.76], [0.64, 0.23]]
+    differences = means.unstack()
+    assert (differences["I"][True] > differences["I"][False]).all()
+    assert (differences["S"][True] < differences["S"][False]).all()
 
 
 def test_what_the_text_says_of_members_is_so(run):

@@ -22,15 +22,14 @@ PANELS = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay", "chan
 
 @styled
 def draw_map(evidence: Evidence) -> Figure:
-    """Every axis of the map that has members; MissingEvidenceError without any."""
-    drawn = [axis for axis in PANELS if evidence.records("cells", axis=axis)]
-    if not drawn:
+    """Axes with two points or more, or all of one point where no axis has two; MissingEvidenceError without members."""
+    n_points = {axis: _points(evidence, axis) for axis in PANELS}
+    drawn = [axis for axis in PANELS if n_points[axis] >= min(2, max(n_points.values()))]
+    if not any(n_points.values()):
         raise MissingEvidenceError("This run has no members.")
     n_rows = -(-len(drawn) // 3)
     n_columns = -(-len(drawn) // n_rows)
-    most = [
-        max(_points(evidence, axis) for axis in drawn[at : at + n_columns]) for at in range(0, len(drawn), n_columns)
-    ]
+    most = [max(n_points[axis] for axis in drawn[at : at + n_columns]) for at in range(0, len(drawn), n_columns)]
     heights = [max(2.1, 0.6 + 0.25 * points) for points in most]
     figure = new_figure(0.4 + sum(heights), WIDTH)
     ratios = {"width_ratios": (1.35, 1.0, 1.0)[:n_columns], "height_ratios": heights}
@@ -54,17 +53,17 @@ def _panel(axes: Axes, evidence: Evidence, axis: str) -> None:
     rows = evidence.records("cells", axis=axis)
     gammas = sorted({row["gamma"] for row in rows})
     labels = dict(sorted({row["point"]: row["label"] for row in rows}.items()))
-    heights, points = {}, list(labels)
+    widths, points = {}, list(labels)
     for row in sorted(rows, key=lambda row: PHASES.index(row["phase"])):
         if not row["n"]:
             continue
         cell = gammas.index(row["gamma"]), points.index(row["point"])
-        bottom = heights.get(cell, 0.0)
-        heights[cell] = bottom + row["share"] * 0.94
-        place = cell[0] - 0.47, cell[1] - 0.47 + bottom
-        axes.add_patch(Rectangle(place, 0.94, row["share"] * 0.94, fc=COLOURS[row["phase"]], ec="white", lw=0.4))
+        done, width = widths.get(cell, 0.0), row["share"] * 0.94
+        widths[cell] = done + width
+        left, bottom = cell[0] - 0.47 + done, cell[1] - 0.43
+        axes.add_patch(Rectangle((left, bottom), width, 0.86, fc=COLOURS[row["phase"]], ec="white", lw=0.4))
         look = {"ha": "center", "va": "center", "fontsize": 5.5, "color": INK}
-        axes.text(cell[0], place[1] + row["share"] * 0.47, str(row["n"]), **look)
+        axes.text(left + width / 2, cell[1], str(row["n"]), **look)
     _boundaries(axes, evidence, axis, gammas, points)
     axes.set(xlim=(-0.55, len(gammas) - 0.45), ylim=(-0.55, len(points) - 0.4), xlabel="γ")
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
@@ -86,12 +85,13 @@ def _boundaries(axes: Axes, evidence: Evidence, axis: str, gammas: list[float], 
 def caption_map(evidence: Evidence) -> Caption:
     """Caption of the map, with what C7 to C12 judge."""
     seeds = seeds_text(len(evidence.seeds))
+    changed = " “Changed” says what was made like GPT-2's block: norm before each part, heads, GELU (act), biases."
     return Caption(
-        f"Phases of members at the last step, {seeds} a cell: each cell is divided among the phases of its members, "
-        "with their number. A larger γ is a smaller initialisation. The boundary γ*, drawn above its row, is the mean "
-        "over seeds of where I − S first crosses 0; it is left out where no member is fitted or no seed has one. “Both "
-        "unseen”: neither the held-out pair nor its mirror is trained, with three layers, so that hardly anything can "
-        "be symmetric.",
+        f"Phases of members at the last step, {seeds} a cell: each cell is divided from left to right among the phases "
+        "of its members, with their number. A larger γ is a smaller initialisation. The boundary γ*, drawn above its "
+        "row, is the mean over seeds of where I − S first crosses 0; it is left out where no member is fitted or no "
+        "seed has one. “Both unseen”: neither the held-out pair nor its mirror is trained, with three layers, so that "
+        f"hardly anything can be symmetric.{changed if evidence.records('cells', axis='change') else ''}",
         "no blue to the right of red (C7, C9); fitted members as far left at six layers as at two (C8); as "
         "much blue at the lowest learning rate or weight decay as at the highest (C10, C11).",
     )
