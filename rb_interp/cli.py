@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if argv is None:
         _open_streams()
-    with stopped_by_signals(to_the_end=argv is None) as come:
+    with stopped_by_signals() as come:
         try:
             if argv is None:
                 _check_environment()

@@ -14,14 +14,13 @@ import atexit
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 
-Handler = Callable[[int, FrameType | None], object]
 _noting: list[Interrupts] = []
 
 
@@ -68,9 +67,33 @@ class Interrupts:
             raise Stopped(self.asked)
 
 
+class _Ending:
+    """Handles a signal for the command line, and notes in ``come`` that it has come."""
+
+    def __init__(self) -> None:
+        self.come: list[int] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.come.append(number)
+        if len(self.come) > 1:
+            say("rb-interp: ended at once; the same command goes on from what is saved.")
+            os._exit(128 + number)
+        if not _noting:
+            raise Stopped(number)
+        _noting[-1].note(number)
+
+
+def say(sentence: str) -> None:
+    """Write a sentence on a line of its own to the standard error, past its buffer, where somebody reads it."""
+    with suppress(OSError):
+        os.write(2, f"\n{sentence}\n".encode())
+
+
 @contextmanager
 def stopped_by_signals(to_the_end: bool = False) -> Iterator[list[int]]:
     """Handle all of them as the command line does, for the time of a command. In the main thread alone.
+
+    Within another one this changes nothing, and yields what the other one does.
 
     Args:
         to_the_end: whether the process ends afterwards. Then a signal on its last way ends it at once. When Python
@@ -79,21 +102,14 @@ def stopped_by_signals(to_the_end: bool = False) -> Iterator[list[int]]:
 
     Yields the signals that have come.
     """
-    come: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
+    now = {number: signal.getsignal(number) for number in SIGNALS}
+    handle = next((handler for handler in now.values() if isinstance(handler, _Ending)), _Ending())
+    come = handle.come
+    if threading.current_thread() is not threading.main_thread() or handle in now.values():
         yield come
         return
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        come.append(number)
-        if len(come) > 1:
-            os.write(2, b"\nrb-interp: ended at once; the same command goes on from what is saved.\n")
-            os._exit(128 + number)
-        if not _noting:
-            raise Stopped(number)
-        _noting[-1].note(number)
-
-    before = {number: signal.signal(number, handle) for number in SIGNALS if signal.getsignal(number) in DEFAULTS}
+    before = {number: signal.signal(number, handle) for number in SIGNALS if now[number] in DEFAULTS}
     try:
         yield come
     finally:

@@ -4,18 +4,24 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from rb_interp.signals import Interrupts, Stopped, stopped_by_signals
+from rb_interp import signals
+from rb_interp.signals import SIGNALS, Interrupts, Stopped, stopped_by_signals
+
+
+def handle_as_python_does():
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
 def _as_python_has_them():
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handle_as_python_does()
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -58,14 +64,51 @@ def test_the_command_line_lets_training_end_and_stops_all_else_at_once(monkeypat
         pass
     with pytest.raises(SystemExit, match=f"{128 + signal.SIGTERM}"):  # a program that has all but ended
         signal.raise_signal(signal.SIGTERM)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    handle_as_python_does()
     with stopped_by_signals(), Interrupts() as interrupts:
         signal.raise_signal(signal.SIGINT)
         assert interrupts.asked == signal.SIGINT
         with pytest.raises(SystemExit, match=f"{128 + signal.SIGTERM}"):
             signal.raise_signal(signal.SIGTERM)
 
+
+EARLY = """
+import os
+
+try:
+    os.kill(os.getpid(), {number:d})
+except {inside} as error:
+    raise ImportError("initialisation failed") from error
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("inside", ["KeyboardInterrupt", "()"])
+def test_a_signal_while_the_command_line_is_imported_ends_it_in_one_sentence(number, inside, tmp_path):
+    (tmp_path / "tyro.py").write_text(EARLY.format(number=number, inside=inside))
+    path = os.pathsep.join([str(tmp_path), str(Path(signals.__file__).parents[1])])
+    ended = subprocess.run(
+        [sys.executable, "-m", "rb_interp", "info", "nowhere"], env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    sentence = "rb-interp: stopped; the same command goes on from what is saved."
+    assert (ended.returncode, ended.stderr.split("\n")) == (128 + number, ["", sentence, ""])
+
+
+def test_a_second_signal_ends_a_command_whose_messages_nobody_reads():
+    ended = subprocess.run([sys.executable, "-c", TWO], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "")
+
+
+TWO = """
+import os, signal
+from rb_interp.signals import Interrupts, stopped_by_signals
+
+with stopped_by_signals(), Interrupts():
+    os.close(2)
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
 
 LATE = """
 import os, signal, sys
