@@ -146,6 +146,7 @@ def parse(arguments: Sequence[str]) -> Any:
 def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     """The study that comes first, and the configuration that its flags change: of --config, of --preset, or quick."""
     from rb_interp.machine.config import from_mapping, read_toml
+    from rb_interp.machine.metadata import check_settings
 
     # Flags and their defaults come from the study and its starting point, and tyro wants them before it reads a word.
     # Its own presets (``extras.overridable_config_cli``) would be subcommands, with every study loaded to make them.
@@ -161,6 +162,7 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     if given.config is None:
         name = name or DEFAULT
         return name, study(name).preset(given.preset or "quick")
+    check_settings(given.config)
     held = read_toml(given.config)
     asked = str(held.get("study", DEFAULT))
     if name not in (None, asked):

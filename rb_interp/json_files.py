@@ -70,8 +70,7 @@ def check_size(path: Path) -> None:
 
 def read_json(manifest: Manifest, path: Path, step: str = "") -> Any:
     """The content of a JSON file of a run; RunError as of `Manifest.read`, and for what `json_of` does not take."""
-    found = manifest.content.files.get(manifest.name(path))
-    remedy = manifest.remedies.get(found.step if found else step, "Put a sound copy of it back.")
+    remedy = manifest.remedy(manifest.name(path), step)
     try:
         if path.is_file():
             check_size(path)

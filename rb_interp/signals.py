@@ -33,7 +33,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Notes a signal, so that training ends where all members stand at one step; a second one ends it at once.
+    """Notes a signal, so that work ends where nothing is half done; a second one ends it at once.
 
     Attributes:
         asked: the signal that has come, 0 while none has.

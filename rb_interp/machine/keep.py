@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from rb_interp.machine.metadata import FILE, check_free, holds_run, manifest_of,
 from rb_interp.manifest import FILE as MANIFEST
 from rb_interp.manifest import PROBE, START, TRAIN, Manifest
 from rb_interp.one_writer import LOCK, TEMPORARY, WRITER
+from rb_interp.signals import Interrupts
 
 if TYPE_CHECKING:
     from rb_interp.machine.run import Run
@@ -43,7 +45,10 @@ def making(study: str, folder: Path) -> str:
 
 
 def keep(run: Run, folder: Path) -> None:
-    """Write a kept result into a new folder, all of it or nothing; see ``Run.keep``."""
+    """Write a kept result into a new folder, all of it or nothing; see ``Run.keep``.
+
+    A signal leaves nothing behind, unless all of it is there.
+    """
     check_path("the folder of the result", folder)
     if folder.name in ("", ".."):
         raise RunError(f"the result has no name; give a new folder instead of '{folder}'.")
@@ -54,13 +59,13 @@ def keep(run: Run, folder: Path) -> None:
     _check_ours(beside)
     config, study = run.config, run.study.name
     manifest = Manifest(beside, fingerprint(study, config))
-    with manifest.writing():
+    with Interrupts() as interrupts, manifest.writing():  # a signal ends it between two files
         try:
             _check_empty(folder)  # somebody may have made it since it was looked at
             for path in beside.iterdir():
                 if path.name not in (LOCK, WRITER):
                     path.unlink()
-            _write(run, manifest, making(study, folder), held)
+            _write(run, manifest, making(study, folder), held, interrupts.check)
             os.rename(beside, folder)  # with the lock in it, so that nobody begins there before it has moved
         except OSError as error:
             raise RunError(f"{folder} cannot be written ({error.strerror}); nothing is left there.") from None
@@ -68,6 +73,7 @@ def keep(run: Run, folder: Path) -> None:
             shutil.rmtree(beside, ignore_errors=True)
         for name in (LOCK, WRITER):
             (folder / name).unlink(missing_ok=True)
+    interrupts.check()
 
 
 def _check_empty(folder: Path) -> None:
@@ -106,8 +112,8 @@ def _held(run: Run) -> dict[str, Held]:
     return found
 
 
-def _write(run: Run, manifest: Manifest, command: str, held: dict[str, Held]) -> None:
-    """Write the files into a folder that nobody knows yet, with a manifest of their own."""
+def _write(run: Run, manifest: Manifest, command: str, held: dict[str, Held], check: Callable[[], object]) -> None:
+    """Write the files into a folder that nobody knows yet, with a manifest of their own; ``check`` before each."""
     config, study, beside = run.config, run.study.name, manifest.folder
     metadata = {**run.metadata, "config": plain(config), "added_seeds": [], "fingerprint": fingerprint(study, config)}
     manifest.write_bytes(beside / FILE, json.dumps({**metadata, "command": command}, indent=1).encode(), START)
@@ -115,5 +121,6 @@ def _write(run: Run, manifest: Manifest, command: str, held: dict[str, Held]) ->
     for step, made_from in ((TRAIN, START), (PROBE, TRAIN)):
         version, files = held[step]
         for name, content in files.items():
+            check()
             manifest.write_bytes(beside / name, content, step)
         manifest.finish(step, made_from, version=version)

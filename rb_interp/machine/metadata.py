@@ -19,7 +19,7 @@ from rb_interp.manifest import START, Manifest
 from rb_interp.one_writer import LOCK, WRITER
 
 FORMAT = "rb_interp run 4"
-FILE = "run.json"
+FILE, SETTINGS = "run.json", "config.toml"
 KEYS = {
     **dict.fromkeys(("format", "study", "created", "command", "fingerprint", "scale"), str),
     **dict.fromkeys(("versions", "host", "tasks", "config"), dict),
@@ -40,7 +40,8 @@ PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib
 def manifest_of(folder: Path) -> Manifest:
     """The manifest of a run folder, before its study is known."""
     what = "Put a sound copy of it back; where there is none, move the folder away and run again."
-    return Manifest(folder, remedies={START: what})
+    again = f"'rb-interp report {folder}' writes it again from {FILE} where it is missing; move a damaged one away."
+    return Manifest(folder, remedies={START: what, SETTINGS: again})
 
 
 def write_metadata(manifest: Manifest, study: str, config: StudyConfig, command: str) -> dict[str, Any]:
@@ -66,9 +67,17 @@ def write_metadata(manifest: Manifest, study: str, config: StudyConfig, command:
 
 def write_toml(manifest: Manifest, study: str, config: StudyConfig) -> None:
     """Write the configuration as ``config.toml``, where it is not there yet."""
-    path = manifest.folder / "config.toml"
+    path = manifest.folder / SETTINGS
     if not manifest.holds(path):
         manifest.write_bytes(path, to_toml(study, config).encode(), START)
+
+
+def check_settings(path: Path) -> None:
+    """Raise RunError where a file of settings is that of a run folder and is not what it was."""
+    if path.name == SETTINGS and holds_run(path.parent):
+        manifest = manifest_of(path.parent)
+        manifest.remedies[SETTINGS] += " For other settings, change a copy of it in another folder."
+        manifest.check(path)
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:

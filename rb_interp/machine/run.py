@@ -14,7 +14,7 @@ from rb_interp.checks import checked, shown
 from rb_interp.errors import ConfigError, RunError
 from rb_interp.machine.config import StudyConfig, check_lr, differences, fingerprint, from_mapping, stacks, type_of
 from rb_interp.machine.limits import check_affordable
-from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata, write_toml
+from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.run_folder import RunFolder
@@ -137,7 +137,6 @@ class Run(RunFolder):
             whole = self.manifest.finished(TRAIN) and self.finished  # the study's code may have a sweep more now
             if whole:
                 self.manifest.check_step(TRAIN)
-            write_toml(self.manifest, self.study.name, replace(self.config, seeds=self.batches[0]))
             for names in stacks(self.config.sweeps):
                 spent = train_sweeps([self.sweeps[name] for name in names], progress)
                 name = f"{names[0] or 'main'} to {names[-1]}" if names[1:] else names[0]

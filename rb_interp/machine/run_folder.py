@@ -17,7 +17,7 @@ from rb_interp.checks import checked, shown
 from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.machine.config import StudyConfig, scale_of
 from rb_interp.machine.keep import has_checkpoints, making
-from rb_interp.machine.metadata import manifest_of, read_metadata
+from rb_interp.machine.metadata import FILE, SETTINGS, manifest_of, read_metadata, write_toml
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.sweep import Sweep
 from rb_interp.manifest import PROBE, REPORT, TRAIN, Manifest
@@ -49,8 +49,10 @@ class RunFolder:
             **manifest_of(self.folder).remedies,
             TRAIN: REMEDY.format(command=f"'{self._train_command}'"),
             **{step: f"Run 'rb-interp {step} {self.folder}' to make it." for step in (PROBE, REPORT)},
+            "timing.json": f"Nothing rests on it; '{self._command('reproduce')}' writes it anew.",
         }
         if self.kept:
+            self.manifest.remedies[SETTINGS] = f"Put a sound copy of it back; {FILE} holds the same settings."
             again = f"Put a sound copy of it back, or make the run again: {self._train_command}"
             self.manifest.remedies |= dict.fromkeys((TRAIN, PROBE), again)
         self._evidence: tuple[Any, Evidence] | None = None
@@ -102,6 +104,7 @@ class RunFolder:
         self.check_checkpoints()
         with self.manifest.writing():
             self._check_unchanged()
+            write_toml(self.manifest, self.study.name, replace(self.config, seeds=self.batches[0]))
             yield
 
     def _check_unchanged(self) -> None:
@@ -150,8 +153,12 @@ class RunFolder:
     def _train_command(self) -> str:
         if self.kept:
             return making(self.study.name, self.folder)
-        config, out = quote(str(self.folder / "config.toml")), quote(str(self.folder))
-        return f"rb-interp train {self.study.name} --config {config} --out {out}"
+        return self._command("train")
+
+    def _command(self, verb: str) -> str:
+        """A command that goes on with this run."""
+        config, out = quote(str(self.folder / SETTINGS)), quote(str(self.folder))
+        return f"rb-interp {verb} {self.study.name} --config {config} --out {out}"
 
     def verify(self) -> dict[str, str]:
         """File or step -> what is wrong with it: damaged, missing, or made from other files. Reads all files."""

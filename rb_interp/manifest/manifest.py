@@ -43,7 +43,7 @@ class Manifest:
 
     Args:
         folder: what it is about. fingerprint: of the configuration, for a folder that has no manifest yet.
-        remedies: what to do about a file of a step that is damaged or lost, a sentence for each step.
+        remedies: what to do about a file that is damaged or lost, a sentence for each step, or for a file by its name.
         parts: folders in it that may have temporary files.
     """
 
@@ -183,9 +183,9 @@ class Manifest:
         while True:
             entry, before = self.content.files.get(name), self._read[0]
             if entry is None:
-                todo = f"Wait until {self.writer} has made it." if self.writer else self._remedy(step)
+                todo = f"Wait until {self.writer} has made it." if self.writer else self.remedy(name, step)
                 raise RunError(f"{path} is not there yet. {todo}")
-            remedy = self._remedy(entry.step)
+            remedy = self.remedy(name)
             try:
                 found = sum_of(path)
             except FileNotFoundError:
@@ -220,12 +220,15 @@ class Manifest:
         if not real(path).is_relative_to(real(self.folder)):
             raise RunError(f"{path} leads out of {self.folder}; nothing was read or written there. Remove that link.")
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            entry = self.content.files.get(self.name(path))
-            then = "" if entry is None else f" {self._remedy(entry.step)}"
+            name = self.name(path)
+            then = f" {self.remedy(name)}" if name in self.content.files else ""
             raise RunError(f"{path} is a folder or a device, where a file should be; move it away.{then}")
 
-    def _remedy(self, step: str) -> str:
-        return self.remedies.get(step, "Put a sound copy of it back.")
+    def remedy(self, name: str, step: str = "") -> str:
+        """What to do about a damaged or lost file; ``step`` is the one that makes it, where it was never made."""
+        entry = self.content.files.get(name)
+        told = self.remedies.get(name) or self.remedies.get(entry.step if entry else step)
+        return told or "Put a sound copy of it back."
 
     # -- writing
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from rb_interp.machine import keep as keeping
 from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.machine.keep import making
 from rb_interp.machine.run import Run
+from rb_interp.one_writer import OneWriter
 from rb_interp.probes import attention_by_role
 from rb_interp.report.terminal import run_rows
+from rb_interp.signals import Stopped, stopped_by_signals
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,6 +84,25 @@ def test_a_kept_result_is_written_whole_or_not_at_all(one, kept, tmp_path):
     with pytest.raises(RunError, match="has no finished train yet"):
         unfinished.keep(tmp_path / "kept")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results", "taken", "unfinished"]
+
+
+@pytest.mark.parametrize("place", ["_begin", "_write", "_check_empty", "rename"])
+def test_a_signal_leaves_nothing_beside_unless_all_is_kept(one, tmp_path, monkeypatch, place):
+    holder = {"_begin": OneWriter, "rename": keeping.os}.get(place, keeping)
+    before, carried_out = signal.signal(signal.SIGTERM, signal.SIG_DFL), getattr(holder, place)
+
+    def signalled(*given, **named):
+        signal.raise_signal(signal.SIGTERM)
+        return carried_out(*given, **named)
+
+    monkeypatch.setattr(holder, place, signalled)
+    try:
+        with stopped_by_signals(), pytest.raises(Stopped):
+            one.keep(tmp_path / "kept")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"] * (place == "rename")
+    assert place != "rename" or Run.open(tmp_path / "kept", study=ONE).verify() == {}
 
 
 def test_two_that_keep_the_same_result_do_not_harm_one_another(one, tmp_path, monkeypatch):

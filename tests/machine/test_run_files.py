@@ -13,8 +13,10 @@ import pytest
 from own_studies import ONE, One
 from safetensors.torch import save_file
 
+from rb_interp.cli import main
 from rb_interp.errors import RunError
 from rb_interp.machine.record import measured_already
+from rb_interp.machine.reproduce import finish
 from rb_interp.machine.run import Run
 from rb_interp.manifest import Manifest, code_version
 from rb_interp.one_writer import OneWriter
@@ -47,6 +49,34 @@ def test_a_run_without_run_json_gets_the_same_advice_from_every_command(copy):
         with pytest.raises(RunError, match="run.json is missing; it was there. Put a sound copy of it back"):
             command()
     assert contents(copy.folder) == before
+
+
+def test_lost_settings_and_times_are_written_again_by_what_the_advice_names(copy):
+    finish(copy, progress=False)
+    toml = copy.folder / "config.toml"
+    content = toml.read_bytes()
+    for path in (toml, copy.folder / "timing.json"):
+        path.unlink()
+    told = copy.verify()
+    assert f"'rb-interp report {copy.folder}' writes it again from run.json" in told["config.toml"]
+    assert f"rb-interp reproduce one --config {toml} --out {copy.folder}' writes it anew" in told["timing.json"]
+    copy.write_report()
+    assert toml.read_bytes() == content
+    finish(copy, progress=False)
+    assert copy.verify() == {}
+
+
+def test_damaged_settings_are_neither_used_nor_overwritten(copy, capsys):
+    toml = copy.folder / "config.toml"
+    toml.write_bytes(toml.read_bytes().replace(b"1", b"2"))
+    before = contents(copy.folder)
+    assert main(["train", "--config", str(toml), "--out", str(copy.folder / "other")]) == 2
+    told = capsys.readouterr().err
+    assert "config.toml is damaged, or something else has changed it" in told
+    assert "For other settings, change a copy of it in another folder." in told
+    assert contents(copy.folder) == before
+    copy.write_report()
+    assert contents(copy.folder)[Path("config.toml")] == before[Path("config.toml")]
 
 
 def test_what_is_missing_is_named_by_info_and_a_folder_in_its_place_stops_everything(copy):
