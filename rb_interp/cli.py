@@ -21,6 +21,7 @@ from tyro.conf import subcommand
 from rb_interp import __version__
 from rb_interp.bounds import GAMMA, SWEEP, check_bound, check_path
 from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, first_line, nearest, printable
+from rb_interp.files import check_place, write_bytes
 from rb_interp.flag_errors import in_one_sentence, too_many
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
 from rb_interp.machine.registry import DEFAULT, installed_studies, names, study
@@ -218,6 +219,8 @@ def _probe(command: Any, line: str) -> None:
 
 
 def _report(command: Any, line: str) -> None:
+    if command.out is not None:
+        check_place(command.out, folder=True)
     print(_open(command.run).write_report(command.out))
 
 
@@ -285,6 +288,7 @@ def _calibrate(command: Any, line: str) -> None:
     calibrate = study(command.study).load("calibrate")
     if calibrate is None:
         raise StudyError(f"study '{command.study}' has no error rates to measure; its probes are not calibrated.")
+    check_place(command.out, folder=True)
     print(f"tables: {command.out}", file=sys.stderr)
     calibrate(command.out)
 
@@ -321,6 +325,7 @@ def check_table(out: Path | None) -> None:
         raise ConfigError(f"--out {out}: the table is written as CSV; name a file that ends in .csv.")
     if out is not None:
         check_path("--out", out)
+        check_place(out)
 
 
 def _open(folder: Path) -> Any:
@@ -338,8 +343,6 @@ def _stage(text: str) -> str | int:
 
 
 def _save(table: Any, out: Path | None) -> None:
-    from rb_interp.files import write_bytes
-
     if out is not None:
         write_bytes(out, table.to_csv(index=False).encode())
         print(f"table: {out}")

@@ -15,6 +15,28 @@ def write_bytes(path: Path, content: bytes) -> None:
     write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 
+def check_place(path: Path, folder: bool = False) -> None:
+    """Raise RunError where a file, or files in a folder, could not be written. Asked before work, it leaves nothing.
+
+    >>> check_place(Path(tempfile.gettempdir()) / "new" / "table.csv")
+    >>> check_place(Path(os.devnull) / "report", folder=True)
+    Traceback (most recent call last):
+    rb_interp.errors.RunError: /dev/null/report cannot be written (/dev/null: Not a directory); nothing was done. Give a
+    place that can be written.
+    """
+    place = path if folder else path.parent
+    while not os.path.lexists(place):
+        place = place.parent
+    try:
+        if not folder and path.exists() and not path.is_file():
+            raise OSError(0, "a folder or a device", str(path))
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be written ({place}: {error.strerror}); nothing was done. Give a place that can be written."
+        ) from None
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then move it into place.
 

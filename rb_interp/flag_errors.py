@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rb_interp.bounds import kind_in_words, shown
 from rb_interp.errors import ConfigError, first_line
 
-NO_FLAGS = ("run", "study")
+NO_FLAGS = {"run": "the run folder", "study": "the study", "to": "the new folder"}
 """Fields of a command that are words without a flag."""
 
 
@@ -89,7 +90,8 @@ def _wrong(box: str, words: list[str], flags: Mapping[str, Any], command: Any) -
         return f"there is no place for {shown(words[-1])}."
     places = [name for name in NO_FLAGS if name in {field.name for field in fields(command)}]
     if places:
-        return f"the {'run folder' if places[0] == 'run' else 'study'} is missing."
+        stood = len(list(takewhile(lambda word: not _is_flag(word), words)))
+        return f"{NO_FLAGS[places[min(stood, len(places) - 1)]]} is missing."
     return f"the flags cannot be read ({' '.join(re.sub(r'[^ -~]', ' ', box).split())})."
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import stat
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -48,6 +49,12 @@ class OneWriter:
         self._place: tuple[int, int] | None = None
 
     def __enter__(self) -> OneWriter:
+        lock = self.folder / LOCK
+        if os.path.lexists(lock) and not stat.S_ISREG(lock.lstat().st_mode):
+            raise RunError(
+                f"{lock} is a link, a folder or a device, where an empty file should be; nothing was changed. Remove "
+                f"it, then run the same command."
+            )
         try:
             if not self._lock.is_locked:
                 self.folder.mkdir(parents=True, exist_ok=True)

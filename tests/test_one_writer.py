@@ -107,6 +107,24 @@ def test_the_same_thread_can_enter_again_and_another_cannot(tmp_path):
     assert found[1:] == ["entered"]
 
 
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_what_stands_in_place_of_the_lock_is_left_there_and_named(tmp_path, kind):
+    lock = tmp_path / "run" / LOCK
+    lock.parent.mkdir()
+    make = {
+        "link": lambda: lock.symlink_to(tmp_path / "elsewhere"),
+        "folder": lock.mkdir,
+        "pipe": lambda: os.mkfifo(lock),
+    }
+    make[kind]()
+    with (
+        pytest.raises(RunError, match="is a link, a folder or a device, where an empty file should be"),
+        OneWriter(lock.parent),
+    ):
+        pass
+    assert [path.name for path in (*tmp_path.iterdir(), *lock.parent.iterdir())] == ["run", LOCK]
+
+
 def test_a_place_that_cannot_be_locked_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"file.* could not be written \(.*\); what was there before is untouched"):

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from datetime import datetime, timezone
+from glob import glob
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,10 @@ def _listed(found: Any, kind: type) -> bool:
 def _no_run(path: Path) -> str:
     """What is wrong with a folder that has no manifest."""
     if not os.path.exists(path):
+        inside = sorted(os.path.dirname(found) for found in glob(f"*/{FILE}", root_dir=path.parent))
         made = "Make one with 'rb-interp reproduce' or 'rb-interp train'."
-        return f"{path.parent} is not a run folder: it has no {FILE}. {made}"
+        todo = f"Give one of the runs in it, such as {path.parent / inside[0]}." if inside else made
+        return f"{path.parent} is not a run folder: it has no {FILE}. {todo}"
     try:
         format = json_of(bounded_bytes(path))["format"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -127,7 +130,7 @@ def check_free(folder: Path) -> None:
     if taken and not holds_run(folder):  # somebody may have begun one since it was looked at
         if folder.is_dir() and manifest_of(folder).content.files:
             read_metadata(folder)  # says what to do about a run whose run.json is lost
-        raise RunError(f"{folder} exists and is not a run of rb_interp; nothing was changed. Use another --out.")
+        raise RunError(f"{folder} exists and is not a run of rb_interp; nothing was changed. Give another folder.")
 
 
 def _leftovers(folder: Path) -> bool:

@@ -46,12 +46,12 @@ def write_measured(run: RunFolder, measured: Measured) -> None:
             f"study '{run.study.name}' has causal checks, and its measurement returns no table 'effects', which "
             f"they are judged by; return it, or give the study no checks."
         )
-    check_tables(run.study.name, _declared(run), tables)
+    check_tables(run.study.name, declared(run), tables)
     whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save assumes
     with run.manifest.making(PROBE, TRAIN, version=_code_version(run)):
         for name, table in tables.items():
             if name != "curves":
-                run.write_table(name, table, PROBE)
+                run.write_table(name, table)
         run.manifest.write_bytes(run.folder / ARRAYS, save(whole), PROBE)
         write_verdicts(run, measured)
 
@@ -68,7 +68,8 @@ def _code_version(run: RunFolder) -> str:
     return code_version(*([] if place.is_relative_to(Path(__file__).parents[1]) else [place]))
 
 
-def _declared(run: RunFolder) -> dict[str, TableSchema]:
+def declared(run: RunFolder) -> dict[str, TableSchema]:
+    """Every table of a run, by name."""
     return {**EVERY_STUDY, **run.study.load("tables")}
 
 
@@ -91,7 +92,7 @@ def read_table(run: RunFolder, name: str) -> pd.DataFrame:
     try:
         check_size(held)
         table = pd.read_parquet(BytesIO(held))
-        schema = _declared(run)[name]
+        schema = declared(run)[name]
         fault = schema.fault(table) or ("has no rows" if name == "curves" and not len(table) else "")
         if not fault:
             floats = [column for column, kind in schema.columns.items() if kind == "float"]
@@ -117,7 +118,7 @@ def _read(run: RunFolder, path: Path, step: str) -> bytes:
 def read_evidence(run: RunFolder) -> Evidence:
     """Everything that figures and report use; RunError where the run was not measured, or a file is damaged."""
     listed = {path.removesuffix(".parquet") for path in run.manifest.names(run.folder) if path.endswith(".parquet")}
-    others = sorted(name for name in _declared(run) if name in listed and name not in TABLES)
+    others = sorted(name for name in declared(run) if name in listed and name not in TABLES)
     try:
         tables = {name: run.table(name) for name in (*TABLES, *others)}
         judged = read_verdicts(run, Measured(tables["readings"], tables))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rb_interp.bounds import LISTS, check_path
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ConfigError, RunError
+from rb_interp.files import check_place
 from rb_interp.machine.config import StudyConfig, check_lr, differences, fingerprint, from_mapping, stacks, type_of
 from rb_interp.machine.limits import check_affordable
 from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata
@@ -142,7 +143,7 @@ class Run(RunFolder):
                 name = f"{names[0] or 'main'} to {names[-1]}" if names[1:] else names[0]
                 seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
             if not whole or not self.manifest.finished(TRAIN):
-                self.write_table("curves", self.curves, TRAIN)
+                self.write_table("curves", self.curves)
                 self.manifest.finish(TRAIN, START)
         return seconds
 
@@ -227,6 +228,7 @@ class Run(RunFolder):
             place = Path(out).resolve()
             if any(holds_run(folder) for folder in (place, *place.parents)):
                 raise RunError(f"{out} is in a folder that holds a run; nothing was changed. Use another --out.")
+            check_place(place, folder=True)
             return write_report(self.study, self._evidence_of_sound_files(), out)
         with self.writing():
             evidence = self._evidence_of_sound_files()

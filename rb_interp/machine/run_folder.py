@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.checks import checked, shown
+from rb_interp.checks import checked
 from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.machine.config import StudyConfig, scale_of
 from rb_interp.machine.keep import has_checkpoints, making
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from rb_interp.claims import Verdicts
     from rb_interp.figures.evidence import Evidence
+    from rb_interp.machine.schema import TableSchema
     from rb_interp.models.protocol import HookedModel
 
 
@@ -275,26 +276,32 @@ class RunFolder:
         where the study has no such table.
         """
         from rb_interp.machine.record import read_table, step_of
-        from rb_interp.machine.schema import EVERY_STUDY
 
-        known = (*EVERY_STUDY, *self.study.load("tables"))
-        if name not in known:
-            raise RunError(f"study '{self.study.name}' has no table '{name}'; {nearest(name, known)}")
+        self._schema(name)
         return self.manifest.steady(step_of(name), lambda: read_table(self, name))
 
     @checked
-    def write_table(self, name: str, table: pd.DataFrame, step: str) -> None:
-        """Write ``name.parquet`` whole or not at all.
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Write ``name.parquet`` whole or not at all, as a file of the step that makes it.
 
-        Args:
-            name: of the table. table: its content. step: the step of the run that it belongs to, see `manifest`.
-
-        Raises RunError for a step that there is not.
+        Raises RunError where the study has no such table, and for one with other columns, types or a row twice.
         """
-        if step not in (TRAIN, PROBE):
-            raise RunError(f"a table of the step {shown(step)} cannot be written; give '{TRAIN}' or '{PROBE}'.")
+        from rb_interp.machine.record import step_of
+
+        fault = self._schema(name).fault(table)
+        if fault:
+            raise RunError(f"the table '{name}' {fault}; nothing was written. Give it as the study declares it.")
         path = self.folder / f"{name}.parquet"
-        self.manifest.write(path, lambda temporary: table.to_parquet(temporary, index=False), step)
+        self.manifest.write(path, lambda temporary: table.to_parquet(temporary, index=False), step_of(name))
+
+    def _schema(self, name: str) -> TableSchema:
+        """Columns of a table; RunError where the study has no such table."""
+        from rb_interp.machine.record import declared
+
+        known = declared(self)
+        if name not in known:
+            raise RunError(f"study '{self.study.name}' has no table '{name}'; {nearest(name, known)}")
+        return known[name]
 
     def _write_json(self, name: str, content: Any, step: str) -> None:
         written = json.dumps(content, indent=1, allow_nan=False).encode()

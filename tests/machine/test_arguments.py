@@ -47,7 +47,7 @@ CALLS = {
     "ablate_members": lambda run: ablate_members(run, sites=3),
     "Dataset": lambda run: Dataset(0, None, np.zeros(1, int), np.zeros(1, int), ("a",), ("a",)),
     "AnchorDataset": lambda run: replace(run.sweep().dataset(0), label_table=None),
-    "write_table": lambda run: run.write_table("curves", 3, "train"),
+    "write_table": lambda run: run.write_table("curves", 3),
     "timed": lambda run: run.timed({"a": 1}, {}),
     "reproduce": lambda run: reproduce(5),
     "reproduce with a mapping": lambda run: reproduce("labels", {"seeds": [0]}),

@@ -163,9 +163,16 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("42")
     with pytest.raises(RunError, match="is not a run of rb_interp; nothing was changed"):
         start(tmp_path)
-    with pytest.raises(RunError, match=r"is not a run folder: it has no run.json"):
+    with pytest.raises(RunError, match=r"is not a run folder: it has no run.json. Make one with"):
         Run.open(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_of_runs_is_told_from_a_run(tmp_path):
+    for name in ("b", "a"):
+        start(tmp_path / name)
+    with pytest.raises(RunError, match=f"has no run.json. Give one of the runs in it, such as {tmp_path / 'a'}"):
+        Run.open(tmp_path)
 
 
 def test_a_folder_in_which_a_run_begins_is_free(tmp_path, monkeypatch):

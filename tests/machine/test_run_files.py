@@ -315,7 +315,7 @@ def test_a_report_never_takes_the_place_of_another_run_s(one, copy, inside):
 
 @pytest.mark.parametrize("way", ["moved", "removed", "lock removed"])
 def test_a_run_whose_folder_goes_away_is_not_written_elsewhere(copy, tmp_path, way):
-    table = pd.DataFrame({"a": [1]})
+    table = copy.curves
     with copy.writing():
         if way == "moved":
             os.rename(copy.folder, tmp_path / "away")
@@ -326,7 +326,7 @@ def test_a_run_whose_folder_goes_away_is_not_written_elsewhere(copy, tmp_path, w
             other = OneWriter(copy.folder).__enter__()  # as another process would
         before = contents(copy.folder)
         with pytest.raises(RunError, match="was moved or removed, or its .lock was"):
-            copy.write_table("curves", table, "train")
+            copy.write_table("curves", table)
     assert contents(copy.folder) == before
     assert copy.folder.exists() == (way == "lock removed") == bool(before)
     if way == "lock removed":
@@ -347,8 +347,13 @@ def test_a_column_of_nothing_is_one_of_nan(copy):
     assert (low.dtype, low.isna().all()) == (float, True)
 
 
-def test_a_table_belongs_to_a_step_that_makes_tables(copy):
-    before = contents(copy.folder)
-    with pytest.raises(RunError, match="a table of the step 'nostep' cannot be written; give 'train' or 'probe'"):
-        copy.write_table("readings", copy.curves, "nostep")
+def test_a_table_that_would_not_be_read_is_not_written(copy):
+    before, curves = contents(copy.folder), copy.curves
+    for name, table, fault in (
+        ("curve", curves, "has no table 'curve'; did you mean 'curves'"),
+        ("curves", curves.drop(columns="loss"), "the table 'curves' lacks the column loss; nothing was written"),
+        ("curves", pd.concat([curves, curves]), "has two rows with sweep = "),
+    ):
+        with pytest.raises(RunError, match=fault):
+            copy.write_table(name, table)
     assert contents(copy.folder) == before
