@@ -1,4 +1,7 @@
-"""The bounds of every setting, with unit and reason, in one place; and the check that each class of settings calls.
+"""The bounds of settings, with unit and reason; and the check that each class of settings calls.
+
+A class has the bounds of its own settings in ``BOUNDS``, whoever wrote it; here stand those of the library's classes.
+docs/configuration.md lists the bounds of every setting of every study.
 
 A bound keeps out what nothing can be made of: a number that no tensor, file name or loop can hold. Whether a machine
 can hold a run is another question, see ``machine.estimate``. Relations between settings stand with their classes.
@@ -45,8 +48,8 @@ SIZE = 1_000_000
 _HELD = "more fits no machine"
 _FLAT = "beyond it a float32 can hold no result"
 GAMMA = Bound(0, 20, "", "above 20 every weight starts at 0 in float32")
+SEEDS = Bound(0, WHOLE, "", "what random generators take")
 _RATE = Bound(0, 1000, "", _FLAT)
-_SEEDS = Bound(0, WHOLE, "", "what random generators take")
 _ROWS = Bound(1, WHOLE, "rows", "all rows where there are fewer")
 _READ = Bound(1, 100_000_000, "rows", "all rows where there are fewer")
 
@@ -102,53 +105,40 @@ TEXT = {
 }
 SWEEP = {
     "gammas": GAMMA,
-    "gamma": GAMMA,
     "rates": Bound(0, 1000, "", "gammas and learning rates"),
-    "seeds": _SEEDS,
-    "data_seed": _SEEDS,
-    "data_seeds": _SEEDS,
+    "data_seed": SEEDS,
 }
 _WIDTHS = Bound(1, 20_000, "numbers", "a square matrix of it takes 3.2 GB")
-MEASURED = {
+STUDY = {
+    "seeds": SEEDS,
     "probe_rows": _READ,
     "n_null": Bound(0, 100_000, "draws", "0 for none"),
     "n_init": Bound(1, SIZE, "models", "each is drawn and read"),
+}
+"""Settings of a study beside its sweeps; one that has none of a name does without it."""
+SCALING = {
     "d_models": _WIDTHS,
+    "gammas": GAMMA,
     "lemma_d_models": _WIDTHS,
     "lemma_gammas": GAMMA,
+    "n_init": Bound(1, SIZE, "models", "each is drawn and read"),
 }
-"""What a study measures on trained and on fresh models."""
 LISTS = {
     "seeds": Bound(1, 10_000, "seeds", "each is a model for each gamma, and run.json names each"),
     "data_seeds": Bound(1, 1000, "seeds", "each is a sweep of its own"),
     "gammas": Bound(1, 1000, "gammas", "each is a model for each seed"),
 }
 """How many numbers some lists have. A list without a bound of its own has at most ``SIZE``."""
-TABLES: dict[str, Mapping[str, Bound]] = {
-    "model": MODEL,
-    "model.gammas": GAMMAS,
-    "train": TRAIN,
-    "task, of anchors": ANCHOR_TASK,
-    "task, of text": TEXT,
-    "sweep": SWEEP,
-    "measurement": MEASURED,
-    "how many in a list": LISTS,
-}
 
 
-def check(
-    settings: Any,
-    error: type[RbInterpError],
-    bounds: Mapping[str, Bound] = {},
-    names: Mapping[str, Iterable[str]] = {},
-) -> None:
+def check(settings: Any, error: type[RbInterpError], names: Mapping[str, Iterable[str]] = {}) -> None:
     """Check a dataclass of settings, and store each value in its plain kind: lists as tuples, numpy's numbers as ours.
 
-    Every field must be of the kind that its annotation says. A class calls this at the start of ``__post_init__``.
+    Every field must be of the kind that its annotation says, and every number within the bound that its class, or a
+    class that it is made from, has for it in ``BOUNDS``. A class calls this at the start of ``__post_init__``.
 
     Args:
-        settings: the dataclass, frozen or not. error: what to raise.
-        bounds: of its numbers, by field. names: known names of its texts, by field.
+        settings: the dataclass, frozen or not. error: what to raise. names: known names of its texts, by field.
 
     Raises ``error``, with the setting's value and what is expected.
 
@@ -157,7 +147,7 @@ def check(
     Traceback (most recent call last):
     rb_interp.errors.ConfigError: steps=0; expected 1 to 99,999,999 steps (names of checkpoints have eight digits).
     """
-    hints = _hints(type(settings))
+    hints, bounds = _hints(type(settings)), bounds_of(type(settings))
     for field in fields(settings):
         check_length(field.name, getattr(settings, field.name), error)
         value = converted(getattr(settings, field.name), hints.get(field.name, Any), f"{field.name}=", error)
@@ -166,6 +156,12 @@ def check(
             check_bound(field.name, value, bounds[field.name], error)
         if field.name in names and value not in (known := tuple(names[field.name])):
             raise error(f"{field.name}={shown(value)} is not known; {nearest(value, known)}")
+
+
+@lru_cache(maxsize=256)
+def bounds_of(kind: type) -> Mapping[str, Bound]:
+    """Field -> its bound, as a class of settings and the classes that it is made from have them in ``BOUNDS``."""
+    return {name: bound for each in reversed(kind.__mro__) for name, bound in vars(each).get("BOUNDS", {}).items()}
 
 
 def check_bound(name: str, value: Any, bound: Bound, error: type[RbInterpError] = ConfigError) -> None:
@@ -335,13 +331,3 @@ def _listed(value: Any) -> Any:
         value = value[: _Short().maxlist + 1]  # of the others no more is shown than that they are there
     value = value.tolist() if hasattr(value, "tolist") else value
     return [_listed(item) for item in value] if isinstance(value, tuple) else value
-
-
-def markdown() -> str:
-    """All bounds as a table for the documents."""
-    rows = [
-        f"| {table} | `{name}` | {bound.low:,} | {bound.high:,} | {bound.unit} | {bound.why} |"
-        for table, bounds in TABLES.items()
-        for name, bound in bounds.items()
-    ]
-    return "\n".join(["| table | setting | lowest | highest | unit | why |", "|---|---|---|---|---|---|", *rows])

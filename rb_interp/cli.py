@@ -19,7 +19,7 @@ import tyro
 from tyro.conf import subcommand
 
 from rb_interp import __version__
-from rb_interp.bounds import GAMMA, SWEEP, check_bound, check_path
+from rb_interp.bounds import GAMMA, SEEDS, check_bound, check_path
 from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, first_line, nearest, printable
 from rb_interp.files import check_place, write_bytes
 from rb_interp.flag_errors import in_one_sentence, too_many
@@ -316,7 +316,7 @@ COMMANDS: dict[str, Callable[[Any, str], None]] = {
 def _check_member(gamma: float, seed: int) -> None:
     """Raise ConfigError for flags that no member of any run has."""
     check_bound("--gamma", gamma, GAMMA)
-    check_bound("--seed", seed, SWEEP["seeds"])
+    check_bound("--seed", seed, SEEDS)
 
 
 def check_table(out: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import get_type_hints
 
@@ -11,41 +11,42 @@ import numpy as np
 import pytest
 
 from rb_interp import bounds
-from rb_interp.bounds import TABLES, Bound, check_path
+from rb_interp.bounds import check_path
 from rb_interp.checks import RANGES
 from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
-from rb_interp.machine.config import fingerprint, from_mapping, read_toml
-from rb_interp.models.config import MatrixGammas, ModelConfig
-from rb_interp.studies.addition_and_scan.addition import BOUNDS as ADDITION
-from rb_interp.studies.addition_and_scan.addition import AdditionTask
-from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
-from rb_interp.studies.addition_and_scan.scan import BOUNDS as SCAN
-from rb_interp.studies.addition_and_scan.scan import ScanTask
+from rb_interp.machine.config import StudyConfig, fingerprint, from_mapping, read_toml
+from rb_interp.machine.registry import names, study
+from rb_interp.models.config import ModelConfig
+from rb_interp.studies.addition_and_scan.cogs import CogsTask
 from rb_interp.studies.anchor.config import AnchorConfig
-from rb_interp.studies.composite.settings import BOUNDS as COMPOSITE
-from rb_interp.studies.composite.task import CompositeTask
-from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
-from rb_interp.studies.emb_mlp.config import EmbMLPConfig, Scaling
-from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
-from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 
 DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
-STUDIES = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig, AdditionAndScanConfig)
-SETTINGS = {
-    ModelConfig: (bounds.MODEL, ModelError),
-    MatrixGammas: (bounds.GAMMAS, ModelError),
-    TrainConfig: (bounds.TRAIN, ConfigError),
-    AnchorTask: (bounds.ANCHOR_TASK, TaskError),
-    TextTask: (bounds.TEXT, ConfigError),
-    CompositeTask: (COMPOSITE, TaskError),
-    AdditionTask: (ADDITION, TaskError),
-    ScanTask: (SCAN, TaskError),
-    Scaling: (bounds.MEASURED | {"gammas": bounds.GAMMA}, ConfigError),
-    **dict.fromkeys(STUDIES, (bounds.SWEEP | bounds.MEASURED, ConfigError)),
-}
+
+
+def settings_in(value, found):
+    """Classes of the settings in a configuration, in the order in which they stand there."""
+    if is_dataclass(value) and not isinstance(value, type):
+        found.setdefault(type(value), value)
+        for field in fields(value):
+            settings_in(getattr(value, field.name), found)
+    return found
+
+
+def every_setting():
+    """Class -> one of its kind, for all settings of all installed studies."""
+    found = {}
+    for name in names():
+        config = study(name).preset("smoke")
+        for each in (config, *config.sweeps.values()):
+            settings_in(each, found)
+    return {**found, CogsTask: CogsTask()}
+
+
+SETTINGS = every_setting()
+STUDIES = tuple(kind for kind in SETTINGS if issubclass(kind, StudyConfig))
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +66,9 @@ def numeric(kind: type) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", SETTINGS, ids=lambda kind: kind.__name__)
 def test_every_number_has_a_bound_that_keeps_out_what_lies_beside_it(kind):
-    table, error = SETTINGS[kind]
-    assert set(numeric(kind)) <= set(table), "a setting has no bound"
-    base = kind.from_preset("smoke") if kind in STUDIES else kind()
+    assert set(numeric(kind)) <= set(bounds.bounds_of(kind)), "a setting has no bound"
     for name, hint in numeric(kind).items():
-        bound = table[name]
+        bound = bounds.bounds_of(kind)[name]
         for value in (
             bound.low - 1,
             bound.high + 1,
@@ -87,8 +86,8 @@ def test_every_number_has_a_bound_that_keeps_out_what_lies_beside_it(kind):
                 given = ((value, value),)
             elif "tuple" in hint:
                 given = (value, value)
-            with pytest.raises(error) as caught:
-                replace(base, **{name: given})
+            with pytest.raises((ConfigError, ModelError, TaskError)) as caught:
+                replace(SETTINGS[kind], **{name: given})
             assert str(caught.value).startswith(f"{name}="), caught.value
             assert "; expected " in str(caught.value)
             assert len(str(caught.value)) < 300
@@ -193,14 +192,22 @@ def test_paths_that_can_be_none_are_refused():
 
 
 def test_the_documents_have_every_bound():
-    assert bounds.markdown() in DOCS.read_text()
-    assert all(isinstance(bound, Bound) and bound.why for table in TABLES.values() for bound in table.values())
+    stated = {each: vars(each)["BOUNDS"] for kind in SETTINGS for each in kind.__mro__ if "BOUNDS" in vars(each)}
+    tables = {each.__name__: table for each, table in stated.items()} | {"numbers in a list": bounds.LISTS}
+    rows = [
+        f"| {table} | `{name}` | {bound.low:,} | {bound.high:,} | {bound.unit} | {bound.why} |"
+        for table, bounds_of_table in tables.items()
+        for name, bound in bounds_of_table.items()
+    ]
+    head = ["| settings | name | lowest | highest | unit | why |", "|---|---|---|---|---|---|"]
+    assert "\n".join([*head, *rows]) in DOCS.read_text(), "\n".join([*head, *rows])
+    assert all(bound.why for table in tables.values() for bound in table.values())
 
 
 def test_what_a_setting_may_be_a_function_takes():
     """Nothing is refused only once it is needed, after training."""
     taken = {**RANGES, "eval_rows": RANGES["n"], "probe_rows": RANGES["n"]}
-    found = {name: bound for bounds_of in bounds.TABLES.values() for name, bound in bounds_of.items() if name in taken}
+    found = {name: bound for kind in SETTINGS for name, bound in bounds.bounds_of(kind).items() if name in taken}
     assert {"n_null", "eval_rows", "probe_rows", "d_model"} <= set(found)
     for name, bound in found.items():
         low, high = taken[name]

@@ -40,6 +40,7 @@ class StudyConfig(KnownFields):
         sibling_stages: further names of stages, name -> (stage, gamma): that stage of the same seed's member.
     """
 
+    BOUNDS = bounds.STUDY
     presets: ClassVar[tuple[str, ...]] = ("smoke", "quick", "paper")
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {}
 
@@ -47,7 +48,7 @@ class StudyConfig(KnownFields):
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
 
     def __post_init__(self) -> None:
-        bounds.check(self, ConfigError, bounds.SWEEP | bounds.MEASURED)
+        bounds.check(self, ConfigError)
         self.check_preset(self.preset)
         check_seeds("seeds", self.seeds)
 
@@ -93,6 +94,8 @@ class SweepConfig(KnownFields):
     the task.
     """
 
+    BOUNDS = bounds.SWEEP
+
     gammas: tuple[float, ...] = (0.3, 0.5, 0.8)
     task: Any = None
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -104,7 +107,7 @@ class SweepConfig(KnownFields):
         if isinstance(self, StudyConfig):
             StudyConfig.__post_init__(self)
         else:
-            bounds.check(self, ConfigError, bounds.SWEEP)
+            bounds.check(self, ConfigError)
         if not isinstance(self.task, Task):
             raise ConfigError(f"task={bounds.shown(self.task)}; expected a task, such as AnchorTask().")
         _check_once("gammas", self.gammas)
@@ -152,7 +155,7 @@ def stacks(sweeps: Mapping[str, SweepConfig]) -> list[list[str]]:
 def check_seeds(name: str, seeds: tuple[int, ...]) -> None:
     """Raise ConfigError for no seed, for one that is named twice, and for one that is out of range."""
     _check_once(name, seeds)
-    bounds.check_bound(name, seeds, bounds.SWEEP["seeds"])
+    bounds.check_bound(name, seeds, bounds.SEEDS)
 
 
 def _check_once(name: str, values: tuple) -> None:

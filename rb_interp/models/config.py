@@ -26,6 +26,8 @@ class MatrixGammas(KnownFields):
         unembedding: of W_U.
     """
 
+    BOUNDS = bounds.GAMMAS
+
     embedding: float | None = None
     qk: float | None = None
     vo: float | None = None
@@ -33,7 +35,7 @@ class MatrixGammas(KnownFields):
     unembedding: float | None = None
 
     def __post_init__(self) -> None:
-        bounds.check(self, ModelError, bounds.GAMMAS)
+        bounds.check(self, ModelError)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class ModelConfig(KnownFields):
         layer_norm_eps: added to the variance in LayerNorm.
     """
 
+    BOUNDS = bounds.MODEL
+
     n_layers: int = 2
     n_heads: int = 1
     d_model: int = 64
@@ -82,7 +86,7 @@ class ModelConfig(KnownFields):
 
     def __post_init__(self) -> None:
         names = {"norm": NORMS, "scheme": SCHEMES, "act": ACTIVATIONS, "architecture": ARCHITECTURES}
-        bounds.check(self, ModelError, bounds.MODEL, names)
+        bounds.check(self, ModelError, names)
         for name, only in SIMPLIFIED.items() if self.architecture != "transformer" else ():
             if getattr(self, name) != only:
                 raise ModelError(

@@ -78,6 +78,7 @@ class AnchorTask(KnownFields):
     (True, [11, 13])
     """
 
+    BOUNDS = bounds.ANCHOR_TASK
     sets, train_sets, predicts = SETS, TRAIN_SETS, "last"
 
     q: int = 2
@@ -95,7 +96,7 @@ class AnchorTask(KnownFields):
     balanced_keys: bool = False
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError, bounds.ANCHOR_TASK, {"memory_labels": LABEL_KINDS})
+        bounds.check(self, TaskError, {"memory_labels": LABEL_KINDS})
         check(self)
 
     @staticmethod

@@ -48,6 +48,8 @@ class TextConfig(KnownFields):
     512
     """
 
+    BOUNDS = bounds.TEXT
+
     prontoqa: str = "generate"
     stories: str = "grammar"
     hops: tuple[int, ...] = (1, 2, 3, 4, 5)
@@ -63,7 +65,7 @@ class TextConfig(KnownFields):
 
     def __post_init__(self) -> None:
         names = {"layout": LAYOUTS, "ontology": ONTOLOGIES, "ordering": ORDERINGS}
-        bounds.check(self, ConfigError, bounds.TEXT, names)
+        bounds.check(self, ConfigError, names)
         check_generated(self.hops, self.ontology, self.ordering)
         if len(set(self.hops)) != len(self.hops):
             raise ConfigError(f"hops={list(self.hops)}; expected each number once.")

@@ -47,6 +47,7 @@ class TrainConfig(KnownFields):
         compile: let torch.compile build a next-token model's loss and gradients (pays on a GPU).
     """
 
+    BOUNDS = bounds.TRAIN
     host_fields = ("device", "workers", "save_every", "micro_batch", "compile")
 
     steps: int = 6000
@@ -77,7 +78,7 @@ class TrainConfig(KnownFields):
 
     def __post_init__(self) -> None:
         names = {"optimiser": OPTIMISERS, "schedule": SCHEDULES, "dtype": DTYPES}
-        bounds.check(self, ConfigError, bounds.TRAIN, names)
+        bounds.check(self, ConfigError, names)
 
     @staticmethod
     @checked

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,11 +29,6 @@ from rb_interp.tasks.stage import Stage
 
 SETS = ("train", "seen_test", "block")
 _OPERANDS = Bound(0, 4999, "", "every pair of operands is a row")
-BOUNDS = {
-    "operands": _OPERANDS,
-    "block": _OPERANDS,
-    "test_share": Bound(0, 1, "", "a share of the rows"),
-}
 
 
 @dataclass(frozen=True)
@@ -53,13 +49,18 @@ class AdditionTask(KnownFields):
     """
 
     sets, train_sets, predicts, length = SETS, SETS[:1], "last", 4
+    BOUNDS: ClassVar[Mapping[str, Bound]] = {
+        "operands": _OPERANDS,
+        "block": _OPERANDS,
+        "test_share": Bound(0, 1, "", "a share of the rows"),
+    }
 
     operands: tuple[int, int] = (0, 99)
     block: tuple[int, int] = (40, 60)
     test_share: float = 0.1
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError, BOUNDS)
+        bounds.check(self, TaskError)
         (low, high), (first, last) = self.operands, self.block
         if not low <= first <= last <= high:
             raise TaskError(

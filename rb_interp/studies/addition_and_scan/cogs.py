@@ -9,8 +9,10 @@ A row is ``sentence => form <end>``, see ``sequences``. Sentences are drawn, eac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,12 +34,6 @@ from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.protocol import DataCost
 
 SETS = ("train", "seen_test", *RULES)
-BOUNDS = {
-    "n_sequences": Bound(2, 200_000, "rows", "far fewer than there are sentences"),
-    "n_test": Bound(1, 20_000, "rows", "far fewer than there are sentences"),
-    "n_rule": Bound(1, 2000, "rows of each rule", "fewer than there are sentences of one rule"),
-    "alone_share": Bound(0, 1, "", "a share of the rows"),
-}
 
 
 @dataclass(frozen=True)
@@ -60,6 +56,12 @@ class CogsTask(SequenceTask):
     """
 
     sets, train_sets, rules, length = SETS, SETS[:1], RULES, LONGEST_SENTENCE + 1 + LONGEST_FORM
+    BOUNDS: ClassVar[Mapping[str, Bound]] = {
+        "n_sequences": Bound(2, 200_000, "rows", "far fewer than there are sentences"),
+        "n_test": Bound(1, 20_000, "rows", "far fewer than there are sentences"),
+        "n_rule": Bound(1, 2000, "rows of each rule", "fewer than there are sentences of one rule"),
+        "alone_share": Bound(0, 1, "", "a share of the rows"),
+    }
 
     n_sequences: int = 20_000
     n_test: int = 2000
@@ -67,7 +69,7 @@ class CogsTask(SequenceTask):
     alone_share: float = 0.05
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError, BOUNDS)
+        bounds.check(self, TaskError)
         if not 1 <= self.n_alone < self.n_sequences:
             raise TaskError(
                 f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g}: {self.n_alone} rows of "

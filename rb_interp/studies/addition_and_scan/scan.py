@@ -11,8 +11,10 @@ The rows of a smaller ``n_sequences`` are among those of a larger one with the s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,11 +39,6 @@ from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.protocol import DataCost
 
 SETS = ("train", "seen_test", "composites")
-BOUNDS = {
-    "verbs": Bound(2, len(VERBS), "verbs", "the primitive and one other at least"),
-    "n_sequences": Bound(2, 1_000_000, "rows", "more than there are commands of all verbs"),
-    "alone_share": Bound(0, 1, "", "a share of the rows"),
-}
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,18 @@ class ScanTask(SequenceTask):
     """
 
     sets, train_sets, length = SETS, SETS[:1], LONGEST_COMMAND + 1 + LONGEST_ANSWER
+    BOUNDS: ClassVar[Mapping[str, Bound]] = {
+        "verbs": Bound(2, len(VERBS), "verbs", "the primitive and one other at least"),
+        "n_sequences": Bound(2, 1_000_000, "rows", "more than there are commands of all verbs"),
+        "alone_share": Bound(0, 1, "", "a share of the rows"),
+    }
 
     verbs: int = 8
     n_sequences: int = 2000
     alone_share: float = 0.1
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError, BOUNDS)
+        bounds.check(self, TaskError)
         most = len(_sorted_out(self.verbs)[0]) - 1
         if not 1 <= self.n_sequences - self.n_alone <= most or self.n_alone < 1:
             raise TaskError(

@@ -73,6 +73,7 @@ class CompositeTask(KnownFields):
     """
 
     sets, train_sets, predicts, q = SETS, TRAIN_SETS, "last", 2
+    BOUNDS = BOUNDS
 
     shifts: tuple[int, ...] = (5, 1, -2, -8)
     items: tuple[int, int] = (20, 99)
@@ -87,7 +88,7 @@ class CompositeTask(KnownFields):
     split: str = "code"
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError, BOUNDS, {"split": SPLITS})
+        bounds.check(self, TaskError, {"split": SPLITS})
         check(self)
 
     @staticmethod

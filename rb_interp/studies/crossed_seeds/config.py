@@ -5,9 +5,11 @@ All sweeps have the same task, model and training, which are therefore set once,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
+from rb_interp.bounds import GAMMA, SEEDS, SWEEP, Bound
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig, check_seeds
@@ -35,6 +37,8 @@ class CrossedSeedsConfig(StudyConfig):
     >>> [(name, sweep.data_seed) for name, sweep in config.sweeps.items()], config.seeds
     ([('data_0', 0), ('data_1', 1)], (0, 1))
     """
+
+    BOUNDS: ClassVar[Mapping[str, Bound]] = {"data_seeds": SEEDS, "gamma": GAMMA, "rates": SWEEP["rates"]}
 
     seeds: tuple[int, ...] = SIDE
     data_seeds: tuple[int, ...] = SIDE

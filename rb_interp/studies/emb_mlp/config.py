@@ -46,6 +46,8 @@ class Scaling(KnownFields):
         lemma_d_models, lemma_gammas: those for Lemma 1. n_init: initialisations at each.
     """
 
+    BOUNDS = bounds.SCALING
+
     d_models: tuple[int, ...] = (100, 200, 400, 800)
     gammas: tuple[float, ...] = ALL_GAMMAS
     lemma_d_models: tuple[int, ...] = (16, 64, 256, 1024)
@@ -53,7 +55,7 @@ class Scaling(KnownFields):
     n_init: int = 100
 
     def __post_init__(self) -> None:
-        bounds.check(self, ConfigError, bounds.MEASURED | {"gammas": bounds.GAMMA})
+        bounds.check(self, ConfigError)
         for name in ("d_models", "lemma_d_models"):
             widths = list(getattr(self, name))
             if len(widths) < 2 or widths != sorted(set(widths)):

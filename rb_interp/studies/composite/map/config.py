@@ -16,10 +16,12 @@ gammas, two depths and two seeds, which decide no claim. ``refine.refinement`` a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
+from rb_interp.bounds import GAMMA, MODEL, TRAIN, Bound, check_bound
 from rb_interp.checks import shown
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.machine.config import StudyConfig, SweepConfig
@@ -104,6 +106,14 @@ class CompositeMapConfig(StudyConfig):
     ['rate_0.5', 'depth_2', 'rate_2']
     """
 
+    BOUNDS: ClassVar[Mapping[str, Bound]] = {
+        **dict.fromkeys(("gammas", "coarse_gammas", "block_gammas"), GAMMA),
+        "depths": replace(MODEL["n_layers"], low=2, why="information flows through two layers at least"),
+        **dict.fromkeys(("factors", "unseen_factors"), Bound(0, 1000, "times train.lr", "a rate is 1,000 at most")),
+        "decays": TRAIN["weight_decay"],
+        "heads": MODEL["n_heads"],
+        "cells": replace(GAMMA, why="gammas of the map"),
+    }
     later_fields: ClassVar[tuple[str, ...]] = ("cells", "changes")
 
     seeds: tuple[int, ...] = (0, 1)
@@ -131,6 +141,8 @@ class CompositeMapConfig(StudyConfig):
                 )
             if len({f"{value:.3g}" for value in values}) < len(values):
                 raise ConfigError(f"{name}={shown(list(values))}; give points that differ within three digits.")
+            if name.endswith("factors"):
+                check_bound(f"{name} times train.lr", tuple(value * self.train.lr for value in values), TRAIN["lr"])
             if needed is not None and needed not in values:
                 raise ConfigError(f"{name}={list(values)}; axes share the point {needed:g}, so add it.")
         if not set(self.coarse_gammas) <= set(self.gammas):
@@ -138,7 +150,7 @@ class CompositeMapConfig(StudyConfig):
                 f"coarse_gammas={list(self.coarse_gammas)} are not all among gammas={list(self.gammas)}; the preset's "
                 f"rate is read at depth 2, so take them from there."
             )
-        if self.heads < 1 or self.model.d_head % self.heads:
+        if self.model.d_head % self.heads:
             raise ConfigError(f"heads={self.heads} do not divide d_head={self.model.d_head}; give a divisor of it.")
         _check_changes(self.changes)
         if len(set(self.cells)) < len(self.cells):
