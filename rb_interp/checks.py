@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import partial, wraps
 from inspect import Parameter, signature, unwrap
 from typing import Any, NamedTuple, TypeVar, overload
@@ -97,7 +97,7 @@ def checked(function: Any = None, /, *, nan: bool = False, empty: bool = False, 
 
 
 class KnownFields:
-    """A dataclass of this kind tells which name it does not know, and how many values it takes.
+    """A dataclass of this kind tells which name it does not know, which one it lacks, and how many values it takes.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -110,12 +110,17 @@ class KnownFields:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """An instance, where the names are those of its fields; else ArgumentError."""
-        known = [field.name for field in fields(cls) if field.init]  # pyright: ignore[reportArgumentType]
+        taken = [field for field in fields(cls) if field.init]  # pyright: ignore[reportArgumentType]
+        known = [field.name for field in taken]
         for name in kwargs:
             if name not in known:
                 raise ArgumentError(f"{cls.__name__} has no argument {name}=; {nearest(name, known)}")
         if len(args) > len(known):
             raise ArgumentError(f"{cls.__name__} got {shown(args[len(known)])} more than it takes.")
+        needed = [field.name for field in taken[len(args) :] if field.default is field.default_factory is MISSING]
+        if not set(needed) <= set(kwargs):
+            lacks = ", ".join(f"{name}=" for name in needed if name not in kwargs)
+            raise ArgumentError(f"{cls.__name__} got no {lacks}; give each of them.")
         return super().__new__(cls)
 
 

@@ -9,12 +9,13 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from rb_interp.checks import checked
-from rb_interp.errors import StudyError
+from rb_interp.checks import checked, shown
+from rb_interp.errors import ArgumentError, StudyError
 from rb_interp.machine.schema import OVER_SEEDS, READINGS, SUMMARY
 from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
 
 
+@checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Measured:
     """What ``Study.measure`` returns.
@@ -31,11 +32,15 @@ class Measured:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
+@checked(nan=True, empty=True)
 def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
     """Tables or rows of readings joined into one table with the columns and types of `schema.READINGS`.
 
     A table without the column ``sweep`` gets the given one. Raises StudyError where another column is missing.
     """
+    for part in parts:
+        if isinstance(part, str) or not isinstance(part, Iterable):
+            raise ArgumentError(f"readings_table got {shown(part)}; expected a table, or a list of rows.")
     tables = [part if isinstance(part, pd.DataFrame) else pd.DataFrame(list(part)) for part in parts]
     tables = [table if "sweep" in table else table.assign(sweep=sweep) for table in tables if len(table)]
     for table in tables:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rb_interp.checks import shown
+from rb_interp.checks import checked, shown
 from rb_interp.errors import ArgumentError, RunError
 from rb_interp.machine.measured import readings_table
 from rb_interp.machine.side_by_side import check_stop, side_by_side
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
+@checked
 class MemberModels:
     """Two models that take the weights of each member in turn: building a model costs more than probing it.
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.checks import KnownFields, checked
+from rb_interp.checks import KnownFields, checked, shown
 from rb_interp.errors import ConfigError, StudyError, first_line, nearest
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class Study(KnownFields):
     train_note: Callable[[Any], list[str]] | Lazy | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or not all(c.isalnum() or c == "-" for c in self.name) or self.name != self.name.lower():
-            raise StudyError(f"a study is called '{self.name}'; give lower-case letters, digits and dashes.")
+        name = self.name if isinstance(self.name, str) else ""
+        if not name or not all(c.isalnum() or c == "-" for c in name) or name != name.lower():
+            raise StudyError(f"a study is called {shown(self.name)}; give lower-case letters, digits and dashes.")
 
     @checked
     def load(self, name: str) -> Any:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rb_interp.models.protocol import HookedModel
 
 
+@checked
 class RunFolder:
     """A run folder, and what is in it.
 
@@ -161,6 +162,7 @@ class RunFolder:
         config, out = quote(str(self.folder / SETTINGS)), quote(str(self.folder))
         return f"rb-interp {verb} {self.study.name} --config {config} --out {out}"
 
+    @checked
     def verify(self) -> dict[str, str]:
         """File or step -> what is wrong with it: damaged, missing, or made from other files. Reads all files."""
         found = self.manifest.problems()

@@ -53,6 +53,7 @@ def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> dict[str, fl
     return dict(seconds)
 
 
+@checked
 class Sweep:
     """Members that were trained alike, on disk.
 

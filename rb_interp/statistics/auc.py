@@ -47,7 +47,7 @@ def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float 
         strata: the numbers of the first and of the second group in each. A stratum without one of them has no pairs.
         confidence: of the interval.
 
-    Raises ArgumentError for a confidence that is not between 0 and 1.
+    Raises ArgumentError for NaN among the numbers, and for a confidence that is not between 0 and 1.
 
     >>> found = stratified_auc([([1.0, 2.0], [3.0, 4.0]), ([5.0], [5.0]), ([1.0], [])])
     >>> found.value, found.n_pairs
@@ -58,6 +58,8 @@ def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float 
     if not 0 < confidence < 1:
         raise ArgumentError(f"stratified_auc got confidence={confidence:g}; expected a share between 0 and 1.")
     counted = [(np.asarray(one, dtype=float), np.asarray(other, dtype=float)) for one, other in strata]
+    if any(np.isnan(numbers).any() for pair in counted for numbers in pair):
+        raise ArgumentError("stratified_auc got NaN among the numbers; leave out members without a number.")
     counted = [(one, other) for one, other in counted if len(one) and len(other)]
     n_pairs = sum(len(one) * len(other) for one, other in counted)
     if not n_pairs:

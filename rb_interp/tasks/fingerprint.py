@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rb_interp.checks import shown
+from rb_interp.checks import checked, shown
 from rb_interp.errors import TaskError
 
 
+@checked
 def fingerprint(task: Any) -> str:
     """Twelve hex digits that two dataclasses share exactly when class and settings are the same.
 

@@ -30,6 +30,7 @@ TOKENIZER_DOCUMENTS = 500
 MARGIN = 1.05
 
 
+@checked
 @dataclass(frozen=True)
 class TextData:
     """The text of one seed.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 
+@checked
 class Tokenizer:
     """Text to token ids and back; what a ``tokenizers.Tokenizer`` does, with nothing added, cut or filled up.
 

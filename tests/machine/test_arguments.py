@@ -8,9 +8,14 @@ from own_studies import ONE, TWO, One
 
 from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.machine.intervene import ablate_members, patch_member
+from rb_interp.machine.measured import Measured, readings_table
+from rb_interp.machine.members import MemberModels
+from rb_interp.machine.protocol import Study
 from rb_interp.machine.reproduce import default_folder, reproduce, seeds_to_add
 from rb_interp.machine.run import Run
+from rb_interp.machine.sweep import Sweep
 from rb_interp.tasks.dataset import Dataset
+from rb_interp.text.tokenizer import Tokenizer
 from rb_interp.training.store import Store
 
 
@@ -38,6 +43,13 @@ def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
 
 
 CALLS = {
+    "Run": lambda run: Run("x", run.study, run.config, None),
+    "Run of a number": lambda run: Run(3, run.study, run.config, {}),
+    "Sweep": lambda run: Sweep(run.folder, "", None, [], {}, run.manifest),
+    "MemberModels": lambda run: MemberModels(3),
+    "readings_table": lambda run: readings_table(3),
+    "Tokenizer": lambda run: Tokenizer({}, 3),
+    "verify": lambda run: run.verify(1),
     "train": lambda run: run.train(progress="no"),
     "probe": lambda run: run.probe(progress=np.array([1, 2])),
     "sweep.train": lambda run: run.sweep().train(progress=3),
@@ -63,5 +75,11 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_arguments_of_other_kinds_are_told(one, call):
-    with pytest.raises(ArgumentError, match=r"(got|gave) .*; expected "):
+    with pytest.raises(ArgumentError, match=r"(got|gave) .*(; expected | more than it takes)"):
         CALLS[call](one)
+
+
+@pytest.mark.parametrize("kind", [Study, Measured, MemberModels])
+def test_values_that_a_class_lacks_are_named(kind):
+    with pytest.raises(ArgumentError, match=rf"^{kind.__name__} got no \w+=.*; give each of them"):
+        kind()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu, norm
 
+from rb_interp.errors import ArgumentError
 from rb_interp.statistics.auc import stratified_auc
 
 
@@ -20,6 +21,12 @@ def test_pairs_across_strata_do_not_count():
     assert stratified_auc([([1], [])])[1:] == (0.0, 1.0, 0, 0.0)
     assert stratified_auc([([1, 2], [3, 4])]).high == 1
     assert stratified_auc([([3, 4], [1, 2])]).low == 0
+
+
+def test_a_member_without_a_number_is_no_member_that_loses():
+    with pytest.raises(ArgumentError, match="got NaN among the numbers; leave out members without a number"):
+        stratified_auc([([1, float("nan")], [2, 3])])
+    assert stratified_auc([([1, -np.inf], [2, np.inf])]).value == 1
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0, 2.5])

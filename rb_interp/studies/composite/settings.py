@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rb_interp.bounds import SIZE, WHOLE, Bound
@@ -65,15 +66,16 @@ def check(task: CompositeTask) -> None:
 
 def _check_pairs(task: CompositeTask) -> None:
     """Exceptions and held-out pairs are known, given once, and apart; something is held out and something trained."""
-    n, excepted = len(task.shifts), [pair for pair, _ in task.exceptions]
+    n, excepted, held_out = len(task.shifts), [pair for pair, _ in task.exceptions], set(task.held_out)
     for name, pairs in (("exceptions", excepted), ("held_out", task.held_out)):
+        counts = Counter(pairs)
         for pair in pairs:
             if not all(1 <= anchor <= n for anchor in pair):
                 raise TaskError(f"{name} has the pair {pair}, which is none of the anchors 1 to {n}; use those.")
-            if pairs.count(pair) > 1:
+            if counts[pair] > 1:
                 raise TaskError(f"{name} has the pair {pair} twice; give it once.")
     for pair, shift in task.exceptions:
-        if pair in task.held_out:
+        if pair in held_out:
             raise TaskError(f"the pair {pair} is an exception and held out; exceptions are trained, so choose one.")
         if shift == sum(task.shifts[anchor - 1] for anchor in pair):
             raise TaskError(

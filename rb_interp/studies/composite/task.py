@@ -133,7 +133,8 @@ class CompositeTask(KnownFields):
     def trained(self) -> tuple[Pair, ...]:
         """Ordered pairs that are trained, in lexicographic order."""
         anchors = range(1, len(self.shifts) + 1)
-        return tuple(pair for pair in product(anchors, anchors) if pair not in self.held_out)
+        held_out = set(self.held_out)
+        return tuple(pair for pair in product(anchors, anchors) if pair not in held_out)
 
     @property
     def stages(self) -> Mapping[str, Stage]:

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import judge
-from rb_interp.errors import ConfigError, RunError
+from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.machine.config import from_mapping, plain, stacks
 from rb_interp.machine.measured import readings_table
+from rb_interp.machine.run import Run
 from rb_interp.studies.composite.map import COMPOSITE_MAP
 from rb_interp.studies.composite.map.boundary import boundary, boundary_interval, order
 from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, cells
@@ -233,7 +234,7 @@ def test_the_best_of_learning_rates_may_be_of_two_models():
     assert sorted(set(found.reset_index()["gamma"])) == list(MAP.coarse_gammas)
 
 
-class Measured:
+class Measured(Run):
     """A measured map whose members have these phases."""
 
     folder, config = "runs/map", MAP
@@ -252,6 +253,8 @@ def test_a_refinement_has_fresh_seeds_where_seeds_disagree_and_nowhere_else():
     for sweep, gamma in (("depth_2", 0.6), ("depth_2", 0.7), ("unseen_rate_2", 0.5)):
         own = (members["sweep"] == sweep) & (members["gamma"] == gamma) & (members["seed"] == 1)
         members.loc[own, "phase"] = PHASES[3]
+    with pytest.raises(ArgumentError, match="refinement got run=None; expected a Run"):
+        refinement(None)
     refined = refinement(Measured(members), members=4)
     assert {name: sweep.gammas for name, sweep in refined.sweeps.items()} == {
         "depth_2": (0.6, 0.7), "unseen_rate_2": (0.5,)

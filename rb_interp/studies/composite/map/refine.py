@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rb_interp.checks import checked
 from rb_interp.errors import RunError
 from rb_interp.machine.run import Run
 from rb_interp.studies.composite.map.config import CompositeMapConfig
 
 
+@checked
 def refinement(run: Run, members: int = 8) -> CompositeMapConfig:
     """The configuration of a run with fresh seeds in the cells whose members are not all in one phase.
 
