@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from rb_interp import bounds
-from rb_interp.checks import KnownFields, checked
-from rb_interp.errors import ModelError, nearest
+from rb_interp.checks import KnownFields
+from rb_interp.errors import ModelError
+from rb_interp.presets import WithPresets
 
 NORMS = ("none", "pre", "post")
 SCHEMES = ("fan_in", "d_model", "torch_default", "fan_in_fixed_embedding", "conv1d")
@@ -39,7 +42,7 @@ class MatrixGammas(KnownFields):
 
 
 @dataclass(frozen=True)
-class ModelConfig(KnownFields):
+class ModelConfig(WithPresets):
     """A decoder-only transformer with learned position embeddings, or a simplified model.
 
     Attributes:
@@ -67,6 +70,12 @@ class ModelConfig(KnownFields):
         layer_norm_eps: added to the variance in LayerNorm.
     """
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {"d_model": 32, "d_head": 16, "d_mlp": 64},
+        "quick": {},
+        "paper": {"d_model": 200, "d_head": 64, "d_mlp": 512, "norm": "post"},
+    }
+    ERROR = ModelError
     BOUNDS = bounds.MODEL
 
     n_layers: int = 2
@@ -104,18 +113,6 @@ class ModelConfig(KnownFields):
                 f"set gammas.embedding, or tied=False."
             )
 
-    @staticmethod
-    @checked
-    def preset(name: str) -> ModelConfig:
-        """The model of a preset: ``smoke``, ``quick`` or ``paper`` (the paper's sizes, post-norm).
-
-        Raises:
-            ModelError: for another name.
-        """
-        if name not in PRESETS:
-            raise ModelError(f"there is no model preset '{name}'; {nearest(name, PRESETS)}")
-        return PRESETS[name]
-
 
 SIMPLIFIED = {
     "n_layers": 1,
@@ -132,10 +129,3 @@ SIMPLIFIED = {
 def check_gamma(gamma: float) -> None:
     """Raise ModelError where an initialisation rate is no number within its bounds."""
     bounds.check_bound("gamma", bounds.converted(gamma, float, "gamma=", ModelError), bounds.GAMMA, ModelError)
-
-
-PRESETS = {
-    "smoke": ModelConfig(d_model=32, d_head=16, d_mlp=64),
-    "quick": ModelConfig(),
-    "paper": ModelConfig(d_model=200, d_head=64, d_mlp=512, norm="post"),
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.claims.rule import FEWEST
@@ -91,8 +91,8 @@ def _section(section: Section) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Dataclasses as dicts with their kind, at any depth."""
     if is_dataclass(value) and not isinstance(value, type):
-        fields = {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
-        return {"kind_of_block": type(value).__name__, **fields}
+        found = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {"kind_of_block": type(value).__name__, **found}
     if isinstance(value, Mapping):
         return {key: plain(inner) for key, inner in value.items()}
     return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value

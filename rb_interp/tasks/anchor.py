@@ -15,13 +15,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int
 
 from rb_interp import bounds
-from rb_interp.checks import KnownFields, checked
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
+from rb_interp.presets import WithPresets
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
 from rb_interp.tasks.fingerprint import fingerprint
@@ -43,7 +45,7 @@ MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
 
 
 @dataclass(frozen=True)
-class AnchorTask(KnownFields):
+class AnchorTask(WithPresets):
     """Settings of an anchor task; ranges are inclusive, token ids are the integers themselves.
 
     Attributes:
@@ -78,6 +80,15 @@ class AnchorTask(KnownFields):
     (True, [11, 13])
     """
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "length": 6, "keys": (21, 36), "memory_anchors": (1, 4), "reasoning_anchors": (11, 14), "d_vocab": 80,
+            "n_sequences": 3200,
+        },
+        "quick": {},
+        "paper": {"keys": (21, 120), "memory_anchors": (1, 10), "reasoning_anchors": (11, 20), "n_sequences": 200_000},
+    }  # fmt: skip
+    ERROR = TaskError
     BOUNDS = bounds.ANCHOR_TASK
     sets, train_sets, predicts = SETS, TRAIN_SETS, "last"
 
@@ -98,18 +109,6 @@ class AnchorTask(KnownFields):
     def __post_init__(self) -> None:
         bounds.check(self, TaskError, {"memory_labels": LABEL_KINDS})
         check(self)
-
-    @staticmethod
-    @checked
-    def preset(name: str) -> AnchorTask:
-        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 1's sizes).
-
-        Raises:
-            TaskError: for another name.
-        """
-        if name not in PRESETS:
-            raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
-        return PRESETS[name]
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -352,10 +351,6 @@ def _balanced_rows(task: AnchorTask) -> int:
     return 2 * _n_tokens(task.keys) * math.lcm(n_memory, n_reasoning)
 
 
-PRESETS = {
-    "smoke": AnchorTask(
-        length=6, keys=(21, 36), memory_anchors=(1, 4), reasoning_anchors=(11, 14), d_vocab=80, n_sequences=3200
-    ),
-    "quick": AnchorTask(),
-    "paper": AnchorTask(keys=(21, 120), memory_anchors=(1, 10), reasoning_anchors=(11, 20), n_sequences=200_000),
-}
+RATES: dict[str, tuple[tuple[float, float], ...]] = {"quick": ((0.3, 8e-3), (0.5, 4e-3), (0.8, 8e-3))}
+"""Preset -> learning rates by gamma on the anchor task, where gammas differ: of a fixed grid those with the lowest
+training loss (``experiments/learning_rates.py``, ``results/learning_rates.csv``)."""

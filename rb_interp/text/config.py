@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from rb_interp import bounds
-from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import ConfigError, nearest
+from rb_interp.presets import WithPresets
 
 CORPORA = ("prontoqa", "stories")
 """The two corpora, by their index everywhere: 0 reasoning (PrOntoQA), 1 memory (TinyStories)."""
@@ -25,7 +26,7 @@ LEAST_D_VOCAB = 257
 
 
 @dataclass(frozen=True)
-class TextConfig(KnownFields):
+class TextConfig(WithPresets):
     """The 1:1 mix of PrOntoQA and TinyStories (paper 1, Fig. 1 and 7), its tokenizer and its layout.
 
     Attributes:
@@ -48,6 +49,14 @@ class TextConfig(KnownFields):
     512
     """
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {"sequences": 40, "held_out": 8, "answers": 20, "hops": (1, 2), "d_vocab": 512, "n_ctx": 256},
+        "quick": {},
+        "paper": {
+            "stories": "hub", "sequences": 5000, "held_out": 250, "answers": 500, "tokenizer": "gpt2",
+            "d_vocab": GPT2_D_VOCAB, "n_ctx": 512, "layout": "padded",
+        },
+    }  # fmt: skip
     BOUNDS = bounds.TEXT
 
     prontoqa: str = "generate"
@@ -78,14 +87,6 @@ class TextConfig(KnownFields):
                 f"give d_vocab={GPT2_D_VOCAB}, or tokenizer 'train' for a vocabulary of your own size."
             )
 
-    @staticmethod
-    @checked
-    def preset(name: str) -> TextConfig:
-        """The text of a preset: ``smoke`` (seconds), ``quick`` (the default) or ``paper`` (5,000 + 5,000 rows)."""
-        if name not in PRESETS:
-            raise ConfigError(f"there is no text preset '{name}'; {nearest(name, PRESETS)}")
-        return PRESETS[name]
-
 
 def check_generated(hops: Sequence[int], ontology: str, ordering: str) -> None:
     """Raise ConfigError if a name is not known, there is no number of hops, or one is out of range."""
@@ -101,13 +102,3 @@ def check_generated(hops: Sequence[int], ontology: str, ordering: str) -> None:
 def _check_known(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ConfigError(f"{name}='{value}' is not known; {nearest(value, known)}")
-
-
-PRESETS = {
-    "smoke": TextConfig(sequences=40, held_out=8, answers=20, hops=(1, 2), d_vocab=512, n_ctx=256),
-    "quick": TextConfig(),
-    "paper": TextConfig(
-        stories="hub", sequences=5000, held_out=250, answers=500, tokenizer="gpt2", d_vocab=GPT2_D_VOCAB, n_ctx=512,
-        layout="padded",
-    ),
-}  # fmt: skip

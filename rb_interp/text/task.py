@@ -60,12 +60,6 @@ class TextTask(TextConfig):
     train_sets: ClassVar = TRAIN
     predicts: ClassVar = "next"
 
-    @staticmethod
-    @checked
-    def preset(name: str) -> TextTask:
-        """The task of a preset: ``smoke`` (seconds), ``quick`` (the default) or ``paper`` (5,000 + 5,000 rows)."""
-        return TextTask(**vars(TextConfig.preset(name)))
-
     @property
     def length(self) -> int:
         """Tokens that a model sees of a row."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from rb_interp import bounds
-from rb_interp.checks import KnownFields, checked
-from rb_interp.errors import ConfigError, nearest
+from rb_interp.errors import ConfigError
+from rb_interp.presets import WithPresets
 
 SCHEDULES = ("constant", "cosine")
 OPTIMISERS = ("adamw", "sgd")
@@ -14,7 +16,7 @@ DTYPES = ("float32", "float64", "bfloat16")
 
 
 @dataclass(frozen=True)
-class TrainConfig(KnownFields):
+class TrainConfig(WithPresets):
     """Optimiser, schedule, evaluation and where to compute.
 
     Attributes:
@@ -47,6 +49,14 @@ class TrainConfig(KnownFields):
         compile: let torch.compile build a next-token model's loss and gradients (pays on a GPU).
     """
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {"steps": 300, "batch_size": 64, "lr": 3e-3, "eval_rows": 200, "n_checkpoints": 3},
+        "quick": {},
+        "paper": {
+            "steps": 2_000_000, "batch_size": 100, "lr": 1e-5, "schedule": "constant", "eval_every": 1000,
+            "eval_rows": 1000, "n_checkpoints": 24,
+        },
+    }  # fmt: skip
     BOUNDS = bounds.TRAIN
     host_fields = ("device", "workers", "save_every", "micro_batch", "compile")
 
@@ -79,28 +89,3 @@ class TrainConfig(KnownFields):
     def __post_init__(self) -> None:
         names = {"optimiser": OPTIMISERS, "schedule": SCHEDULES, "dtype": DTYPES}
         bounds.check(self, ConfigError, names)
-
-    @staticmethod
-    @checked
-    def preset(name: str) -> TrainConfig:
-        """The training of a preset: ``smoke``, ``quick`` or ``paper``.
-
-        Raises:
-            ConfigError: for another name.
-        """
-        if name not in PRESETS:
-            raise ConfigError(f"there is no training preset '{name}'; {nearest(name, PRESETS)}")
-        return PRESETS[name]
-
-
-PRESETS = {
-    "smoke": TrainConfig(steps=300, batch_size=64, lr=3e-3, eval_rows=200, n_checkpoints=3),
-    "quick": TrainConfig(),
-    "paper": TrainConfig(
-        steps=2_000_000, batch_size=100, lr=1e-5, schedule="constant", eval_every=1000, eval_rows=1000, n_checkpoints=24
-    ),
-}
-
-RATES: dict[str, tuple[tuple[float, float], ...]] = {"quick": ((0.3, 8e-3), (0.5, 4e-3), (0.8, 8e-3))}
-"""Preset -> learning rates by gamma on the anchor task, where gammas differ: of a fixed grid those with the lowest
-training loss (``experiments/learning_rates.py``, ``results/learning_rates.csv``)."""

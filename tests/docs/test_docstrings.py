@@ -39,7 +39,7 @@ def raised(function: Callable) -> set[str]:
 
 
 def test_the_list_has_functions_and_methods():
-    assert {"train_model", "uniformity", "path_patch", "Site.parse", "AnchorTask.preset"} <= set(FUNCTIONS)
+    assert {"train_model", "uniformity", "path_patch", "Site.parse", "AnchorTask.tokens"} <= set(FUNCTIONS)
     assert raised(FUNCTIONS["Site.parse"]) == {"ModelError"}
 
 

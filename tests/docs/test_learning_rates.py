@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rb_interp.training.config import RATES
+from rb_interp.tasks.anchor import RATES
 
 ROOT = Path(__file__).parents[2]
 

@@ -147,8 +147,7 @@ class Shifted(AnchorTask):
 
 
 def test_a_task_of_another_class_is_another_run(tmp_path):
-    settings = {name: getattr(TASK, name) for name in TASK.__dataclass_fields__}
-    other = replace(SMALL, task=Shifted(**settings))
+    other = replace(SMALL, task=Shifted(**vars(TASK)))
     start(tmp_path / "run", other)
     with pytest.raises(RunError, match="its task is of another class"):
         start(tmp_path / "run")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rb_interp.errors import ConfigError
-from rb_interp.text.config import PRESETS, TextConfig
+from rb_interp.text.config import TextConfig
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_presets_are_the_ones_written_down():
     assert TextConfig.preset("quick") == TextConfig()
     assert (paper.sequences, paper.held_out, paper.answers, paper.n_ctx) == (5000, 250, 500, 512)
     assert (paper.tokenizer, paper.layout, paper.prontoqa, paper.stories) == ("gpt2", "padded", "generate", "hub")
-    with pytest.raises(ConfigError, match=r"^there is no text preset 'smoek'; did you mean 'smoke'\?$"):
+    with pytest.raises(ConfigError, match=r"^TextConfig has no preset 'smoek'; did you mean 'smoke'\?$"):
         TextConfig.preset("smoek")
-    assert set(PRESETS) == {"smoke", "quick", "paper"}
+    assert set(TextConfig.PRESETS) == {"smoke", "quick", "paper"}
 
 
 def test_importing_the_package_imports_nothing_heavy():

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rb_interp import bounds
 from rb_interp.bounds import Bound
-from rb_interp.checks import KnownFields, checked
-from rb_interp.errors import TaskError, nearest
+from rb_interp.checks import checked
+from rb_interp.errors import TaskError
+from rb_interp.presets import WithPresets
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.protocol import DataCost
@@ -32,7 +33,7 @@ _OPERANDS = Bound(0, 4999, "", "every pair of operands is a row")
 
 
 @dataclass(frozen=True)
-class AdditionTask(KnownFields):
+class AdditionTask(WithPresets):
     """Settings of the addition task; ranges are inclusive.
 
     Attributes:
@@ -49,6 +50,12 @@ class AdditionTask(KnownFields):
     """
 
     sets, train_sets, predicts, length = SETS, SETS[:1], "last", 4
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {"operands": (0, 19), "block": (8, 12)},
+        "quick": {},
+        "paper": {"operands": (0, 999), "block": (400, 600)},
+    }
+    ERROR = TaskError
     BOUNDS: ClassVar[Mapping[str, Bound]] = {
         "operands": _OPERANDS,
         "block": _OPERANDS,
@@ -72,18 +79,6 @@ class AdditionTask(KnownFields):
                 f"block=({first}, {last}) with test_share={self.test_share:g} leaves no row to train on; give a "
                 f"smaller block or a lower test_share."
             )
-
-    @staticmethod
-    @checked
-    def preset(name: str) -> AdditionTask:
-        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 2's operands).
-
-        Raises:
-            TaskError: for another name.
-        """
-        if name not in PRESETS:
-            raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
-        return PRESETS[name]
 
     @property
     def plus(self) -> int:
@@ -132,10 +127,3 @@ class AdditionTask(KnownFields):
         return Dataset(
             seed, tokens, a + b, set, SETS, SETS[:1], positions, {"operand": numbers}, name="the addition task"
         )
-
-
-PRESETS = {
-    "smoke": AdditionTask(operands=(0, 19), block=(8, 12)),
-    "quick": AdditionTask(),
-    "paper": AdditionTask(operands=(0, 999), block=(400, 600)),
-}

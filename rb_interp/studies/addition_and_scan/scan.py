@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rb_interp import bounds
 from rb_interp.bounds import Bound
 from rb_interp.checks import checked
-from rb_interp.errors import TaskError, nearest
+from rb_interp.errors import TaskError
+from rb_interp.presets import WithPresets
 from rb_interp.studies.addition_and_scan.grammar import (
     JOINTS,
     LONGEST_ANSWER,
@@ -42,7 +43,7 @@ SETS = ("train", "seen_test", "composites")
 
 
 @dataclass(frozen=True)
-class ScanTask(SequenceTask):
+class ScanTask(SequenceTask, WithPresets):
     """Settings of the task of commands.
 
     Attributes:
@@ -60,6 +61,12 @@ class ScanTask(SequenceTask):
     """
 
     sets, train_sets, length = SETS, SETS[:1], LONGEST_COMMAND + 1 + LONGEST_ANSWER
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {"verbs": 3, "n_sequences": 200},
+        "quick": {},
+        "paper": {"verbs": 12, "n_sequences": 8000},
+    }
+    ERROR = TaskError
     BOUNDS: ClassVar[Mapping[str, Bound]] = {
         "verbs": Bound(2, len(VERBS), "verbs", "the primitive and one other at least"),
         "n_sequences": Bound(2, 1_000_000, "rows", "more than there are commands of all verbs"),
@@ -79,18 +86,6 @@ class ScanTask(SequenceTask):
                 f"'{PRIMITIVE}' alone and {self.n_sequences - self.n_alone} other commands; expected one at least of "
                 f"either, and at most {most} others with verbs={self.verbs}, so that one is left for seen_test."
             )
-
-    @staticmethod
-    @checked
-    def preset(name: str) -> ScanTask:
-        """The task of a preset at its middle size: ``smoke`` (tiny), ``quick`` (the default) or ``paper``.
-
-        Raises:
-            TaskError: for another name.
-        """
-        if name not in PRESETS:
-            raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
-        return PRESETS[name]
 
     @property
     def n_alone(self) -> int:
@@ -130,6 +125,3 @@ def _sorted_out(verbs: int) -> tuple[list[Sentence], list[Sentence]]:
     others = [sentence for sentence in every if PRIMITIVE not in sentence.command]
     composites = [sentence for sentence in every if PRIMITIVE in sentence.command and len(sentence.command) > 1]
     return others, composites
-
-
-PRESETS = {"smoke": ScanTask(verbs=3, n_sequences=200), "quick": ScanTask(), "paper": ScanTask(12, 8000)}

@@ -11,7 +11,8 @@ from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
-from rb_interp.training.config import RATES, TrainConfig
+from rb_interp.tasks.anchor import RATES
+from rb_interp.training.config import TrainConfig
 
 FIXED = "fixed_average"
 """The sweep of claim M10b."""

@@ -19,7 +19,7 @@ NOBODY = "No member of this run is fitted and has two layers, so there is nothin
 
 
 def exception_section(evidence: Evidence) -> Section:
-    """Phase against flow against place, and how well the seeds looked at foretell the others."""
+    """Phase against flow against place, and how well the seeds looked at predict the others."""
     counts, blocks = evidence.records("exception_counts"), []
     if not counts:
         return _section(Paragraph(NOBODY))
@@ -45,7 +45,7 @@ def _place(row: dict) -> str:
 
 
 def _test(evidence: Evidence) -> list[Block]:
-    """Shares of test members whose place was foretold, in a table and a sentence."""
+    """Shares of test members whose place was predicted, in a table and a sentence."""
     found = {row["by"]: row for row in evidence.records("exception_test")}
     n = next(iter(found.values()))["n"]
     told = [row for row in found.values() if row["right"] == row["right"]]
@@ -56,11 +56,11 @@ def _test(evidence: Evidence) -> list[Block]:
         "Even seeds suggest a place for each kind of member, the most frequent one among them. Odd seeds test it. This "
         "rule was fixed before any member was read."
     )
-    right = f"{found['nothing']['right']:.0%} of {n} members are foretold rightly; {by}."
+    right = f"{found['nothing']['right']:.0%} of {n} members are predicted rightly; {by}."
     text = f"{rule} Without knowing phase or flow {right}"
     rows = [
         Row((Cell(row["by"], head=True), Cell(share_text(row["right"], row["low"], row["high"])), Cell(str(row["n"]))))
         for row in told
     ]
-    head = ("foretold by", "share of members rightly [95 % interval]", "members")
-    return [Heading("Do phase and flow foretell it?"), Paragraph(text), Table(head, tuple(rows))]
+    head = ("predicted by", "share of members rightly [95 % interval]", "members")
+    return [Heading("Do phase and flow predict it?"), Paragraph(text), Table(head, tuple(rows))]

@@ -19,13 +19,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 from rb_interp import bounds
-from rb_interp.checks import KnownFields, checked
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
+from rb_interp.presets import WithPresets
 from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset
 from rb_interp.studies.composite.settings import BOUNDS, SPLITS, check
 from rb_interp.tasks.counterfactual import changed_rows
@@ -43,7 +45,7 @@ SEEN_TEST = SETS.index("seen_test")
 
 
 @dataclass(frozen=True)
-class CompositeTask(KnownFields):
+class CompositeTask(WithPresets):
     """Settings of a composite task; ranges are inclusive, token ids are the integers themselves.
 
     Attributes:
@@ -73,6 +75,12 @@ class CompositeTask(KnownFields):
     """
 
     sets, train_sets, predicts, q = SETS, TRAIN_SETS, "last", 2
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {"items": (20, 49), "length": 6, "d_vocab": 64, "n_sequences": 3200, "evaluation_rows": 200},
+        "quick": {},
+        "paper": {"n_sequences": 900_000},
+    }
+    ERROR = TaskError
     BOUNDS = BOUNDS
 
     shifts: tuple[int, ...] = (5, 1, -2, -8)
@@ -90,18 +98,6 @@ class CompositeTask(KnownFields):
     def __post_init__(self) -> None:
         bounds.check(self, TaskError, {"split": SPLITS})
         check(self)
-
-    @staticmethod
-    @checked
-    def preset(name: str) -> CompositeTask:
-        """The task of a preset: ``smoke`` (tiny), ``quick`` (the default) or ``paper`` (paper 2's sizes).
-
-        Raises:
-            TaskError: for another name.
-        """
-        if name not in PRESETS:
-            raise TaskError(f"there is no task preset '{name}'; {nearest(name, PRESETS)}")
-        return PRESETS[name]
 
     def both_unseen(self) -> CompositeTask:
         """The same task where the mirrored pairs of held-out ones are held out too, and are no exceptions.
@@ -295,10 +291,3 @@ class CompositeTask(KnownFields):
         if not np.isin(pairs, self.tokens("anchor")).all():
             raise TaskError(f"got anchors {np.unique(pairs).tolist()}; expected 1 to {len(self.shifts)}.")
         return pairs[:, 0] - 1, pairs[:, 1] - 1
-
-
-PRESETS = {
-    "smoke": CompositeTask(items=(20, 49), length=6, d_vocab=64, n_sequences=3200, evaluation_rows=200),
-    "quick": CompositeTask(),
-    "paper": CompositeTask(n_sequences=900_000),
-}

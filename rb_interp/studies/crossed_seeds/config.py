@@ -15,7 +15,8 @@ from rb_interp.errors import ConfigError
 from rb_interp.machine.config import StudyConfig, SweepConfig, check_seeds
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
-from rb_interp.training.config import RATES, TrainConfig
+from rb_interp.tasks.anchor import RATES
+from rb_interp.training.config import TrainConfig
 
 SIDE = tuple(range(6))
 

@@ -119,7 +119,7 @@ def words(section) -> str:
     return " | ".join([*texts, *cells])
 
 
-def test_the_report_says_where_it_is_and_whether_it_was_foretold():
+def test_the_report_says_where_it_is_and_whether_it_was_predicted():
     full = evidence_of(
         (4, "look", "symmetric", "via last", "a2_from_a1"), (3, "test", "symmetric", "via last", "a2_from_a1"),
         (1, "test", "mixed", "several", "none"),
@@ -128,7 +128,7 @@ def test_the_report_says_where_it_is_and_whether_it_was_foretold():
     assert "Exploratory; no claim is judged here." in said
     assert "4 | symmetric | via last | L0, from a2 to a1" in said
     assert "1 | mixed | several | in no edge of L0" in said
-    assert "Without knowing phase or flow 75% of 4 members are foretold rightly" in said
+    assert "Without knowing phase or flow 75% of 4 members are predicted rightly" in said
     one_part = words(exception_section(evidence_of((1, "look", "mixed", "several", "none"))))
     assert "this run has none in one of them, so nothing is tested" in one_part
     assert "there is nothing to tell" in words(exception_section(evidence_of((1, "look", "unfit", "none", "none"))))

@@ -189,6 +189,14 @@ def test_the_gain_begins_at_the_lowest_rate_fitted_or_not_and_ends_at_the_highes
     assert found.to_list() == pytest.approx([100 * (rates[1] - rates[0])] * 8)
 
 
+def test_a_map_with_few_rates_says_nothing_of_them():
+    readings = known(lambda sweep, setting, gamma: (min(1.0, 100 * setting), 1.0))
+    few = replace(MAP, unseen_factors=MAP.unseen_factors[1:])
+    found = {row["quantity"] for row in map_readings(readings[readings["probe"] == "phase"], few)}
+    assert {"decay_order", "decay_gain"} <= found
+    assert not {"rate_order", "rate_gain"} & found
+
+
 def test_claims_hold_in_the_papers_world_and_fail_in_its_mirror():
     def paper(sweep, setting, gamma):
         if sweep.startswith("unseen"):

@@ -6,7 +6,7 @@ map      order        Spearman's correlation of gamma and I - S, with six gammas
          gamma_star, crosses     see ``boundary``
          fit_rise     gamma_fit at depth 6 less that at depth 2
          distance     |gamma* at depth 4 - gamma* at depth 2|
-         rate_order, decay_order     Spearman's correlation of the setting and I, of C10 and C11
+         rate_order, decay_order     Spearman's correlation of the setting and I, of C10 and C11, with five or more
          rate_gain, decay_gain       I at the highest setting that is fitted, less I at the lowest one
 """
 
@@ -32,6 +32,8 @@ from rb_interp.training.member_group import Member
 NAN = float("nan")
 FEWEST_GAMMAS, FROM, TO = 6, 0.5, 1.0
 """Gammas of claim C7."""
+FEWEST_SETTINGS = 5
+"""Learning rates of claim C10, and weight decays of C11. A map with fewer, as ``quick``, says nothing of them."""
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
@@ -72,10 +74,11 @@ def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> Iterator
     step = config.train.steps
     empty = dict.fromkeys(("layer", "head", "null", "null_mean", "null_sd", "p_value"))
     for seed in sorted(set(now["seed"])):
-        found, twin = (_of_seed(table.loc[table["seed"] == seed], config) for table in (now, before))
+        found, untrained = (_of_seed(table.loc[table["seed"] == seed], config) for table in (now, before))
         for (sweep, quantity), value in found.items():
             place = {"sweep": sweep, "gamma": NAN, "seed": seed, "stage": "final", "step": step, "set": ""}
-            row = {"probe": "map", "quantity": quantity, "value": value, "untrained": twin.get((sweep, quantity), NAN)}
+            beside = untrained.get((sweep, quantity), NAN)
+            row = {"probe": "map", "quantity": quantity, "value": value, "untrained": beside}
             yield {**place, **row, **empty, "n": 0}
 
 
@@ -99,6 +102,8 @@ def _of_seed(members: pd.DataFrame, config: CompositeMapConfig) -> dict[tuple[st
         sweeps = sorted((place.point, place.sweep) for place in config.places if place.axis == f"unseen_{axis}")
         own = {point: members.loc[members["sweep"] == sweep].to_dict("records") for point, sweep in sweeps}
         answered = {point: float(rows[0]["I"]) for point, rows in own.items() if rows}
+        if len(answered) < FEWEST_SETTINGS:
+            continue
         fitted = [point for point, rows in own.items() if rows and rows[0]["acc_seen_test"] >= FITTED]
         gain = answered[fitted[-1]] - answered[min(answered)] if fitted else NAN
         found |= {("", f"{axis}_order"): order(answered), ("", f"{axis}_gain"): gain}
