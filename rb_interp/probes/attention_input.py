@@ -2,7 +2,7 @@
 
 Models differ in where they normalise and in what their hooks record (``ln1.hook_normalized`` stands before LayerNorm's
 weight and bias), so nothing is assumed: the tensor taken is the one that reproduces the head's own value vectors,
-``hook_v = x W_V + b_V``.
+``hook_v = x W_V + b_V``, where a model without biases has no b_V.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ def _normalised(model: HookedModel, layer: int, found: dict[str, Tensor]) -> lis
 
 def _value_error(model: HookedModel, v: Tensor, x: Tensor, layer: int, head: int) -> float:
     """Relative error of x W_V + b_V against the head's recorded value vectors."""
-    W_V, b_V = model.W_V[layer].detach().cpu().double(), model.b_V[layer].detach().cpu().double()
+    W_V, b_V = model.W_V[layer].detach().cpu().double(), getattr(model.blocks[layer].attn, "b_V", None)
     own, group = head * len(W_V) // model.cfg.n_heads, head * v.shape[2] // model.cfg.n_heads
     size = v[:, :, group].norm().clamp_min(torch.finfo(torch.float64).tiny)
-    return float((x @ W_V[own] + b_V[own] - v[:, :, group]).norm() / size)
+    bias = 0 if b_V is None else b_V[own].detach().cpu().double()
+    return float((x @ W_V[own] + bias - v[:, :, group]).norm() / size)
 
 
 def token_embeddings(

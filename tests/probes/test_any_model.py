@@ -7,13 +7,17 @@ from inspect import signature
 import numpy as np
 import pytest
 import torch
-from lens_models import hooks_on, lens_model
+from lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp import probes
 from rb_interp.errors import ArgumentError, ModelError
 from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
+from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_rows
-from rb_interp.tasks import AnchorTask
+from rb_interp.probes.value_alignment import value_matrix
+from rb_interp.probes.vectors import cosines, mean_off_diagonal
+from rb_interp.tasks import AnchorTask, Inputs
+from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import threads
 
 TASK = AnchorTask(
@@ -41,6 +45,26 @@ def test_every_probe_runs_on_every_layer_and_head(kind):
         assert np.isfinite(list(probe(model, DATA.inputs(ROWS), n_null=20).values.values())).any()
     assert hooks_on(model) == hooks_on(untrained) == []
     assert all(torch.equal(weights[name], p) for name, p in model.named_parameters())
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("family", ["Qwen3", "Gemma2"])
+def test_a_bridged_model_without_biases_is_read_as_transformers_computes_it(family):
+    """Against transformers' own modules: what attention is given for each token, and what the last head's W_V is."""
+    theirs = transformers_model(family)
+    layer = theirs.model.layers[0]
+    with torch.no_grad():
+        read = layer.input_layernorm(theirs.get_input_embeddings()(torch.arange(30))).double().numpy()
+    W_V = layer.self_attn.v_proj.weight.detach().double().T.numpy()[:, 4:]  # of the second group's four dimensions
+    model, inputs = bridged(theirs), Inputs(np.zeros((1, 5), dtype=int), roles=Roles(tokens={"all": np.arange(30)}))
+    assert token_embeddings(model, np.arange(30), 5, 0, 3) == pytest.approx(read, abs=1e-4)
+    assert np.array_equal(value_matrix(model, head=3), W_V)
+    singular = np.linalg.svd(W_V)[1]
+    found = value_alignment(model, inputs, head=3, n_null=0).values
+    assert found["spectrum_ratio"] == pytest.approx(singular[0] / singular[1])
+    assert geometry(model, inputs, head=3, n_null=0).values["cos_all"] == pytest.approx(
+        mean_off_diagonal(cosines(read)), abs=1e-4
+    )
 
 
 @pytest.mark.lens
