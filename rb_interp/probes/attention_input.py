@@ -30,6 +30,8 @@ def attention_inputs(model: HookedModel, rows: Int[Tensor, "row pos"], layer: in
     wanted = [block + "attn.hook_v", block + "hook_resid_pre"]
     wanted += [block + name for name in ("ln1.hook_normalized", "ln1.hook_out") if block + name in model.hook_dict]
     found = {name.removeprefix(block): value.double() for name, value in capture(model, rows, wanted).items()}
+    for name in found.keys() - {"attn.hook_v"}:
+        found[name] = _read_by(head, found[name], model.cfg.n_heads)
     candidates = [("residual", found["hook_resid_pre"])]
     candidates += [("normalised", x) for x in _normalised(model, layer, found)]
     errors = [_value_error(model, found["attn.hook_v"], x, layer, head) for _, x in candidates]
@@ -40,6 +42,11 @@ def attention_inputs(model: HookedModel, rows: Int[Tensor, "row pos"], layer: in
             f"hook_v by {error:.0%}. It needs hook_v, and hook_resid_pre or ln1.hook_normalized, as in TransformerLens."
         )
     return candidates[errors.index(error)]
+
+
+def _read_by(head: int, x: Tensor, n_heads: int) -> Float[Tensor, "row pos d_model"]:
+    """What one head is given; ``use_attn_in`` and ``use_split_qkv_input`` make a copy of it for each head."""
+    return x if x.ndim == 3 else x[:, :, head * x.shape[2] // n_heads]
 
 
 def _normalised(model: HookedModel, layer: int, found: dict[str, Tensor]) -> list[Tensor]:

@@ -11,6 +11,8 @@ from lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp import probes
 from rb_interp.errors import ArgumentError, ModelError
+from rb_interp.interventions import patching_matrix
+from rb_interp.interventions.subspace import token_basis
 from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_rows
@@ -65,6 +67,31 @@ def test_a_bridged_model_without_biases_is_read_as_transformers_computes_it(fami
     assert geometry(model, inputs, head=3, n_null=0).values["cos_all"] == pytest.approx(
         mean_off_diagonal(cosines(read)), abs=1e-4
     )
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("setting", ["use_split_qkv_input", "use_attn_in"])
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "grouped", "GPTNeoX"])
+def test_an_own_input_of_each_head_changes_no_number(kind, setting):
+    model = bridged(transformers_model(kind)) if kind == "GPTNeoX" else lens_model(kind, n_layers=2)
+    roles = Roles({"key": np.array([[0], [2], [1]])}, {"all": np.arange(30)})
+    tokens = np.random.default_rng(0).integers(0, 30, (2, 3, 6))
+    first, second = (Inputs(rows, np.arange(3) + i, roles) for i, rows in enumerate(tokens))
+
+    def numbers():
+        readings = [probe(model, first, layer=1, head=3, n_null=0) for probe in (value_alignment, geometry, uniformity)]
+        found = [*(list(reading.values.values()) for reading in readings), token_basis(model, first, "all")]
+        components = ("resid_pre", "q", "v", "z", "mlp_out")
+        matrix = patching_matrix(model, first, second, components=components, roles=("key", "last"))
+        return [*found, matrix.values.ravel()]
+
+    before = numbers()
+    try:
+        getattr(model, f"set_{setting}")(True)
+    except (NotImplementedError, AssertionError):
+        pytest.skip("TransformerLens does not give this kind of model such inputs")
+    for old, new in zip(before, numbers(), strict=True):
+        assert new == pytest.approx(old, abs=1e-4, nan_ok=True)
 
 
 @pytest.mark.lens
