@@ -133,7 +133,7 @@ def ablation(
     other = np.zeros((0, len(values)))
     if control is not None:
         other = cost(interchange_edits(model, inputs, control, site))[None]
-    return Effect(f"{method} ablation", str(site), quantity, values, other, CONTROL)  # pyright: ignore
+    return Effect(f"{method} ablation", site.named(model), quantity, values, other, CONTROL)  # pyright: ignore
 
 
 @checked(empty=True)

@@ -54,6 +54,8 @@ class PatchingMatrix:
         metric: ``logit_diff`` or ``probability``. head: the head of the cells, or None for all heads at once.
         clean, corrupted: metric of each row, unpatched. patched: of each row with each cell patched.
         control_patched: the same with the control's activation, or None.
+        shared_with: other heads that have the keys and values of ``head``, where queries are grouped: cells of k and v
+            are of them too.
     """
 
     components: tuple[str, ...]
@@ -65,6 +67,7 @@ class PatchingMatrix:
     corrupted: Float[np.ndarray, " row"]
     patched: Float[np.ndarray, "component layer role row"]
     control_patched: Float[np.ndarray, "component layer role row"] | None
+    shared_with: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -100,7 +103,10 @@ class PatchingMatrix:
         return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
 
     def _repr_html_(self) -> str:
-        return html_table(self.table(), f"share of the {self.metric} recovered, n = {len(self)}")
+        caption = f"share of the {self.metric} recovered, n = {len(self)}"
+        if self.shared_with:
+            caption += f"; other heads with the same k and v: {', '.join(map(str, self.shared_with))}"
+        return html_table(self.table(), caption)
 
 
 @checked
@@ -124,7 +130,8 @@ def patching_matrix(
             may stand elsewhere in one of a pair than in the other.
         components: by default all of ``COMPONENTS``; with a head, those that have heads.
         layers: by default all. roles: by default those of ``ROLES`` that the rows have.
-        head: one head, or all of them at once.
+        head: one head, or all of them at once. Cells of k and v are those that it shares with other heads, where
+            queries are grouped.
         metric: ``logit_diff`` (nats) or ``probability`` of the clean answer.
         control: rows that differ from ``corrupted`` in noise alone.
 
@@ -159,4 +166,5 @@ def patching_matrix(
         check_distinct(cells.clean, cells.corrupted, metric)
         patched = cells.run(clean).reshape(shape)
         harmless = None if control is None else cells.run(control).reshape(shape)
-    return PatchingMatrix(chosen, numbers, roles, metric, head, cells.clean, cells.corrupted, patched, harmless)
+    shared = () if head is None else Site("v", 0, head=head).shared_by(model)
+    return PatchingMatrix(chosen, numbers, roles, metric, head, cells.clean, cells.corrupted, patched, harmless, shared)

@@ -128,7 +128,7 @@ def _read(
     n_rows, length = source.shape
     at = [aligned(site, roles, source_roles, length, n_rows)[1] for site in sites]
     found = capture(model, source, list(dict.fromkeys(site.hook for site in sites)))
-    return [gather_at(site, found[site.hook], here) for site, here in zip(sites, at, strict=True)]
+    return [gather_at(site.in_hook(model), found[site.hook], here) for site, here in zip(sites, at, strict=True)]
 
 
 def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: HookedModel) -> list[Edit]:
@@ -322,7 +322,7 @@ def path_patch(
         arrived: list[Tensor] = []
 
         def read(activation: Tensor, rows: Tensor) -> Tensor:
-            arrived.append(gather_at(receiver, activation, at[rows]).cpu())
+            arrived.append(gather_at(receiver.in_hook(model), activation, at[rows]).cpu())
             return activation
 
         send = write_at(sender, sent, base.roles, tokens.shape[1], model)

@@ -5,6 +5,9 @@ Components are TransformerLens's: the residual stream before, between and after 
 ``v``, ``z`` and ``pattern``. Layers and heads count from 0. The role says at which positions of each row: any role of
 the Roles at hand, or ``first_anchor``, ``last_anchor``, ``anchor_1`` .. ``anchor_q``, ``last`` (the last position),
 ``all``. The role of a ``pattern`` is that of the query.
+
+Heads are those of the queries. Where several of them share their keys and values (grouped queries), ``k`` and ``v`` of
+a head are those that it shares.
 """
 
 from __future__ import annotations
@@ -112,6 +115,25 @@ class Site:
         return replace(self, role=role)
 
     @checked
+    def in_hook(self, model: HookedModel) -> Site:
+        """The same place with the head's number in its hook, which has fewer keys and values than a model has heads."""
+        n_heads, n_there = model.cfg.n_heads, _heads_in_hook(self.component, model)
+        return self if self.head is None or n_there == n_heads else replace(self, head=self.head * n_there // n_heads)
+
+    @checked
+    def shared_by(self, model: HookedModel) -> tuple[int, ...]:
+        """Other heads that have the same keys or values as the site's; none where each head has its own."""
+        same = [replace(self, head=head).in_hook(model) for head in range(model.cfg.n_heads)]
+        return tuple(head for head, site in enumerate(same) if head != self.head and site == self.in_hook(model))
+
+    @checked
+    def named(self, model: HookedModel) -> str:
+        """The site as text, and which other heads share what it has."""
+        if self.head is None or not (others := self.shared_by(model)):
+            return str(self)
+        return f"{self} (shared with head{'s' * (len(others) > 1)} {', '.join(map(str, others))})"
+
+    @checked
     def check(self, model: HookedModel) -> None:
         """Say what is wrong where a model has no such site.
 
@@ -123,10 +145,7 @@ class Site:
                 f"site '{self}' is in a transformer layer, and a {type(model).__name__} has none; edit its hooks by "
                 f"name, such as hook_sum."
             )
-        heads = model.cfg.n_heads
-        if self.component in ("k", "v"):  # several query heads may share one of these
-            heads = getattr(model.cfg, "n_key_value_heads", None) or heads
-        for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, heads)):
+        for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)):
             if given is not None and not 0 <= given < count:
                 raise ModelError(
                     f"site '{self}' is in {what} {given}; this model has {count} {what}s, counted from 0. "
@@ -134,6 +153,13 @@ class Site:
                 )
         if self.hook not in model.hook_dict:
             raise ModelError(f"this model has no hook '{self.hook}'; {nearest(self.hook, model.hook_dict)}")
+
+
+def _heads_in_hook(component: str, model: HookedModel) -> int:
+    """Size of the head axis at a component's hook."""
+    shared = getattr(model.cfg, "n_key_value_heads", None) if component in ("k", "v") else None
+    ungrouped = getattr(model.cfg, "ungroup_grouped_query_attention", False)
+    return model.cfg.n_heads if ungrouped or not shared else shared
 
 
 def positions(roles: Roles, role: str, length: int, asker: str = "this intervention") -> Int[np.ndarray, "row n"]:
@@ -175,7 +201,7 @@ def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) 
     site.check(model)
     rows = as_rows(tokens)
     activation = capture(model, rows, [site.hook])[site.hook]
-    return gather_at(site, activation, site_positions(site, roles, rows.shape[1], len(rows)))
+    return gather_at(site.in_hook(model), activation, site_positions(site, roles, rows.shape[1], len(rows)))
 
 
 def site_positions(site: Site, roles: Roles | None, length: int, n_rows: int) -> Int[Tensor, "row n"]:
@@ -200,14 +226,14 @@ def site_positions(site: Site, roles: Roles | None, length: int, n_rows: int) ->
 
 
 def gather_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"]) -> Tensor:
-    """An activation at given positions, positions on axis 1, and in the site's head."""
+    """An activation at given positions, positions on axis 1, and in the site's head, as ``Site.in_hook`` counts it."""
     moved = activation.movedim(site.position_axis, 1)
     found = moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)]
     return found if site.head is None else found[:, :, site.head]
 
 
 def scatter_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"], values: Tensor) -> Tensor:
-    """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in the site's head."""
+    """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in that head."""
     changed = activation.clone()
     moved = changed.movedim(site.position_axis, 1)
     if site.head is not None:
