@@ -16,8 +16,9 @@ last position holds a noise token or an anchor, so it also counts in the cells o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from itertools import product
 
 import numpy as np
@@ -30,7 +31,7 @@ from rb_interp.interventions.batched_patching import PatchGrid
 from rb_interp.interventions.path import check_distinct, ratio_interval
 from rb_interp.interventions.path import patch as patch
 from rb_interp.interventions.path import patched_logits as patched_logits
-from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site
+from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site, components_of, missing_component
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_model, has_attention
 from rb_interp.statistics.reading import html_table
@@ -54,8 +55,7 @@ class PatchingMatrix:
         metric: ``logit_diff`` or ``probability``. head: the head of the cells, or None for all heads at once.
         clean, corrupted: metric of each row, unpatched. patched: of each row with each cell patched.
         control_patched: the same with the control's activation, or None.
-        shared_with: other heads that have the keys and values of ``head``, where queries are grouped: cells of k and v
-            are of them too.
+        notes: component -> what its cells are of besides, or why there are none.
     """
 
     components: tuple[str, ...]
@@ -67,7 +67,7 @@ class PatchingMatrix:
     corrupted: Float[np.ndarray, " row"]
     patched: Float[np.ndarray, "component layer role row"]
     control_patched: Float[np.ndarray, "component layer role row"] | None
-    shared_with: tuple[int, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -103,10 +103,8 @@ class PatchingMatrix:
         return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
 
     def _repr_html_(self) -> str:
-        caption = f"share of the {self.metric} recovered, n = {len(self)}"
-        if self.shared_with:
-            caption += f"; other heads with the same k and v: {', '.join(map(str, self.shared_with))}"
-        return html_table(self.table(), caption)
+        notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
+        return html_table(self.table(), f"share of the {self.metric} recovered, n = {len(self)}") + notes
 
 
 @checked
@@ -128,7 +126,7 @@ def patching_matrix(
     Args:
         clean, corrupted: pairs of rows with different answers, for instance ``inputs`` and ``counterfactual``. A role
             may stand elsewhere in one of a pair than in the other.
-        components: by default all of ``COMPONENTS``; with a head, those that have heads.
+        components: by default those of ``COMPONENTS`` that the model has; with a head, those that have heads.
         layers: by default all. roles: by default those of ``ROLES`` that the rows have.
         head: one head, or all of them at once. Cells of k and v are those that it shares with other heads, where
             queries are grouped.
@@ -150,7 +148,9 @@ def patching_matrix(
     check_model(model, "patching_matrix")
     if metric not in METRICS:
         raise ModelError(f"there is no metric '{metric}'; {nearest(metric, METRICS)}")
-    chosen = tuple(components or (COMPONENTS if head is None else PER_HEAD))
+    chosen, notes = tuple(components or ()), {}
+    if not chosen and has_attention(model):
+        chosen, notes = _default_components(model, COMPONENTS if head is None else PER_HEAD)
     there = {"last", *clean.roles.positions}
     there |= {"first_anchor", "last_anchor"} if "anchor" in there else set()
     roles = tuple(role for role in ROLES if role in there) if roles is None else tuple(roles)
@@ -158,7 +158,7 @@ def patching_matrix(
         raise ModelError("a matrix needs at least one role; name some, such as 'last', or leave roles= away.")
     numbers = tuple(range(model.cfg.n_layers) if layers is None else layers)
     if not has_attention(model):
-        Site(chosen[0], 0).check(model)
+        Site((*chosen, "resid_pre")[0], 0).check(model)
     groups = [Site(component, layer, head=head) for component, layer in product(chosen, numbers)]
     cells = PatchGrid(model, clean, corrupted, groups, roles, metric)
     shape = (len(chosen), len(numbers), len(roles), len(clean))
@@ -166,5 +166,12 @@ def patching_matrix(
         check_distinct(cells.clean, cells.corrupted, metric)
         patched = cells.run(clean).reshape(shape)
         harmless = None if control is None else cells.run(control).reshape(shape)
-    shared = () if head is None else Site("v", 0, head=head).shared_by(model)
-    return PatchingMatrix(chosen, numbers, roles, metric, head, cells.clean, cells.corrupted, patched, harmless, shared)
+    notes |= {site.component: shared for site in groups if (shared := site.shared(model))}
+    return PatchingMatrix(chosen, numbers, roles, metric, head, cells.clean, cells.corrupted, patched, harmless, notes)
+
+
+def _default_components(model: HookedModel, names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Those that there can be cells of, and why there are none of the others."""
+    there = components_of(model)
+    notes = {name: f"no cells: {missing_component(name, model)}" for name in names if name not in there}
+    return tuple(name for name in names if name not in notes), notes

@@ -121,29 +121,36 @@ class Site:
         return self if self.head is None or n_there == n_heads else replace(self, head=self.head * n_there // n_heads)
 
     @checked
-    def shared_by(self, model: HookedModel) -> tuple[int, ...]:
-        """Other heads that have the same keys or values as the site's; none where each head has its own."""
-        same = [replace(self, head=head).in_hook(model) for head in range(model.cfg.n_heads)]
-        return tuple(head for head, site in enumerate(same) if head != self.head and site == self.in_hook(model))
+    def shared(self, model: HookedModel) -> str:
+        """Which other heads have the same keys or values, in words; empty where each head has its own."""
+        heads = range(model.cfg.n_heads if self.head is not None else 0)
+        same = [head for head in heads if replace(self, head=head).in_hook(model) == self.in_hook(model)]
+        others = ", ".join(str(head) for head in same if head != self.head)
+        return others and f"shared with head{'s' * (len(same) > 2)} {others}"
 
     @checked
     def named(self, model: HookedModel) -> str:
         """The site as text, and which other heads share what it has."""
-        if self.head is None or not (others := self.shared_by(model)):
-            return str(self)
-        return f"{self} (shared with head{'s' * (len(others) > 1)} {', '.join(map(str, others))})"
+        shared = self.shared(model)
+        return f"{self} ({shared})" if shared else str(self)
 
     @checked
     def check(self, model: HookedModel) -> None:
         """Say what is wrong where a model has no such site.
 
         Raises:
-            ModelError: where the model has no such layer, head or hook.
+            ModelError: where the model has no such component, layer, head or hook.
         """
         if not has_attention(model):
             raise ModelError(
                 f"site '{self}' is in a transformer layer, and a {type(model).__name__} has none; edit its hooks by "
                 f"name, such as hook_sum."
+            )
+        there = components_of(model)
+        if self.component not in there:
+            raise ModelError(
+                f"site '{self}' is not in this model: {missing_component(self.component, model)} "
+                f"It has {', '.join(there)}."
             )
         for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)):
             if given is not None and not 0 <= given < count:
@@ -153,6 +160,29 @@ class Site:
                 )
         if self.hook not in model.hook_dict:
             raise ModelError(f"this model has no hook '{self.hook}'; {nearest(self.hook, model.hook_dict)}")
+
+
+def components_of(model: HookedModel) -> tuple[str, ...]:
+    """The components that a model has, in the order of HOOKS.
+
+    A model of attention alone has no ``resid_mid`` and ``mlp_out``, and one whose attention and MLP both read
+    ``resid_pre`` (Pythia, GPT-NeoX) has no ``resid_mid``.
+    """
+    there = (name for name in HOOKS if HOOKS[name].format(0) in model.hook_dict)
+    return tuple(name for name in there if name != "mlp_out" or not _attention_alone(model))
+
+
+def missing_component(component: str, model: HookedModel) -> str:
+    """Why a model does not have a component, as a sentence."""
+    if _attention_alone(model) and component in ("resid_mid", "mlp_out"):
+        return "its layers have attention alone."
+    if component == "resid_mid":
+        return "its attention and MLP both read resid_pre, side by side."
+    return f"its layers have no hook for {component}."
+
+
+def _attention_alone(model: HookedModel) -> bool:
+    return bool(getattr(model.cfg, "attn_only", False))
 
 
 def _heads_in_hook(component: str, model: HookedModel) -> int:
