@@ -31,7 +31,7 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Effect, answer_cost
+from rb_interp.interventions.effect import Cost, Effect, answer_cost
 from rb_interp.interventions.interchange import answer_logits, cost_of_edits
 from rb_interp.interventions.sites import Edit, Site, positions
 from rb_interp.models.protocol import HookedModel
@@ -266,7 +266,7 @@ def blocked_attention(
     query: str = "last",
     key: str = "key",
     head: int | None = None,
-    quantity: str = "loss_increase",
+    quantity: Cost = "loss_increase",
     n_draws: int = 5,
     seed: int = 0,
 ) -> Effect:

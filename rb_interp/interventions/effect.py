@@ -12,7 +12,7 @@ of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,10 +20,13 @@ from jaxtyping import Float
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
+from rb_interp.kinds import name_among
 from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
 from rb_interp.statistics.reading import html_table
 
 Quantity = Literal["loss_increase", "accuracy_drop", "moved_as_predicted", "recovered"]
+Cost = Annotated[str, name_among("loss_increase", "accuracy_drop")]
+"""What an intervention can cost each input."""
 
 
 @checked(nan=True, empty=True)

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import product
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,7 @@ from rb_interp.interventions.path import check_distinct, ratio_interval
 from rb_interp.interventions.path import patch as patch
 from rb_interp.interventions.path import patched_logits as patched_logits
 from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site, components_of, missing_component, site_positions
+from rb_interp.kinds import name_among
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_model, has_attention
 from rb_interp.statistics.reading import html_table
@@ -120,7 +122,7 @@ def patching_matrix(
     layers: Sequence[int] | None = None,
     roles: Sequence[str] | None = None,
     head: int | None = None,
-    metric: str = "logit_diff",
+    metric: Annotated[str, name_among(*METRICS)] = "logit_diff",
     control: Inputs | None = None,
 ) -> PatchingMatrix:
     """Share of the clean answer that each cell (component, layer, role) restores in the corrupted rows.

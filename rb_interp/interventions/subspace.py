@@ -38,7 +38,7 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.effect import Cost, Effect
 from rb_interp.interventions.interchange import cost_of_edits
 from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel
@@ -217,7 +217,7 @@ def subspace_effect(
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
-    quantity: str = "loss_increase",
+    quantity: Cost = "loss_increase",
     match: Match | None = None,
     seed: int = 0,
 ) -> Effect:

@@ -65,7 +65,12 @@ def hooked(source: Any, *, caches: bool = False) -> Any:
     cache = hasattr(source, "cache_dict")
     if cache and not caches:
         raise WrongError("got an ActivationCache and needs a model; pass cache.model.", ModelError)
-    if isinstance(source, type) or not hasattr(source.model if cache else source, "cfg"):
+    model = source.model if cache else source
+    if (
+        isinstance(source, type)
+        or not hasattr(model, "cfg")
+        or (isinstance(model, nn.Module) and not hasattr(model, "hook_dict"))
+    ):
         kind = type(source).__name__
         text = f"got an object of type {kind}; pass a HookedTransformer, or a model with its hook names and cfg."
         raise WrongError(text, ModelError)
