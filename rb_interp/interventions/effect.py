@@ -6,7 +6,8 @@ over inputs r and draws d of the control: an intervention of the same form and s
 mechanism is said to need. An effect that is no larger than its control's shows nothing, however large it is. Intervals
 are over inputs, which are drawn independently: Clopper-Pearson for shares, Student t for means. Over seeds, take one
 effect a seed. ``p_value`` is the share
-of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the control has one draw.
+of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the control has one draw. With
+fewer than 20 draws it cannot be below .05, however large the effect, and a notebook says so.
 """
 
 from __future__ import annotations
@@ -70,6 +71,15 @@ class Effect:
             return float("nan")
         return float((1 + (draws >= self.values.mean()).sum()) / (1 + len(draws)))
 
+    @property
+    def smallest_p(self) -> float:
+        """The smallest p-value that there can be with as many draws, 1 / (1 + draws); nan for fewer than two.
+
+        >>> Effect("", "", "recovered", np.ones(3), np.zeros((4, 3)), "").smallest_p
+        0.2
+        """
+        return 1 / (1 + len(self.control)) if len(self.control) > 1 else float("nan")
+
     def table(self) -> pd.DataFrame:
         """The summary as a table of one row, so that effects can be put below each other."""
         return pd.DataFrame([self.summary()])
@@ -77,7 +87,9 @@ class Effect:
     def _repr_html_(self) -> str:
         columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
-        return html_table(self.table()[columns], caption)
+        few = self.smallest_p >= 0.05  # 19 draws reach .05 and do not fall below it
+        more = f"; p cannot be below {self.smallest_p:.2g} with {len(self.control)} draws" if few else ""
+        return html_table(self.table()[columns], caption + more)
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""

@@ -42,6 +42,14 @@ def test_p_is_the_share_of_control_draws_that_reach_the_effect():
     assert np.isnan(effect([4.0, 4.0], draws[:1]).p_value)
 
 
+@pytest.mark.parametrize(("n_draws", "smallest"), [(5, "0.17"), (19, "0.05"), (20, None), (1, None)])
+def test_a_notebook_says_where_no_p_can_be_small(n_draws, smallest):
+    found = effect([9.0, 9.0], np.zeros((n_draws, 2)))
+    said = f"; p cannot be below {smallest} with {n_draws} draws</p>"
+    assert (said if smallest else "random patterns</p>") in found._repr_html_()
+    assert n_draws == 1 or found.p_value == found.smallest_p == 1 / (1 + n_draws)
+
+
 def test_no_input_gives_nan_and_other_inputs_are_refused():
     row = effect([], np.empty((1, 0)), "moved_as_predicted").summary()
     assert np.isnan(row["effect"])
