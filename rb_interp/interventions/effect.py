@@ -4,8 +4,10 @@
 
 over inputs r and draws d of the control: an intervention of the same form and size that leaves alone what the
 mechanism is said to need. An effect that is no larger than its control's shows nothing, however large it is. Intervals
-are over inputs, which are drawn independently: Clopper-Pearson for shares, Student t for means. Over seeds, take one
-effect a seed. ``p_value`` is the share
+are over inputs, which are drawn independently: Clopper-Pearson for shares, Tango's score interval for differences of
+shares (an accuracy before less after), Student t for means. Where a control has several draws, its mean on an input is
+no longer 0 or 1; its shares then have a Student t interval that is cut at the ends of what a share can be. Over seeds,
+take one effect a seed. ``p_value`` is the share
 of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the control has one draw. With
 fewer than 20 draws it cannot be below .05, however large the effect, and a notebook says so.
 """
@@ -22,7 +24,7 @@ from jaxtyping import Float
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.kinds import name_among
-from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
+from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
 from rb_interp.statistics.reading import html_table
 
 Quantity = Literal["loss_increase", "accuracy_drop", "moved_as_predicted", "recovered"]
@@ -101,17 +103,23 @@ class Effect:
         }
         named = {"effect": self.values, "control": mean_control, "difference": self.values - mean_control}
         for name, values in named.items():
-            interval = _interval(values, share=self.quantity == "moved_as_predicted" and name != "difference")
+            interval = _interval(values, self.quantity, lowest=0 if name != "difference" else -1)
             prefix = "" if name == "effect" else f"{name}_"
             row |= {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
         return {**row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
 
 
-def _interval(values: Float[np.ndarray, " row"], share: bool) -> Interval:
-    """Clopper-Pearson for a share of inputs, Student t for a mean."""
-    if share and np.isin(values, (0, 1)).all():
-        return proportion_interval(int(values.sum()), len(values))
-    return t_interval(values)
+def _interval(values: Float[np.ndarray, " row"], quantity: Quantity, lowest: int) -> Interval:
+    """That of a share of inputs, from ``lowest`` on, of a difference of shares, or of a mean."""
+    if quantity not in ("moved_as_predicted", "accuracy_drop"):
+        return t_interval(values)
+    lowest = -1 if quantity == "accuracy_drop" else lowest
+    if np.isin(values, (lowest, 0, 1)).all():
+        lost, gained = int((values > 0).sum()), int((values < 0).sum())
+        of_one = proportion_interval(lost, len(values)) if lowest == 0 else None
+        return of_one or difference_of_paired_shares(lost, gained, len(values))
+    found = t_interval(values)
+    return Interval(found.estimate, *(float(end) for end in np.clip(found[1:], lowest, 1)))
 
 
 def cross_entropy(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:

@@ -7,6 +7,7 @@ import pytest
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.effect import Effect, answered_rightly, cross_entropy
+from rb_interp.statistics.intervals import difference_of_paired_shares, t_interval
 
 
 def effect(values, control, quantity="loss_increase"):
@@ -33,6 +34,28 @@ def test_a_share_of_inputs_has_the_exact_interval():
     row = effect([1.0] * 9 + [0.0], [[0.0] * 10], "moved_as_predicted").summary()
     assert (row["low"], row["high"]) == pytest.approx((0.5550, 0.9975), abs=1e-4)
     assert (row["control_low"], row["control_high"]) == pytest.approx((0.0, 0.3085), abs=1e-4)
+
+
+def test_no_interval_of_an_accuracy_leaves_what_an_accuracy_can_be():
+    """Nearly all inputs lost: Student t goes beyond 1. Equal inputs are no point either."""
+    values = [1.0] * 9 + [0.0]
+    row = effect(values, [[0.0] * 10], "accuracy_drop").summary()
+    assert (row["low"], row["high"]) == pytest.approx(difference_of_paired_shares(9, 0, 10)[1:])
+    assert t_interval(values).high > 1 > row["high"]
+    assert (row["control_low"], row["control_high"]) == pytest.approx(difference_of_paired_shares(0, 0, 10)[1:])
+    assert row["difference_high"] == row["high"]
+    some = effect([1.0, 1.0, 0.0, -1.0], [[0.0] * 4], "accuracy_drop").summary()
+    assert (some["low"], some["high"]) == pytest.approx(difference_of_paired_shares(2, 1, 4)[1:])
+    half = np.stack([np.ones(10), np.r_[np.zeros(1), np.ones(9)]])  # two draws: the mean of an input is 1 or .5
+    for quantity, lowest in (("accuracy_drop", -1), ("moved_as_predicted", 0)):
+        for control in (half, 1 - half):
+            cut = effect(values, control, quantity).summary()
+            assert lowest <= cut["control_low"] < cut["control"] < cut["control_high"] <= 1
+            assert -1 <= cut["difference_low"] <= cut["difference_high"] <= 1
+    moved = effect(values, [[1.0] + [0.0] * 9], "moved_as_predicted").summary()
+    assert (moved["difference_low"], moved["difference_high"]) == pytest.approx(
+        difference_of_paired_shares(8, 0, 10)[1:]
+    )
 
 
 def test_p_is_the_share_of_control_draws_that_reach_the_effect():
