@@ -28,6 +28,7 @@ from rb_interp.statistics.intervals import Interval, difference_of_paired_shares
 from rb_interp.statistics.reading import html_table
 
 Quantity = Literal["loss_increase", "accuracy_drop", "moved_as_predicted", "recovered"]
+NO_CONTROL = "none given"
 Cost = Annotated[str, name_among("loss_increase", "accuracy_drop")]
 """What an intervention can cost each input."""
 
@@ -44,7 +45,7 @@ class Effect:
             Where a control has no prediction of its own, as in an interchange, it counts every changed answer: the
             stricter count.
         values: effect on each input, ``[row]``. control: the control's effect on each input, ``[draw, row]``.
-        control_name: what the control is, in words.
+        control_name: what the control is, in words; NO_CONTROL where there is no draw of it.
 
     >>> effect = Effect("ablation", "attn_out.0", "accuracy_drop", np.ones(4), np.zeros((1, 4)), "noise redrawn")
     >>> effect.summary()["difference"]
@@ -64,6 +65,8 @@ class Effect:
                 f"the effect has {len(self.values)} inputs and its control shape {list(self.control.shape)}; "
                 f"expected [draw, {len(self.values)}], the same inputs."
             )
+        if not len(self.control):
+            object.__setattr__(self, "control_name", NO_CONTROL)
 
     @property
     def p_value(self) -> float:

@@ -7,7 +7,7 @@ from probes.lens_models import lens_model
 from torch import nn
 
 from rb_interp.errors import RbInterpError
-from rb_interp.interventions import ablation, blocked_attention, interchange, patching_matrix
+from rb_interp.interventions import ablation, blocked_attention, interchange, patching_matrix, path_patch
 from rb_interp.interventions.ablation import ablate, ablations
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.sites import read_at
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.lens
 TOKENS = np.random.default_rng(0).integers(0, 30, (5, 6))
 LABELS, KEY = np.arange(5), np.arange(5)[:, None]
 ROWS = Inputs(TOKENS, LABELS, Roles({"key": KEY}))
+LATE = Inputs(TOKENS, LABELS, Roles({"key": KEY * 0, "noise": KEY * 0 + 1}))
 MODEL = lens_model("gpt2", n_layers=2)
 
 
@@ -114,3 +115,11 @@ def test_plain_modules_are_named(call):
     for module in (Plain(), nn.Linear(2, 2)):
         with pytest.raises(RbInterpError, match=f"got an object of type {type(module).__name__}; pass a HookedTransf"):
             CALLS[call](module)
+
+
+def test_calls_without_a_control_say_that_there_is_none():
+    swap = Inputs(TOKENS[:, ::-1].copy(), LABELS + 1, ROWS.roles)
+    path = path_patch(MODEL, ROWS, swap, "z.0@key", "resid_post.1")
+    without = [ablation(MODEL, ROWS, "z.0"), blocked_attention(MODEL, LATE, layer=0, n_draws=0), path.moved()]
+    assert [found.summary()["control_name"] for found in without] == ["none given"] * 3
+    assert ablation(MODEL, ROWS, "z.0", control=ROWS).summary()["control_name"] == "noise redrawn"

@@ -73,6 +73,15 @@ def test_a_notebook_says_where_no_p_can_be_small(n_draws, smallest):
     assert n_draws == 1 or found.p_value == found.smallest_p == 1 / (1 + n_draws)
 
 
+def test_a_control_that_was_not_given_is_not_named():
+    without = effect([1.0, 2.0], np.empty((0, 2)))
+    row = without.summary()
+    assert (row["effect"], row["control_name"]) == (1.5, "none given")
+    assert all(np.isnan(row[name]) for name in ("control", "control_low", "difference", "difference_high", "p_value"))
+    assert "control: none given</p>" in without._repr_html_()
+    assert effect([1.0, 2.0], [[0.0, 0.0]]).summary()["control_name"] == "random patterns"
+
+
 def test_no_input_gives_nan_and_other_inputs_are_refused():
     row = effect([], np.empty((1, 0)), "moved_as_predicted").summary()
     assert np.isnan(row["effect"])
