@@ -177,8 +177,22 @@ def _instance(hint: type) -> Kind:
         asked = [member for member in (*vars(hint), *hint.__annotations__) if not member.startswith("_")]
         words = f"an object with {', '.join(asked)}, as rb_interp's {name} has"
         return Kind(words, _holds(lambda value: all(hasattr(value, member) for member in asked)))
-    article = "an" if name[:1].upper() in "AEIOU" else "a"
-    return Kind(WORDS.get(name, f"{article} {name}"), _holds(lambda value: isinstance(value, hint)))
+    words = WORDS.get(name, f"{'an' if name[:1].upper() in 'AEIOU' else 'a'} {name}")
+
+    def fit(value: Any, convert: bool) -> Any:
+        if isinstance(value, hint):
+            return value
+        if isinstance(value, Mapping):
+            names = ", ".join(shown(key) for key in list(value)[:3])
+            raise WrongError(f"got {{name}}=a mapping of {names or 'nothing'}; expected {words}.")
+        raise WrongError
+
+    return Kind(words, fit)
+
+
+def name_among(*names: str) -> Kind:
+    """The kind of a text that a function looks up among some names itself; of anything else this tells the names."""
+    return Kind(f"a name: {' or '.join(map(repr, names))}", SIMPLE[str].fit)
 
 
 LETTERS = {"float": "fiu", "int": "iu", "bool": "b", "number": "fiu", "any": "fiubUSM"}

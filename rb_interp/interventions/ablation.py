@@ -26,7 +26,7 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.effect import Effect, answer_cost, answered_rightly
+from rb_interp.interventions.effect import Cost, Effect, answer_cost, answered_rightly
 from rb_interp.interventions.hooking import with_edits, write_at
 from rb_interp.interventions.interchange import answer_logits, cost_of_edits, interchange_edits, values_at
 from rb_interp.interventions.sites import Edit, Site
@@ -113,7 +113,7 @@ def ablation(
     *,
     method: str = "mean",
     control: Inputs | None = None,
-    quantity: str = "accuracy_drop",
+    quantity: Cost = "accuracy_drop",
     seed: int = 0,
 ) -> Effect:
     """What each input loses without a component, in nats or as 0, 1 or -1 (an answer gained), beside its control.
@@ -133,7 +133,7 @@ def ablation(
     other = np.zeros((0, len(values)))
     if control is not None:
         other = cost(interchange_edits(model, inputs, control, site))[None]
-    return Effect(f"{method} ablation", str(site), quantity, values, other, CONTROL)  # pyright: ignore
+    return Effect(f"{method} ablation", site.named(model), quantity, values, other, CONTROL)  # pyright: ignore
 
 
 @checked(empty=True)

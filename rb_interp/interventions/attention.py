@@ -31,7 +31,7 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Effect, answer_cost
+from rb_interp.interventions.effect import Cost, Effect, answer_cost
 from rb_interp.interventions.interchange import answer_logits, cost_of_edits
 from rb_interp.interventions.sites import Edit, Site, positions
 from rb_interp.models.protocol import HookedModel
@@ -266,8 +266,8 @@ def blocked_attention(
     query: str = "last",
     key: str = "key",
     head: int | None = None,
-    quantity: str = "loss_increase",
-    n_draws: int = 5,
+    quantity: Cost = "loss_increase",
+    n_draws: int = 20,
     seed: int = 0,
 ) -> Effect:
     """What each input loses when one role cannot attend to another in a layer, in nats or as 0, 1 or -1.
@@ -277,7 +277,7 @@ def blocked_attention(
         layer: the layer, counted from 0. head: the only head that is blocked; by default all of them.
         query, key: roles, as in ``sites.positions``.
         quantity: ``loss_increase`` or ``accuracy_drop``.
-        n_draws, seed: draws of the control, and their seed.
+        n_draws, seed: draws of the control, and their seed; p cannot be below 1 / (1 + draws), .048 for 20.
 
     The control blocks as many noise positions, among those that the query sees and other than the query where there
     are enough.
@@ -308,7 +308,8 @@ def blocked_attention_costs(
     """`blocked_attention` in several quantities, from the same runs: quantity -> effect.
 
     Args:
-        quantities: ``loss_increase``, ``accuracy_drop``, or both. All others are those of `blocked_attention`.
+        quantities: ``loss_increase``, ``accuracy_drop``, or both.
+        n_draws: of the control; 5 give its mean, and no p below .17. All others are those of `blocked_attention`.
 
     Raises what `blocked_attention` raises.
     """

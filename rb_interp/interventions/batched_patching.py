@@ -133,7 +133,7 @@ class PatchGrid:
         """The same by one whole run of the model for each cell."""
         runs = []
         for site, (role, source_at) in product(self.groups, list(zip(self.roles, at, strict=True))):
-            values = gather_at(site, found[site.hook], source_at)
+            values = gather_at(site.in_hook(self.model), found[site.hook], source_at)
             edits = write_at(site.at(role), values, self.inputs.roles, self.length, self.model)
             runs.append(self._measure(last_logits(self.model, self.tokens, edits)))
         return np.stack(runs).reshape(len(self.groups), len(self.roles), self.n_rows)
@@ -160,7 +160,7 @@ class PatchGrid:
 
     def _writes(self, site: Site, found: Tensor, run: Tensor, pos: Tensor, source_pos: Tensor) -> Write:
         """What the cells of one component and layer change in their runs."""
-        rows = run % self.n_rows
+        rows, site = run % self.n_rows, site.in_hook(self.model)
         values = _at(site, found, rows, source_pos)
         differs = (values != _at(site, self.found[site.hook], rows, pos)).flatten(1).any(1)
         if site.layer == self.last and site.component not in ("resid_pre", "k", "v"):

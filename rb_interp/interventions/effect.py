@@ -4,15 +4,18 @@
 
 over inputs r and draws d of the control: an intervention of the same form and size that leaves alone what the
 mechanism is said to need. An effect that is no larger than its control's shows nothing, however large it is. Intervals
-are over inputs, which are drawn independently: Clopper-Pearson for shares, Student t for means. Over seeds, take one
-effect a seed. ``p_value`` is the share
-of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the control has one draw.
+are over inputs, which are drawn independently: Clopper-Pearson for shares, Tango's score interval for differences of
+shares (an accuracy before less after), Student t for means. Where a control has several draws, its mean on an input is
+no longer 0 or 1; its shares then have a Student t interval that is cut at the ends of what a share can be. Over seeds,
+take one effect a seed. ``p_value`` is the share
+of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the control has one draw. With
+fewer than 20 draws it cannot be below .05, however large the effect, and a notebook says so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,10 +23,14 @@ from jaxtyping import Float
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
-from rb_interp.statistics.intervals import Interval, proportion_interval, t_interval
+from rb_interp.kinds import name_among
+from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
 from rb_interp.statistics.reading import html_table
 
 Quantity = Literal["loss_increase", "accuracy_drop", "moved_as_predicted", "recovered"]
+NO_CONTROL = "none given"
+Cost = Annotated[str, name_among("loss_increase", "accuracy_drop")]
+"""What an intervention can cost each input."""
 
 
 @checked(nan=True, empty=True)
@@ -38,7 +45,7 @@ class Effect:
             Where a control has no prediction of its own, as in an interchange, it counts every changed answer: the
             stricter count.
         values: effect on each input, ``[row]``. control: the control's effect on each input, ``[draw, row]``.
-        control_name: what the control is, in words.
+        control_name: what the control is, in words; NO_CONTROL where there is no draw of it.
 
     >>> effect = Effect("ablation", "attn_out.0", "accuracy_drop", np.ones(4), np.zeros((1, 4)), "noise redrawn")
     >>> effect.summary()["difference"]
@@ -58,6 +65,8 @@ class Effect:
                 f"the effect has {len(self.values)} inputs and its control shape {list(self.control.shape)}; "
                 f"expected [draw, {len(self.values)}], the same inputs."
             )
+        if not len(self.control):
+            object.__setattr__(self, "control_name", NO_CONTROL)
 
     @property
     def p_value(self) -> float:
@@ -67,6 +76,15 @@ class Effect:
             return float("nan")
         return float((1 + (draws >= self.values.mean()).sum()) / (1 + len(draws)))
 
+    @property
+    def smallest_p(self) -> float:
+        """The smallest p-value that there can be with as many draws, 1 / (1 + draws); nan for fewer than two.
+
+        >>> Effect("", "", "recovered", np.ones(3), np.zeros((4, 3)), "").smallest_p
+        0.2
+        """
+        return 1 / (1 + len(self.control)) if len(self.control) > 1 else float("nan")
+
     def table(self) -> pd.DataFrame:
         """The summary as a table of one row, so that effects can be put below each other."""
         return pd.DataFrame([self.summary()])
@@ -74,7 +92,9 @@ class Effect:
     def _repr_html_(self) -> str:
         columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
-        return html_table(self.table()[columns], caption)
+        few = self.smallest_p >= 0.05  # 19 draws reach .05 and do not fall below it
+        more = f"; p cannot be below {self.smallest_p:.2g} with {len(self.control)} draws" if few else ""
+        return html_table(self.table()[columns], caption + more)
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""
@@ -86,17 +106,23 @@ class Effect:
         }
         named = {"effect": self.values, "control": mean_control, "difference": self.values - mean_control}
         for name, values in named.items():
-            interval = _interval(values, share=self.quantity == "moved_as_predicted" and name != "difference")
+            interval = _interval(values, self.quantity, lowest=0 if name != "difference" else -1)
             prefix = "" if name == "effect" else f"{name}_"
             row |= {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
         return {**row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
 
 
-def _interval(values: Float[np.ndarray, " row"], share: bool) -> Interval:
-    """Clopper-Pearson for a share of inputs, Student t for a mean."""
-    if share and np.isin(values, (0, 1)).all():
-        return proportion_interval(int(values.sum()), len(values))
-    return t_interval(values)
+def _interval(values: Float[np.ndarray, " row"], quantity: Quantity, lowest: int) -> Interval:
+    """That of a share of inputs, from ``lowest`` on, of a difference of shares, or of a mean."""
+    if quantity not in ("moved_as_predicted", "accuracy_drop"):
+        return t_interval(values)
+    lowest = -1 if quantity == "accuracy_drop" else lowest
+    if np.isin(values, (lowest, 0, 1)).all():
+        lost, gained = int((values > 0).sum()), int((values < 0).sum())
+        of_one = proportion_interval(lost, len(values)) if lowest == 0 else None
+        return of_one or difference_of_paired_shares(lost, gained, len(values))
+    found = t_interval(values)
+    return Interval(found.estimate, *(float(end) for end in np.clip(found[1:], lowest, 1)))
 
 
 def cross_entropy(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:

@@ -151,6 +151,7 @@ def write_at(
     """
     site = Site.parse(site)
     site.check(model)
+    site = site.in_hook(model)
     at = site_positions(site, roles, length, len(values))
     if tokens is not None and len(values) and bool((values == values[:1]).all()) and bool((at == at[:1]).all()):
         return [_in_any_row(edit, site, length) for edit in _write(site, values[:1], at[:1], model, None)]

@@ -107,7 +107,7 @@ def interchange(
     after = most_likely(model, base.tokens, [*held, *interchange_edits(model, base, source, sites)])
     other = most_likely(model, base.tokens, [*held, *interchange_edits(model, base, control, sites)])
     moved, changed = (after == predicted).astype(float), (other != before).astype(float)
-    return _effect(parse_sites(sites), parse_sites(hold), moved, changed)
+    return _effect(model, parse_sites(sites), parse_sites(hold), moved, changed)
 
 
 @checked(empty=True)
@@ -146,7 +146,7 @@ def values_at(model: HookedModel, inputs: Inputs, sites: Sequence[Site]) -> dict
         return {}
     found, length = capture(model, inputs.tokens, sorted({site.hook for site in sites})), inputs.tokens.shape[1]
     return {
-        site: gather_at(site, found[site.hook], site_positions(site, inputs.roles, length, len(inputs)))
+        site: gather_at(site.in_hook(model), found[site.hook], site_positions(site, inputs.roles, length, len(inputs)))
         for site in sites
     }
 
@@ -258,7 +258,8 @@ def key_and_sum(
     base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
     if not len(base_rows):
         none = np.zeros(0)
-        return KeyAndSum(circuit, _effect([key_at], [], none, none), _effect([sum_at], hold, none, none), probe)
+        untested = _effect(model, [key_at], [], none, none), _effect(model, [sum_at], hold, none, none)
+        return KeyAndSum(circuit, *untested, probe)
     base, source = data.inputs(base_rows), data.inputs(source_rows)
     control = data.task.counterfactual(data, base_rows, "noise", seed)
     (base_key, base_sum), (source_key, source_sum) = (_key_sum(data, at) for at in (base_rows, source_rows))
@@ -298,8 +299,11 @@ def parse_sites(sites: Sites) -> list[Site]:
     return [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
 
 
-def _effect(sites: Sequence[Site], hold: Sequence[Site], moved: np.ndarray, changed: np.ndarray) -> Effect:
-    place = " + ".join(map(str, sites)) + ("; held: " + " + ".join(map(str, hold)) if hold else "")
+def _effect(
+    model: HookedModel, sites: Sequence[Site], hold: Sequence[Site], moved: np.ndarray, changed: np.ndarray
+) -> Effect:
+    taken, held = (" + ".join(site.named(model) for site in some) for some in (sites, hold))
+    place = taken + (f"; held: {held}" if hold else "")
     return Effect("interchange", place, "moved_as_predicted", moved, changed[None], "noise redrawn")
 
 

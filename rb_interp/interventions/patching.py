@@ -16,13 +16,17 @@ last position holds a noise token or an anchor, so it also counts in the cells o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from itertools import product
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
@@ -30,7 +34,8 @@ from rb_interp.interventions.batched_patching import PatchGrid
 from rb_interp.interventions.path import check_distinct, ratio_interval
 from rb_interp.interventions.path import patch as patch
 from rb_interp.interventions.path import patched_logits as patched_logits
-from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site
+from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site, components_of, missing_component, site_positions
+from rb_interp.kinds import name_among
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_model, has_attention
 from rb_interp.statistics.reading import html_table
@@ -54,6 +59,7 @@ class PatchingMatrix:
         metric: ``logit_diff`` or ``probability``. head: the head of the cells, or None for all heads at once.
         clean, corrupted: metric of each row, unpatched. patched: of each row with each cell patched.
         control_patched: the same with the control's activation, or None.
+        notes: component -> what its cells are of besides, or why there are none.
     """
 
     components: tuple[str, ...]
@@ -65,6 +71,7 @@ class PatchingMatrix:
     corrupted: Float[np.ndarray, " row"]
     patched: Float[np.ndarray, "component layer role row"]
     control_patched: Float[np.ndarray, "component layer role row"] | None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -100,7 +107,8 @@ class PatchingMatrix:
         return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
 
     def _repr_html_(self) -> str:
-        return html_table(self.table(), f"share of the {self.metric} recovered, n = {len(self)}")
+        notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
+        return html_table(self.table(), f"share of the {self.metric} recovered, n = {len(self)}") + notes
 
 
 @checked
@@ -114,7 +122,7 @@ def patching_matrix(
     layers: Sequence[int] | None = None,
     roles: Sequence[str] | None = None,
     head: int | None = None,
-    metric: str = "logit_diff",
+    metric: Annotated[str, name_among(*METRICS)] = "logit_diff",
     control: Inputs | None = None,
 ) -> PatchingMatrix:
     """Share of the clean answer that each cell (component, layer, role) restores in the corrupted rows.
@@ -122,9 +130,11 @@ def patching_matrix(
     Args:
         clean, corrupted: pairs of rows with different answers, for instance ``inputs`` and ``counterfactual``. A role
             may stand elsewhere in one of a pair than in the other.
-        components: by default all of ``COMPONENTS``; with a head, those that have heads.
+        components: by default those of ``COMPONENTS`` that the model has; with a head, those that have heads. Where a
+            role stands elsewhere in one of a pair, there are no cells of ``pattern``.
         layers: by default all. roles: by default those of ``ROLES`` that the rows have.
-        head: one head, or all of them at once.
+        head: one head, or all of them at once. Cells of k and v are those that it shares with other heads, where
+            queries are grouped.
         metric: ``logit_diff`` (nats) or ``probability`` of the clean answer.
         control: rows that differ from ``corrupted`` in noise alone.
 
@@ -143,15 +153,18 @@ def patching_matrix(
     check_model(model, "patching_matrix")
     if metric not in METRICS:
         raise ModelError(f"there is no metric '{metric}'; {nearest(metric, METRICS)}")
-    chosen = tuple(components or (COMPONENTS if head is None else PER_HEAD))
+    if not has_attention(model):
+        Site(next(iter(components or ("resid_pre",))), 0).check(model)
     there = {"last", *clean.roles.positions}
     there |= {"first_anchor", "last_anchor"} if "anchor" in there else set()
     roles = tuple(role for role in ROLES if role in there) if roles is None else tuple(roles)
     if not roles:
         raise ModelError("a matrix needs at least one role; name some, such as 'last', or leave roles= away.")
     numbers = tuple(range(model.cfg.n_layers) if layers is None else layers)
-    if not has_attention(model):
-        Site(chosen[0], 0).check(model)
+    chosen, notes = tuple(components or ()), {}
+    if not chosen:
+        names = COMPONENTS if head is None else PER_HEAD
+        chosen, notes = _default_components(model, names, _moved(roles, corrupted, clean, control))
     groups = [Site(component, layer, head=head) for component, layer in product(chosen, numbers)]
     cells = PatchGrid(model, clean, corrupted, groups, roles, metric)
     shape = (len(chosen), len(numbers), len(roles), len(clean))
@@ -159,4 +172,28 @@ def patching_matrix(
         check_distinct(cells.clean, cells.corrupted, metric)
         patched = cells.run(clean).reshape(shape)
         harmless = None if control is None else cells.run(control).reshape(shape)
-    return PatchingMatrix(chosen, numbers, roles, metric, head, cells.clean, cells.corrupted, patched, harmless)
+    notes |= {site.component: shared for site in groups if (shared := site.shared(model))}
+    return PatchingMatrix(chosen, numbers, roles, metric, head, cells.clean, cells.corrupted, patched, harmless, notes)
+
+
+def _default_components(
+    model: HookedModel, names: Sequence[str], moved: str | None
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Those that there can be cells of, and why there are none of the others."""
+    there = components_of(model)
+    notes = {name: f"no cells: {missing_component(name, model)}" for name in names if name not in there}
+    if moved:
+        notes["pattern"] = f"no cells: a pattern is over positions, and '{moved}' stands elsewhere in the other rows."
+    return tuple(name for name in names if name not in notes), notes
+
+
+def _moved(roles: Sequence[str], rows: Inputs, *others: Inputs | None) -> str | None:
+    """The first role that does not stand at the same positions in other rows as in some rows, or None."""
+
+    def at(role: str, inputs: Inputs) -> Tensor:
+        return site_positions(Site("resid_pre", 0, role), inputs.roles, inputs.tokens.shape[1], len(inputs))
+
+    given = [other for other in others if other is not None]
+    return next(
+        (role for role in roles if any(not torch.equal(at(role, rows), at(role, some)) for some in given)), None
+    )

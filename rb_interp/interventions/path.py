@@ -33,7 +33,7 @@ from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.effect import Effect, Quantity
 from rb_interp.interventions.hooking import last_logits, with_edits, write_at
-from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
+from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
 from rb_interp.probes.check import check_labels, check_model
@@ -128,7 +128,7 @@ def _read(
     n_rows, length = source.shape
     at = [aligned(site, roles, source_roles, length, n_rows)[1] for site in sites]
     found = capture(model, source, list(dict.fromkeys(site.hook for site in sites)))
-    return [gather_at(site, found[site.hook], here) for site, here in zip(sites, at, strict=True)]
+    return [gather_at(site.in_hook(model), found[site.hook], here) for site, here in zip(sites, at, strict=True)]
 
 
 def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: HookedModel) -> list[Edit]:
@@ -309,7 +309,7 @@ def path_patch(
     sender, receiver = Site.parse(sender), Site.parse(receiver)
     for site in (sender, receiver):
         site.check(model)
-    _check_order(sender, receiver)
+    _check_order(sender, receiver, "resid_mid" not in components_of(model))
     tokens = as_rows(base.tokens)
     at, held = (
         site_positions(receiver, base.roles, tokens.shape[1], len(tokens)),
@@ -322,7 +322,7 @@ def path_patch(
         arrived: list[Tensor] = []
 
         def read(activation: Tensor, rows: Tensor) -> Tensor:
-            arrived.append(gather_at(receiver, activation, at[rows]).cpu())
+            arrived.append(gather_at(receiver.in_hook(model), activation, at[rows]).cpu())
             return activation
 
         send = write_at(sender, sent, base.roles, tokens.shape[1], model)
@@ -336,14 +336,17 @@ def path_patch(
     )  # fmt: skip
 
 
-def _check_order(sender: Site, receiver: Site) -> None:
+def _check_order(sender: Site, receiver: Site, side_by_side: bool) -> None:
+    """ModelError where a sender does not come before its receiver; the MLP may stand beside attention."""
     comes_first = (sender.layer, STEP[sender.component]) < (receiver.layer, STEP[receiver.component])
-    aside = sender.layer == receiver.layer and (sender.component, receiver.component) == ("v", "pattern")
-    if not comes_first or aside:
+    pair = sender.component, receiver.component
+    aside = pair == ("v", "pattern") or (side_by_side and pair[1] == "mlp_out" and pair[0] != "resid_pre")
+    if not comes_first or (aside and sender.layer == receiver.layer):
         raise ModelError(
             f"the sender '{sender}' does not act on the receiver '{receiver}': a sender comes before its receiver, in "
             f"an earlier layer, or in the same one in the order resid_pre, then q, k and v, pattern (of q and k), z, "
-            f"attn_out, resid_mid, mlp_out, resid_post. Exchange them, or choose another."
+            f"attn_out, resid_mid, mlp_out, resid_post; without resid_mid, only resid_pre acts on mlp_out. "
+            f"Exchange them, or choose another."
         )
 
 
@@ -352,6 +355,6 @@ def _hold_between(model: HookedModel, tokens: Tensor, sender: Site, receiver: Si
     first = 2 * sender.layer + sum(STEP[sender.component] >= STEP[own] for own in ("q", "mlp_out"))
     beyond = 2 * receiver.layer + sum(STEP[receiver.component] >= STEP[own] for own in ("resid_mid", "resid_post"))
     between = [Site(("attn_out", "mlp_out")[number % 2], number // 2) for number in range(first, beyond)]
-    between = [site for site in between if site.hook in model.hook_dict]
+    between = [site for site in between if site.component in components_of(model)]
     found = capture(model, tokens, [site.hook for site in between]) if between else {}
     return [edit for site in between for edit in write_at(site, found[site.hook], None, tokens.shape[1], model)]

@@ -5,6 +5,9 @@ Components are TransformerLens's: the residual stream before, between and after 
 ``v``, ``z`` and ``pattern``. Layers and heads count from 0. The role says at which positions of each row: any role of
 the Roles at hand, or ``first_anchor``, ``last_anchor``, ``anchor_1`` .. ``anchor_q``, ``last`` (the last position),
 ``all``. The role of a ``pattern`` is that of the query.
+
+Heads are those of the queries. Where several of them share their keys and values (grouped queries), ``k`` and ``v`` of
+a head are those that it shares.
 """
 
 from __future__ import annotations
@@ -112,21 +115,44 @@ class Site:
         return replace(self, role=role)
 
     @checked
+    def in_hook(self, model: HookedModel) -> Site:
+        """The same place with the head's number in its hook, which has fewer keys and values than a model has heads."""
+        n_heads, n_there = model.cfg.n_heads, _heads_in_hook(self.component, model)
+        return self if self.head is None or n_there == n_heads else replace(self, head=self.head * n_there // n_heads)
+
+    @checked
+    def shared(self, model: HookedModel) -> str:
+        """Which other heads have the same keys or values, in words; empty where each head has its own."""
+        heads = range(model.cfg.n_heads if self.head is not None else 0)
+        same = [head for head in heads if replace(self, head=head).in_hook(model) == self.in_hook(model)]
+        others = ", ".join(str(head) for head in same if head != self.head)
+        return others and f"shared with head{'s' * (len(same) > 2)} {others}"
+
+    @checked
+    def named(self, model: HookedModel) -> str:
+        """The site as text, and which other heads share what it has."""
+        shared = self.shared(model)
+        return f"{self} ({shared})" if shared else str(self)
+
+    @checked
     def check(self, model: HookedModel) -> None:
         """Say what is wrong where a model has no such site.
 
         Raises:
-            ModelError: where the model has no such layer, head or hook.
+            ModelError: where the model has no such component, layer, head or hook.
         """
         if not has_attention(model):
             raise ModelError(
                 f"site '{self}' is in a transformer layer, and a {type(model).__name__} has none; edit its hooks by "
                 f"name, such as hook_sum."
             )
-        heads = model.cfg.n_heads
-        if self.component in ("k", "v"):  # several query heads may share one of these
-            heads = getattr(model.cfg, "n_key_value_heads", None) or heads
-        for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, heads)):
+        there = components_of(model)
+        if self.component not in there:
+            raise ModelError(
+                f"site '{self}' is not in this model: {missing_component(self.component, model)} "
+                f"It has {', '.join(there)}."
+            )
+        for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)):
             if given is not None and not 0 <= given < count:
                 raise ModelError(
                     f"site '{self}' is in {what} {given}; this model has {count} {what}s, counted from 0. "
@@ -134,6 +160,36 @@ class Site:
                 )
         if self.hook not in model.hook_dict:
             raise ModelError(f"this model has no hook '{self.hook}'; {nearest(self.hook, model.hook_dict)}")
+
+
+def components_of(model: HookedModel) -> tuple[str, ...]:
+    """The components that a model has, in the order of HOOKS.
+
+    A model of attention alone has no ``resid_mid`` and ``mlp_out``, and one whose attention and MLP both read
+    ``resid_pre`` (Pythia, GPT-NeoX) has no ``resid_mid``.
+    """
+    there = (name for name in HOOKS if HOOKS[name].format(0) in model.hook_dict)
+    return tuple(name for name in there if name != "mlp_out" or not _attention_alone(model))
+
+
+def missing_component(component: str, model: HookedModel) -> str:
+    """Why a model does not have a component, as a sentence."""
+    if _attention_alone(model) and component in ("resid_mid", "mlp_out"):
+        return "its layers have attention alone."
+    if component == "resid_mid":
+        return "its attention and MLP both read resid_pre, side by side."
+    return f"its layers have no hook for {component}."
+
+
+def _attention_alone(model: HookedModel) -> bool:
+    return bool(getattr(model.cfg, "attn_only", False))
+
+
+def _heads_in_hook(component: str, model: HookedModel) -> int:
+    """Size of the head axis at a component's hook."""
+    shared = getattr(model.cfg, "n_key_value_heads", None) if component in ("k", "v") else None
+    ungrouped = getattr(model.cfg, "ungroup_grouped_query_attention", False)
+    return model.cfg.n_heads if ungrouped or not shared else shared
 
 
 def positions(roles: Roles, role: str, length: int, asker: str = "this intervention") -> Int[np.ndarray, "row n"]:
@@ -175,7 +231,7 @@ def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) 
     site.check(model)
     rows = as_rows(tokens)
     activation = capture(model, rows, [site.hook])[site.hook]
-    return gather_at(site, activation, site_positions(site, roles, rows.shape[1], len(rows)))
+    return gather_at(site.in_hook(model), activation, site_positions(site, roles, rows.shape[1], len(rows)))
 
 
 def site_positions(site: Site, roles: Roles | None, length: int, n_rows: int) -> Int[Tensor, "row n"]:
@@ -200,14 +256,14 @@ def site_positions(site: Site, roles: Roles | None, length: int, n_rows: int) ->
 
 
 def gather_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"]) -> Tensor:
-    """An activation at given positions, positions on axis 1, and in the site's head."""
+    """An activation at given positions, positions on axis 1, and in the site's head, as ``Site.in_hook`` counts it."""
     moved = activation.movedim(site.position_axis, 1)
     found = moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)]
     return found if site.head is None else found[:, :, site.head]
 
 
 def scatter_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"], values: Tensor) -> Tensor:
-    """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in the site's head."""
+    """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in that head."""
     changed = activation.clone()
     moved = changed.movedim(site.position_axis, 1)
     if site.head is not None:

@@ -38,10 +38,9 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import with_weights
+from rb_interp.interventions.effect import Cost, Effect
 from rb_interp.interventions.interchange import cost_of_edits
-from rb_interp.models.generations import live_tensors
+from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_layer_head, check_model
@@ -218,7 +217,7 @@ def subspace_effect(
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
-    quantity: str = "loss_increase",
+    quantity: Cost = "loss_increase",
     match: Match | None = None,
     seed: int = 0,
 ) -> Effect:
@@ -231,7 +230,8 @@ def subspace_effect(
         inputs: rows with labels.
         basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis`` give.
         keep: whether the values read nothing but the subspace, instead of all but it.
-        layer: the layer, counted from 0. head: the only head that is changed; by default all of them.
+        layer: the layer, counted from 0. head: the only head that is changed, with those that share its values where
+            queries are grouped; by default all of them.
         n_draws, seed: number of random subspaces of the control, and their seed.
         quantity: ``loss_increase`` or ``accuracy_drop``.
         match: the control's subspaces in place of random ones, from ``spans_of_tokens`` or ``spans_in_embedding``.
@@ -264,18 +264,20 @@ def subspace_effect(
 def _values(model: HookedModel, layer: int) -> Float[Tensor, "head d_model d_head"]:
     """The model's own W_V of a layer."""
     check_layer_head(model, layer, None, "the value subspace")
-    return live_tensors(model)[f"blocks.{layer}.attn.W_V"]
+    return value_weights(model, layer)
 
 
 @contextmanager
 def _with_values(model: HookedModel, layer: int, head: int | None, change) -> Iterator[None]:
     check_layer_head(model, layer, head, "the value subspace")
     W_V = _values(model, layer).detach()
-    new = W_V.clone()
-    heads = slice(None) if head is None else slice(head, head + 1)
-    new[heads] = change(W_V)[heads]
-    with with_weights(model, {f"blocks.{layer}.attn.W_V": new}):
+    before = W_V.clone()
+    changed = slice(None) if head is None else head * len(W_V) // model.cfg.n_heads
+    try:
+        W_V[changed] = change(before)[changed]
         yield
+    finally:
+        W_V.copy_(before)
 
 
 def _inside(model: HookedModel, basis: Basis, W_V: Tensor) -> Tensor:

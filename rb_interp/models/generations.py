@@ -145,8 +145,7 @@ def writable_tensors(model: HookedModel, weights: Mapping[str, Tensor | np.ndarr
 
     Raises ModelError for an unknown name, another shape, or a weight that this model derives from others.
     """
-    held = live_tensors(model)
-    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    held, own = live_tensors(model), _storages(model)
     for name, value in weights.items():
         if name not in held:
             raise ModelError(f"this model has no weight '{name}'; {nearest(name, held)}")
@@ -160,3 +159,21 @@ def writable_tensors(model: HookedModel, weights: Mapping[str, Tensor | np.ndarr
                 f"'{name}' of this {type(model).__name__} is derived from other weights; write those instead."
             )
     return {name: held[name] for name in weights}
+
+
+def value_weights(model: HookedModel, layer: int) -> Tensor:
+    """W_V of a layer ``[head, d_model, d_head]`` where the model holds it: writing to it writes the model.
+
+    Queries that are grouped share it, so that it has fewer heads than the model. Raises ModelError where it is derived
+    from other weights.
+    """
+    attention = model.blocks[layer].attn
+    W_V = attention.W_V if getattr(attention, "_W_V", None) is None else attention._W_V
+    if W_V.untyped_storage().data_ptr() not in _storages(model):
+        raise ModelError(f"W_V of this {type(model).__name__} is derived from other weights; write those instead.")
+    return W_V
+
+
+def _storages(model: HookedModel) -> set[int]:
+    """Where a model's own tensors lie in memory."""
+    return {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}

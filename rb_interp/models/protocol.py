@@ -26,8 +26,9 @@ if TYPE_CHECKING:
             cfg: ``n_layers``, ``n_heads``, ``d_model``, ``d_vocab``, ``n_ctx`` and the other sizes.
             hook_dict: every hook point by its full name, such as ``blocks.0.attn.hook_pattern``.
             W_E: token embedding ``[d_vocab, d_model]``, all that a probe of the embedding needs.
-            W_V, b_V, W_O: weights of attention ``[layer, head, ...]``, where the model has attention.
+            W_V, W_O: weights of attention ``[layer, head, ...]``, where the model has attention.
             embed, blocks, unembed: what is given the tokens, the layers, and what maps the residual stream to logits.
+                ``blocks[layer].attn.b_V`` is None, or missing, where values have no bias.
         """
 
         cfg: Any
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
         def W_E(self) -> Tensor: ...
         @property
         def W_V(self) -> Tensor: ...
-        @property
-        def b_V(self) -> Tensor: ...
         @property
         def W_O(self) -> Tensor: ...
         @property
@@ -66,7 +65,12 @@ def hooked(source: Any, *, caches: bool = False) -> Any:
     cache = hasattr(source, "cache_dict")
     if cache and not caches:
         raise WrongError("got an ActivationCache and needs a model; pass cache.model.", ModelError)
-    if isinstance(source, type) or not hasattr(source.model if cache else source, "cfg"):
+    model = source.model if cache else source
+    if (
+        isinstance(source, type)
+        or not hasattr(model, "cfg")
+        or (isinstance(model, nn.Module) and not hasattr(model, "hook_dict"))
+    ):
         kind = type(source).__name__
         text = f"got an object of type {kind}; pass a HookedTransformer, or a model with its hook names and cfg."
         raise WrongError(text, ModelError)

@@ -2,7 +2,7 @@
 
 Models differ in where they normalise and in what their hooks record (``ln1.hook_normalized`` stands before LayerNorm's
 weight and bias), so nothing is assumed: the tensor taken is the one that reproduces the head's own value vectors,
-``hook_v = x W_V + b_V``.
+``hook_v = x W_V + b_V``, where a model without biases has no b_V.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ def attention_inputs(model: HookedModel, rows: Int[Tensor, "row pos"], layer: in
     wanted = [block + "attn.hook_v", block + "hook_resid_pre"]
     wanted += [block + name for name in ("ln1.hook_normalized", "ln1.hook_out") if block + name in model.hook_dict]
     found = {name.removeprefix(block): value.double() for name, value in capture(model, rows, wanted).items()}
+    for name in found.keys() - {"attn.hook_v"}:
+        found[name] = _read_by(head, found[name], model.cfg.n_heads)
     candidates = [("residual", found["hook_resid_pre"])]
     candidates += [("normalised", x) for x in _normalised(model, layer, found)]
     errors = [_value_error(model, found["attn.hook_v"], x, layer, head) for _, x in candidates]
@@ -40,6 +42,11 @@ def attention_inputs(model: HookedModel, rows: Int[Tensor, "row pos"], layer: in
             f"hook_v by {error:.0%}. It needs hook_v, and hook_resid_pre or ln1.hook_normalized, as in TransformerLens."
         )
     return candidates[errors.index(error)]
+
+
+def _read_by(head: int, x: Tensor, n_heads: int) -> Float[Tensor, "row pos d_model"]:
+    """What one head is given; ``use_attn_in`` and ``use_split_qkv_input`` make a copy of it for each head."""
+    return x if x.ndim == 3 else x[:, :, head * x.shape[2] // n_heads]
 
 
 def _normalised(model: HookedModel, layer: int, found: dict[str, Tensor]) -> list[Tensor]:
@@ -55,10 +62,11 @@ def _normalised(model: HookedModel, layer: int, found: dict[str, Tensor]) -> lis
 
 def _value_error(model: HookedModel, v: Tensor, x: Tensor, layer: int, head: int) -> float:
     """Relative error of x W_V + b_V against the head's recorded value vectors."""
-    W_V, b_V = model.W_V[layer].detach().cpu().double(), model.b_V[layer].detach().cpu().double()
+    W_V, b_V = model.W_V[layer].detach().cpu().double(), getattr(model.blocks[layer].attn, "b_V", None)
     own, group = head * len(W_V) // model.cfg.n_heads, head * v.shape[2] // model.cfg.n_heads
     size = v[:, :, group].norm().clamp_min(torch.finfo(torch.float64).tiny)
-    return float((x @ W_V[own] + b_V[own] - v[:, :, group]).norm() / size)
+    bias = 0 if b_V is None else b_V[own].detach().cpu().double()
+    return float((x @ W_V[own] + bias - v[:, :, group]).norm() / size)
 
 
 def token_embeddings(

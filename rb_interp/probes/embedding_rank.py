@@ -223,7 +223,7 @@ def _stable_ranks(model: HookedModel, layer: int) -> dict[str, float]:
         "stable_rank_W_OV": _product_rank(value, output.swapaxes(1, 2)),
     }
     for name in ("W_in", "W_out"):
-        if hasattr(block.mlp, name):
+        if hasattr(getattr(block, "mlp", None), name):
             found[f"stable_rank_{name}"] = stable_rank(_array(getattr(block.mlp, name)))
     return found
 

@@ -1,5 +1,7 @@
 """Numbers over seeds: Student t for a mean, Clopper-Pearson for a proportion, median and range, paired differences.
 
+Over the inputs of one model, ``difference_of_paired_shares`` says how far an accuracy changed.
+
     mean:        m -/+ t(n - 1, 1 - a/2) * s / sqrt(n)
     proportion:  [Beta(a/2; k, n - k + 1), Beta(1 - a/2; k + 1, n - k)]   (Clopper and Pearson, 1934)
 
@@ -9,7 +11,7 @@ The mean's interval covers exactly 1 - a for normal seeds; the proportion's cove
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -129,6 +131,49 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
     low = special.betaincinv(successes, n - successes + 1, tail) if successes else 0.0
     high = special.betaincinv(successes + 1, n - successes, 1 - tail) if successes < n else 1.0
     return Interval(successes / n, float(low), float(high))
+
+
+@checked
+def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: float = 0.95) -> Interval:
+    """Difference of two shares of the same n trials, in [-1, 1], with Tango's score interval.
+
+    It rests on the trials that count for one share alone, and does not shrink to a point where all of them agree: with
+    no such trial it reaches z^2 / (n + z^2) to both sides. Its coverage is near the confidence: of 10 trials
+    or 20, from 94 % on for shares all over the range. Without trials it is [-1, 1] around NaN.
+
+    Args:
+        lost: trials that count for the first share alone. gained: those that count for the second alone.
+
+    Raises ArgumentError for more of them than trials, and for a confidence that is not between 0 and 1.
+
+    Source: Tango (1998, Statistics in Medicine 17, 891-908).
+
+    >>> [[round(x, 3) for x in difference_of_paired_shares(lost, 0, 10)] for lost in (9, 0)]
+    [[0.9, 0.373, 0.982], [0.0, -0.278, 0.278]]
+    """
+    if lost + gained > n or not 0 < confidence < 1:
+        raise ArgumentError(
+            f"difference_of_paired_shares got lost={lost}, gained={gained} of n={n} and confidence={confidence:g}; "
+            f"expected at most as many as trials, and a share between 0 and 1."
+        )
+    if n == 0:
+        return Interval(np.nan, -1.0, 1.0)
+    from scipy import optimize
+
+    solve: Any = optimize.brentq
+    square, found, beside = special.ndtri((1 + confidence) / 2) ** 2, (lost - gained) / n, 1e-9
+
+    def beyond(difference: float) -> float:
+        """Above 0 where the score test rejects a difference; the other share is then its most likely one."""
+        linear = (2 * n - lost + gained) * difference - lost - gained
+        root = np.sqrt(max(linear**2 + 8 * n * gained * difference * (1 - difference), 0.0))
+        other = (root - linear) / (4 * n)
+        variance = 2 * other + difference * (1 - difference)
+        return float((lost - gained - n * difference) ** 2 - square * n * variance)
+
+    low = -1.0 if found == -1 else solve(beyond, -1, found - beside)
+    high = 1.0 if found == 1 else solve(beyond, found + beside, 1)
+    return Interval(found, float(low), float(high))
 
 
 @checked

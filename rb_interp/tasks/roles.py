@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -106,7 +107,7 @@ def selected(rows: np.ndarray, n: int) -> np.ndarray:
     return rows if rows.size else rows.astype(np.int64)
 
 
-def whole_numbers(name: str, value: np.ndarray) -> Int[np.ndarray, ...]:
+def whole_numbers(name: str, value: Any) -> Int[np.ndarray, ...]:
     """Whole numbers as int64; RolesError for anything else."""
     found = np.asarray(value)
     whole = found.dtype.kind in "iub" or (found.dtype.kind == "f" and bool((found == np.round(found)).all()))

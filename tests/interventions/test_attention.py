@@ -215,8 +215,9 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
         data = model.task.dataset(0)
         sample = data.inputs(data.sample("rsn_train", 100))
         effect = blocked_attention(model.model(), sample, layer=layer, query=query, key=key, quantity="accuracy_drop")
+        assert effect.smallest_p < 0.05
         assert effect.values.mean() > 0.75 if needed else not effect.values.any()
-        assert effect.control.shape == (5, 100)
+        assert effect.control.shape == (20, 100)
         assert not effect.control.any()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.effect import Effect, answered_rightly, cross_entropy
+from rb_interp.statistics.intervals import difference_of_paired_shares, t_interval
 
 
 def effect(values, control, quantity="loss_increase"):
@@ -35,11 +36,50 @@ def test_a_share_of_inputs_has_the_exact_interval():
     assert (row["control_low"], row["control_high"]) == pytest.approx((0.0, 0.3085), abs=1e-4)
 
 
+def test_no_interval_of_an_accuracy_leaves_what_an_accuracy_can_be():
+    """Nearly all inputs lost: Student t goes beyond 1. Equal inputs are no point either."""
+    values = [1.0] * 9 + [0.0]
+    row = effect(values, [[0.0] * 10], "accuracy_drop").summary()
+    assert (row["low"], row["high"]) == pytest.approx(difference_of_paired_shares(9, 0, 10)[1:])
+    assert t_interval(values).high > 1 > row["high"]
+    assert (row["control_low"], row["control_high"]) == pytest.approx(difference_of_paired_shares(0, 0, 10)[1:])
+    assert row["difference_high"] == row["high"]
+    some = effect([1.0, 1.0, 0.0, -1.0], [[0.0] * 4], "accuracy_drop").summary()
+    assert (some["low"], some["high"]) == pytest.approx(difference_of_paired_shares(2, 1, 4)[1:])
+    half = np.stack([np.ones(10), np.r_[np.zeros(1), np.ones(9)]])  # two draws: the mean of an input is 1 or .5
+    for quantity, lowest in (("accuracy_drop", -1), ("moved_as_predicted", 0)):
+        for control in (half, 1 - half):
+            cut = effect(values, control, quantity).summary()
+            assert lowest <= cut["control_low"] < cut["control"] < cut["control_high"] <= 1
+            assert -1 <= cut["difference_low"] <= cut["difference_high"] <= 1
+    moved = effect(values, [[1.0] + [0.0] * 9], "moved_as_predicted").summary()
+    assert (moved["difference_low"], moved["difference_high"]) == pytest.approx(
+        difference_of_paired_shares(8, 0, 10)[1:]
+    )
+
+
 def test_p_is_the_share_of_control_draws_that_reach_the_effect():
     draws = [[0.0, 0.0], [3.0, 3.0], [1.0, 1.0]]
     assert effect([1.0, 1.0], draws).p_value == 3 / 4  # two of three reach it
     assert effect([4.0, 4.0], draws).p_value == 1 / 4
     assert np.isnan(effect([4.0, 4.0], draws[:1]).p_value)
+
+
+@pytest.mark.parametrize(("n_draws", "smallest"), [(5, "0.17"), (19, "0.05"), (20, None), (1, None)])
+def test_a_notebook_says_where_no_p_can_be_small(n_draws, smallest):
+    found = effect([9.0, 9.0], np.zeros((n_draws, 2)))
+    said = f"; p cannot be below {smallest} with {n_draws} draws</p>"
+    assert (said if smallest else "random patterns</p>") in found._repr_html_()
+    assert n_draws == 1 or found.p_value == found.smallest_p == 1 / (1 + n_draws)
+
+
+def test_a_control_that_was_not_given_is_not_named():
+    without = effect([1.0, 2.0], np.empty((0, 2)))
+    row = without.summary()
+    assert (row["effect"], row["control_name"]) == (1.5, "none given")
+    assert all(np.isnan(row[name]) for name in ("control", "control_low", "difference", "difference_high", "p_value"))
+    assert "control: none given</p>" in without._repr_html_()
+    assert effect([1.0, 2.0], [[0.0, 0.0]]).summary()["control_name"] == "random patterns"
 
 
 def test_no_input_gives_nan_and_other_inputs_are_refused():

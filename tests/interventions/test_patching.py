@@ -275,6 +275,23 @@ def test_what_cannot_be_patched_is_said(given, error, message):
     assert hooks_on(model) == []
 
 
+def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_pattern():
+    """The rows in another order, role to role: the cells of the matrix are those asked for one by one."""
+    model, order = MODELS["none"](), np.arange(24)[::-1]
+    turned = CLEAN.take(order)
+    assert not np.array_equal(turned.roles.positions["key"], BOTH.roles.positions["key"])
+    matrix = patching_matrix(model, turned, BOTH)
+    assert matrix.components == tuple(name for name in COMPONENTS if name != "pattern")
+    assert set(matrix.notes) == {"pattern"}
+    assert "a pattern is over positions, and &#x27;key&#x27; stands elsewhere" in matrix._repr_html_()
+    logits = patched_logits(model, BOTH.tokens, BOTH.roles, turned.tokens, turned.roles, "attn_out.0@key")
+    cell = matrix.patched[matrix.components.index("attn_out"), 0, matrix.roles.index("key")]
+    np.testing.assert_allclose(cell, row_metric(logits, turned), atol=1e-4)
+    assert "pattern" in patching_matrix(model, turned, BOTH, roles=("last",)).components
+    moved_control = patching_matrix(model, CLEAN, BOTH, control=NOISE.take(order), layers=[0])
+    assert "pattern" not in moved_control.components
+
+
 def test_sources_that_do_not_fit_are_refused():
     model, few = MODELS["none"](), CLEAN.take(np.arange(5))
     with pytest.raises(
@@ -285,7 +302,7 @@ def test_sources_that_do_not_fit_are_refused():
     with pytest.raises(ModelError, match=r"site 'pattern.0@key' stands elsewhere in the source.* patch q or k"):
         patched_logits(model, BOTH.tokens, BOTH.roles, turned.tokens, turned.roles, "pattern.0@key")
     with pytest.raises(ModelError, match=r"stands elsewhere in the source"):
-        patching_matrix(model, turned, BOTH)
+        patching_matrix(model, turned, BOTH, components=("q", "pattern"))
     roles = type(BOTH.roles)({**BOTH.roles.positions, "anchor": BOTH.roles.positions["key"]})
     with pytest.raises(
         ModelError, match=r"'q.0@anchor' has 2 positions in each of the rows and 1 in the source; patch"

@@ -67,7 +67,7 @@ def test_what_a_model_does_not_have_is_refused():
     for text, message in (
         ("q.4", "is in layer 4; this model has 4 layers, counted from 0. Use layer 0 to 3."),
         ("q.0.4", "is in head 4; this model has 4 heads"),
-        ("k.0.2", "is in head 2; this model has 2 heads"),  # two keys for four queries
+        ("k.0.4", "is in head 4; this model has 4 heads"),  # two keys for four queries
     ):
         with pytest.raises(ModelError, match=message):
             Site.parse(text).check(model)

@@ -1,5 +1,7 @@
 """Subspaces of the values: projections by hand, controls of exactly the same size, and models written by hand."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -82,13 +84,15 @@ def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind
 def test_the_control_changes_as_much(monkeypatch, keep):
     """Every change, or every matrix that is left, has the norm of the effect's own, head by head."""
     model, seen = model_of("gpt2"), []
-    real = subspace.with_weights
+    real = subspace._with_values
 
-    def spy(model, weights):
-        seen.append(weights["blocks.1.attn.W_V"].double())
-        return real(model, weights)
+    @contextmanager
+    def spy(*args):
+        with real(*args):
+            seen.append(live_tensors(model)["blocks.1.attn.W_V"].detach().double().clone())
+            yield
 
-    monkeypatch.setattr(subspace, "with_weights", spy)
+    monkeypatch.setattr(subspace, "_with_values", spy)
     old = live_tensors(model)["blocks.1.attn.W_V"].detach().double().clone()
     basis = random_subspaces(1, 16, 2, RNG)[0]
     effect = subspace_effect(model, INPUTS, basis, keep=keep, layer=1, n_draws=4)

@@ -1,4 +1,8 @@
-"""Models that somebody else might bring: built with TransformerLens alone, of whichever generation is installed."""
+"""Models that somebody else might bring: built with TransformerLens alone, of whichever generation is installed.
+
+``lens_model`` builds one from a configuration of TransformerLens, and ``bridged`` puts a model of transformers under
+TransformerLens's bridge, as ``TransformerBridge.boot_transformers`` does with one that it downloads.
+"""
 
 import warnings
 from typing import Any
@@ -13,6 +17,35 @@ KINDS = {
     "rotary": {"act_fn": "relu", "normalization_type": "RMS", "positional_embedding_type": "rotary"},
     "grouped": {"act_fn": "relu", "normalization_type": "LN", "n_key_value_heads": 2},
 }
+TRANSFORMERS = {
+    "Qwen3": {"num_key_value_heads": 2, "head_dim": 4},
+    "Gemma2": {"num_key_value_heads": 2, "head_dim": 4, "query_pre_attn_scalar": 4, "sliding_window": 16},
+    "GPTNeoX": {},
+}
+"""Families of transformers: no biases, grouped queries and rotary positions (two of them), and Pythia's."""
+
+
+def transformers_model(family: str, seed: int = 0) -> Any:
+    """A small model of transformers, two layers of four heads, whose every parameter is away from its default."""
+    import transformers
+
+    sizes = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 32, "max_position_embeddings": 12}
+    config = getattr(transformers, f"{family}Config")(**sizes, **TRANSFORMERS[family], attn_implementation="eager")
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed + 1)
+        model = getattr(transformers, f"{family}ForCausalLM")(config).eval()
+    return _away_from_default(model, seed)
+
+
+def bridged(model: Any) -> Any:
+    """A model of transformers under TransformerLens's bridge, which takes its place: read the model itself before."""
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return build_bridge_from_module(model, type(model).__name__, hf_config=model.config)
 
 
 def lens_model(kind: str, seed: int = 0, **sizes: int) -> Any:
@@ -30,6 +63,10 @@ def lens_model(kind: str, seed: int = 0, **sizes: int) -> Any:
             from transformer_lens.model_bridge import TransformerBridge
 
             model = TransformerBridge.boot_native(TransformerBridgeConfig(**settings))  # pyright: ignore
+    return _away_from_default(model, seed)
+
+
+def _away_from_default(model: Any, seed: int) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -7,13 +7,19 @@ from inspect import signature
 import numpy as np
 import pytest
 import torch
-from lens_models import hooks_on, lens_model
+from lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp import probes
 from rb_interp.errors import ArgumentError, ModelError
+from rb_interp.interventions import patching_matrix
+from rb_interp.interventions.subspace import token_basis
 from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
+from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_rows
-from rb_interp.tasks import AnchorTask
+from rb_interp.probes.value_alignment import value_matrix
+from rb_interp.probes.vectors import cosines, mean_off_diagonal
+from rb_interp.tasks import AnchorTask, Inputs
+from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import threads
 
 TASK = AnchorTask(
@@ -41,6 +47,51 @@ def test_every_probe_runs_on_every_layer_and_head(kind):
         assert np.isfinite(list(probe(model, DATA.inputs(ROWS), n_null=20).values.values())).any()
     assert hooks_on(model) == hooks_on(untrained) == []
     assert all(torch.equal(weights[name], p) for name, p in model.named_parameters())
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("family", ["Qwen3", "Gemma2"])
+def test_a_bridged_model_without_biases_is_read_as_transformers_computes_it(family):
+    """Against transformers' own modules: what attention is given for each token, and what the last head's W_V is."""
+    theirs = transformers_model(family)
+    layer = theirs.model.layers[0]
+    with torch.no_grad():
+        read = layer.input_layernorm(theirs.get_input_embeddings()(torch.arange(30))).double().numpy()
+    W_V = layer.self_attn.v_proj.weight.detach().double().T.numpy()[:, 4:]  # of the second group's four dimensions
+    model, inputs = bridged(theirs), Inputs(np.zeros((1, 5), dtype=int), roles=Roles(tokens={"all": np.arange(30)}))
+    assert token_embeddings(model, np.arange(30), 5, 0, 3) == pytest.approx(read, abs=1e-4)
+    assert np.array_equal(value_matrix(model, head=3), W_V)
+    singular = np.linalg.svd(W_V)[1]
+    found = value_alignment(model, inputs, head=3, n_null=0).values
+    assert found["spectrum_ratio"] == pytest.approx(singular[0] / singular[1])
+    assert geometry(model, inputs, head=3, n_null=0).values["cos_all"] == pytest.approx(
+        mean_off_diagonal(cosines(read)), abs=1e-4
+    )
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("setting", ["use_split_qkv_input", "use_attn_in"])
+@pytest.mark.parametrize("kind", ["plain", "gpt2", "grouped", "GPTNeoX"])
+def test_an_own_input_of_each_head_changes_no_number(kind, setting):
+    model = bridged(transformers_model(kind)) if kind == "GPTNeoX" else lens_model(kind, n_layers=2)
+    roles = Roles({"key": np.array([[0], [2], [1]])}, {"all": np.arange(30)})
+    tokens = np.random.default_rng(0).integers(0, 30, (2, 3, 6))
+    first, second = (Inputs(rows, np.arange(3) + i, roles) for i, rows in enumerate(tokens))
+
+    def numbers():
+        readings = [probe(model, first, layer=1, head=3, n_null=0) for probe in (value_alignment, geometry, uniformity)]
+        found = [*(list(reading.values.values()) for reading in readings), token_basis(model, first, "all")]
+        components = ("resid_pre", "q", "v", "z", "mlp_out")
+        matrix = patching_matrix(model, first, second, components=components, roles=("key", "last"))
+        return [*found, matrix.values.ravel()]
+
+    before = numbers()
+    try:
+        getattr(model, f"set_{setting}")(True)
+    except (NotImplementedError, AssertionError):
+        pytest.skip("TransformerLens does not give this kind of model such inputs")
+    for old, new in zip(before, numbers(), strict=True):
+        assert new == pytest.approx(old, abs=1e-4, nan_ok=True)
 
 
 @pytest.mark.lens

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from rb_interp.errors import ArgumentError
 from rb_interp.statistics.intervals import (
+    difference_of_paired_shares,
     interval_or_nan,
     intervals_or_nan,
     mean_of_shares,
@@ -59,6 +63,32 @@ def test_clopper_pearson_covers_at_least_at_the_stated_rate_for_every_proportion
     for p in np.linspace(0.01, 0.99, 50):
         inside = (ends[:, 0] <= p) & (p <= ends[:, 1])
         assert stats.binom.pmf(np.arange(n + 1), n, p)[inside].sum() >= 0.95
+
+
+def test_the_difference_of_paired_shares_covers_as_stated_for_all_shares():
+    """Exact coverage by listing every outcome; at the ends by the score test's own formula, and turned round."""
+    n, z = 10, 1.959963984540054**2
+    found = {(b, c): difference_of_paired_shares(b, c, n) for b in range(n + 1) for c in range(n + 1 - b)}
+    covers = []
+    for lost, gained in ((0.5, 0.1), (0.9, 0.02), (0.1, 0.1), (0.3, 0.0), (0.02, 0.01), (0.7, 0.2), (0.05, 0.4)):
+        chance = {
+            (b, c): comb(n, b) * comb(n - b, c) * lost**b * gained**c * (1 - lost - gained) ** (n - b - c)
+            for b, c in found
+        }
+        inside = [chance[at] for at, ends in found.items() if ends.low <= lost - gained <= ends.high]
+        covers.append(sum(inside))
+    assert min(covers) > 0.94
+    assert np.mean(covers) < 0.98
+    assert found[0, 0] == pytest.approx((0, -z / (n + z), z / (n + z)))
+    for (lost, gained), (estimate, low, high) in found.items():
+        assert -1 <= low <= estimate <= high <= 1
+        assert high - low > 0.2
+        assert found[gained, lost] == pytest.approx((-estimate, -high, -low))
+    assert difference_of_paired_shares(0, 0, 0)[1:] == (-1, 1)
+    with pytest.raises(
+        ArgumentError, match=r"got lost=3, gained=3 of n=5 and confidence=0.95; expected at most as many"
+    ):
+        difference_of_paired_shares(3, 3, 5)
 
 
 def test_paired_differences_pair_by_seed_not_by_position():

@@ -1,0 +1,132 @@
+"""Interventions on models of other shapes than GPT-2's: keys and values that heads share, and what else they lack."""
+
+import numpy as np
+import pytest
+import torch
+from probes.lens_models import bridged, lens_model, transformers_model
+
+from rb_interp.errors import ModelError
+from rb_interp.interventions import ablation, patching_matrix, path_patch
+from rb_interp.interventions.hooking import last_logits
+from rb_interp.interventions.patching import COMPONENTS
+from rb_interp.interventions.sites import Site, read_at
+from rb_interp.interventions.subspace import without_subspace
+from rb_interp.probes import weight_rank
+from rb_interp.probes.capture import capture
+from rb_interp.tasks import Inputs
+from rb_interp.tasks.roles import Roles
+
+pytestmark = pytest.mark.lens
+
+KEY = np.array([[0], [3], [1]])
+CLEAN, CORRUPTED = (
+    Inputs(np.random.default_rng(seed).integers(0, 30, (3, 6)), np.arange(3) + seed, Roles({"key": KEY}))
+    for seed in (0, 1)
+)
+VALUES, ATTN_OUT = "blocks.1.attn.hook_v", "blocks.0.hook_attn_out"
+GROUPED = ("grouped", "Qwen3", "Gemma2")
+
+
+def model_of(kind):
+    return bridged(transformers_model(kind)) if kind[0].isupper() else lens_model(kind, n_layers=2)
+
+
+def run_with(model, inputs, hooks):
+    """Logits at the last position under hooks written by hand."""
+    with torch.no_grad():
+        return model.run_with_hooks(torch.from_numpy(inputs.tokens), fwd_hooks=hooks)[:, -1]
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_a_head_s_keys_and_values_are_those_that_it_shares(kind):
+    """Heads 2 and 3 share the second of two, as a hook written by hand changes it."""
+    model, heads, rows = model_of(kind), {}, np.arange(3)
+    values = capture(model, CLEAN.tokens, [VALUES])[VALUES]
+    assert torch.equal(read_at(model, CLEAN.tokens, "v.1.3@key", CLEAN.roles)[:, 0], values[rows, KEY[:, 0], 1])
+    for head in (1, 2, 3):
+        heads[head] = patching_matrix(model, CLEAN, CORRUPTED, components=("q", "k", "v"), roles=("key",), head=head)
+
+    def from_clean(activation, hook):
+        activation[rows, KEY[:, 0], 1] = values[rows, KEY[:, 0], 1]
+        return activation
+
+    found = run_with(model, CORRUPTED, [(VALUES, from_clean)]).double().numpy()
+    expected = found[rows, CLEAN.labels] - found[rows, CORRUPTED.labels]
+    np.testing.assert_allclose(heads[3].patched[2, 1, 0], expected, atol=1e-4 * np.abs(expected).max())
+    assert np.array_equal(heads[3].patched[1:], heads[2].patched[1:])
+    assert not np.allclose(heads[3].patched[1:], heads[1].patched[1:], atol=1e-3)
+    assert not np.allclose(heads[3].patched[0], heads[2].patched[0], atol=1e-4)
+    assert heads[3].notes == {"k": "shared with head 2", "v": "shared with head 2"}
+    assert "<p>v: shared with head 2</p>" in heads[3]._repr_html_()
+    assert ablation(model, CLEAN, "v.1.3@key").site == "v.1.3@key (shared with head 2)"
+    assert ablation(model, CLEAN, "z.1.3@key").site == "z.1.3@key"
+
+
+def test_keys_and_values_that_were_ungrouped_are_each_head_s_own():
+    model = lens_model("grouped", n_layers=2)
+    if not hasattr(model, "set_ungroup_grouped_query_attention"):
+        pytest.skip("TransformerLens 4 does not ungroup them")
+    model.set_ungroup_grouped_query_attention(True)
+    values = capture(model, CLEAN.tokens, [VALUES])[VALUES]
+    assert torch.equal(read_at(model, CLEAN.tokens, "v.1.3", CLEAN.roles), values[:, :, 3])
+    assert Site.parse("v.1.3").named(model) == "v.1.3"
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_a_subspace_leaves_the_values_that_a_head_shares(kind):
+    model, basis = model_of(kind), np.eye(16)
+    before = capture(model, CLEAN.tokens, [VALUES])[VALUES]
+    logits = last_logits(model, CLEAN.tokens)
+    with without_subspace(model, basis, layer=1, head=3):
+        after = capture(model, CLEAN.tokens, [VALUES])[VALUES]
+    assert torch.equal(after[:, :, 0], before[:, :, 0])
+    assert (after[:, :, 1] - after[:1, :1, 1]).abs().max() < 1e-6  # nothing but the bias is left
+    assert torch.equal(last_logits(model, CLEAN.tokens), logits)
+
+
+def attention_alone():
+    return lens_model("gpt2", n_layers=2, attn_only=True)
+
+
+WITHOUT = {
+    "side by side": (lambda: model_of("GPTNeoX"), "its attention and MLP both read resid_pre, side by side."),
+    "attention alone": (attention_alone, "its layers have attention alone."),
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
+def test_a_matrix_has_the_components_that_the_model_has_and_says_which_it_has_not(kind):
+    make, why = WITHOUT[kind]
+    model = make()
+    matrix = patching_matrix(model, CLEAN, CORRUPTED, roles=("all",))
+    missing = [name for name in COMPONENTS if name not in matrix.components]
+    assert missing == (["resid_mid"] if kind == "side by side" else ["resid_mid", "mlp_out"])
+    assert matrix.notes == dict.fromkeys(missing, f"no cells: {why}")
+    cells = matrix.table().set_index(["component", "layer"])["recovered"]
+    assert [cells[name, 1] for name in ("resid_pre", "resid_post")] == pytest.approx([1, 1], abs=1e-4)
+    clean = capture(model, CLEAN.tokens, [ATTN_OUT])[ATTN_OUT]
+    found = run_with(model, CORRUPTED, [(ATTN_OUT, lambda activation, hook: clean)]).double().numpy()
+    expected = found[np.arange(3), CLEAN.labels] - found[np.arange(3), CORRUPTED.labels]
+    at = matrix.components.index("attn_out")
+    np.testing.assert_allclose(matrix.patched[at, 0, 0], expected, atol=1e-4 * np.abs(expected).max())
+    with pytest.raises(ModelError, match=rf"site 'resid_mid.0' is not in this model: {why} It has resid_pre, resid_po"):
+        ablation(model, CLEAN, "resid_mid.0")
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
+def test_the_direct_path_to_the_logits_is_what_a_layer_adds_to_the_stream(kind):
+    model = WITHOUT[kind][0]()
+    last = "blocks.1.hook_resid_post"
+    base, source = (capture(model, rows.tokens, [ATTN_OUT, last]) for rows in (CORRUPTED, CLEAN))
+    path = path_patch(model, CORRUPTED, CLEAN, "attn_out.0", "resid_post.1")
+    with torch.no_grad():
+        expected = model.unembed(model.ln_final(base[last] + source[ATTN_OUT] - base[ATTN_OUT]))[:, -1]
+    torch.testing.assert_close(path.patched, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
+    with pytest.raises(ModelError, match="not in this model" if kind == "attention alone" else "does not act on the"):
+        path_patch(model, CORRUPTED, CLEAN, "attn_out.0", "mlp_out.0")
+
+
+def test_ranks_of_a_model_of_attention_alone_are_those_of_attention():
+    values = weight_rank(attention_alone(), CLEAN).values
+    assert set(values) == {"stable_rank_W_QK", "stable_rank_W_OV"}
+    assert all(1 <= value <= 4 for value in values.values())
