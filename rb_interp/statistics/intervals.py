@@ -151,7 +151,7 @@ def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: floa
     >>> [[round(x, 3) for x in difference_of_paired_shares(lost, 0, 10)] for lost in (9, 0)]
     [[0.9, 0.373, 0.982], [0.0, -0.278, 0.278]]
     """
-    if lost + gained > n or not 0 < confidence < 1:
+    if min(lost, gained) < 0 or lost + gained > n or not 0 < confidence < 1:
         raise ArgumentError(
             f"difference_of_paired_shares got lost={lost}, gained={gained} of n={n} and confidence={confidence:g}; "
             f"expected at most as many as trials, and a share between 0 and 1."
