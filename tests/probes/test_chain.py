@@ -45,7 +45,7 @@ class Knows(torch.nn.Module):
     def __init__(self, texts: list[np.ndarray], answer: int | None = None, n_ctx: int = 400) -> None:
         super().__init__()
         self.bias = torch.nn.Parameter(torch.zeros(1))
-        self.cfg = SimpleNamespace(d_vocab=TOKENIZER.d_vocab, n_ctx=n_ctx)
+        self.cfg, self.hook_dict = SimpleNamespace(d_vocab=TOKENIZER.d_vocab, n_ctx=n_ctx), {}
         self.next = {tuple(text[:at]): text[at] for text in texts for at in range(1, len(text))}
         self.answer = answer
 

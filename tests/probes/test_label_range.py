@@ -20,7 +20,7 @@ class Told(torch.nn.Module):
     def __init__(self, table: np.ndarray) -> None:
         super().__init__()
         self.table = torch.nn.Parameter(torch.log(torch.from_numpy(table)))
-        self.cfg = type("cfg", (), {"d_vocab": table.shape[1], "n_ctx": 9})
+        self.cfg, self.hook_dict = type("cfg", (), {"d_vocab": table.shape[1], "n_ctx": 9}), {}
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         logits = self.table[tokens] + 3.0  # a constant that the softmax takes away
