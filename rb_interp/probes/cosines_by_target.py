@@ -61,7 +61,7 @@ def cosines_by_target(
     """Mean cosine of activations of rows with equal targets and of rows with different ones, in [-1, 1].
 
     Values as in the module's table; NaN where no pair is of its kind. Null of ``difference``: targets permuted over
-    rows. Arrays: cosines ``[pair]``. n is the number of rows.
+    rows. Arrays: cosines and centred_cosines ``[pair]``. n is the number of rows.
 
     Args:
         model: a model, or the cache of these rows that ``captured`` gives.
@@ -100,10 +100,10 @@ def cosines_by_target(
         pairs = np.stack(np.triu_indices(len(inputs), 1), 1)
     pairs = selected(pairs.reshape(-1), len(inputs)).reshape(-1, 2)
 
-    def read(source: Source) -> tuple[dict[str, float], Float[np.ndarray, " pair"]]:
+    def read(source: Source) -> tuple[dict[str, float], Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
         return _values(position_vectors(source, inputs, hook, role), _equal(targets, pairs), pairs, within)
 
-    values, compared = read(model)
+    values, compared, centred = read(model)
     draws = permutations(n_null, len(targets), np.random.default_rng(seed))
     null = np.array([means_by_target(compared, _equal(targets[order], pairs))["difference"] for order in draws])
     return Reading(
@@ -111,7 +111,7 @@ def cosines_by_target(
         values,
         untrained={} if untrained is None else read(untrained)[0],
         nulls={"difference": Null("targets permuted over rows", null)} if n_null else {},
-        arrays={"cosines": compared},
+        arrays={"cosines": compared, "centred_cosines": centred},
         n=len(inputs),
         notes=undefined(values, model, UNDEFINED),
     )
@@ -152,15 +152,15 @@ def _values(
     equal: Bool[np.ndarray, " pair"],
     pairs: Int[np.ndarray, "pair 2"],
     within: Int[np.ndarray, " row"],
-) -> tuple[dict[str, float], Float[np.ndarray, " pair"]]:
-    """The values, and the raw cosine of every pair."""
+) -> tuple[dict[str, float], Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
+    """The values, and the raw and the centred cosine of every pair."""
     _, group = np.unique(within, return_inverse=True)
     means = np.zeros((group.max() + 1, vectors.shape[1]))
     np.add.at(means, group, vectors)
     centred = vectors - (means / np.bincount(group)[:, None])[group]
     raw, inner = (cosines(each)[pairs[:, 0], pairs[:, 1]] for each in (vectors, centred))
     found = {f"centred_{name}": value for name, value in means_by_target(inner, equal).items()}
-    return {**means_by_target(raw, equal), **found}, raw
+    return {**means_by_target(raw, equal), **found}, raw, inner
 
 
 def _equal(targets: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "pair 2"]) -> Bool[np.ndarray, " pair"]:

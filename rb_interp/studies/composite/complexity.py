@@ -218,12 +218,19 @@ def complexity_summaries(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.Dat
 
 
 def complexity_arrays(found: Sequence[tuple[Member, Reading]]) -> dict[str, np.ndarray]:
-    """What figures draw: the items of every member, and the neurons of L0's W_Q of the first member of each gamma."""
+    """What figures draw: items and singular values of every member, neurons of L0's W_Q of each gamma's first member.
+
+    ``singular_values_L0_W_Q`` and so on, descending.
+    """
     arrays, drawn = {}, set()
     for member, reading in found:
         prefix = f"{member.gamma}/{member.seed}/final//{reading.probe}"
         if reading.probe == "lattice":
             arrays |= {f"{prefix}/{name}": array for name, array in reading.arrays.items()}
+        elif reading.probe == "weight_spectra":
+            for name, array in reading.arrays.items():
+                kind, _, matrix = name.partition("_values_")
+                arrays[f"{prefix}/{kind}_values_L{reading.layer}_{matrix}"] = np.asarray(array, dtype=np.float32)
         elif reading.probe == "condensation" and reading.layer == 0 and member.gamma not in drawn:
             drawn.add(member.gamma)
             names = ("cosines_W_Q", "group_W_Q")

@@ -28,7 +28,6 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
@@ -37,7 +36,7 @@ from rb_interp.interventions.interchange import most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.composite.flow import LAYERS
+from rb_interp.studies.composite.flow import LAYERS, early_positions
 from rb_interp.studies.composite.phase import UNFIT, early
 from rb_interp.studies.composite.rows import CompositeDataset
 from rb_interp.tasks.inputs import Inputs
@@ -108,14 +107,8 @@ def _values(model: HookedModel, data: CompositeDataset) -> tuple[dict[str, float
 
 
 def _without(model: HookedModel, inputs: Inputs, edge: str) -> Sequence:
-    query, key = (_positions(inputs, role) for role in EDGES[edge])
+    query, key = (early_positions(inputs, role) for role in EDGES[edge])
     return blocked_edits(model, query, key, layer=0)
-
-
-def _positions(inputs: Inputs, role: str) -> Int[np.ndarray, "row n"]:
-    """Where a role stands in early rows; noise is what is left without the last position."""
-    at = inputs.roles.position(role)
-    return at[at != inputs.tokens.shape[1] - 1].reshape(len(at), -1) if role == "noise" else at
 
 
 def qualifying(values: Mapping[str, float]) -> list[str]:
@@ -131,10 +124,10 @@ def place_of(values: Mapping[str, float]) -> str:
     return next(iter(qualifying(values)), ELSEWHERE) if values["before:learned"] >= TURNED else UNLEARNED
 
 
-def part_of(seed: int) -> str:
+def use_of(seed: int) -> str:
     """Whether a seed is one to ``look`` at, or kept for the ``test``.
 
-    >>> [part_of(seed) for seed in range(4)]
+    >>> [use_of(seed) for seed in range(4)]
     ['look', 'test', 'look', 'test']
     """
     return TEST if seed % 2 else LOOK
@@ -154,12 +147,12 @@ def suggestions(places: pd.DataFrame) -> list[dict]:
     is right more often than nothing is.
 
     Args:
-        places: rows with phase, flow, place and part.
+        places: rows with phase, flow, place and used_for.
 
     Returns a row for each of BY: ``by``, ``right`` with its Clopper-Pearson interval ``low`` and ``high``, ``n``.
     """
     known = fitted(places)
-    look, test = (known.loc[known["part"] == part].to_dict("records") for part in (LOOK, TEST))
+    look, test = (known.loc[known["used_for"] == use].to_dict("records") for use in (LOOK, TEST))
     rows = []
     for by, columns in BY.items():
         right = sum(bool(look) and _suggested(look, one, columns) == one["place"] for one in test)

@@ -15,8 +15,9 @@ are no exceptions, both rows are answered rightly, and these four answers differ
     kb_ps, ks_pb         the base's key with the source's pair, and the source's key with the base's pair
 
 ``R:answer`` is the share of pairs that get an answer once the residual stream after L0 is taken from the source at the
-roles R. Its placebo takes it from the base with its noise redrawn: ``R:placebo`` is the share of answers that change.
-A flow has its name from these shares alone, see `flow_of`.
+roles R, one role or two. Its placebo takes it from the base with its noise redrawn: ``R:placebo`` is the share of
+answers that change. A flow has its name from these shares alone, see `flow_of`. Beside them stands what the last
+position has from a layer's attention alone, as in claim M9 of paper 1.
 
 Knock-out. L0's attention from one role to another is set to 0 and the rest of the query's row scaled to sum to 1. The
 loss of accuracy is read for key -> anchors and for anchors -> last; the placebo has two noise positions in place of the
@@ -31,6 +32,8 @@ see n. Shares of attention say where a position looks; where they and interchang
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -49,8 +52,12 @@ from rb_interp.torch_threads import few_threads
 
 ROLES = ("key", "a1", "a2", "last", "noise")
 FLOWS = VIA_LAST, VIA_ANCHORS, VIA_A2, SEVERAL, NONE = ("via last", "via anchors", "via a2", "several", "none")
-TAKEN = {"last": ("last",), "key": ("key",), "a1": ("a1",), "a2": ("a2",), "a1+a2": ("a1", "a2")}
-"""Roles that an interchange takes together, by name."""
+TAKEN = {
+    **{role: (f"resid_post.0@{role}",) for role in ROLES},
+    **{"+".join(two): tuple(f"resid_post.0@{role}" for role in two) for two in combinations(ROLES, 2)},
+    **{f"L{layer}'s attention at last": (f"attn_out.{layer}@last",) for layer in range(2)},
+}
+"""What an interchange takes from the source together: name -> sites."""
 ANSWERS = ("base", "source", "kb_ps", "ks_pb")
 CARRIES, ALONE = 0.80, 0.50
 """Share of pairs from which roles carry something, and below which one anchor alone does not."""
@@ -131,7 +138,19 @@ def draw_pairs(data: CompositeDataset, seed: int = 0) -> Pairs:
     answers = {name: data.task.inferential(keys[key], pairs[pair]) for name, (key, pair) in mixed.items()}
     different = np.diff(np.sort(np.stack(list(answers.values())), 0), axis=0).all(0)
     fits = different & (keys[0] != keys[1]) & (pairs[0] != pairs[1]).any(1) & ~data.is_exception(pairs[1])
-    return Pairs(base, other, redrawn, answers).among(fits)
+    return Pairs(_one_role_each(base), _one_role_each(other), _one_role_each(redrawn), answers).among(fits)
+
+
+def _one_role_each(inputs: Inputs) -> Inputs:
+    """Early rows whose last position is ``last`` alone, and no noise."""
+    noise = early_positions(inputs, "noise")
+    return replace(inputs, roles=replace(inputs.roles, positions={**inputs.roles.positions, "noise": noise}))
+
+
+def early_positions(inputs: Inputs, role: str) -> Int[np.ndarray, "row n"]:
+    """Where a role stands in early rows; noise is what is left without the last position."""
+    at = inputs.roles.position(role)
+    return at[at != inputs.tokens.shape[1] - 1].reshape(len(at), -1) if role == "noise" else at
 
 
 @checked
@@ -141,8 +160,8 @@ def read_interchange(
 ) -> Reading:
     """Shares of pairs by what they are answered once roles are taken from the source, in [0, 1].
 
-    Values: ``R:answer`` and ``R:placebo`` of each R of TAKEN and each of ANSWERS; NaN where no pair is answered
-    rightly. n is the number of pairs.
+    Values: ``R:answer`` and ``R:placebo`` of each R of TAKEN, each role and each two, and each of ANSWERS; NaN where
+    no pair is answered rightly. n is the number of pairs.
 
     Args:
         model: a model of two layers. data: whose rows. seed: of sources and noise.
@@ -168,8 +187,7 @@ def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
     if not right.any():
         return {f"{taken}:{name}": float("nan") for taken in TAKEN for name in names}, 0
     used, values = pairs.among(right), {}
-    for taken, roles in TAKEN.items():
-        sites = [f"resid_post.0@{role}" for role in roles]
+    for taken, sites in TAKEN.items():
         after, placebo = (
             most_likely(model, used.base.tokens, interchange_edits(model, used.base, source, sites))
             for source in (used.source, used.placebo)

@@ -15,7 +15,8 @@
                               see ``complexity``
 
 Members of another number of layers than two have no flow, and no reading of vectors; those of several heads have no
-attention criterion. Arrays are the matrices of cosines, of each member and their means over seeds.
+attention criterion. Arrays are the matrices of cosines and the singular values of every matrix, of each member and
+their means over seeds.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def measure(run: Run, progress: bool = True) -> Measured:
     readings = readings_table(own, *of_all, *control)
     cosines = cosine_arrays(found)
     arrays = complexity_arrays([(one.member, reading) for one in found for _, reading in one.readings])
-    return Measured(readings, tables, arrays | cosines | arrays_over_seeds(cosines))
+    averaged = cosines | {name: array for name, array in arrays.items() if "/weight_spectra/" in name}
+    means = {name: array.astype("float32") for name, array in arrays_over_seeds(averaged).items()}
+    return Measured(readings, tables, arrays | cosines | means)
 
 
 def of_members(tables: Mapping[str, DataFrame], curves: DataFrame, step: int) -> tuple[DataFrame, ...]:

@@ -22,6 +22,24 @@ MATCH = {
     "balanced_accuracy": "mean of the two: the flow tells the phase",
     "other_flow": "inferential and symmetric members with another flow",
 }
+CARRIED = {"source": "source", "kb_ps": "kb_ps", "ks_pb": "ks_pb", "base": "base", "other": "other",
+           "placebo": "placebo"}  # fmt: skip
+"""Column of ``interchange_by_flow`` -> its heading."""
+BOTH = {
+    "F1: L0, last to anchors": ("attention_between_roles", "last_to_anchors", False),
+    "F1 and M7: L1, last to key": ("attention_between_roles", "last_to_key", True),
+    "F4: last gives kb_ps": ("interchange_roles", "last:kb_ps", False),
+    "F4: key gives ks_pb": ("interchange_roles", "key:ks_pb", False),
+    "M9: L0’s attention at last gives kb_ps": ("interchange_roles", "L0's attention at last:kb_ps", False),
+    "M9: L1’s attention at last gives ks_pb": ("interchange_roles", "L1's attention at last:ks_pb", False),
+}
+"""Heading -> probe, quantity, and whether the last layer is read."""
+BOTH_PAPERS = (
+    "Paper 1 draws the flow via last for small initialisations of another task, paper 2 for symmetric solutions, "
+    "which larger ones have. Here both papers' readings are of the same members. M7 and M9 are claims of the anchor "
+    "study. M7: the last layer looks at the key. M9: L0's attention brings the anchors to the last position, and the "
+    "last layer's attention brings the key. Each asks for .90."
+)
 APART = 0.10
 """Difference between a share over all positions and over early ones from which the report warns."""
 OTHERS = 6
@@ -158,12 +176,40 @@ def _flow_section(evidence: Evidence) -> Section:
         blocks.append(Table(("share of members, over all γ", "[95 % interval]", "members"), tuple(rows)))
     else:
         blocks.append(Paragraph("No member of this run is inferential or symmetric."))
-    blocks.append(
-        Paragraph("Paper 1 draws the flow via last for small initialisations of another task (claims M7 and M9 of the "
-                  "anchor study). One name of a flow says nothing of what is carried.", "soft")
-    )  # fmt: skip
+    blocks += [Heading("What roles carry, one and two together"), *_carried(evidence)]
+    blocks += [Heading("The same models by both papers"), Paragraph(BOTH_PAPERS, "soft"), _both_papers(evidence)]
     blocks += [Heading("Without an edge of L0's attention"), _knock_out(evidence)]
     return Section("flows", "Information flow", tuple(blocks), short="Flows")
+
+
+def _carried(evidence: Evidence) -> list[Block]:
+    """Median shares over the members of each flow, for each role and each two."""
+    records = evidence.records("interchange_by_flow")
+    if not records:
+        return [Paragraph("No member of this run answers a pair of inputs rightly, so nothing can be taken.")]
+    rows = [
+        Row((Cell(row["roles"], head=True), *(Cell(two_digits(row[name])) for name in CARRIED)),
+            group=f"{row['flow']}, {row['members']} member{'s' * (row['members'] > 1)}")
+        for row in records
+    ]  # fmt: skip
+    text = (
+        "Medians over the members of a flow, whatever their γ: share of pairs that get each answer once the residual "
+        "stream after L0 is taken from the source at these roles. Placebo: share of answers that change where the "
+        "source is the base with other noise."
+    )
+    return [Paragraph(text, "soft"), Table(("taken", *CARRIED.values()), tuple(rows), dense=True)]
+
+
+def _both_papers(evidence: Evidence) -> Table:
+    """What F1 and F4 of this study read, and what M7 and M9 of the anchor study would, of the same members."""
+    rows = []
+    for gamma in evidence.gammas:
+        cells = [
+            Cell(over_seeds(evidence, probe, quantity, gamma, set="seen_test", write=share_text, deepest=deepest))
+            for probe, quantity, deepest in BOTH.values()
+        ]
+        rows.append(Row((Cell(f"γ = {gamma:g}", head=True), *cells)))
+    return Table(("median [range] over seeds", *BOTH), tuple(rows), dense=True)
 
 
 def _knock_out(evidence: Evidence) -> Table:

@@ -24,7 +24,12 @@ BASIS = (
 
 def complexity_section(evidence: Evidence) -> Section:
     """Figures of neurons, matrices and items, a table of the items, and what tells the phase."""
-    blocks: list[Block] = [Figure("condensation"), Figure("participation"), Paragraph(BASIS, "soft")]
+    blocks: list[Block] = [
+        Figure("condensation"),
+        Figure("singular_values"),
+        Figure("participation"),
+        Paragraph(BASIS, "soft"),
+    ]
     blocks += [Heading("The items' embeddings"), Figure("items"), _items(evidence), Figure("growth")]
     blocks += [Heading("Does complexity tell the phase, within a rate?"), *_phase(evidence)]
     return Section("complexity", "Complexity", tuple(blocks), short="Complexity")

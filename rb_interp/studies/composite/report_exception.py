@@ -13,7 +13,7 @@ HOW = (
     "turn to the inferential answer without it, while accuracy on the other pairs stays at {kept:.0%} or above. Rows "
     "are those of seen_test with noise between the anchors and the last position."
 )
-PARTS = {LOOK: "even seeds, to look at", TEST: "odd seeds, kept for the test"}
+USES = {LOOK: "even seeds, to look at", TEST: "odd seeds, kept for the test"}
 PLACES = {ELSEWHERE: "in no edge of L0", UNLEARNED: "the exception is not learned"}
 NOBODY = "No member of this run is fitted and has two layers, so there is nothing to tell."
 
@@ -23,12 +23,15 @@ def exception_section(evidence: Evidence) -> Section:
     counts, blocks = evidence.records("exception_counts"), []
     if not counts:
         return _section(Paragraph(NOBODY))
+    if all(row["place"] == ELSEWHERE for row in counts):
+        n = sum(row["n"] for row in counts)
+        return _section(Paragraph(f"In none of the {n} fitted members is the exception stored in a single edge of L0."))
     rows = [
         Row((Cell(str(row["n"])), *(Cell(text, number=False) for text in (row["phase"], row["flow"], _place(row)))),
-            group=PARTS[row["part"]])
-        for part in (LOOK, TEST)
+            group=USES[row["used_for"]])
+        for use in (LOOK, TEST)
         for row in counts
-        if row["part"] == part
+        if row["used_for"] == use
     ]  # fmt: skip
     blocks.append(Table(("fitted members", "phase", "flow", "where the exception is"), tuple(rows), dense=True))
     return _section(*blocks, *_test(evidence))

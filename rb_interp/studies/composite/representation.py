@@ -141,8 +141,8 @@ def read_grid(
     """Readings of the grid: ``answer_cosines`` and ``step_cosines`` of L1, ``variance_shares`` of both layers.
 
     Values of the first two: those of ``cosines_by_target``; arrays: the cosines of each comparison by key, mean over
-    noises, ``3_3:2_2`` and so on, ``[key, key]``. They are centred within a noise. ``variance_shares`` are as in
-    `read_shares`, mean over noises.
+    noises, ``3_3:2_2`` and so on, ``[key, key]``, and behind ``centred_`` the cosines of vectors less
+    the mean of their noise. ``variance_shares`` are as in `read_shares`, mean over noises.
 
     Args:
         model: a model of two layers or more. data: one that `has_grid`. seed: of the noise.
@@ -174,8 +174,11 @@ def read_grid(
 
 def _as_matrices(reading: Reading, probe: str, names: Sequence[str]) -> Reading:
     """The same reading of L1 under another name, with a matrix of mean cosines for each comparison."""
-    cosines = reading.arrays["cosines"].reshape(len(names), NOISES, len(KEYS), len(KEYS)).mean(1)
-    return replace(reading, probe=probe, layer=1, arrays=dict(zip(names, cosines, strict=True)))
+    arrays = {}
+    for kind, prefix in (("cosines", ""), ("centred_cosines", "centred_")):
+        found = reading.arrays[kind].reshape(len(names), NOISES, len(KEYS), len(KEYS)).mean(1).astype(np.float32)
+        arrays |= {f"{prefix}{name}": matrix for name, matrix in zip(names, found, strict=True)}
+    return replace(reading, probe=probe, layer=1, arrays=arrays)
 
 
 def _drawn(cells: Cells) -> list[np.ndarray]:

@@ -14,12 +14,13 @@ TABLES = {
     "by_position": TableSchema("gamma seed position:int", "I S n"),
     "by_position_summary": over_seeds("gamma position:int"),
     "interchange": TableSchema("gamma seed roles:str", "base source kb_ps ks_pb other placebo n"),
+    "interchange_by_flow": TableSchema("flow:str roles:str", "base source kb_ps ks_pb other placebo members:int"),
     "attention": TableSchema("gamma seed set layer:int head:int query:str key:str", "attention untrained"),
     "exception_edges": TableSchema("gamma seed edge:str", "turned kept qualifies:bool n:int"),
-    "exception_places": TableSchema("gamma seed", "part:str phase:str flow:str place:str others:str learned"),
-    "exception_counts": TableSchema("part:str phase:str flow:str place:str", "n:int"),
+    "exception_places": TableSchema("gamma seed", "used_for:str phase:str flow:str place:str others:str learned"),
+    "exception_counts": TableSchema("used_for:str phase:str flow:str place:str", "n:int"),
     "exception_test": TableSchema("by:str", "right low high n:int"),
-    "attention_summary": over_seeds("gamma set layer:int head:int query:str key:str"),
+    "attention_summary": over_seeds("gamma flow:str set layer:int head:int query:str key:str"),
     "matrices": TableSchema(
         "gamma seed layer:int matrix:str",
         "participation participation_untrained stable_rank stable_rank_untrained condensed condensed_untrained "

@@ -5,7 +5,7 @@ phase_counts     how many members of each gamma are in each phase with each flow
 flow_match       over all members that are inferential or symmetric: does the flow tell the phase? See `flow_match`
 answers          histogram of what is answered to unseen
 by_position      I and S by position of the key
-interchange      what pairs are answered once roles are taken from the source
+interchange      what pairs are answered once roles are taken from the source; ``_by_flow``: medians over members
 attention        from every role to every role
 matrices         spectra and condensation of every matrix; see `complexity`
 exception_...    where the exception is stored; see ``exception``
@@ -25,7 +25,7 @@ from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.complexity import complexity_summaries, matrix_rows
 from rb_interp.studies.composite.config import MIDDLE
-from rb_interp.studies.composite.exception import EDGES, fitted, part_of, place_of, qualifying, suggestions
+from rb_interp.studies.composite.exception import EDGES, fitted, place_of, qualifying, suggestions, use_of
 from rb_interp.studies.composite.flow import (
     ANSWERS,
     FLOWS,
@@ -137,7 +137,7 @@ def _edge_rows(one: MemberFound) -> list[dict[str, Any]]:
 def _place_rows(one: MemberFound) -> list[dict[str, Any]]:
     (own,) = _phase_rows(one)
     return [
-        {"part": part_of(one.member.seed), "phase": own["phase"], "flow": own["flow"],
+        {"used_for": use_of(one.member.seed), "phase": own["phase"], "flow": own["flow"],
          "place": place_of(reading.values), "others": ", ".join(qualifying(reading.values)[1:]),
          "learned": reading.values["before:learned"]}
         for reading in one.of("exception_edges", "seen_test")
@@ -171,14 +171,16 @@ def unseen_attention(phases: pd.DataFrame, step: int) -> pd.DataFrame:
 
 def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Tables of statistics over members."""
-    place = ["gamma", "set", "layer", "head", "query", "key"]
+    place = ["gamma", "flow", "set", "layer", "head", "query", "key"]
+    attention = tables["attention"].merge(tables["phases"][["gamma", "seed", "flow"]], on=["gamma", "seed"])
     return {
         "phase_counts": phase_counts(tables["phases"]),
+        "interchange_by_flow": interchange_by_flow(tables["interchange"], tables["phases"]),
         "flow_match": flow_match(tables["phases"]),
         "exception_counts": exception_counts(tables["exception_places"]),
         "exception_test": TABLES["exception_test"].frame(suggestions(tables["exception_places"])),
         "by_position_summary": over_seeds(tables["by_position"], ["gamma", "position"], ["I", "S"]),
-        "attention_summary": over_seeds(tables["attention"], place, ["attention", "untrained"]),
+        "attention_summary": over_seeds(attention, place, ["attention", "untrained"]),
         "curves_summary": curves_summary(curves),
         **complexity_summaries(tables),
     }
@@ -235,10 +237,22 @@ def phase_counts(phases: pd.DataFrame) -> pd.DataFrame:
     return TABLES["phase_counts"].frame(rows)
 
 
+def interchange_by_flow(interchange: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+    """Median shares over all members of each flow, in the order of FLOWS and TAKEN; members without a pair are out."""
+    known = interchange.loc[interchange["n"] > 0].merge(phases[["gamma", "seed", "flow"]], on=["gamma", "seed"])
+    rows = []
+    for flow, taken in product(FLOWS, TAKEN):
+        here = known.loc[(known["flow"] == flow) & (known["roles"] == taken)]
+        if len(here):
+            medians = {name: float(here[name].median()) for name in (*ANSWERS, "other", "placebo")}
+            rows.append({"flow": flow, "roles": taken, **medians, "members": len(here)})
+    return TABLES["interchange_by_flow"].frame(rows)
+
+
 def exception_counts(places: pd.DataFrame) -> pd.DataFrame:
-    """Fitted members by part, phase, flow and place of the exception, the most frequent first in each part."""
-    counts = fitted(places).value_counts(["part", "phase", "flow", "place"], sort=False).rename("n").reset_index()
-    counts = counts.sort_values(["part", "n", "phase", "flow", "place"], ascending=[True, False, True, True, True])
+    """Fitted members by use, phase, flow and place of the exception, the most frequent first in each use."""
+    counts = fitted(places).value_counts(["used_for", "phase", "flow", "place"], sort=False).rename("n").reset_index()
+    counts = counts.sort_values(["used_for", "n", "phase", "flow", "place"], ascending=[True, False, True, True, True])
     return TABLES["exception_counts"].frame(counts.to_dict("records"))
 
 

@@ -21,6 +21,7 @@ from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.config import BOTH_UNSEEN
 from rb_interp.studies.composite.figures.diagram import shown_member
+from rb_interp.studies.composite.flow import TAKEN
 from rb_interp.studies.composite.measure import of_members, read_model
 from rb_interp.studies.composite.phase import read_control, read_phase
 from rb_interp.studies.composite.report import _warnings
@@ -30,6 +31,7 @@ from rb_interp.studies.composite.tables import (
     MemberFound,
     flow_match,
     flow_readings,
+    interchange_by_flow,
     member_tables,
     memorising,
     two_phases,
@@ -150,8 +152,11 @@ def test_tables_name_phase_and_flow_and_fit_the_schema(read):
     for column, gamma in (("attention_last", 0.5), ("attention_anchors", 0.8)):
         assert rows[column].to_dict() == rows[f"{column}_unseen"].to_dict() == {g: g == gamma for g in rows.index}
     moved = tables["interchange"].set_index(["gamma", "roles"]).drop(columns=["seed", "n", "placebo"])
-    assert moved.loc[0.5].sum(axis=1).to_list() == pytest.approx([1] * 5)
+    assert moved.loc[0.5].sum(axis=1).to_list() == pytest.approx([1] * len(TAKEN))
     assert moved.loc[(0.8, "a1+a2"), "source"] == 1
+    medians = interchange_by_flow(tables["interchange"], tables["phases"]).set_index(["flow", "roles"])
+    assert {*medians.index.get_level_values("flow")} == {"via last", "via anchors"}  # not the one without a pair
+    assert medians.loc[("via last", "key+last"), ["source", "base", "members"]].to_list() == [1, 0, 1]
     given = tables["answers"].set_index("gamma")
     assert given.loc[0.5, ["difference", "count", "share"]].to_list() == [4, 300, 1]
     seen = tables["attention"].query("gamma == 0.5 and layer == 1 and query == 'last' and set == 'unseen'")

@@ -82,9 +82,9 @@ def test_a_place_begins_exactly_at_its_thresholds(changed, place):
 
 
 def members(*groups) -> pd.DataFrame:
-    """So many alike: number, part, phase, flow, place."""
+    """So many alike: number, use, phase, flow, place."""
     rows = [group[1:] for group in groups for _ in range(group[0])]
-    return pd.DataFrame(rows, columns=["part", "phase", "flow", "place"])
+    return pd.DataFrame(rows, columns=["used_for", "phase", "flow", "place"])
 
 
 def test_what_some_seeds_suggest_is_tested_on_the_others():
@@ -100,12 +100,12 @@ def test_what_some_seeds_suggest_is_tested_on_the_others():
     right = {by: round(row["right"] * 11) for by, row in found.items()}
     assert right == {"nothing": 6, "phase": 9, "flow": 11, "phase and flow": 11}
     assert found["phase"]["low"] < 9 / 11 < found["phase"]["high"]
-    alone = {row["by"]: row for row in suggestions(places.loc[places["part"] == "test"])}
+    alone = {row["by"]: row for row in suggestions(places.loc[places["used_for"] == "test"])}
     assert np.isnan(alone["phase"]["right"])  # nothing was looked at, so nothing is suggested
 
 
 def evidence_of(*groups):
-    """What the report reads of members: number, part, phase, flow, place."""
+    """What the report reads of members: number, use, phase, flow, place."""
     places = members(*groups)
     tables = {"exception_counts": exception_counts(places), "exception_test": pd.DataFrame(suggestions(places))}
     return SimpleNamespace(records=lambda name: tables[name].to_dict("records"))
@@ -129,6 +129,8 @@ def test_the_report_says_where_it_is_and_whether_it_was_predicted():
     assert "4 | symmetric | via last | L0, from a2 to a1" in said
     assert "1 | mixed | several | in no edge of L0" in said
     assert "Without knowing phase or flow 75% of 4 members are predicted rightly" in said
-    one_part = words(exception_section(evidence_of((1, "look", "mixed", "several", "none"))))
+    one_part = words(exception_section(evidence_of((1, "look", "mixed", "several", "a2_from_a1"))))
     assert "this run has none in one of them, so nothing is tested" in one_part
+    nowhere = words(exception_section(evidence_of((1, "look", "mixed", "several", "none"), (2, "test", *"ab", "none"))))
+    assert nowhere.endswith("In none of the 3 fitted members is the exception stored in a single edge of L0.")
     assert "there is nothing to tell" in words(exception_section(evidence_of((1, "look", "unfit", "none", "none"))))

@@ -29,11 +29,21 @@ TASK = CompositeTask(n_sequences=1600)
 DATA = TASK.dataset(seed=0)
 NAMES = {"via_last": "via last", "via_anchors": "via anchors", "via_a2": "via a2"}
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
+FROM_L0, FROM_L1 = (f"L{layer}'s attention at last" for layer in (0, 1))
 WHAT = {
-    "via_last": {"last": "kb_ps", "key": "ks_pb", "a1": "base", "a2": "base", "a1+a2": "base"},
-    "via_anchors": {"last": "base", "key": "base", "a1+a2": "source"},
-    "via_a2": {"last": "base", "key": "base", "a1": "base", "a2": "source", "a1+a2": "source"},
-}
+    "via_last": {
+        "last": "kb_ps", "key": "ks_pb", "a1": "base", "a2": "base", "noise": "base", "a1+a2": "base",
+        "key+last": "source", "a2+last": "kb_ps", "key+noise": "ks_pb", FROM_L0: "kb_ps", FROM_L1: "ks_pb",
+    },
+    "via_anchors": {
+        "last": "base", "key": "base", "noise": "base", "a1+a2": "source", "key+last": "base", "last+noise": "base",
+        FROM_L0: "base", FROM_L1: "source",
+    },
+    "via_a2": {
+        "last": "base", "key": "base", "a1": "base", "a2": "source", "a1+a2": "source", "key+a1": "base",
+        "a2+noise": "source", FROM_L0: "base", FROM_L1: "source",
+    },
+}  # fmt: skip
 NONE_MOVED = {f"{taken}:{answer}": 0.0 for taken in TAKEN for answer in ANSWERS}
 
 

@@ -17,7 +17,7 @@ from rb_interp.studies.addition_and_scan.figures.cells import draw_shares, legen
 SETS = {
     "composites": "jump with other words\n(held out)",
     "seen_test": "other commands without jump\n(not trained)",
-    "train": "trained on\n(dashed: P2 asks for .99)",
+    "train": "trained on\n(dashed: what P2 asks for)",
 }
 
 

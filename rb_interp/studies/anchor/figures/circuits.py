@@ -16,6 +16,7 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, INK, KEY, NOISE, REASONING, RED, new_figure
+from rb_interp.interventions.circuit_by_cause import ACCURACY_MIN, SHARE_MIN
 
 CIRCUITS = {
     "average-then-key": ("#0c6b6f", ""), "gather-at-last-anchor": ("#9cc9ea", "\\\\\\"),
@@ -140,9 +141,9 @@ def caption_circuits(evidence: Evidence) -> Caption:
         "The circuit that each member ends up with. Below: where the last layer has the key and the anchors from. Each "
         "bar is one member; a part is the share of the effect of changing the key (or one anchor) alone that comes "
         "about when the last layer's input is changed along this route alone (rsn_train, end of training). Parts need "
-        f"not add up to 1 (dotted). Pale: accuracy on rsn_train below .50, so that the bar rests on few "
-        f"rows.{empty} The name by cause is the route that carries at least .80; the name by "
-        f"attention rests on where the model looks, and is red where it differs. By cause at γ = {SMALL:g}: "
+        f"not add up to 1 (dotted). Pale: accuracy on rsn_train below {two_digits(ACCURACY_MIN)}, so that the bar "
+        f"rests on few rows.{empty} The name by cause is the route that carries at least {two_digits(SHARE_MIN)}; the "
+        f"name by attention rests on where the model looks, and is red where it differs. By cause at γ = {SMALL:g}: "
         f"{named}.{differ} Average-then-key is the paper's reading (L0 averages, the last layer fetches the key); "
         "key-to-anchors carries the key to the anchors in L0 and reads them in the last; gather-at-last-anchor reads "
         "the last anchor alone.",

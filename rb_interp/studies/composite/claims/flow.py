@@ -97,7 +97,11 @@ FLOW_CLAIMS = (
         "L1 looks from the last position to the key in symmetric solutions, and not in inferential ones.",
         "Fig. 3, contrast",
         (Condition(_attention(1, "last", "key", MIDDLE), ">=", 0.50, _attention(1, "last", "key", SMALL)),),
-        context=(*_flow(MIDDLE), *_flow(SMALL)),
+        context=(
+            *(_attention(1, "last", "key", gamma, "unseen") for gamma in (MIDDLE, SMALL)),
+            *_flow(MIDDLE),
+            *_flow(SMALL),
+        ),
     ),
     Claim(
         "F4",
@@ -150,6 +154,8 @@ FLOW_CLAIMS = (
         context=(
             _match("inferential", "share of inferential members via anchors, not via last"),
             _match("symmetric", "share of symmetric members via last, not via anchors"),
+            *_flow(MIDDLE),
+            *_flow(SMALL),
         ),
     ),
     Claim(
@@ -163,6 +169,8 @@ FLOW_CLAIMS = (
         context=(
             *(_explained(name, SMALL) for name in ("unordered_pair", "order")),
             *(_explained("key", gamma) for gamma in (MIDDLE, SMALL)),
+            *_flow(MIDDLE),
+            *_flow(SMALL),
         ),
     ),
     Claim(
@@ -180,5 +188,6 @@ FLOW_CLAIMS = (
             ),
         ),
         unit="share",
+        context=(*_flow(MIDDLE), *_flow(SMALL)),
     ),
 )  # fmt: skip

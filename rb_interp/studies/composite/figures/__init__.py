@@ -5,8 +5,10 @@ from rb_interp.studies.composite.figures.attention import caption_attention, dra
 from rb_interp.studies.composite.figures.complexity import (
     caption_condensation,
     caption_participation,
+    caption_singular_values,
     draw_condensation,
     draw_participation,
+    draw_singular_values,
 )
 from rb_interp.studies.composite.figures.cosines import caption_cosines, draw_cosines
 from rb_interp.studies.composite.figures.diagram import caption_diagram, draw_diagram
@@ -38,7 +40,7 @@ FIGURES: tuple[FigureSpec, ...] = (
     ),
     FigureSpec(
         "attention",
-        "Attention from role to role, mean over seeds",
+        "Attention from role to role, by rate and flow",
         draw_attention,
         caption_attention,
         ("F1", "F2", "F3"),
@@ -59,8 +61,15 @@ FIGURES: tuple[FigureSpec, ...] = (
         ("K1",),
     ),
     FigureSpec(
+        "singular_values",
+        "Singular values of every matrix (after Fig. 13)",
+        draw_singular_values,
+        caption_singular_values,
+        ("K2",),
+    ),
+    FigureSpec(
         "participation",
-        "Participation ratio of every matrix (after Fig. 13)",
+        "Participation ratio of every matrix",
         draw_participation,
         caption_participation,
         ("K2", "K8"),

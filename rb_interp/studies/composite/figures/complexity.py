@@ -15,6 +15,7 @@ from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import COSINES, GREY, WIDTH, gamma_colour, gamma_marker, new_figure, styled
 from rb_interp.probes.condensation import ALIKE
 from rb_interp.probes.weight_spectra import MATRICES
+from rb_interp.studies.composite.complexity import LOWER
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 
 
@@ -56,6 +57,7 @@ def _neurons(axes: Axes, evidence: Evidence, gamma: float) -> None:
 def caption_condensation(evidence: Evidence) -> Caption:
     """Caption of the condensation, with what K1 judges."""
     small, middle = (over_seeds(evidence, "condensation", "share_abs_W_Q", gamma) for gamma in (SMALL, MIDDLE))
+    apart = two_digits(evidence.threshold("K1"))
     return Caption(
         "Neurons of L0's W_Q: its columns, the input weights of one output each. Left: their cosines at the last step "
         f"in one member a rate. A group holds the neurons with a cosine above {two_digits(ALIKE)} to one of them; "
@@ -63,7 +65,7 @@ def caption_condensation(evidence: Evidence) -> Caption:
         f"absolute cosine above {two_digits(ALIKE)}; {small} at γ = {SMALL:g} and {middle} at γ = {MIDDLE:g} (median "
         "[range] over seeds). W_Q R and W_K R⁻ᵀ give the same attention for any R, so this says how training moved, "
         "not what is computed.",
-        f"a share at γ = {SMALL:g} that is not at least .20 above that of the same seed at γ = {MIDDLE:g} (K1).",
+        f"a share at γ = {SMALL:g} that is not at least {apart} above that of the same seed at γ = {MIDDLE:g} (K1).",
     )
 
 
@@ -107,11 +109,52 @@ def _matrices(axes: Axes, evidence: Evidence, layer: int) -> None:
 
 def caption_participation(evidence: Evidence) -> Caption:
     """Caption of the participation ratios, with what K2 judges."""
-    lower, needed = evidence.condition("K2"), two_digits(0.7)
+    lower, needed = evidence.condition("K2"), two_digits(LOWER)
     return Caption(
         "Participation ratio (Σs²)² / Σs⁴ of the singular values s of every matrix at the last step, heads joined: the "
         f"effective number of its directions. Open markers are members ({seeds_text(len(evidence.seeds))} at each "
         "rate), bar and whisker their median and range, grey dashes the median of the untrained models.",
         f"in a seed, fewer than {lower.threshold:g} of 12 matrices whose ratio at γ = {SMALL:g} is at most {needed} "
         f"times that at γ = {MIDDLE:g} (K2).",
+    )
+
+
+@styled
+def draw_singular_values(evidence: Evidence) -> Figure:
+    """Singular values of every matrix of every layer in descending order: members, and their mean at each rate."""
+    rates, layers = evidence.gammas, range(evidence.config.model.n_layers)
+    if not rates:
+        raise MissingEvidenceError("This run has no members.")
+    figure = new_figure(0.6 + 1.7 * len(layers), max(WIDTH, 1.3 * len(MATRICES)))
+    panels = figure.subplots(len(layers), len(MATRICES), sharey=True, squeeze=False)
+    for row, layer in zip(panels, layers, strict=True):
+        for axes, matrix in zip(row, MATRICES, strict=True):
+            try_panel(axes, _spectrum, evidence, f"singular_values_L{layer}_{matrix}")
+            axes.set_title(f"L{layer}, {matrix}")
+        row[0].set_ylabel("singular value")
+    for axes in panels[-1]:
+        axes.set_xlabel("number")
+    entries = [legend.line(f"γ = {gamma:g}, mean", gamma_colour(gamma, rates), "-", 1.4) for gamma in rates]
+    legend.above(figure, [*entries, legend.seed()], columns=len(rates) + 1)
+    return figure
+
+
+def _spectrum(axes: Axes, evidence: Evidence, name: str) -> None:
+    for gamma in evidence.gammas:
+        colour = gamma_colour(gamma, evidence.gammas)
+        mean = evidence.mean_array("weight_spectra", name, gamma, stage="final")
+        numbers = np.arange(1, len(mean) + 1)
+        for values in evidence.array("weight_spectra", name, gamma, stage="final").values():
+            axes.plot(numbers, values, color=colour, lw=0.4, alpha=0.5)
+        axes.plot(numbers, mean, color=colour, lw=1.4)
+    axes.set(yscale="log", ylim=(1e-3, None))
+
+
+def caption_singular_values(evidence: Evidence) -> Caption:
+    """Caption of the singular values, with what K2 judges."""
+    return Caption(
+        "Singular values of every matrix at the last step, heads joined, the largest one first. Thin lines are members "
+        f"({seeds_text(len(evidence.seeds))} at each rate), thick ones their means; values below .001 are cut off. K2 "
+        "judges participation ratios, which are made of these.",
+        f"at γ = {SMALL:g} lines that do not fall faster behind their first few values than at γ = {MIDDLE:g}.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,23 +37,25 @@ VECTORS = {
 """Reading -> its vector, the comparisons below and above the diagonal, and what stands down and across."""
 TURNED = "3:4"
 """The comparison whose first anchor stands across."""
+KINDS = {"": "", "centred_": ", centred"}
+"""Prefix of a comparison -> what a title says of it."""
 LOOKS = {"equal": (RED, "o", -0.24), "different": (BLUE, "s", 0.12)}
 
 
 @styled
 def draw_cosines(evidence: Evidence) -> Figure:
-    """Heat maps of v and of u by key, rates beside each other; below them every member's means."""
+    """Heat maps of v and of u by key, raw and centred, rates beside each other; below them every member's means."""
     rates = evidence.gammas
     if not rates:
         raise MissingEvidenceError("This run has no members.")
-    figure = new_figure(7.6, max(WIDTH, 2.1 * len(rates)))
-    halves: Any = figure.subfigures(2, 1, height_ratios=(2.1, 1))
+    figure = new_figure(11.6, max(WIDTH, 2.1 * len(rates)))
+    halves: Any = figure.subfigures(2, 1, height_ratios=(4.1, 1))
     top, bottom = halves
-    panels = top.subplots(2, len(rates), squeeze=False)
-    for row, (probe, (vector, _, names)) in zip(panels, VECTORS.items(), strict=True):
+    panels = top.subplots(4, len(rates), squeeze=False)
+    for row, ((probe, (vector, _, names)), kind) in zip(panels, product(VECTORS.items(), KINDS), strict=True):
         for axes, gamma in zip(row, rates, strict=True):
-            try_panel(axes, _map, evidence, probe, gamma)
-            axes.set_title(f"{vector}, γ = {gamma:g}")
+            try_panel(axes, _map, evidence, probe, gamma, kind)
+            axes.set_title(f"{vector}{KINDS[kind]}, γ = {gamma:g}")
             axes.set_xlabel(names[1])
         row[0].set_ylabel(names[0])
     images = [axes.images[0] for axes in panels.flat if axes.images]
@@ -67,10 +70,10 @@ def draw_cosines(evidence: Evidence) -> Figure:
     return figure
 
 
-def _map(axes: Axes, evidence: Evidence, probe: str, gamma: float) -> None:
+def _map(axes: Axes, evidence: Evidence, probe: str, gamma: float, kind: str) -> None:
     """One comparison below the diagonal and one above it, with a box around each cell of equal targets."""
     _, names, _ = VECTORS[probe]
-    below, above = (evidence.mean_array(probe, name, gamma, stage="final", set="grid") for name in names)
+    below, above = (evidence.mean_array(probe, f"{kind}{name}", gamma, stage="final", set="grid") for name in names)
     below = below.T if TURNED in names else below
     diagonal = np.eye(len(KEYS), dtype=bool)
     heat_map(axes, np.where(np.tri(len(KEYS), dtype=bool), below, above), hidden=diagonal)
@@ -121,12 +124,15 @@ def caption_cosines(evidence: Evidence) -> Caption:
     high, low, step = (two_digits(evidence.threshold(claim)) for claim in ("D1", "D2", "D4"))
     apart, apart_step = (two_digits(evidence.threshold(claim, 1)) for claim in ("D1", "D4"))
     return Caption(
-        "Cosines between rows with the same noise, by their keys, at the last step. Top: v, the last position after "
-        "L1's attention; (3,3) with (2,2) below the diagonal, (1,2) with (1,3) above it. Middle: u, L1's values at the "
-        "first anchor; 4 with 3 below the diagonal, 1 with 2 above it. Boxes: equal answers, or equal results of the "
-        f"first step. Maps are means over noises and {seeds_text(len(evidence.seeds))}, which may fall into groups. "
-        "Bottom: each member's mean over equal and over different targets of all comparisons. At small initialisation "
-        "an untrained v is nearly the embedding of the last token, so all its cosines are near 1. Equal answers: "
+        "Cosines between rows with the same noise, by their keys, at the last step. v is the last position after L1's "
+        "attention; (3,3) with (2,2) below the diagonal, (1,2) with (1,3) above it. u is L1's values at the first "
+        "anchor; 4 with 3 below the diagonal, 1 with 2 above it. Boxes: equal answers, or equal results of the first "
+        "step. The paper's cosines are raw. Rows share a mean, which brings raw cosines near 1; centred ones are of "
+        "vectors less the mean over the rows with the same noise. Maps are means over noises and "
+        f"{seeds_text(len(evidence.seeds))}, which may fall into groups. "
+        "Bottom: each member's mean, of raw cosines, over equal and over different targets of all comparisons. At "
+        "small initialisation an untrained v is nearly the embedding of the last token, so all its cosines are near 1. "
+        "Equal answers: "
         f"{read('answer_cosines', 'equal', SMALL)} at γ = {SMALL:g} and {read('answer_cosines', 'equal', MIDDLE)} at "
         f"γ = {MIDDLE:g}; equal steps at γ = {SMALL:g}: {read('step_cosines', 'equal', SMALL)} (median [range]).",
         f"at γ = {SMALL:g} a mean over equal answers below {high}, or less than {apart} above that over different ones "

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from rb_interp.figures import legend
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import seeds_text
+from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import gamma_axis, over_seeds, seeds_at, threshold, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, GREY, RED, WIDTH, new_figure, styled
@@ -42,7 +42,7 @@ def _members(axes: Axes, evidence: Evidence) -> None:
         for place, gamma in enumerate(evidence.gammas):
             values = evidence.values("phase", name, gamma)
             seeds_at(axes, place + shift, values, evidence.interval("phase", name, gamma), colour, marker, spread=0.06)
-    threshold(axes, evidence.threshold("C1"), "C1, C2: ≥ .90", x=0.99)
+    threshold(axes, evidence.threshold("C1"), f"C1, C2: ≥ {two_digits(evidence.threshold('C1'))}", x=0.99)
     gamma_axis(axes, evidence)
 
 

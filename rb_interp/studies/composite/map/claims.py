@@ -62,6 +62,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         context=(
             *(of_map("gamma_star", "boundary gamma*", DEPTH.format(depth)) for depth in (2, 3, 4)),
+            *(of_map("unfit", "members of the seed that are unfit", DEPTH.format(depth)) for depth in (2, 3, 4)),
             of_map("distance", "|gamma*(4) - gamma*(2)|"),
         ),
     ),

@@ -3,11 +3,13 @@
 phase    accuracies, I, S, O; of members that were trained on neither pair as ``phase.read_control``
 map      order        Spearman's correlation of gamma and I - S, with six gammas or more from .5 to 1.0
          gamma_fit    smallest gamma with seen_test >= .90; NaN where there is none
+         unfit        how many members along gamma have seen_test < .90
          gamma_star, crosses     see ``boundary``
          fit_rise     gamma_fit at depth 6 less that at depth 2
          distance     |gamma* at depth 4 - gamma* at depth 2|
          rate_order, decay_order     Spearman's correlation of the setting and I, of C10 and C11, with five or more
          rate_gain, decay_gain       I at the highest setting that is fitted, less I at the lowest one
+         A number that a seed has no value of, such as the smallest fitted gamma where none is fitted, is NaN.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from rb_interp.machine.measured import Measured, readings_table
@@ -95,9 +96,10 @@ def _of_seed(members: pd.DataFrame, config: CompositeMapConfig) -> dict[tuple[st
         if place.axis in ("depth", "gpt2"):
             own = members.loc[members["sweep"] == place.sweep]
             found |= {(place.sweep, name): value for name, value in _along_gamma(own).items()}
-    rise = found.get(("depth_6", "gamma_fit"), NAN) - found.get(("depth_2", "gamma_fit"), NAN)
-    apart = abs(found.get(("depth_4", "gamma_star"), NAN) - found.get(("depth_2", "gamma_star"), NAN))
-    found |= {("", "fit_rise"): round(rise, 9), ("", "distance"): apart}
+    for name, quantity, deep in (("fit_rise", "gamma_fit", "depth_6"), ("distance", "gamma_star", "depth_4")):
+        ends = [found[sweep, quantity] for sweep in (deep, "depth_2") if (sweep, quantity) in found]
+        if len(ends) == 2:
+            found["", name] = round(ends[0] - ends[1], 9) if name == "fit_rise" else abs(ends[0] - ends[1])
     for axis in ("rate", "decay"):
         sweeps = sorted((place.point, place.sweep) for place in config.places if place.axis == f"unseen_{axis}")
         own = {point: members.loc[members["sweep"] == sweep].to_dict("records") for point, sweep in sweeps}
@@ -107,7 +109,7 @@ def _of_seed(members: pd.DataFrame, config: CompositeMapConfig) -> dict[tuple[st
         fitted = [point for point, rows in own.items() if rows and rows[0]["acc_seen_test"] >= FITTED]
         gain = answered[fitted[-1]] - answered[min(answered)] if fitted else NAN
         found |= {("", f"{axis}_order"): order(answered), ("", f"{axis}_gain"): gain}
-    return {place: value for place, value in found.items() if np.isfinite(value)}
+    return found
 
 
 def _along_gamma(members: pd.DataFrame) -> dict[str, float]:
@@ -119,8 +121,9 @@ def _along_gamma(members: pd.DataFrame) -> dict[str, float]:
     upper = {gamma: value for gamma, value in along.items() if FROM <= gamma <= TO}
     at = boundary(along)
     return {
-        "order": order(upper) if len(upper) >= FEWEST_GAMMAS else NAN,
+        **({"order": order(upper)} if len(upper) >= FEWEST_GAMMAS else {}),
         "gamma_fit": float(fitted.min()) if len(fitted) else NAN,
+        "unfit": float(len(members) - len(fitted)),
         "gamma_star": at.gamma,
         "crosses": float(at.crosses),
     }
