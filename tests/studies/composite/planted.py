@@ -57,21 +57,28 @@ SYMMETRIC: Mapping[str, Code] = {L0: of_unordered, L1: of_row, V: of_first}
 
 @contextmanager
 def planted(task: CompositeTask, codes: Mapping[str, Code]) -> Iterator[HookedModel]:
-    """A model whose activations hold a code at every position."""
+    """A model whose values hold a code at the first anchor, and whose residual streams hold one at the last position.
+
+    At all other positions they hold the same vector in every row.
+    """
     model = build_model(task, gamma=0.8, config=ModelConfig(d_model=WIDTH, d_head=WIDTH, d_mlp=8, norm="post"))
     seen: dict[str, np.ndarray] = {}
 
-    def write(code: Code) -> Callable:
+    def write(name: str, code: Code) -> Callable:
         def hook(activation, hook):
             tokens = seen["tokens"]
             at = (tokens <= len(SHIFTS)).argmax(1)[:, None] + np.arange(-1, 2)
             key, first, second = np.take_along_axis(tokens, at, 1).T
-            vectors = torch.as_tensor(code(key, first - 1, second - 1)).to(activation)
-            return vectors.reshape(len(tokens), *[1] * (activation.ndim - 2), WIDTH).expand(activation.shape)
+            vectors, rows = torch.as_tensor(code(key, first - 1, second - 1)).to(activation), np.arange(len(tokens))
+            written = torch.ones_like(activation)
+            written[rows, at[:, 1] if name == V else tokens.shape[1] - 1] = vectors.reshape(
+                len(tokens), *[1] * (activation.ndim - 3), WIDTH
+            )
+            return written
 
         return hook
 
     before = model.register_forward_pre_hook(lambda _, args: seen.update(tokens=args[0].numpy()))
-    with model.hooks(fwd_hooks=[(name, write(code)) for name, code in codes.items()]):
+    with model.hooks(fwd_hooks=[(name, write(name, code)) for name, code in codes.items()]):
         yield model
     before.remove()

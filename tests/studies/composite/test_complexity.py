@@ -5,9 +5,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from reference_models import reference_model
 
 from rb_interp.claims import judge
+from rb_interp.machine.measured import readings_table
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.studies.composite.claims import CLAIMS
@@ -43,6 +45,41 @@ def matrices(participation) -> pd.DataFrame:
 
 
 MEMBERS = [Member(gamma, seed) for seed in range(8) for gamma in (0.5, 0.8)]
+
+
+def condensed_queries(at: dict[float, float]) -> pd.DataFrame:
+    """Readings of models whose first layer has that share of its queries' neurons on one line, half of them reversed.
+
+    Every other layer, and every other matrix, is as it was drawn.
+    """
+    task, config = CompositeTask.preset("smoke"), ModelConfig(d_model=64, d_head=32, d_mlp=16, norm="post")
+    data, rows = task.dataset(0), []
+    for (gamma, share), seed in product(at.items(), range(8)):
+        models = [build_model(task, gamma=gamma, config=config, seed=seed) for _ in range(2)]
+        queries, n = models[0].blocks[0].attn.W_Q.data[0], round(32 * share)
+        queries[:, :n] = queries[:, :1] * torch.tensor([1.0, -1.0]).repeat(16)[:n]
+        place = {"gamma": gamma, "seed": seed, "stage": "final", "step": 9, "set": ""}
+        for reading in read_complexity(models[0], data, models[1], n_null=2):
+            rows += [{**place, **row} for row in reading.rows()]
+    return readings_table(rows)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize(
+    ("at", "outcome"),
+    [
+        ({0.8: 0.75, 0.5: 0.0}, "HOLDS"),
+        ({0.8: 0.0, 0.5: 0.75}, "FAILS"),
+        ({0.8: 0.75, 0.5: 0.75}, "FAILS"),
+        ({0.8: 0.0, 0.5: 0.0}, "FAILS"),
+    ],
+)
+def test_k1_asks_for_neurons_on_one_line_in_the_first_layer_s_queries(at, outcome):
+    found = verdict("K1", condensed_queries(at))
+    share, signed = {0.75: 24 * 23 / (32 * 31), 0.0: 0.0}, {0.75: 24 * 11 / (32 * 31), 0.0: 0.0}
+    assert (found.outcome, found.untrained) == (outcome, 0)
+    assert found.effect == pytest.approx(share[at[0.8]] - share[at[0.5]], abs=1e-6)
+    assert [one.effect for one in found.context] == pytest.approx([signed[at[gamma]] for gamma in (0.8, 0.5)])
 
 
 @pytest.mark.parametrize(("lower", "outcome"), [(10, "HOLDS"), (9, "FAILS")])
