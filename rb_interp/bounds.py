@@ -155,7 +155,7 @@ def check(settings: Any, error: type[RbInterpError], names: Mapping[str, Iterabl
         if field.name in bounds:
             check_bound(field.name, value, bounds[field.name], error)
         if field.name in names and value not in (known := tuple(names[field.name])):
-            raise error(f"{field.name}={shown(value)} is not known; {nearest(value, known)}")
+            raise error(f"{field.name}={value_text(value)} is not known; {nearest(value, known)}")
 
 
 @lru_cache(maxsize=256)
@@ -167,7 +167,7 @@ def bounds_of(kind: type) -> Mapping[str, Bound]:
 def check_bound(name: str, value: Any, bound: Bound, error: type[RbInterpError] = ConfigError) -> None:
     """Raise ``error`` where a number, or one of a list, lies outside a bound; None passes."""
     if not all(bound.low <= number <= bound.high for number in _numbers(value)):
-        raise error(f"{name}={shown(value)}; expected {bound}.")
+        raise error(f"{name}={value_text(value)}; expected {bound}.")
 
 
 def check_length(name: str, value: Any, error: type[RbInterpError] = ConfigError) -> None:
@@ -180,7 +180,7 @@ def check_length(name: str, value: Any, error: type[RbInterpError] = ConfigError
     """
     bound = LISTS.get(name)
     if bound is not None and (n := _length(value)) is not None and not bound.low <= n <= bound.high:
-        raise error(f"{name}={shown(value)}; expected {bound}.")
+        raise error(f"{name}={value_text(value)}; expected {bound}.")
 
 
 def _length(value: Any) -> float | None:
@@ -223,7 +223,7 @@ def converted(value: Any, hint: Any, where: str, error: type[RbInterpError] = Co
     try:
         return _as_kind(value, hint)
     except _WrongKindError as wrong:
-        raise error(f"{where}{shown(value)}; expected {kind_in_words(hint)}{wrong}.") from None
+        raise error(f"{where}{value_text(value)}; expected {kind_in_words(hint)}{wrong}.") from None
 
 
 def _as_kind(value: Any, hint: Any) -> Any:
@@ -302,7 +302,7 @@ def check_path(name: str, path: Any) -> None:
     """
     if _unusable(str(path)):
         sign = "=" if name.startswith("-") else " "
-        raise ConfigError(f"{name}{sign}{shown(str(path))} can be no path; give one {_TEXT}.")
+        raise ConfigError(f"{name}{sign}{value_text(str(path))} can be no path; give one {_TEXT}.")
 
 
 class _Short(Repr):
@@ -315,10 +315,10 @@ class _Short(Repr):
         return super().repr_int(x, level) if x.bit_length() < 4096 else "a number of more than 1,000 digits"
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value in a message, as Python writes it, and short; tuples as lists.
 
-    >>> shown((1, (2, 3))), shown("a" * 200)[:6] + "..."
+    >>> value_text((1, (2, 3))), value_text("a" * 200)[:6] + "..."
     ('[1, [2, 3]]', "'aaaaa...")
     """
     return _Short().repr(_listed(value))

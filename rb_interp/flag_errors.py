@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from rb_interp.bounds import kind_in_words, shown
+from rb_interp.bounds import kind_in_words, value_text
 from rb_interp.errors import ConfigError, first_line
 
 NO_FLAGS = {"run": "the run folder", "study": "the study", "to": "the new folder"}
@@ -78,16 +78,16 @@ def _wrong(box: str, words: list[str], flags: Mapping[str, Any], command: Any) -
     given = _given(words)
     for flag in given:
         if flag not in flags:
-            return f"there is no flag {shown(flag)}{_hint(flag, flags)}"
+            return f"there is no flag {value_text(flag)}{_hint(flag, flags)}"
     text = re.sub(r"\x1b\[[0-9;]*m|[^!-~]", "", box).split("Argumenthelptext")[0]
     named = [flag for flag in given if flag in text]
     named = named or [flag for flag, values in given.items() if len(values) > _most(flags[flag])]
     if named and "Missingfrom" not in text:
         flag = min(named, key=lambda flag: (text.find(flag), -len(flag)))
-        got = shown(" ".join(given[flag])) if given[flag] else "nothing"
+        got = value_text(" ".join(given[flag])) if given[flag] else "nothing"
         return f"{flag} got {got}; expected {_expected(flag, flags[flag])}."
     if "Missingfrom" not in text:
-        return f"there is no place for {shown(words[-1])}."
+        return f"there is no place for {value_text(words[-1])}."
     places = [name for name in NO_FLAGS if name in {field.name for field in fields(command)}]
     if places:
         stood = len(list(takewhile(lambda word: not _is_flag(word), words)))

@@ -199,6 +199,7 @@ def forced_pattern_of(
     return _forced("attention of another model", model, inputs, layer, head, pattern, control)
 
 
+@few_threads
 def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[Tensor, "row head query key"]:
     """What every head of a layer attends to, for ``forced_pattern`` and ``average_beside``.
 

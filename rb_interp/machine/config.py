@@ -109,7 +109,7 @@ class SweepConfig(KnownFields):
         else:
             bounds.check(self, ConfigError)
         if not isinstance(self.task, Task):
-            raise ConfigError(f"task={bounds.shown(self.task)}; expected a task, such as AnchorTask().")
+            raise ConfigError(f"task={bounds.value_text(self.task)}; expected a task, such as AnchorTask().")
         _check_once("gammas", self.gammas)
         _check_rates(self.rates)
         if self.model.scheme == "torch_default" and len(self.gammas) > 1:
@@ -160,14 +160,14 @@ def check_seeds(name: str, seeds: tuple[int, ...]) -> None:
 
 def _check_once(name: str, values: tuple) -> None:
     if not values or len(set(values)) != len(values):
-        raise ConfigError(f"{name}={bounds.shown(values)}; expected at least one, each named once.")
+        raise ConfigError(f"{name}={bounds.value_text(values)}; expected at least one, each named once.")
 
 
 def _check_rates(rates: tuple[tuple[float, float], ...]) -> None:
     gammas = [gamma for gamma, _ in rates]
     if len(set(gammas)) < len(gammas):
         raise ConfigError(
-            f"rates={bounds.shown(rates)}; expected pairs [gamma, learning rate], each gamma once, such as "
+            f"rates={bounds.value_text(rates)}; expected pairs [gamma, learning rate], each gamma once, such as "
             f"[[0.3, 0.004], [0.8, 0.001]]."
         )
 
@@ -186,8 +186,8 @@ def check_lr(config: StudyConfig) -> None:
         idle = [gamma for gamma in own if gamma not in sweep.gammas]
         if idle and sweep.rates != of_preset.rates:
             raise ConfigError(
-                f"{where}rates={bounds.shown(sweep.rates)}: there is no gamma {bounds.shown(idle[0])} in this sweep; "
-                f"give rates of its gammas {bounds.shown(sweep.gammas)} alone."
+                f"{where}rates={bounds.value_text(sweep.rates)}: there is no gamma {bounds.value_text(idle[0])} in this "
+                f"sweep; give rates of its gammas {bounds.value_text(sweep.gammas)} alone."
             )
         changed = sweep.train.lr != of_preset.train.lr and sweep.rates == of_preset.rates
         if changed and all(gamma in own for gamma in sweep.gammas):
@@ -335,5 +335,5 @@ def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> 
         elif isinstance(value, Mapping):
             changes[key] = overlay(current, value, source, f"{path}{key}.")
         else:
-            raise ConfigError(f"{where} is {bounds.shown(value)}; expected a table [{path}{key}].")
+            raise ConfigError(f"{where} is {bounds.value_text(value)}; expected a table [{path}{key}].")
     return replace(base, **changes)

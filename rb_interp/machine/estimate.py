@@ -9,9 +9,8 @@ For each sweep, with P parameters a model, b bytes a number and k members:
     seconds   steps x members x (FLOPs / rate + overhead) / cores, and the seconds in which the rows are drawn
 
 Sweeps of one stack train together, stacks one after another: memory is that of the largest stack, disk and seconds add
-up. Rates are assumed, see
-``CPU`` and ``GPU``; seconds are right within a factor of about three, memory within two. Probing is not in it: it
-holds one model at a time, and takes about as long as training in the presets.
+up. Rates are assumed, see ``CPU`` and ``GPU``; seconds are right within a factor of about three, memory within two.
+Probing is not in it: it holds one model at a time, and takes about as long as training in the presets.
 
 An activation is counted once for each number that backward reads, and half as much again for what it makes of them.
 """

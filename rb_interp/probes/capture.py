@@ -15,6 +15,7 @@ from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.source import Source, held, is_cache, model_of
+from rb_interp.torch_threads import few_threads
 
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
@@ -27,6 +28,7 @@ MAX_LOGITS = 2**26
 
 
 @checked
+@few_threads
 def capture(
     model: Source,
     tokens: Tokens,
@@ -78,6 +80,7 @@ def capture(
 
 
 @checked
+@few_threads
 def captured(model: HookedModel, tokens: Tokens, names: Sequence[str], *, batch: int | None = None) -> ActivationCache:
     """The named activations of some rows in one pass, for every probe that reads these rows.
 

@@ -182,7 +182,7 @@ def weight_rank(
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
-    """Stable ranks of one layer's matrices, counted from 0. The reading's name is ``embedding_rank``, with the layer.
+    """Stable ranks of one layer's matrices, counted from 0.
 
     Values: stable_rank_W_QK and stable_rank_W_OV (mean over heads), stable_rank_W_in and stable_rank_W_out where the
     layer has an MLP; in [1, rank], nan for a matrix of zeros.
@@ -200,7 +200,7 @@ def weight_rank(
     before = {} if untrained is None else _stable_ranks(untrained, layer)
     values = _stable_ranks(model, layer)
     notes = undefined(values, model, "the matrix is zero.")
-    return Reading("embedding_rank", values, layer=layer, untrained=before, notes=notes)
+    return Reading("weight_rank", values, layer=layer, untrained=before, notes=notes)
 
 
 def stable_rank(matrix: Float[np.ndarray, "rows columns"]) -> float:

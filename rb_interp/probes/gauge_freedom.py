@@ -77,7 +77,7 @@ CHANGED_BY: Mapping[str, Changes] = {
     "chain_accuracy": NEVER,
     "chain": NEVER,
 }
-"""Probe, and the name of its readings where that is another (``chain``, and ``embedding_rank`` of weight_rank)."""
+"""Probe, and the name of its readings where that is another (``chain``)."""
 
 
 def changed_by(reading: str, quantity: str, table: Mapping[str, Changes] = CHANGED_BY) -> tuple[str, ...]:

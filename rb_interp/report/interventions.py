@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rb_interp.figures.numbers import share_text
-from rb_interp.report.terminal import console_of, shown
+from rb_interp.report.terminal import console_of, for_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
     wide, control = float(np.max(table["high"] - table["low"])), float(np.max(np.abs(table["control"])))
     notes = [f"95 % intervals are at most {wide:.2f} wide"] if np.isfinite(wide) else []
     notes += [f"the control's largest cell is {control:.2f}"] if np.isfinite(control) else []
-    console.print(Text(shown("; ".join(notes), console)))
+    console.print(Text(for_console("; ".join(notes), console)))
     if not (np.isfinite(wide) and control < 0.5):
         console.print(Text("The control does as much as cells do: this member hardly tells these inputs apart."))
     if {"noise", "last"} <= set(roles):
@@ -56,7 +56,7 @@ def print_ablations(means: pd.DataFrame, console: Console | None = None) -> None
         by_set = rows.set_index(["method", "quantity", "set"]).sort_index()[["mean", "low", "high"]]
         for name, method, quantity in lines:
             cells = by_set.loc[method, quantity].reindex(sets).to_numpy()
-            found.add_row(f"{gamma:g}", component, name, *(shown(share_text(*cell), console) for cell in cells))
+            found.add_row(f"{gamma:g}", component, name, *(for_console(share_text(*cell), console) for cell in cells))
     console.print(found)
     console.print(Text("had: accuracy with the component, the most there is to lose"))
     console.print(Text("control: the same component as it is on the same input with other noise"))

@@ -47,7 +47,7 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
             Text(printable(verdict.id)),
             Text(verdict.outcome, COLOURS[verdict.outcome]),
             *(Text(mark) for _ in calibration),
-            *(Text(shown(text, console)) for text in texts),
+            *(Text(for_console(text, console)) for text in texts),
         )
     console.print(table)
     counts = Counter(verdict.outcome for verdict in verdicts)
@@ -68,7 +68,7 @@ def print_within(within: Within, console: Console | None = None) -> None:
     for heading in ("claim", *(group.name for group in within.groups)):
         table.add_column(Text(printable(heading)))
     shares = (f"{len(g.seeds)}/{g.total}, {share_text(g.share, g.low, g.high)}" for g in within.groups)
-    table.add_row("seeds", *(Text(shown(share, console)) for share in shares))
+    table.add_row("seeds", *(Text(for_console(share, console)) for share in shares))
     for line in zip(*(group.verdicts for group in within.groups), strict=True):
         table.add_row(Text(printable(line[0].id)), *(_within_cell(verdict, console) for verdict in line))
     console.print(Text(printable(f"within groups of seeds, by {within.by}: met by, median")))
@@ -78,7 +78,7 @@ def print_within(within: Within, console: Console | None = None) -> None:
 
 def _within_cell(verdict: Verdict, console: Console) -> Text:
     numbers = f" {verdict.met_by}, {number(verdict.effect)}"
-    return Text.assemble((verdict.outcome, COLOURS[verdict.outcome]), shown(numbers, console))
+    return Text.assemble((verdict.outcome, COLOURS[verdict.outcome]), for_console(numbers, console))
 
 
 def print_run(run: Run, console: Console | None = None) -> None:
@@ -168,7 +168,7 @@ def _ids(verdicts: Iterable[Verdict]) -> str:
     return printable(", ".join(verdict.id for verdict in verdicts))
 
 
-def shown(text: str, console: Console) -> str:
+def for_console(text: str, console: Console) -> str:
     """The text, `printable`; a terminal without Unicode gets ``?`` for the signs that it lacks."""
     text = printable(text)
     if console.encoding.lower().startswith("utf"):

@@ -16,7 +16,6 @@ from rb_interp.text.example import Example
 from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, Statement, words
 
 QUERY = "True or false: "
-STEP_KINDS = ("premise", "rule", "conclusion")
 
 _ENTITY = re.compile(r"[A-Z][a-z]*|[0-9]+")
 _ADVICE = "Leave this example out, or generate it again."

@@ -111,7 +111,7 @@ def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
         assert reading.values[name] != pytest.approx(reading.untrained[name])
     W_in = model.blocks[1].mlp.W_in.detach().double().numpy()
     assert reading.values["stable_rank_W_in"] == pytest.approx((W_in**2).sum() / np.linalg.norm(W_in, 2) ** 2)
-    assert (reading.probe, reading.layer) == ("embedding_rank", 1)
+    assert (reading.probe, reading.layer) == ("weight_rank", 1)
     with pytest.raises(ModelError, match="weight_rank got layer=4; this model has 4 layers"):
         weight_rank(model, layer=4)
 

@@ -109,7 +109,7 @@ def attention_table(readings: pd.DataFrame) -> pd.DataFrame:
 
 def rank_ratios(readings: pd.DataFrame) -> pd.DataFrame:
     """Stable rank of each matrix of L0 at the last step over the untrained model's: gamma, seed, matrix, ratio."""
-    here = readings.loc[(readings["probe"] == "embedding_rank") & (readings["stage"] == "final")]
+    here = readings.loc[(readings["probe"] == "weight_rank") & (readings["stage"] == "final")]
     here = here.loc[here["quantity"].isin([f"stable_rank_{matrix}" for matrix in MATRICES]) & (here["layer"] == 0)]
     matrix = here["quantity"].str.removeprefix("stable_rank_")
     return here[["gamma", "seed"]].assign(matrix=matrix, ratio=here["value"] / here["untrained"]).dropna()

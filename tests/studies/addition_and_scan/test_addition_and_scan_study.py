@@ -251,7 +251,7 @@ def test_without_sentences_p4_is_undecided_and_the_report_says_what_it_needs():
     assert (judged.outcome, judged.n_seeds) == ("UNDECIDED", 0)
     assert "no reading of answers/right at gamma 0.8, sweep 'cogs_high'" in judged.reason
     found = make(3, "quick")
-    needs = "P4 needs the tier “paper”: this run has no sweeps of sentences."
+    needs = "P4 needs sentences, which the preset “paper” has: this run has no sweeps of them."
     (section,) = ADDITION_AND_SCAN.load("narrative")(found).sections
     assert needs in [getattr(block, "text", "") for block in section.blocks]
     (spec,) = (spec for spec in FIGURES if spec.id == "rules")

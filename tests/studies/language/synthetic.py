@@ -131,7 +131,7 @@ def _token_readings(read, rng, small, grown, arrays):
         read("next_token", {f"{kind}_{where}": value}, untrained=0.0, **null, null_mean=0.1)
     for layer, name in product((0, 1), ("W_QK", "W_OV", "W_in", "W_out")):
         rank = 30 - 20 * grown * (1.2 if small else 0.5) + rng.normal()
-        read("embedding_rank", {f"stable_rank_{name}": rank}, layer=layer, untrained=30.0)
+        read("weight_rank", {f"stable_rank_{name}": rank}, layer=layer, untrained=30.0)
 
 
 def _cosine_matrices(rng, stage):

@@ -226,7 +226,7 @@ def test_ranks_are_beside_the_untrained_models(evidence):
     for group in (*CORPUS_COLOURS, "all"):
         assert drawn(ratio, reading(evidence, "embedding_rank", f"participation_ratio_{group}", 0.8)["value"])
     assert drawn(shares, reading(evidence, "embedding_rank", "share_3_all", 0.5)["value"])
-    table = reading(evidence, "embedding_rank", "stable_rank_W_OV", 0.3, layer=0)
+    table = reading(evidence, "weight_rank", "stable_rank_W_OV", 0.3, layer=0)
     assert drawn(weights, table["value"] / table["untrained"])
 
 

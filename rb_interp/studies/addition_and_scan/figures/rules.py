@@ -23,7 +23,7 @@ SETS = {
     "rules": "mean of\nthe four rules",
 }
 """Set -> its label; the held-out rules stand between the two that P4 judges."""
-NEEDS_PAPER = "P4 needs the tier “paper”: this run has no sweeps of sentences."
+NEEDS_PAPER = "P4 needs sentences, which the preset “paper” has: this run has no sweeps of them."
 
 
 @styled
