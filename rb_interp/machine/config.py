@@ -186,8 +186,8 @@ def check_lr(config: StudyConfig) -> None:
         idle = [gamma for gamma in own if gamma not in sweep.gammas]
         if idle and sweep.rates != of_preset.rates:
             raise ConfigError(
-                f"{where}rates={bounds.value_text(sweep.rates)}: there is no gamma {bounds.value_text(idle[0])} in this "
-                f"sweep; give rates of its gammas {bounds.value_text(sweep.gammas)} alone."
+                f"{where}rates={bounds.value_text(sweep.rates)}: there is no gamma {bounds.value_text(idle[0])} in "
+                f"this sweep; give rates of its gammas {bounds.value_text(sweep.gammas)} alone."
             )
         changed = sweep.train.lr != of_preset.train.lr and sweep.rates == of_preset.rates
         if changed and all(gamma in own for gamma in sweep.gammas):
