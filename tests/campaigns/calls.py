@@ -25,8 +25,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from campaigns.calls_arguments import GROUPS, made, make_run, owner, spoilt, wrong_values
+from campaigns.calls_arguments import GROUPS, made, make_run, owner
 from campaigns.harness import Outcome, forked
+from campaigns.wrong_values import spoilt, wrong_values
 
 LONG, SHORT = 2000, 60
 LIMIT, ROOM = 60.0, 4 * 2**30

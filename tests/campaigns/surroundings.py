@@ -230,7 +230,7 @@ def few_descriptors(here: Case) -> None:
 
 
 def closed_pipe(here: Case, *streams: int) -> None:
-    """What is said goes to a pipe that nobody reads any more."""
+    """What is said goes to a pipe that nobody reads any more; standard output alone, or the streams given."""
 
     def closed() -> None:
         reading, writing = os.pipe()
@@ -240,11 +240,6 @@ def closed_pipe(here: Case, *streams: int) -> None:
 
     here.inside.append(closed)
     here.mute = True
-
-
-def both_pipes_closed(here: Case) -> None:
-    """The same for errors and progress."""
-    closed_pipe(here, 1, 2)
 
 
 def no_streams(here: Case) -> None:
@@ -388,7 +383,7 @@ HINDRANCES: dict[str, Callable[[Case], None]] = {
     "clock that goes back": backward_clock,
     "few file descriptors": few_descriptors,
     "read-only file system": read_only_disk,
-    "closed pipe, errors too": both_pipes_closed,
+    "closed pipe, errors too": lambda here: closed_pipe(here, 1, 2),
     "no current folder": no_current_folder,
     "link to a folder": linked_folder,
     "path of 1,500 letters": long_path,

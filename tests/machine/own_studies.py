@@ -7,7 +7,7 @@ import numpy as np
 
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.figures.spec import Caption, FigureSpec
-from rb_interp.machine import Measured, MemberModels, Study, StudyConfig, SweepConfig, readings_table
+from rb_interp.machine import Measured, MemberModels, Run, Study, StudyConfig, SweepConfig, readings_table
 from rb_interp.machine.schema import READINGS
 from rb_interp.models.config import ModelConfig
 from rb_interp.report.section import Cell, Narrative, Paragraph, Row, Section, Table
@@ -118,3 +118,13 @@ def make(name, config, sweep=""):
 
 
 ONE, TWO = make("one", One), make("two", Two, "first")
+SMALL = One(seeds=(0,))
+
+
+def start(folder, config=SMALL, study=ONE):
+    return Run.start(folder, study, config)
+
+
+def only_store(run):
+    (store,) = run.sweep().stores.values()
+    return store
