@@ -135,7 +135,10 @@ class Verdicts(tuple[Verdict, ...]):
     """The verdicts of a run, in the order of its claims; ``verdicts["A1"]`` finds one by its id."""
 
     def __new__(cls, verdicts: Iterable[Verdict] = ()) -> Verdicts:
-        found = tuple(verdicts) if isinstance(verdicts, Iterable) else (verdicts,)
+        try:
+            found = tuple(verdicts)
+        except TypeError:  # one value in place of several, or an array of no dimensions
+            found = (verdicts,)
         for one in found:
             if not isinstance(one, Verdict | dict):  # dataclasses.asdict puts plain data in their place
                 raise ArgumentError(f"Verdicts got {shown(one)} among them; expected Verdict, as judge gives it.")

@@ -342,6 +342,9 @@ def test_the_records_are_json_with_every_field_and_the_table_prints_them():
         verdicts["a":]
     with pytest.raises(ArgumentError, match="these are no verdicts"):
         Verdicts.from_json(torch.tensor([1, 2]))
+    for wrong in (5, torch.tensor(5)):  # an array of no dimensions is iterable by its type, and is not
+        with pytest.raises(ArgumentError, match=r"Verdicts got .* among them; expected Verdict"):
+            Verdicts(wrong)
 
 
 def test_rates_that_are_missed_withhold_the_outcome():
