@@ -21,12 +21,6 @@ Changes = Mapping[str, tuple[str, ...]]
 
 NEVER: Changes = {"*": ()}
 _EMBEDDING = ("embedding_shift",)
-_RANKS: Changes = {
-    "stable_rank_W_OV": ("mean_shift",),
-    "stable_rank_W_in": ("mlp_scale",),
-    "stable_rank_W_out": ("mlp_scale", "mean_shift"),
-    "*": (),
-}
 
 CHANGED_BY: Mapping[str, Changes] = {
     "uniformity": NEVER,
@@ -54,8 +48,13 @@ CHANGED_BY: Mapping[str, Changes] = {
     },
     "label_range": NEVER,
     "token_similarity": {"*_centred": (), "cos_*": _EMBEDDING, "difference*": _EMBEDDING, "*": ()},
-    "embedding_rank": _RANKS,
-    "weight_rank": _RANKS,
+    "embedding_rank": NEVER,
+    "weight_rank": {
+        "stable_rank_W_OV": ("mean_shift",),
+        "stable_rank_W_in": ("mlp_scale",),
+        "stable_rank_W_out": ("mlp_scale", "mean_shift"),
+        "*": (),
+    },
     "weight_spectra": {
         "*_W_Q": ("query_key_basis",),
         "*_W_K": ("query_key_basis",),

@@ -102,7 +102,7 @@ class Adder(torch.nn.Module):
 
     def __init__(self, task):
         super().__init__()
-        self.task, self.cfg = task, build_model(task, gamma=0.8, config=SIZES).cfg
+        self.task, self.cfg, self.hook_dict = task, build_model(task, gamma=0.8, config=SIZES).cfg, {}
         self.weight = torch.nn.Parameter(torch.zeros(1))
 
     def forward(self, tokens):
