@@ -136,7 +136,7 @@ class Verdicts(tuple[Verdict, ...]):
 
     def __new__(cls, verdicts: Iterable[Verdict] = ()) -> Verdicts:
         try:
-            found = tuple(verdicts)
+            found: tuple[Any, ...] = tuple(verdicts)
         except TypeError:  # one value in place of several, or an array of no dimensions
             found = (verdicts,)
         for one in found:
