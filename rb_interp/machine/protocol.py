@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,15 @@ if TYPE_CHECKING:
     from rb_interp.machine.schema import TableSchema
     from rb_interp.report.section import Narrative
 
+GROUP = "rb_interp.studies"
+"""The group of entry points by which studies are found."""
 Lazy = str
 """An object by its place, ``package.module:name``, as in entry points."""
+
+
+def distribution(point: EntryPoint) -> str:
+    """The distribution that brings an entry point, by the name that pip knows."""
+    return point.dist.name if point.dist is not None else "unknown"
 
 
 @dataclass(frozen=True)
@@ -94,12 +102,12 @@ class Study(KnownFields):
         module, _, attribute = value.partition(":")
         try:
             return getattr(import_module(module), attribute)
-        except Exception as error:  # a study of somebody else may fail in any way
+        except (Exception, SystemExit) as error:  # a study of somebody else may fail in any way
             reason = f"{type(error).__name__}: {first_line(error)}"
-            raise StudyError(
-                f"study '{self.name}' gives {name} = '{value}', which does not load ({reason}); "
-                f"mend or uninstall the package '{module.partition('.')[0]}'."
-            ) from error
+            brought = [distribution(point) for point in entry_points(group=GROUP, name=self.name)]
+            what = f"mend or uninstall '{brought[0]}'." if brought else f"mend '{module}'."
+            told = f"study '{self.name}' gives {name} = '{value}', which does not load ({reason}); "
+            raise StudyError(told + what) from error
 
     @checked
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:

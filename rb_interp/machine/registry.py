@@ -7,9 +7,8 @@ from importlib.metadata import EntryPoint, entry_points
 
 from rb_interp.checks import checked
 from rb_interp.errors import StudyError, first_line, nearest
-from rb_interp.machine.protocol import Study
+from rb_interp.machine.protocol import GROUP, Study, distribution
 
-GROUP = "rb_interp.studies"
 DEFAULT = "anchor"
 """The study that is meant where none is named."""
 
@@ -61,14 +60,14 @@ def _points() -> dict[str, list[EntryPoint]]:
 
 
 def _load(name: str, point: EntryPoint, *others: EntryPoint) -> InstalledStudy:
-    brought = _distribution(point)
+    brought = distribution(point)
     if others:
-        every = ", ".join(sorted({brought, *map(_distribution, others)}))
+        every = ", ".join(sorted({brought, *map(distribution, others)}))
         problem = f"several distributions bring a study '{name}' ({every}); uninstall all but one."
         return InstalledStudy(name, every, None, problem)
     try:
         found = point.load()
-    except Exception as error:  # a plugin may fail in any way; the others go on
+    except (Exception, SystemExit) as error:  # a plugin may fail in any way; the others go on
         reason = f"{type(error).__name__}: {first_line(error)}"
         problem = f"study '{name}' of the distribution '{brought}' does not load ({reason}); "
         return InstalledStudy(name, brought, None, problem + f"mend or uninstall '{brought}'.")
@@ -79,7 +78,3 @@ def _load(name: str, point: EntryPoint, *others: EntryPoint) -> InstalledStudy:
         problem = f"study '{name}' of the distribution '{brought}' calls itself '{found.name}'; give it one name in "
         return InstalledStudy(name, brought, None, problem + "its entry point and in its Study.")
     return InstalledStudy(name, brought, found)
-
-
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else "unknown"

@@ -1,0 +1,88 @@
+"""What loses the inferential phase between the sizes of paper 2 and those of the preset `quick`?
+
+    python experiments/composite_sizes.py                  every setting, in the order of their cost
+    python experiments/composite_sizes.py batch_256 ...    these alone
+
+Each setting is the preset `paper` of the composite study with the changes that CHANGES names, and nothing else: the
+task, its 900,000 rows, the learning rates and decay stay the paper's. Phases are read at every kept step, so that one
+sees whether they were settled. Rows are written to ``results/composite_sizes.csv``, in place of earlier ones of the
+same setting. Runs are below ``runs/composite_sizes`` (or ``--folder``), and continue where they were stopped.
+
+The paper's own batch costs 160 GFLOP a step and member, so it stops at 4,500 of 12,000 steps, 800 after the warm-up.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import rb_interp as rb
+from rb_interp.machine.members import MemberModels
+from rb_interp.studies.composite.phase import phase_of, read_phase
+
+SMALL_BATCH, SMALL_MODEL = {"batch_size": 256}, {"d_model": 64, "d_head": 64, "d_mlp": 192}
+CHANGES: dict[str, dict[str, Any]] = {
+    "all_of_quick": {"train": {"batch_size": 64}, "model": SMALL_MODEL},
+    "batch_256_small": {"train": SMALL_BATCH, "model": SMALL_MODEL},
+    "batch_256_d_model_64": {"train": SMALL_BATCH, "model": {"d_model": 64}},
+    "batch_64": {"train": {"batch_size": 64}},
+    "batch_256_d_mlp_192": {"train": SMALL_BATCH, "model": {"d_mlp": 192}},
+    "batch_256_d_head_64": {"train": SMALL_BATCH, "model": {"d_head": 64}},
+    "batch_256": {"train": SMALL_BATCH},
+    "paper": {"train": {"steps": 4500, "keep_at": (0.5, 0.6, 0.7, 0.8, 0.9)}, "gammas": (0.8,)},
+}
+"""Setting -> what differs from the preset `paper`; gamma .5 and .8 where it does not say others, and seed 0."""
+TABLE = Path(__file__).parents[1] / "results/composite_sizes.csv"
+READ = {"acc_seen_test": "seen_test", "I": "inferential", "S": "symmetric", "O": "other"}
+EARLY = {f"{short}_early": f"{word}_early" for short, word in (("I", "inferential"), ("S", "symmetric"))}
+
+
+def configured(changes: dict[str, Any]):
+    """The preset `paper` with changes of its parts, and of its gammas."""
+    config = rb.study("composite").preset("paper", gammas=changes.get("gammas", (0.5, 0.8)), seeds=(0,))
+    parts = {name: replace(getattr(config, name), **changes.get(name, {})) for name in ("model", "train")}
+    return replace(config, **parts)
+
+
+def phases(run: rb.Run, setting: str) -> pd.DataFrame:
+    """Accuracy, shares of answers and phase of every member at every kept step."""
+    sweep, rows = run.sweep(), []
+    models = MemberModels(sweep)
+    for member in sweep.sound_members:
+        for step in sweep.kept_steps:
+            models.load(member, step)
+            values = read_phase(models.model, sweep.dataset(member.seed), untrained=models.untrained).values
+            row = {"setting": setting, "gamma": member.gamma, "seed": member.seed, "step": step}
+            row |= {name: values[key] for key, name in (READ | EARLY).items()}
+            rows.append(row | {"phase": phase_of(values["acc_seen_test"], values["I"], values["S"])})
+    return pd.DataFrame(rows)
+
+
+def keep(found: pd.DataFrame) -> None:
+    """Write rows in place of earlier ones of the same settings."""
+    if TABLE.exists():
+        old = pd.read_csv(TABLE)
+        found = pd.concat([old[~old["setting"].isin(found["setting"])], found])
+    order = pd.Categorical(found["setting"], list(CHANGES))
+    found = found.assign(setting=order).sort_values(["setting", "gamma", "seed", "step"])
+    found.to_csv(TABLE, index=False, float_format="%.4g")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("settings", nargs="*", default=list(CHANGES), metavar="setting", help=", ".join(CHANGES))
+    parser.add_argument("--folder", type=Path, default=Path("runs/composite_sizes"))
+    given = parser.parse_args()
+    unknown = [name for name in given.settings if name not in CHANGES]
+    if unknown:
+        parser.error(f"there is no setting '{unknown[0]}'; known: {', '.join(CHANGES)}")
+    for name in given.settings:
+        run = rb.Run.start(given.folder / name, rb.study("composite"), configured(CHANGES[name]), yes=True)
+        run.sweep().train()
+        found = phases(run, name)
+        keep(found)
+        print(found.to_string(index=False))
