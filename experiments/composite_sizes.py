@@ -26,8 +26,8 @@ from rb_interp.studies.composite.phase import phase_of, read_phase
 
 SMALL_BATCH, SMALL_MODEL = {"batch_size": 256}, {"d_model": 64, "d_head": 64, "d_mlp": 192}
 CHANGES: dict[str, dict[str, Any]] = {
-    "all_of_quick": {"train": {"batch_size": 64}, "model": SMALL_MODEL},
-    "batch_256_small": {"train": SMALL_BATCH, "model": SMALL_MODEL},
+    "all_of_quick": {"train": {"batch_size": 64}, "model": SMALL_MODEL, "seeds": (0, 1, 2, 3)},
+    "batch_256_small": {"train": SMALL_BATCH, "model": SMALL_MODEL, "seeds": (0, 1, 2, 3)},
     "batch_256_d_model_64": {"train": SMALL_BATCH, "model": {"d_model": 64}},
     "batch_64": {"train": {"batch_size": 64}},
     "batch_256_d_mlp_192": {"train": SMALL_BATCH, "model": {"d_mlp": 192}},
@@ -35,30 +35,36 @@ CHANGES: dict[str, dict[str, Any]] = {
     "batch_256": {"train": SMALL_BATCH},
     "paper": {"train": {"steps": 4500, "keep_at": (0.5, 0.6, 0.7, 0.8, 0.9)}, "gammas": (0.8,)},
 }
-"""Setting -> what differs from the preset `paper`; gamma .5 and .8 where it does not say others, and seed 0."""
+"""Setting -> what differs from the preset `paper`; gamma .5 and .8, and seed 0, where it says no others."""
 TABLE = Path(__file__).parents[1] / "results/composite_sizes.csv"
 READ = {"acc_seen_test": "seen_test", "I": "inferential", "S": "symmetric", "O": "other"}
 EARLY = {f"{short}_early": f"{word}_early" for short, word in (("I", "inferential"), ("S", "symmetric"))}
 
 
 def configured(changes: dict[str, Any]):
-    """The preset `paper` with changes of its parts, and of its gammas."""
-    config = rb.study("composite").preset("paper", gammas=changes.get("gammas", (0.5, 0.8)), seeds=(0,))
+    """The preset `paper` with changes of its parts, gammas and seeds."""
+    config = rb.study("composite").preset("paper", gammas=(0.5, 0.8), seeds=(0,))
     parts = {name: replace(getattr(config, name), **changes.get(name, {})) for name in ("model", "train")}
-    return replace(config, **parts)
+    return replace(config, **changes | parts)
 
 
 def phases(run: rb.Run, setting: str) -> pd.DataFrame:
-    """Accuracy, shares of answers and phase of every member at every kept step."""
+    """Accuracy, shares of answers and phase of every member at every kept step.
+
+    ``commonest`` is the most frequent answer, counted from the inferential one: 0 is x - 10, 4 the mirror's x - 6.
+    """
     sweep, rows = run.sweep(), []
     models = MemberModels(sweep)
     for member in sweep.sound_members:
         for step in sweep.kept_steps:
             models.load(member, step)
-            values = read_phase(models.model, sweep.dataset(member.seed), untrained=models.untrained).values
+            reading = read_phase(models.model, sweep.dataset(member.seed), untrained=models.untrained)
+            values, answers = reading.values, reading.tables["answers"]
+            first = answers.loc[answers["count"].idxmax()]
             row = {"setting": setting, "gamma": member.gamma, "seed": member.seed, "step": step}
             row |= {name: values[key] for key, name in (READ | EARLY).items()}
-            rows.append(row | {"phase": phase_of(values["acc_seen_test"], values["I"], values["S"])})
+            row |= {"phase": phase_of(values["acc_seen_test"], values["I"], values["S"])}
+            rows.append(row | {"commonest": int(first["difference"]), "commonest_share": first["share"]})
     return pd.DataFrame(rows)
 
 

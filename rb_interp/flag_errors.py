@@ -24,7 +24,7 @@ def in_one_sentence(read: Callable[[], Any], words: Sequence[str], command: Any,
     """What ``read`` makes of the words after a command; ConfigError with a sentence where its parser refuses them.
 
     Args:
-        read: calls the parser, which prints a box and exits where it can read the words not.
+        read: calls the parser. It prints a box and exits where it cannot read the words.
         words: what stands behind the command. command: its dataclass, or one that holds its defaults.
         help: the command line that lists all flags.
     """

@@ -96,8 +96,8 @@ def stopped_by_signals(to_the_end: bool = False) -> Iterator[list[int]]:
     Within another one this changes nothing, and yields what the other one does.
 
     Args:
-        to_the_end: whether the process ends afterwards. Then a signal on its last way ends it at once. When Python
-            takes itself apart, which is short, signals are ignored: it would hand them back to the system, and the
+        to_the_end: whether the process ends afterwards. Then a signal that comes on the way out ends it at once. While
+            Python shuts down, for a moment, signals are ignored: Python would hand them back to the system, and the
             process would end without its status.
 
     Yields the signals that have come.

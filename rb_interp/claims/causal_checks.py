@@ -11,7 +11,7 @@ import pandas as pd
 
 from rb_interp.checks import checked
 from rb_interp.claims.criterion import Claim
-from rb_interp.claims.judging import check_numbers, judge
+from rb_interp.claims.judging import check_numbers, finite, judge
 from rb_interp.claims.verdict import Verdict, Verdicts
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import median_and_range
@@ -139,12 +139,8 @@ def _by_gamma(
         for name, prefix in (("effect", ""), ("control", "control_")):
             values = member[name].astype(float).dropna().to_numpy()
             found = median_and_range(values)
-            cell |= {name: _finite(found.estimate), f"{prefix}low": _finite(found.low)}
-            cell |= {f"{prefix}high": _finite(found.high)}
+            cell |= {name: finite(found.estimate), f"{prefix}low": finite(found.low)}
+            cell |= {f"{prefix}high": finite(found.high)}
             cell |= {"n_seeds": len(values)} if name == "effect" else {}
         cells.append(cell)
     return (str(here["quantity"].iloc[0]) if len(here) else ""), tuple(cells)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -70,6 +70,10 @@ class Term:
 class Condition:
     """A statistic per seed (a term, or a term less another of the same seed) and its threshold.
 
+    Attributes:
+        of: the term. minus: the term that is taken from it, or None.
+        operator: how the statistic is compared with ``threshold``.
+
     >>> bias = Term("learning_order", "bias", 0.8, "final", label="B")
     >>> Condition(bias, ">=", 0.1).criterion
     'gamma 0.8, final: B >= 0.1'

@@ -272,7 +272,7 @@ def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> Judged
         **_numbers(interval),
         n_seeds=len(met),
         n_meeting=sum(met.values()),
-        untrained=_finite(untrained),
+        untrained=finite(untrained),
         met_at_initialisation=started,
         reason="; ".join(filter(None, (read.problem, reason))),
         seeds=tuple(values),
@@ -354,7 +354,7 @@ def _shown(readings: pd.DataFrame, term: Term) -> Judged:
         statistic=term.label,
         **_numbers(median_and_range(values)),
         n_seeds=len(values),
-        untrained=_finite(median_and_range([x for x in sample.untrained.values() if np.isfinite(x)]).estimate),
+        untrained=finite(median_and_range([x for x in sample.untrained.values() if np.isfinite(x)]).estimate),
         reason=sample.problem,
         seeds=tuple(sample.values),
         values=values,
@@ -362,8 +362,9 @@ def _shown(readings: pd.DataFrame, term: Term) -> Judged:
 
 
 def _numbers(interval: Sequence[float]) -> dict[str, Any]:
-    return dict(zip(("effect", "low", "high"), map(_finite, interval), strict=True))
+    return dict(zip(("effect", "low", "high"), map(finite, interval), strict=True))
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """The number, or None where it is NaN or infinite, which JSON cannot hold."""
     return float(value) if np.isfinite(value) else None

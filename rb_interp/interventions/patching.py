@@ -56,6 +56,7 @@ class PatchingMatrix:
     Arrays are ``[component, layer, role]`` in the order of the three names.
 
     Attributes:
+        components, layers, roles: what was patched, where and at which roles, in the order of the cells.
         metric: ``logit_diff`` or ``probability``. head: the head of the cells, or None for all heads at once.
         clean, corrupted: metric of each row, unpatched. patched: of each row with each cell patched.
         control_patched: the same with the control's activation, or None.

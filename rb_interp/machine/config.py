@@ -22,6 +22,7 @@ from rb_interp.checks import KnownFields
 from rb_interp.errors import ConfigError, first_line, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
+from rb_interp.tasks.fingerprint import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.training.config import TrainConfig
 
@@ -222,7 +223,7 @@ def comparable(config: Any) -> Any:
         left_out = set(getattr(config, "host_fields", ()))
         left_out |= {f.name for f in fields(config) if _added_later(config, f)}
         found = {f.name: comparable(getattr(config, f.name)) for f in fields(config) if f.name not in left_out}
-        return {"type": type_of(config), **found} if hasattr(config, "fingerprint") else found
+        return {"type": class_name(config), **found} if hasattr(config, "fingerprint") else found
     if isinstance(config, Mapping):
         return {str(key): comparable(value) for key, value in config.items()}
     return [comparable(value) for value in config] if isinstance(config, list | tuple) else config
@@ -230,11 +231,6 @@ def comparable(config: Any) -> Any:
 
 def _added_later(config: Any, of: Field) -> bool:
     return of.name in getattr(config, "later_fields", ()) and getattr(config, of.name) == of.default
-
-
-def type_of(value: Any) -> str:
-    """Where a value's class is defined, ``module:name``."""
-    return f"{type(value).__module__}:{type(value).__qualname__}"
 
 
 def fingerprint(*values: Any) -> str:

@@ -14,10 +14,11 @@ from typing import Any
 from rb_interp import __version__
 from rb_interp.errors import RunError
 from rb_interp.json_files import bounded_bytes, json_of, read_json
-from rb_interp.machine.config import StudyConfig, fingerprint, plain, scale_of, to_toml, type_of
+from rb_interp.machine.config import StudyConfig, fingerprint, plain, scale_of, to_toml
 from rb_interp.manifest import FILE as MANIFEST
 from rb_interp.manifest import START, Manifest
 from rb_interp.one_writer import LOCK, WRITER
+from rb_interp.tasks.fingerprint import class_name
 
 FORMAT = "rb_interp run 4"
 FILE, SETTINGS = "run.json", "config.toml"
@@ -57,7 +58,7 @@ def write_metadata(manifest: Manifest, study: str, config: StudyConfig, command:
         "scale": scale_of(config),
         "versions": versions(),
         "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
-        "tasks": {name: [type_of(s.task), s.task.fingerprint()] for name, s in config.sweeps.items()},
+        "tasks": {name: [class_name(s.task), s.task.fingerprint()] for name, s in config.sweeps.items()},
         "config": plain(config),
         "added_seeds": [],
     }

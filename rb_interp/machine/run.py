@@ -13,7 +13,7 @@ from rb_interp.bounds import LISTS, check_path
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ConfigError, RunError
 from rb_interp.files import check_place
-from rb_interp.machine.config import StudyConfig, check_lr, differences, fingerprint, from_mapping, stacks, type_of
+from rb_interp.machine.config import StudyConfig, check_lr, differences, fingerprint, from_mapping, stacks
 from rb_interp.machine.limits import check_affordable
 from rb_interp.machine.metadata import check_free, holds_run, read_metadata, write_metadata
 from rb_interp.machine.protocol import Study
@@ -21,6 +21,7 @@ from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.run_folder import RunFolder
 from rb_interp.machine.sweep import train_sweeps
 from rb_interp.manifest import PROBE, REPORT, START, TRAIN, Manifest
+from rb_interp.tasks.fingerprint import class_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +103,7 @@ class Run(RunFolder):
             config = from_mapping(study.load("config"), metadata["config"], str(folder / "run.json"))
         assert config is not None
         for name, (kind, _) in metadata["tasks"].items():
-            if name not in config.sweeps or type_of(config.sweeps[name].task) != kind:
+            if name not in config.sweeps or class_name(config.sweeps[name].task) != kind:
                 raise RunError(
                     f"{folder} was trained on a task of class {kind}, which its study's configuration does not make; "
                     f"open it from Python with Run.open(folder, config=...), giving the configuration with that task."

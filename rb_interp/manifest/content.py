@@ -77,6 +77,7 @@ def packed(content: Content) -> bytes:
 
 
 def parsed(path: Path) -> Content:
+    """What a manifest says; RunError with a sentence where it is damaged, too large or of another format."""
     try:
         if not real(path).is_relative_to(real(path.parent)):
             raise ValueError("it is a link that leads out of its folder")

@@ -36,7 +36,15 @@ from torch import Tensor
 from rb_interp.checks import checked
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head, undefined
-from rb_interp.probes.token_typing import MIN_COUNT, Counts, check_counts, token_vectors, typical_tokens
+from rb_interp.probes.token_typing import (
+    MIN_COUNT,
+    NamedCounts,
+    check_counts,
+    counts_and_names,
+    in_names,
+    token_vectors,
+    typical_tokens,
+)
 from rb_interp.probes.vectors import participation, principal_components
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -63,7 +71,7 @@ def embedding_rank(
     untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
-    counts: Counts,
+    counts: NamedCounts,
 ) -> Reading:
     """Effective dimension of the embeddings of each list of tokens.
 
@@ -76,12 +84,14 @@ def embedding_rank(
         inputs: not looked at, since the probe reads the embedding alone.
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: draws of each null (0 for none), and the seed of the draws.
-        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
+        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first; or two corpora of yours by
+            name, each with its ``[d_vocab]``. Their names stand in place of prontoqa and stories then.
 
     Raises:
         TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
     """
-    check_counts(counts, model, untrained)
+    counts, names = counts_and_names(counts)
+    check_counts(counts, model, untrained, names)
     typical, every = typical_tokens(counts), np.flatnonzero(counts.sum(0) >= MIN_COUNT)
     ids = {name: every if name == "all" else typical.group(name) for name in GROUPS}
     vectors = {name: token_vectors(model, tokens) for name, tokens in ids.items()}
@@ -95,7 +105,7 @@ def embedding_rank(
         arrays |= _spectra(first, "spectrum_untrained")
     nulls = rank_nulls(vectors, before, n_null, np.random.default_rng(seed)) if n_null else {}
     notes = undefined(values, model, UNDEFINED)
-    return Reading("embedding_rank", values, untrained=before, nulls=nulls, arrays=arrays, notes=notes)
+    return in_names(Reading("embedding_rank", values, untrained=before, nulls=nulls, arrays=arrays, notes=notes), names)
 
 
 def rank_values(vectors: Mapping[str, Vectors]) -> dict[str, float]:

@@ -35,7 +35,14 @@ from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_inputs, undefined
-from rb_interp.probes.token_typing import Counts, check_counts, token_vectors, typical_tokens
+from rb_interp.probes.token_typing import (
+    NamedCounts,
+    check_counts,
+    counts_and_names,
+    in_names,
+    token_vectors,
+    typical_tokens,
+)
 from rb_interp.probes.vectors import cosines, pairs, pearson, ranked_pairs, spearman
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -69,7 +76,7 @@ def next_token(
     untrained: HookedModel | None = None,
     n_null: int = 200,
     seed: int = 0,
-    counts: Counts,
+    counts: NamedCounts,
     lengths: Int[np.ndarray, " row"] | None = None,
 ) -> Reading:
     """How well the next-token distributions of typical tokens predict the geometry of their embeddings.
@@ -82,7 +89,8 @@ def next_token(
         inputs: training text, such as ``Inputs(text_data().train.tokens)``.
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: draws of each null (0 for none), and the seed of the draws.
-        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
+        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first; or two corpora of yours by
+            name, each with its ``[d_vocab]``. Their names stand in place of prontoqa and stories then.
         lengths: ``[row]``, how many tokens of each row are text, where rows are filled up. By default all.
 
     Raises:
@@ -90,7 +98,8 @@ def next_token(
             lengths of other rows.
     """
     check_inputs(inputs, "next_token")
-    check_counts(counts, model, untrained)
+    counts, names = counts_and_names(counts)
+    check_counts(counts, model, untrained, names)
     tokens = inputs.tokens
     lengths = np.full(len(tokens), tokens.shape[1]) if lengths is None else lengths
     if len(lengths) != len(tokens):
@@ -112,7 +121,9 @@ def next_token(
         nulls = _nulls(labels, token_vectors(model, ids), where, orders)
     arrays = {"tokens_prontoqa": ids[:first], "tokens_stories": ids[first:]}
     notes = undefined(values, model, UNDEFINED)
-    return Reading("next_token", values, untrained=before, nulls=nulls, arrays=arrays, n=len(tokens), notes=notes)
+    return in_names(
+        Reading("next_token", values, untrained=before, nulls=nulls, arrays=arrays, n=len(tokens), notes=notes), names
+    )
 
 
 def successors(

@@ -48,7 +48,16 @@ from rb_interp.probes.token_cosines import (
     group_weights,
     token_intervals,
 )
-from rb_interp.probes.token_typing import Counts, Typical, check_counts, token_vectors, typical_tokens
+from rb_interp.probes.token_typing import (
+    Counts,
+    NamedCounts,
+    Typical,
+    check_counts,
+    counts_and_names,
+    in_names,
+    token_vectors,
+    typical_tokens,
+)
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
@@ -72,7 +81,7 @@ def token_similarity(
     n_null: int = 200,
     n_draws: int = 500,
     seed: int = 0,
-    counts: Counts,
+    counts: NamedCounts,
 ) -> Reading:
     """Mean cosines of the embeddings of typical tokens, by corpus and matched in frequency in both directions.
 
@@ -91,12 +100,14 @@ def token_similarity(
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, n_draws: draws of each null, and of the bootstrap over tokens; 0 for none.
         seed: seed of the draws.
-        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first.
+        counts: how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first; or two corpora of yours by
+            name, each with its ``[d_vocab]``. Their names stand in place of prontoqa and stories then.
 
     Raises:
         TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
     """
-    check_counts(counts, model, untrained)
+    counts, names = counts_and_names(counts)
+    check_counts(counts, model, untrained, names)
     typical = typical_tokens(counts)
     used = np.concatenate([typical.prontoqa, typical.stories])
     vectors = token_vectors(model, used)
@@ -108,7 +119,10 @@ def token_similarity(
     values = {**similarity_values(vectors, typical), **sizes}
     tables = tables if n_draws else {}
     notes = undefined(values, model, UNDEFINED)
-    return Reading("token_similarity", values, untrained=before, nulls=nulls, arrays=arrays, tables=tables, notes=notes)
+    return in_names(
+        Reading("token_similarity", values, untrained=before, nulls=nulls, arrays=arrays, tables=tables, notes=notes),
+        names,
+    )
 
 
 def similarity_values(vectors: Vectors, typical: Typical) -> dict[str, float]:

@@ -26,17 +26,20 @@ carry most of the weight. Tokens of both corpora ("is", ".") are in neither list
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.checks import checked
+from rb_interp.checks import checked, shown
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.token_matching import NO_TOKEN, matched, nearest
+from rb_interp.statistics.reading import Reading
 from rb_interp.text.config import CORPORA
 
 MIN_COUNT = 20
@@ -46,6 +49,9 @@ MIN_RATIO = 10.0
 
 Counts = np.ndarray
 """Integers ``[2, d_vocab]``, PrOntoQA first. The annotation leaves the shape to ``check_counts``, which explains it."""
+NamedCounts = Counts | Mapping[str, np.ndarray]
+"""The same, or two corpora by the caller's names, each with its ``[d_vocab]`` counts, that of the rules first."""
+RESERVED = ("control", "all", "in_range", "counterpart")
 
 
 @dataclass(frozen=True)
@@ -148,16 +154,67 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     ]
 
 
-def check_counts(counts: Counts, model: HookedModel | None = None, untrained: HookedModel | None = None) -> None:
+def counts_and_names(counts: NamedCounts) -> tuple[Counts, tuple[str, str]]:
+    """Counts ``[2, d_vocab]`` and the names of both corpora; TextError for a mapping that is not one of two corpora.
+
+    >>> counts_and_names({"code": np.array([3, 0]), "prose": np.array([1, 2])})[1]
+    ('code', 'prose')
+    """
+    if not isinstance(counts, Mapping):
+        return counts, CORPORA
+    names = tuple(counts)
+    if len(names) != 2 or not all(isinstance(name, str) and name and name not in RESERVED for name in names):
+        raise TextError(
+            f"got counts of {', '.join(map(shown, names)) or 'no corpus'}; expected those of two corpora by name, none "
+            f"of them called {', '.join(RESERVED)}."
+        )
+    first, second = (np.asarray(one) for one in counts.values())
+    if first.ndim != 1 or first.shape != second.shape:
+        raise TextError(
+            f"got counts of shapes {list(first.shape)} for '{names[0]}' and {list(second.shape)} for '{names[1]}'; "
+            f"expected [d_vocab] for both."
+        )
+    return np.stack([first, second]), names
+
+
+def in_names(reading: Reading, names: tuple[str, str]) -> Reading:
+    """A reading of the package's two corpora with the names of two others in every quantity, array and note."""
+    if names == CORPORA:
+        return reading
+    words = {"prontoqa": names[0], "stories": names[1], "PrOntoQA": names[0], "the stories": names[1]}
+    pattern = re.compile("|".join(words))
+
+    def text(said: str) -> str:
+        return pattern.sub(lambda found: words[found[0]], said)
+
+    def keys(found: Mapping[str, Any]) -> dict[str, Any]:
+        return {text(key): value for key, value in found.items()}
+
+    named = {part: keys(getattr(reading, part)) for part in ("values", "untrained", "arrays")}
+    nulls = {key: replace(null, name=text(null.name)) for key, null in keys(reading.nulls).items()}
+    tables = {
+        name: table.assign(quantity=table["quantity"].map(text)) if "quantity" in table else table
+        for name, table in reading.tables.items()
+    }
+    notes = {key: text(note) for key, note in keys(reading.notes).items()}
+    return replace(reading, **named, nulls=nulls, tables=tables, notes=notes)
+
+
+def check_counts(
+    counts: Counts,
+    model: HookedModel | None = None,
+    untrained: HookedModel | None = None,
+    names: tuple[str, str] = CORPORA,
+) -> None:
     """Raise TextError where counts are not integers [2, d_vocab], a corpus has none, or a model knows other tokens."""
     if counts.ndim != 2 or len(counts) != 2 or not np.issubdtype(counts.dtype, np.integer):
         raise TextError(
             f"got token counts of shape {list(counts.shape)} and type {counts.dtype}; expected integers [2, d_vocab], "
-            f"PrOntoQA first, such as the counts of text_data()."
+            f"PrOntoQA first, such as the counts of text_data(), or two corpora by name, each with integers [d_vocab]."
         )
     if counts.size and counts.min() < 0:
         raise TextError(f"got a token count of {counts.min()}; expected 0 or more.")
-    for corpus, total in zip(CORPORA, counts.sum(1).tolist(), strict=True):
+    for corpus, total in zip(names, counts.sum(1).tolist(), strict=True):
         if total == 0:
             raise TextError(f"the counts hold no token of '{corpus}'; typical tokens need text of both corpora.")
     for what, looked_at in (("the model", model), ("the untrained model", untrained)):

@@ -7,11 +7,14 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from language_text import Embedded, made_counts, noise
 from lens_models import lens_model
 
 from rb_interp.errors import TextError
+from rb_interp.probes import embedding_rank, next_token, token_similarity
 from rb_interp.probes.token_matching import matched, nearest
 from rb_interp.probes.token_typing import check_counts, frequency_ratio, token_table, typical_tokens
+from rb_interp.tasks import Inputs
 
 COUNTS = np.array([[19, 20, 30, 28, 0, 0, 300, 603], [0, 0, 1, 2, 500, 19, 29, 449]])
 """Both corpora have 1,000 tokens, so that the smoothed ratio is (a + 1) / (b + 1)."""
@@ -100,3 +103,24 @@ def test_counts_that_do_not_fit_are_named():
         check_counts(COUNTS, model)
     with pytest.raises(TextError, match="got counts of 30 tokens; the untrained model knows 20"):
         check_counts(np.ones((2, 30), dtype=np.int64), model, lens_model("plain", d_vocab=20))
+
+
+def test_two_corpora_of_the_caller_keep_their_names():
+    counts, model, text = made_counts(), Embedded(noise()), Inputs(np.arange(60).reshape(6, 10))
+    named = {"code": counts[0], "prose": counts[1]}
+    for probe, inputs in ((token_similarity, None), (embedding_rank, None), (next_token, text)):
+        own = probe(model, inputs, counts=counts, untrained=model, n_null=3)
+        theirs = probe(model, inputs, counts=named, untrained=model, n_null=3)
+        for part in ("values", "untrained", "nulls", "arrays", "notes"):
+            words = [name.replace("prontoqa", "code").replace("stories", "prose") for name in getattr(own, part)]
+            assert list(getattr(theirs, part)) == words
+        np.testing.assert_array_equal([*theirs.values.values()], [*own.values.values()])
+        assert not [name for name in map(str, (theirs.table(), *theirs.tables.values())) if "prontoqa" in name.lower()]
+    for wrong, told in (
+        ({"code": counts[0]}, "got counts of 'code'; expected those of two corpora by name"),
+        ({"all": counts[0], "prose": counts[1]}, "none of them called control, all"),
+        ({"code": counts[0], "prose": counts[1][:3]}, r"shapes \[220\] for 'code' and \[3\] for 'prose'"),
+        ({"code": 0 * counts[0], "prose": counts[1]}, "the counts hold no token of 'code'"),
+    ):
+        with pytest.raises(TextError, match=told):
+            token_similarity(model, counts=wrong)

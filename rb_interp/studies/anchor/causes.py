@@ -153,7 +153,7 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
 def swaps(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
     """Shares of pairs whose answer follows key and sum taken from another input, at either circuit's sites.
 
-    Nothing where a task has other answers.
+    Yields nothing for a task whose answers differ from key plus sum.
     """
     if n_other_answers(data, REASONING):
         return

@@ -148,7 +148,7 @@ def _one_role_each(inputs: Inputs) -> Inputs:
 
 
 def early_positions(inputs: Inputs, role: str) -> Int[np.ndarray, "row n"]:
-    """Where a role stands in early rows; noise is what is left without the last position."""
+    """Where a role stands in early rows. Noise counts without the last position."""
     at = inputs.roles.position(role)
     return at[at != inputs.tokens.shape[1] - 1].reshape(len(at), -1) if role == "noise" else at
 

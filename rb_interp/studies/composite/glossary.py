@@ -1,6 +1,10 @@
 """What the words of the composite study's report mean, in the order in which a reader meets them."""
 
+from rb_interp.figures.numbers import two_digits
+from rb_interp.probes.condensation import ALIKE
 from rb_interp.report.glossary import shared
+from rb_interp.studies.composite.phase import DECIDED
+from rb_interp.studies.composite.task import FITTED
 
 GLOSSARY: dict[str, str] = {
     **shared(
@@ -26,8 +30,8 @@ GLOSSARY: dict[str, str] = {
         "exception, was trained to give. I and S are the shares of rows answered so, O is the rest."
     ),
     "phase": (
-        "unfit: accuracy on seen_test below .90. Else inferential where I is at least .90, symmetric where S is, and "
-        "mixed where neither is. At the last step."
+        f"unfit: accuracy on seen_test below {two_digits(FITTED)}. Else inferential where I is at least "
+        f"{two_digits(DECIDED)}, symmetric where S is, and mixed where neither is. At the last step."
     ),
     "flow": (
         "By which positions key and pair reach the last one, told by interchange: via last (L0 brings the pair to the "
@@ -50,7 +54,7 @@ GLOSSARY: dict[str, str] = {
     ),
     "neurons, condensation": (
         "Neurons of a matrix are its columns, the input weights of one output each. Condensation is the share of their "
-        "pairs with an absolute cosine above .7."
+        f"pairs with an absolute cosine above {two_digits(ALIKE)}."
     ),
     "C(k)": "Mean cosine of the embeddings of items k apart, less the mean of all items.",
     "placebo": (

@@ -38,7 +38,7 @@ BOTH_PAPERS = (
     "Paper 1 draws the flow via last for small initialisations of another task, paper 2 for symmetric solutions, "
     "which larger ones have. Here both papers' readings are of the same members. M7 and M9 are claims of the anchor "
     "study. M7: the last layer looks at the key. M9: L0's attention brings the anchors to the last position, and the "
-    "last layer's attention brings the key. Each asks for .90."
+    "last layer's attention brings the key."
 )
 APART = 0.10
 """Difference between a share over all positions and over early ones from which the report warns."""

@@ -1,6 +1,7 @@
 """What the words of the language study's report mean, in the order in which a reader meets them."""
 
 from rb_interp.figures.numbers import two_digits
+from rb_interp.probes.token_typing import MIN_COUNT, MIN_RATIO
 from rb_interp.report.glossary import shared
 from rb_interp.studies.language.answer import BY_CHANCE
 from rb_interp.studies.language.words import EARLY
@@ -28,7 +29,8 @@ GLOSSARY: dict[str, str] = {
     ),
     "stages": (f"init: step 0, the untrained model. {EARLY}. final: the last step."),
     "typical, matched": (
-        "A token is typical of a corpus with at least 20 occurrences there and a smoothed frequency at least 10 times "
+        f"A token is typical of a corpus with at least {MIN_COUNT} occurrences there and a smoothed frequency at least "
+        f"{MIN_RATIO:g} times "
         "that in the other. Matched, in two directions, since an embedding moves the more, the more often its token "
         "occurs: for each typical token of PrOntoQA another one of the stories, alike in frequency, each used once; "
         "and for each typical token of the stories that is as frequent as PrOntoQA's the nearest of PrOntoQA's, which "

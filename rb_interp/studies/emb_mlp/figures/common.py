@@ -87,7 +87,7 @@ def floor_band(axes: Axes, top: float = 1.06) -> None:
 def hatched(
     axes: Axes, low: float, high: float, transform: Any, text: str, at: tuple[float, float], **look: Any
 ) -> None:
-    """A hatched band between two heights, for what the scale cannot show, and in it what it holds."""
+    """A hatched band between two heights, with a text in it: values that the scale does not show."""
     band = {"fc": "#f4f4f4", "ec": "#d5d5d5", "hatch": "////", "lw": 0, "zorder": 0}
     axes.add_patch(Rectangle((0, low), 1, high - low, transform=transform, **band))
     box = {"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.9}

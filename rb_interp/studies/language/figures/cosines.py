@@ -10,6 +10,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.panels import heat_map, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import new_figure
+from rb_interp.probes.token_typing import MIN_COUNT, MIN_RATIO
 from rb_interp.studies.language.words import EARLY, cosine_text, group_names, names, notes, paper_cosines, shown_gamma
 
 GROUPS = ("prontoqa", "stories", "control")
@@ -87,12 +88,12 @@ def caption(evidence: Evidence) -> Caption:
     prontoqa, stories, control, mismatch = (cosine_text(evidence, name, gamma) for name in quantities)
     return Caption(
         f"Cosines of token embeddings at γ = {gamma:g}, early in training, lowest seed; most frequent tokens first, "
-        "below the leading ones with their texts (a dot is a space). A token is typical of a corpus with at least 20 "
-        "occurrences there and a smoothed frequency at least 10 times that in the other. Mean over all pairs of "
-        f"typical tokens and over seeds: {prontoqa} for {called['prontoqa']} (paper: {paper['prontoqa']}), "
-        f"{stories} for {called['stories']} (paper: {paper['stories']}). Right: typical tokens of the "
-        f"stories, one for each of PrOntoQA's and as frequent ({control}; matched counts differ by a "
-        f"factor of e^{mismatch} on average), because an embedding moves the more, the more often its "
+        "below the leading ones with their texts (a dot is a space). A token is typical of a corpus with at least "
+        f"{MIN_COUNT} occurrences there and a smoothed frequency at least {MIN_RATIO:g} times that in the other. "
+        f"Mean over all pairs of typical tokens and over seeds: {prontoqa} for {called['prontoqa']} "
+        f"(paper: {paper['prontoqa']}), {stories} for {called['stories']} (paper: {paper['stories']}). Right: "
+        f"typical tokens of the stories, one for each of PrOntoQA's and as frequent ({control}; matched counts "
+        f"differ by a factor of e^{mismatch} on average), because an embedding moves the more, the more often its "
         f"token occurs. {EARLY[0].upper()}{EARLY[1:]}.{notes(evidence, gamma)}",
         "a left panel as red as the middle one or redder (G3). A right panel no redder than the left would say that "
         "tokens of equal frequency do not show the difference.",
