@@ -101,7 +101,7 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
     ("arguments", "message"),
     [
         (["reproduc"], "did you mean 'reproduce'"),
-        (["reproduce", "emb-mpl"], "there is no study 'emb-mpl'; did you mean 'emb-mlp'?"),
+        (["reproduce", "emb-mpl"], "no study 'emb-mpl' is installed; did you mean 'emb-mlp'?"),
         (["train", "--preset", "quik"], "did you mean 'quick'"),
         (["train", "--norm", "pree"], "did you mean 'pre'"),
         (["train", "--q", "7"], "q=7; expected 1 to 4 anchors"),

@@ -80,9 +80,10 @@ def caption_theory(evidence: Evidence, judged: str, least: float | None = None) 
         "Left: cosines of the embeddings that Eq. 14 predicts, without noise. Middle: cosines of anchor "
         f"{middle_anchor(evidence)[1]} with every reasoning anchor at γ = {SMALL:g}, end of training; thin lines are "
         "seeds, the band is the 95 % interval of their mean. Right: principal components of the predicted embeddings, "
-        "keys orange, reasoning anchors green. Over all pairs of reasoning anchors, real and predicted cosines "
+        "keys yellow, reasoning anchors brown. Over all pairs of reasoning anchors, real and predicted cosines "
         f"correlate with {over_seeds(evidence, 'geometry', 'theory', SMALL)} (Pearson, all seeds).",
-        f"a green curve without the peak of the black one, that is a correlation below {two_digits(least)} ({judged}). "
-        "The level of the curves is free in the theory (its constants depend on the training), so a difference in "
+        "a trained curve without the peak of the dashed one, that is a correlation below "
+        f"{two_digits(least)} ({judged}). The level of the curves is free in the theory "
+        "(its constants depend on the training), so a difference in "
         "height refutes nothing.",
     )

@@ -40,7 +40,7 @@ def study(name: str) -> Study:
     """
     points = _points()
     if name not in points:
-        raise StudyError(f"there is no study '{name}'; {nearest(name, points)}")
+        raise StudyError(f"no study '{name}' is installed; {nearest(name, points)}")
     found = _load(name, *points[name])
     if found.study is None:
         raise StudyError(found.problem)

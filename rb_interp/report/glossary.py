@@ -38,7 +38,9 @@ SHARED: dict[str, str] = {
         "A seed meets a claim where it meets all its conditions. HOLDS: so many seeds meet it that it cannot well be "
         "half of all seeds or fewer. FAILS: so few meet it that it cannot well be half or more. Either is wrong with "
         "probability 1/40 at most, however many seeds are added. UNDECIDED: neither. 8 seeds that agree decide, and "
-        "fewer never do."
+        "fewer never do; a claim about something else than seeds, such as I1 of the anchor study about "
+        "initialisations, says what it counts. The evidence that a reason names is how many times better seeds that "
+        "mostly meet the claim (or mostly do not) explain the counts than a fair coin; 40 decides."
     ),
     "median [range]": (
         "Median over seeds, with the smallest and the largest seed. A range is no interval: it grows with seeds."

@@ -22,6 +22,6 @@ def narrative(evidence) -> Narrative:
     return Narrative((f"Final accuracy on pairs held out: {'; '.join(told)}.",))
 
 
-SEEN = "Dots are seeds, bars their mean with its 95 % interval, grey bars the untrained models."
+SEEN = "Dots are seeds, bars their median and range, grey bars the mean of the untrained models."
 CAPTION, IDS = Caption(SEEN, "seeds below the dashed lines (MA1 to MA3)."), ("MA1", "MA2", "MA3")
 FIGURES = (FigureSpec("modular_addition", "Order, circles and attention", draw, lambda evidence: CAPTION, IDS),)

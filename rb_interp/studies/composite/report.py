@@ -9,8 +9,8 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, share_text, two_digits
 from rb_interp.figures.panels import over_seeds
 from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
-from rb_interp.studies.composite.config import GAMMAS
-from rb_interp.studies.composite.phase import PHASES
+from rb_interp.studies.composite.config import GAMMAS, MIDDLE, SMALL
+from rb_interp.studies.composite.phase import INFERENTIAL, PHASES, SYMMETRIC
 from rb_interp.studies.composite.report_complexity import complexity_section
 from rb_interp.studies.composite.report_exception import exception_section
 from rb_interp.studies.composite.report_representation import representation_section
@@ -94,6 +94,10 @@ def _warnings(evidence: Evidence) -> tuple[str, ...]:
     found, missing = [], [f"{gamma:g}" for gamma in GAMMAS if gamma not in evidence.gammas]
     if missing:
         found.append(f"Claims that read γ = {', '.join(missing)} are undecided: this run has no member there.")
+    for gamma, phase, ids in ((MIDDLE, SYMMETRIC, "F1, F4, F6"), (SMALL, INFERENTIAL, "F2, F5")):
+        at = evidence.records("phase_counts", gamma=gamma)
+        if at and not any(row["n"] for row in at if row["phase"] == phase):
+            found.append(f"No member at γ = {gamma:g} is {phase}, so {ids} say nothing of {phase} solutions here.")
     found.append(
         "Claims that need a grid of γ, other depths, learning rates or weight decays (C7 to C12) are not judged here; "
         "the paper's Fig. 2 takes the best of nine learning rates for each mapping, and these runs have one."

@@ -22,11 +22,17 @@ PANELS = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay", "chan
 
 @styled
 def draw_map(evidence: Evidence) -> Figure:
-    """Axes with two points or more, or all of one point where no axis has two; MissingEvidenceError without members."""
-    n_points = {axis: _points(evidence, axis) for axis in PANELS}
-    drawn = [axis for axis in PANELS if n_points[axis] >= min(2, max(n_points.values()))]
+    """Every axis, save one whose only point stands on another axis too; MissingEvidenceError without members."""
+    n_points = {axis: len(_of_axis(evidence, axis, "point")) for axis in PANELS}
     if not any(n_points.values()):
         raise MissingEvidenceError("This run has no members.")
+    shown = {sweep for axis in PANELS if n_points[axis] > 1 for sweep in _of_axis(evidence, axis, "sweep")}
+    drawn = []
+    for axis in PANELS:
+        own = _of_axis(evidence, axis, "sweep")
+        if n_points[axis] > 1 or own - shown:
+            drawn.append(axis)
+            shown |= own
     n_rows = -(-len(drawn) // 3)
     n_columns = -(-len(drawn) // n_rows)
     most = [max(n_points[axis] for axis in drawn[at : at + n_columns]) for at in range(0, len(drawn), n_columns)]
@@ -40,13 +46,14 @@ def draw_map(evidence: Evidence) -> Figure:
         axes.set_title(AXES[axis])
         _panel(axes, evidence, axis)
     entries = [legend.area(phase, COLOURS[phase]) for phase in PHASES]
-    boundary = legend.line("boundary γ*, 95 % interval", INK, "-", 1.0, marker="D", ms=3.2)
-    legend.above(figure, [*entries, boundary], columns=len(entries) + 1)
+    if any(row["crossing"] for axis in drawn for row in evidence.records("boundaries", axis=axis)):
+        entries.append(legend.line("boundary γ*, 95 % interval", INK, "-", 1.0, marker="D", ms=3.2))
+    legend.above(figure, entries, columns=len(entries))
     return figure
 
 
-def _points(evidence: Evidence, axis: str) -> int:
-    return len({row["point"] for row in evidence.records("cells", axis=axis)})
+def _of_axis(evidence: Evidence, axis: str, column: str) -> set:
+    return {row[column] for row in evidence.records("cells", axis=axis)}
 
 
 def _panel(axes: Axes, evidence: Evidence, axis: str) -> None:
