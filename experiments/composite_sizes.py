@@ -2,11 +2,13 @@
 
     python experiments/composite_sizes.py                  every setting, in the order of their cost
     python experiments/composite_sizes.py batch_256 ...    these alone
+    python experiments/composite_sizes.py --table          none; the table of docs/results_composite.md from what is kept
 
 Each setting is the preset `paper` of the composite study with the changes that CHANGES names, and nothing else: the
 task, its 900,000 rows, the learning rates and decay stay the paper's. Phases are read at every kept step, so that one
 sees whether they were settled. Rows are written to ``results/composite_sizes.csv``, in place of earlier ones of the
-same setting. Runs are below ``runs/composite_sizes`` (or ``--folder``), and continue where they were stopped.
+same setting, and so is the table of the page. Runs are below ``runs/composite_sizes`` (or ``--folder``), and continue
+where they were stopped.
 
 The paper's own batch costs 160 GFLOP a step and member, so it stops at 4,500 of 12,000 steps, 800 after the warm-up.
 """
@@ -14,6 +16,8 @@ The paper's own batch costs 160 GFLOP a step and member, so it stops at 4,500 of
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +40,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "paper": {"train": {"steps": 4500, "keep_at": (0.5, 0.6, 0.7, 0.8, 0.9)}, "gammas": (0.8,)},
 }
 """Setting -> what differs from the preset `paper`; gamma .5 and .8, and seed 0, where it says no others."""
-TABLE = Path(__file__).parents[1] / "results/composite_sizes.csv"
+ROOT = Path(__file__).parents[1]
+TABLE, PAGE = ROOT / "results/composite_sizes.csv", ROOT / "docs/results_composite.md"
+HEAD = ("setting", "gamma", "seed", "phase", "seen_test", "I", "S", "commonest answer")
 READ = {"acc_seen_test": "seen_test", "I": "inferential", "S": "symmetric", "O": "other"}
 EARLY = {f"{short}_early": f"{word}_early" for short, word in (("I", "inferential"), ("S", "symmetric"))}
 
@@ -78,17 +84,59 @@ def keep(found: pd.DataFrame) -> None:
     found.to_csv(TABLE, index=False, float_format="%.4g")
 
 
+def two_digits(share: float) -> str:
+    """A share without its leading zero, as the page writes it."""
+    return f"{share:.2f}".removeprefix("0")
+
+
+def commonest(difference: float, share: float) -> str:
+    """The most frequent answer to (4,3) in words; its inferential answer is x - 10."""
+    if pd.isna(difference):
+        return "not kept"
+    shift = int(difference) - 10
+    return f"x {'+' if shift > 0 else '-'} {abs(shift)} in {two_digits(share)}"
+
+
+def last_steps(kept: pd.DataFrame) -> pd.DataFrame:
+    """The rows of every member at its last step."""
+    return kept.loc[kept.groupby(["setting", "gamma", "seed"], sort=False)["step"].idxmax()]
+
+
+def page_table(kept: pd.DataFrame) -> str:
+    """The table of the page: one row a member, at its last step."""
+    rows = [
+        (f"`{row['setting']}`", f"{row['gamma']:g}".removeprefix("0"), row["seed"], row["phase"],
+         *(two_digits(row[name]) for name in ("seen_test", "inferential", "symmetric")),
+         commonest(row["commonest"], row["commonest_share"]))
+        for row in last_steps(kept).to_dict("records")
+    ]  # fmt: skip
+    return "".join(line(cells) for cells in (HEAD, ["---"] * len(HEAD), *rows))
+
+
+def line(cells: Iterable[Any]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(map(str, cells))} |\n"
+
+
+def write_page() -> None:
+    """Put the table of what is kept in place of the page's own."""
+    own, table = rf"^{re.escape(line(HEAD))}(\|.*\n)*", page_table(pd.read_csv(TABLE))
+    PAGE.write_text(re.sub(own, lambda _: table, PAGE.read_text(), flags=re.MULTILINE))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("settings", nargs="*", default=list(CHANGES), metavar="setting", help=", ".join(CHANGES))
+    parser.add_argument("--table", action="store_true", help="write the page's table, train nothing")
     parser.add_argument("--folder", type=Path, default=Path("runs/composite_sizes"))
     given = parser.parse_args()
     unknown = [name for name in given.settings if name not in CHANGES]
     if unknown:
         parser.error(f"there is no setting '{unknown[0]}'; known: {', '.join(CHANGES)}")
-    for name in given.settings:
+    for name in () if given.table else given.settings:
         run = rb.Run.start(given.folder / name, rb.study("composite"), configured(CHANGES[name]), yes=True)
         run.sweep().train()
         found = phases(run, name)
         keep(found)
         print(found.to_string(index=False))
+    write_page()

@@ -351,7 +351,7 @@ def _shown(readings: pd.DataFrame, term: Term) -> Judged:
     sample = _read(readings, term)
     values = tuple(sample.values.values())
     return Judged(
-        statistic=term.label,
+        statistic=f"{term.place}: {term.label}",
         **_numbers(median_and_range(values)),
         n_seeds=len(values),
         untrained=finite(median_and_range([x for x in sample.untrained.values() if np.isfinite(x)]).estimate),

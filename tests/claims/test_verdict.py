@@ -360,6 +360,7 @@ def test_context_is_reported_and_does_not_judge():
     claim = judged("E3", *judged_parts, planted(e3.context[1], [0.1, 0.2, 0.3, 0.2, 0.2], untrained=[0.4] * 5))
     assert claim.outcome == "HOLDS"
     missing, own = claim.context
+    assert own.statistic == f"{e3.context[1].place}: {e3.context[1].label}"
     assert (missing.effect, missing.n_seeds) == (None, 0)
     assert (own.effect, own.untrained) == pytest.approx((0.2, 0.4))
 

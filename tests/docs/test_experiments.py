@@ -37,7 +37,15 @@ def flat(data: dict, prefix: str = "") -> dict:
 def test_every_file_is_listed_here_and_in_the_readme():
     assert {path.stem for path in FOLDER.glob("*.toml")} == set(DIFFERS)
     readme = (FOLDER / "README.md").read_text()
-    assert all(f"[{name}.toml]({name}.toml)" in readme for name in DIFFERS)
+    scripts = [path.name for path in FOLDER.glob("*.py")]
+    assert all(f"[{name}]({name})" in readme for name in (*(f"{name}.toml" for name in DIFFERS), *scripts))
+
+
+def test_every_kept_result_is_listed_in_the_readme():
+    folder = FOLDER.parent / "results"
+    readme = (folder / "README.md").read_text()
+    kept = {path.name for path in folder.iterdir() if not path.name.startswith(".")} - {"README.md"}
+    assert {name for name in kept if f"`{name}`" not in readme} == set()
 
 
 @pytest.mark.parametrize("name", DIFFERS)

@@ -17,7 +17,7 @@ COMPOSITE = Study(
         "information? Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite "
         "Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
-    cost="about twenty minutes on two slow CPU cores",
+    cost="about eight minutes on two free CPU cores, up to twenty on slow ones",
     config=f"{_HERE}.config:CompositeConfig",
     measure=f"{_HERE}.measure:measure",
     tables=f"{_HERE}.schema:TABLES",
