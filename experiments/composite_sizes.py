@@ -2,7 +2,7 @@
 
     python experiments/composite_sizes.py                  every setting, in the order of their cost
     python experiments/composite_sizes.py batch_256 ...    these alone
-    python experiments/composite_sizes.py --table          none; the table of docs/results_composite.md from what is kept
+    python experiments/composite_sizes.py --table          none; writes the page's table from what is kept
 
 Each setting is the preset `paper` of the composite study with the changes that CHANGES names, and nothing else: the
 task, its 900,000 rows, the learning rates and decay stay the paper's. Phases are read at every kept step, so that one

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from rb_interp.machine.run import Run
+from rb_interp.report.section import Paragraph
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.studies.composite.map.config import AXES
+from rb_interp.studies.composite.map.figure import caption_map, draw_map
+from rb_interp.studies.composite.map.report import narrative
 from rb_interp.studies.composite.phase import PHASES
 
 ROOT = Path(__file__).parents[2]
@@ -113,3 +116,18 @@ def test_what_the_text_says_of_members_is_so(run):
     assert (round(unseen.min(), 2), round(unseen.max(), 2)) == (0.28, 0.88)
     falls = [both("depth_2", gamma, "I")[1] - both("depth_2", gamma, "S")[1] for gamma in (0.3, 0.5)]
     assert falls[0] > 0 > falls[1]
+
+
+def test_a_map_is_drawn_and_captioned_with_what_it_has(run):
+    whole, parts = run.evidence, Run.open(ROOT / "results" / "composite_map_changes").evidence
+    words = ("boundary γ*", "Both unseen", "“Changed”")
+    assert [[word in caption_map(one).seen for word in words] for one in (whole, parts)] == [
+        [True, True, False],
+        [False, False, True],
+    ]
+    (axes,) = draw_map(parts).axes
+    from_top = [label.get_text() for label in axes.get_yticklabels()][::-1]
+    assert (from_top[0], from_top[-1]) == ("nothing", "norm+heads+act+biases")
+    (section,) = narrative(whole).sections
+    told = [block.text for block in section.blocks if isinstance(block, Paragraph)]
+    assert any(text.startswith("γ* of depths 2 and 4 lie 0.251 [") for text in told)

@@ -94,7 +94,10 @@ def _warnings(evidence: Evidence) -> tuple[str, ...]:
     found, missing = [], [f"{gamma:g}" for gamma in GAMMAS if gamma not in evidence.gammas]
     if missing:
         found.append(f"Claims that read γ = {', '.join(missing)} are undecided: this run has no member there.")
-    for gamma, phase, ids in ((MIDDLE, SYMMETRIC, "F1, F4, F6"), (SMALL, INFERENTIAL, "F2, F5")):
+    for gamma, phase, ids in (
+        (MIDDLE, SYMMETRIC, "F1, F3, F4, F6, F8, D2"),
+        (SMALL, INFERENTIAL, "F2, F3, F5, F6, D1, D4, D5"),
+    ):
         at = evidence.records("phase_counts", gamma=gamma)
         if at and not any(row["n"] for row in at if row["phase"] == phase):
             found.append(f"No member at γ = {gamma:g} is {phase}, so {ids} say nothing of {phase} solutions here.")

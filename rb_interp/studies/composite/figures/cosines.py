@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 
 from rb_interp.figures import legend
@@ -51,6 +52,9 @@ def draw_cosines(evidence: Evidence) -> Figure:
     figure = new_figure(11.6, max(WIDTH, 2.1 * len(rates)))
     halves: Any = figure.subfigures(2, 1, height_ratios=(4.1, 1))
     top, bottom = halves
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(h_pad=0.1)  # a row's label and the next row's title are two things
     panels = top.subplots(4, len(rates), squeeze=False)
     for row, ((probe, (vector, _, names)), kind) in zip(panels, product(VECTORS.items(), KINDS), strict=True):
         for axes, gamma in zip(row, rates, strict=True):

@@ -86,7 +86,8 @@ def _panel(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
                 axes.plot(place, level, "o", ms=5.5, mfc="white", mec=INK, mew=0.9, zorder=5)
     title = f"γ = {gamma:g}, seed {member['seed']} ({member['like']} of {member['of']} seeds):\n"
     if name == "seen_test":
-        axes.set_title(f"{title}{member['phase']}, {member['flow']}", fontsize=7.5)
+        of = f"{member['n_pairs']} {'pair' if member['n_pairs'] == 1 else 'pairs'}"
+        axes.set_title(f"{title}{member['phase']}, {member['flow']}, {of}", fontsize=7.5)
         _carried(axes, evidence, gamma, member["seed"])
     axes.set(xlim=(-0.6, len(PLACES) - 0.4), ylim=(-0.35, len(layers) + 0.3))
     axes.set_xticks(list(PLACES.values()), list(PLACES))
@@ -132,7 +133,8 @@ def caption_diagram(evidence: Evidence) -> Caption:
         "alone is answered from. What a position has is kept beside this in the residual stream and is not drawn. "
         "Boxes: the share of pairs of inputs that are answered with the source's pair (“pair”), its key (“key”), or "
         "both (“both”, over the two anchors) once these roles are taken from the source after L0; bold from "
-        f"{two_digits(CARRIES)} on, where a flow has its name from it. Members without a box answer no pair rightly.",
+        f"{two_digits(CARRIES)} on, where a flow has its name from it. Titles say how many "
+        "pairs these are, those that are answered rightly; members without a box answer none so.",
         "at γ = 0.5 no red lines into last in L0, or no blue line into last in L1 (F1); at γ = 0.8 no blue lines into "
         "a1 and a2 in L0, or no red lines into last in L1 (F2).",
     )

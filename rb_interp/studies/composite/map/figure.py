@@ -59,7 +59,8 @@ def _of_axis(evidence: Evidence, axis: str, column: str) -> set:
 def _panel(axes: Axes, evidence: Evidence, axis: str) -> None:
     rows = evidence.records("cells", axis=axis)
     gammas = sorted({row["gamma"] for row in rows})
-    labels = dict(sorted({row["point"]: row["label"] for row in rows}.items()))
+    # Changes are read from the top, from none to all of them; other axes have their smallest point below.
+    labels = dict(sorted({row["point"]: row["label"] for row in rows}.items(), reverse=axis == "change"))
     widths, points = {}, list(labels)
     for row in sorted(rows, key=lambda row: PHASES.index(row["phase"])):
         if not row["n"]:
@@ -90,15 +91,22 @@ def _boundaries(axes: Axes, evidence: Evidence, axis: str, gammas: list[float], 
 
 
 def caption_map(evidence: Evidence) -> Caption:
-    """Caption of the map, with what C7 to C12 judge."""
-    seeds = seeds_text(len(evidence.seeds))
-    changed = " “Changed” says what was made like GPT-2's block: norm before each part, heads, GELU (act), biases."
+    """Caption of the map, with what C7 to C12 judge; of axes that it has alone."""
+    seeds, axes = seeds_text(len(evidence.seeds)), {row["axis"] for row in evidence.records("cells")}
+    notes = {
+        "The boundary γ*, drawn above its row, is the mean over seeds of where I − S first crosses 0; a seed without a "
+        "crossing counts with the end of the grid. It is left out where no member is fitted or no seed has one.": bool(
+            evidence.records("boundaries")
+        ),
+        "“Both unseen”: neither the held-out pair nor its mirror is trained, with three layers, so that hardly "
+        "anything can be symmetric.": bool(axes & {"unseen_rate", "unseen_decay"}),
+        "“Changed” says what was made like GPT-2's block: norm before each part, heads, GELU (act), biases. No claim "
+        "speaks of it.": "change" in axes,
+    }
     return Caption(
         f"Phases of members at the last step, {seeds} a cell: each cell is divided from left to right among the phases "
-        "of its members, with their number. A larger γ is a smaller initialisation. The boundary γ*, drawn above its "
-        "row, is the mean over seeds of where I − S first crosses 0; it is left out where no member is fitted or no "
-        "seed has one. “Both unseen”: neither the held-out pair nor its mirror is trained, with three layers, so that "
-        f"hardly anything can be symmetric.{changed if evidence.records('cells', axis='change') else ''}",
+        "of its members, with their number. A larger γ is a smaller initialisation. "
+        + " ".join(note for note, needed in notes.items() if needed),
         "no blue to the right of red (C7, C9); fitted members as far left at six layers as at two (C8); as "
         "much blue at the lowest learning rate or weight decay as at the highest (C10, C11).",
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import share_text, two_digits
+from rb_interp.figures.numbers import interval_text, seeds_text, share_text, two_digits
 from rb_interp.report.section import Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
+from rb_interp.statistics.intervals import interval_or_nan
 from rb_interp.studies.composite.map.config import AXES
 from rb_interp.studies.composite.phase import INFERENTIAL, PHASES, SYMMETRIC, UNFIT
 
@@ -30,7 +31,7 @@ def narrative(evidence: Evidence) -> Narrative:
         ),
         _best_of_lr(evidence),
     )
-    section = Section("map", "Phase map", (*blocks, _boundaries(evidence), *best), short="Map")
+    section = Section("map", "Phase map", (*blocks, _boundaries(evidence), *_distance(evidence), *best), short="Map")
     return Narrative((answer,), sections=(section,))
 
 
@@ -61,6 +62,16 @@ def _boundaries(evidence: Evidence) -> Table:
         for row in evidence.records("boundaries")
     ]  # fmt: skip
     return Table(("where", "γ*, mean over seeds", "95 % interval", "crossing"), tuple(rows), dense=True)
+
+
+def _distance(evidence: Evidence) -> tuple[Paragraph, ...]:
+    """How far the boundaries of depths 2 and 4 lie apart, which stands beside C9; nothing where it was not read."""
+    rows = evidence.readings.query("probe == 'map' and quantity == 'distance'")
+    found = rows["value"].dropna().tolist()
+    if not found:
+        return ()
+    text = f"{interval_text(*interval_or_nan(found))} (mean and 95 % interval over {seeds_text(len(found))})"
+    return (Paragraph(f"γ* of depths 2 and 4 lie {text} apart. C9 claims no direction, and this decides nothing."),)
 
 
 def _best_of_lr(evidence: Evidence) -> Table:
