@@ -63,3 +63,6 @@ def test_contrasts_are_quoted(run):
         assert (order[0], set(order[-2:])) == (6, {2, 5})
     commands = table.loc[[place for place in table.index if "scan" in place[0] and "decay_" in place[1][:6]], "mean"]
     assert -0.001 < commands.min() < commands.max() < 0.0035
+    jump = run.readings.query("set == 'composites' and probe == 'answers'").groupby("gamma")["value"].max()
+    assert jump.round(3).to_dict() == {0.3: pytest.approx(0.11, abs=0.005), 0.8: 0.002}
+    assert "at most .11 at gamma .3, .002 at gamma .8" in PAGE

@@ -15,6 +15,14 @@ PAGE = (ROOT / "docs" / "results_composite.md").read_text()
 NUMBER = r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]"
 
 
+TEXT = " ".join(PAGE.split())
+
+
+def says(*phrases):
+    """The page has the words that a test compares with the tables."""
+    assert [phrase for phrase in phrases if phrase not in TEXT] == []
+
+
 @pytest.fixture(scope="module")
 def run():
     return Run.open(ROOT / "results" / "composite_quick")
@@ -43,6 +51,8 @@ def test_phases_and_flows_are_quoted(run):
 
 
 def test_what_the_text_says_of_members_is_so(run):
+    says("here six of eight do not even fit", "S with early keys is .98 in both", "S = 1.00 with early keys, and the")
+    says("both anchors give the whole answer in .87 to .96 of pairs, each alone in at most .10", "Of the ten fitted")
     members = run.table("phases").set_index(["gamma", "seed"])
     fitted = members.loc[members["phase"] != "unfit"]
     assert len(fitted) == 10
@@ -59,6 +69,10 @@ def test_what_the_text_says_of_members_is_so(run):
 
 
 def test_the_control_is_quoted(run):
+    says("S is gone: .00 in all members at gamma .5 and at most .02 at gamma .8", "do not infer are seeds 1, 2 and 5")
+    says(
+        "Five of eight members at gamma .5 then answer (4,3) inferentially in .94 or more of rows, one in .41, and two"
+    )
     readings = run.readings.query("sweep == 'both_unseen' and probe == 'phase'")
     values = readings.set_index(["quantity", "gamma"])["value"]
     assert values["S", 0.5].max() < 0.005
@@ -68,6 +82,10 @@ def test_the_control_is_quoted(run):
 
 
 def test_what_the_text_says_of_flows_is_so(run):
+    says("the key's position gives the key in all pairs and the last position the pair in .97 or more")
+    says("alone brings the pair to the last position in .97 to .99 of pairs", "alone brings the key in 1.00, with no")
+    says("both shares are .01 or less", "brings the whole answer (.96 to .98)", "together give the whole answer (.99)")
+    says("base .99 or more in nine of ten, .92 in one", "The fifteen other members", "in .28 of pairs (median)")
     members = run.table("phases").set_index(["gamma", "seed"]).sort_index()
     moved = run.table("interchange").set_index(["gamma", "seed", "roles"])
     last, anchors = (members.index[members["flow"] == flow].to_list() for flow in ("via last", "via anchors"))
@@ -93,6 +111,14 @@ def test_what_the_text_says_of_flows_is_so(run):
 
 
 def test_what_the_text_says_of_attention_is_so(run):
+    says("put .76, .77 and .80 (below .80", "to the key is .98 or more", ".00 to .01, and .66 in one")
+    says(
+        "(.47 and .47)",
+        "(.86 and .13, .73 and .19)",
+        "six of eight at gamma .8",
+        "The two that keep their flow are unfit",
+    )
+    says("four at gamma .5 and eight at gamma .8, six of these unfit")
     attention = run.table("attention").query("query == 'last' and gamma == .5")
     attention = attention.set_index(["set", "layer", "seed", "key"])["attention"].round(2)
 
@@ -111,10 +137,17 @@ def test_what_the_text_says_of_attention_is_so(run):
     assert looking["gamma"].value_counts().to_dict() == {0.8: 8, 0.5: 4}
     assert (looking.query("gamma == .8")["phase"] == "unfit").sum() == 6
     kept = looking.loc[looking["attention_last_unseen"] | looking["attention_anchors_unseen"]]
-    assert kept["phase"].to_list() == ["unfit", "unfit"]
+    assert (kept["gamma"].to_list(), kept["phase"].to_list()) == ([0.8, 0.8], ["unfit", "unfit"])
 
 
 def test_what_the_text_says_of_complexity_is_so(run):
+    says(
+        "two grow in four seeds, three in two seeds, four in one and five in one",
+        "the two that use the most directions",
+    )
+    says(
+        "seven of eight at gamma .5", "lie .21 to .42 above", "for .41 to .99 of items", "in those via anchors as well"
+    )
     grown = run.table("growth").query("gamma == .8 and half_step > 0").groupby("seed").size()
     assert sorted(grown) == [2, 2, 2, 2, 3, 3, 4, 5]
     items = run.readings.query("probe == 'lattice'").set_index(["quantity", "gamma", "seed"])["value"].sort_index()
@@ -139,6 +172,7 @@ def test_the_sizes_are_quoted(sizes):
     kept = pd.read_csv(sizes.TABLE)
     assert sizes.page_table(kept) in PAGE, "run 'python experiments/composite_sizes.py --table'"
     assert set(kept["setting"]) <= set(sizes.CHANGES)
+    says("inferential answers among fitted members is .84, at gamma .5 (`batch_64`)", ".71 (`batch_256_d_model_64`)")
     ended = sizes.last_steps(kept)
     assert set(ended["step"]) == {12_000}
     told = re.search(r"Of (\d+) members (\d+) are symmetric,\s+(\d+) mixed and (\d+) unfit", PAGE)
@@ -155,6 +189,9 @@ def test_the_sizes_are_quoted(sizes):
 def test_what_the_text_says_of_sizes_is_so(sizes):
     kept = pd.read_csv(sizes.TABLE)
     rows = kept.set_index(["setting", "gamma", "seed", "step"]).sort_index()
+    says("(S .78, with early keys .87)", "(I and S .00)", "x - 7 in .72 of rows", "at step 3,600 already (.68)")
+    says("x - 16, as of (4,4)", "x - 13, which no trained pair", "Three of four members of `batch_256_small`")
+    says("I .73 at step 6,600 and .22 at the end", "4.0 passes over the 759,375", "64 rows 1.0", "at .97 of its peak")
     wide = rows.loc["batch_256"]
     assert wide.loc[(0.5, 0, 12_000), ["symmetric", "symmetric_early"]].round(2).tolist() == [0.78, 0.87]
     assert wide.loc[(0.8, 0, 12_000), ["inferential_early", "symmetric_early"]].tolist() == [0, 0]
@@ -165,6 +202,11 @@ def test_what_the_text_says_of_sizes_is_so(sizes):
     assert tuple(map(int, told.groups())) == (len(end), (first == 3).sum(), ((first == 3) & (end == 4)).sum())
     task = sizes.configured({}).task
     answers = {task.shift_table()[a - 1, b - 1] for a, b in task.trained}
+    other = [
+        rows.loc[place, "commonest"]
+        for place in (("all_of_quick", 0.5, 1, 12_000), ("batch_256_small", 0.8, 0, 12_000))
+    ]
+    assert other == [-6, -3]
     assert (-7 in answers, -16 in answers, -13 in answers) == (True, True, False)
     assert rows.loc[("batch_256_small", 0.8)].xs(12_000, level="step")["phase"].value_counts()["symmetric"] == 3
     late = rows.loc[("batch_256_small", 0.8, 0), "inferential"]

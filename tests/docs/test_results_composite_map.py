@@ -62,6 +62,9 @@ def test_the_refinement_is_quoted():
     assert members.loc["gpt2_pre", "I"].min() >= 0.72
     assert sorted(members.loc["gpt2_pre", "S"].round(2)) == [0] * 7 + [0.2]
     deep = members.loc["depth_4"]
+    neither = deep.query("phase == 'mixed' and S < .005")["I"].round(2)
+    assert (len(neither), neither.min(), neither.max()) == (6, 0, 0.76)
+    assert "(I .00 to .76, S .00)" in REFINEMENT
     assert ((deep["S"] < 0.005).sum(), ((deep["S"] < 0.005) & (deep["phase"] == "mixed")).sum()) == (7, 6)
 
 
@@ -80,6 +83,7 @@ def test_the_parts_of_the_block_are_quoted():
         assert [float(share) for share in shares] == pytest.approx(inferential, abs=0.0051)
 
     members = run.table("members")
+    assert (members["phase"] != "unfit").all()
     number, count = r" (\S+) \[(\S+), (\S+)\] \|", r" (\d+) of 64 \|"
     quoted = re.findall(rf"^\| ([\w ]+) \|{2 * number}{4 * count}$", PARTS, re.MULTILINE)
     assert len(quoted) == 4
