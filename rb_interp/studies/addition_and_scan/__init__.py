@@ -18,7 +18,7 @@ ADDITION_AND_SCAN = Study(
         "claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite Functions by "
         "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
-    cost="about ten minutes on two slow CPU cores",
+    cost="about nine minutes on two free CPU cores",
     config=f"{_HERE}.config:AdditionAndScanConfig",
     measure=f"{_HERE}.measure:measure",
     tables=f"{_HERE}.schema:TABLES",

@@ -263,7 +263,15 @@ def test_the_diagram_shows_the_first_member_of_the_most_frequent_kind(kinds, see
 
 def test_the_report_warns_where_early_keys_are_answered_otherwise():
     rows = [in_phase(0.8, 0, "mixed", "several", 0.09), in_phase(0.8, 1, "mixed", "several", -0.2)]
-    evidence = SimpleNamespace(gammas=[0.1, 0.5, 0.8], records=lambda name: rows)
-    *_, warning = _warnings(evidence)
+    counts = {0.5: [{"phase": "symmetric", "n": 2}], 0.8: [{"phase": "mixed", "n": 2}]}
+
+    def warnings(members):
+        def records(name, gamma=None):
+            return members if name == "phases" else counts.get(gamma, [])
+
+        return _warnings(SimpleNamespace(gammas=[0.1, 0.5, 0.8], records=records))
+
+    missing, _, warning = warnings(rows)
+    assert missing.startswith("No member at γ = 0.8 is inferential, so F2, F3, F5, F6, D1, D4, D5 say nothing of")
     assert "differ by more than 0.10 in γ = 0.8, seed 1 (I 0.50, early 0.30). A phase" in warning
-    assert len(_warnings(SimpleNamespace(gammas=[0.1, 0.5, 0.8], records=lambda name: rows[:1]))) == 1
+    assert len(warnings(rows[:1])) == 2
