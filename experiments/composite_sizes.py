@@ -78,7 +78,7 @@ def keep(found: pd.DataFrame) -> None:
     """Write rows in place of earlier ones of the same settings."""
     if TABLE.exists():
         old = pd.read_csv(TABLE)
-        found = pd.concat([old[~old["setting"].isin(found["setting"])], found])
+        found = pd.concat([old.loc[~old["setting"].isin(found["setting"])], found])
     order = pd.Categorical(found["setting"], list(CHANGES))
     found = found.assign(setting=order).sort_values(["setting", "gamma", "seed", "step"])
     found.to_csv(TABLE, index=False, float_format="%.4g")

@@ -45,7 +45,7 @@ def draw_map(evidence: Evidence) -> Figure:
     for axes, axis in zip(panels, drawn, strict=False):
         axes.set_title(AXES[axis])
         _panel(axes, evidence, axis)
-    entries = [legend.area(phase, COLOURS[phase]) for phase in PHASES]
+    entries: list[legend.Entry] = [legend.area(phase, COLOURS[phase]) for phase in PHASES]
     if any(row["crossing"] for axis in drawn for row in evidence.records("boundaries", axis=axis)):
         entries.append(legend.line("boundary γ*, 95 % interval", INK, "-", 1.0, marker="D", ms=3.2))
     legend.above(figure, entries, columns=len(entries))
