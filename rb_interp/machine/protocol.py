@@ -50,7 +50,7 @@ class Study(KnownFields):
         figures: in the order in which they are shown.
         narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
         families: first letters of claim ids -> heading above these claims.
-        glossary: term -> meaning, below the report.
+        glossary: term -> meaning, below the report, behind the words of every report (``report.content``).
         checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
             the table ``effects``, which ``measure`` must return then.
         calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts
     from rb_interp.machine.protocol import Study
 
-EVERY_REPORT = ("scale",)
-OF_VERDICTS = ("untrained model", "HOLDS, FAILS, UNDECIDED", "median [range]")
+EVERY_REPORT = ("scale", "γ, initialisation rate", "seed, member")
+OF_VERDICTS = ("untrained model", "interval", "HOLDS, FAILS, UNDECIDED", "median [range]")
 OUTCOMES = ("HOLDS", "FAILS", "UNDECIDED")
 
 
@@ -61,9 +61,8 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
 
 
 def _glossary(own: Mapping[str, str], verdicts: Verdicts) -> dict[str, str]:
-    """A study's words, and after them those of every report and every verdict that it does not explain itself."""
-    words = shared(*EVERY_REPORT, *(OF_VERDICTS if verdicts else ()))
-    return {**own, **{word: text for word, text in words.items() if word not in own}}
+    """The words of every report and of every verdict, then the study's own; a study may explain any of them anew."""
+    return {**shared(*EVERY_REPORT, *(OF_VERDICTS if verdicts else ())), **own}
 
 
 def family_of(study: Study, claim: str) -> str:

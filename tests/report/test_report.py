@@ -18,7 +18,8 @@ from rb_interp.figures.numbers import number
 from rb_interp.figures.panels import sentence_figure
 from rb_interp.machine.config import from_mapping, to_toml
 from rb_interp.machine.protocol import Study
-from rb_interp.report.content import OUTCOMES, family_of, json_safe, report_content
+from rb_interp.report.content import EVERY_REPORT, OF_VERDICTS, OUTCOMES, family_of, json_safe, report_content
+from rb_interp.report.glossary import shared
 from rb_interp.report.section import (
     Cell,
     Choice,
@@ -303,4 +304,7 @@ def test_data_that_json_cannot_hold_becomes_plain():
 def test_a_study_without_words_of_its_own_has_a_report(evidence):
     content = report_content(replace(ANCHOR, narrative=None, figures=(), glossary={}), replace(evidence, within=None))
     assert (content["sections"], content["figures"]) == ([], [])
-    assert list(content["glossary"]) == ["scale", "untrained model", "HOLDS, FAILS, UNDECIDED", "median [range]"]
+    assert list(content["glossary"]) == list(shared(*EVERY_REPORT, *OF_VERDICTS))
+    own = replace(ANCHOR, narrative=None, figures=(), glossary={"scale": "ours", "key": "theirs"})
+    words = report_content(own, replace(evidence, within=None))["glossary"]
+    assert (list(words), words["scale"]) == ([*content["glossary"], "key"], "ours")

@@ -7,12 +7,11 @@ from rb_interp.report.glossary import shared
 from rb_interp.studies.anchor.error_rates import LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE
 
 GLOSSARY: dict[str, str] = {
-    **shared("scale", "γ, initialisation rate"),
     "key, anchors, noise": (
         "A key stands immediately before its anchors, anywhere in the sequence; the other tokens are noise. The "
         "label depends on key and anchors alone."
     ),
-    **shared("memory, reasoning", "seed, member"),
+    **shared("memory, reasoning"),
     "stages": (
         "init: step 0, the untrained model. half: the first evaluation at which the loss on rsn_train is at most "
         f"half of ln d_vocab (the last one where that never happens). matched: the step at which the γ = {SMALL:g} "
@@ -33,7 +32,6 @@ GLOSSARY: dict[str, str] = {
         "How much of a component's output at the last position a grouping of inputs explains: omega squared, 1 at "
         "most, about 0 where it explains nothing."
     ),
-    **shared("untrained model", "interval", "HOLDS, FAILS, UNDECIDED", "median [range]"),
     "effect, control": (
         "Effect: what an intervention on a model changes, mean over inputs. Control: an intervention of the same form "
         "and size that leaves the mechanism alone (a random direction, a noise token, the same input with other "

@@ -2,20 +2,10 @@
 
 from rb_interp.figures.numbers import two_digits
 from rb_interp.probes.condensation import ALIKE
-from rb_interp.report.glossary import shared
 from rb_interp.studies.composite.phase import DECIDED
 from rb_interp.studies.composite.task import FITTED
 
 GLOSSARY: dict[str, str] = {
-    **shared(
-        "scale",
-        "γ, initialisation rate",
-        "seed, member",
-        "untrained model",
-        "interval",
-        "HOLDS, FAILS, UNDECIDED",
-        "median [range]",
-    ),
     "key, a1, a2, last, noise": (
         "Roles of positions. The key is directly followed by two anchors, a1 and a2; last is the last position, where "
         "the answer is read; noise is everything else."

@@ -4,7 +4,8 @@ from rb_interp.interventions.circuit_by_cause import CAUSE_RULES
 from rb_interp.report.glossary import shared
 
 GLOSSARY: dict[str, str] = {
-    **shared("scale", "γ, initialisation rate", "memory, reasoning"),
+    **shared("memory, reasoning"),
+    "seed, member": "A member is one model: one γ, one seed of the data and one seed of the initial weights.",
     "seed of the data": "Fixes rows, label table and order of batches; sweep data_3 has the data of seed 3.",
     "seed of the initial weights": (
         "Fixes the standard normal draws. A member whose two seeds are the same is the anchor study's member of that "

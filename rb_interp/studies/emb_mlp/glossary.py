@@ -6,17 +6,7 @@ from rb_interp.studies.emb_mlp.config import EARLY, LATE
 from rb_interp.tasks.anchor import PLATEAU
 
 GLOSSARY: dict[str, str] = {
-    **shared(
-        "scale",
-        "γ, initialisation rate",
-        "memory, reasoning",
-        "seed, member",
-        "B, B_test",
-        "untrained model",
-        "interval",
-        "HOLDS, FAILS, UNDECIDED",
-        "median [range]",
-    ),
+    **shared("memory, reasoning", "B, B_test"),
     "sweeps": (
         "adamw: Emb-MLP trained with AdamW. descent: Emb-MLP trained with plain gradient descent. one_layer: the "
         "one-layer model trained with plain gradient descent. All have the same seeds."

@@ -5,16 +5,7 @@ from rb_interp.report.glossary import shared
 from rb_interp.tasks.anchor import MEMORY_ACCURACY
 
 GLOSSARY: dict[str, str] = {
-    **shared(
-        "scale",
-        "γ, initialisation rate",
-        "memory, reasoning",
-        "seed, member",
-        "untrained model",
-        "interval",
-        "HOLDS, FAILS, UNDECIDED",
-        "median [range]",
-    ),
+    **shared("memory, reasoning"),
     "sweeps": (
         "keys: memory labels drawn from all keys. near_sum: drawn from the integers within the sum of the anchors "
         "around the key. ranges: groups of memory anchors, each with a label range of its own. All have the same "

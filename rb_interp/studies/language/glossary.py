@@ -7,9 +7,6 @@ from rb_interp.studies.language.answer import BY_CHANCE
 from rb_interp.studies.language.words import EARLY
 
 GLOSSARY: dict[str, str] = {
-    **shared(
-        "scale", "γ, initialisation rate", "untrained model", "interval", "HOLDS, FAILS, UNDECIDED", "median [range]"
-    ),
     "PrOntoQA, TinyStories": (
         "PrOntoQA: questions about made-up kinds of things, each answered by a written chain of deductions and then by "
         "True or False; n hops are n deductions. TinyStories: short stories in a child's words. One model learns "
