@@ -65,6 +65,13 @@ class Evidence:
         """Initialisation rates in the run, ascending."""
         return sorted(self.curves["gamma"].astype(float).unique().tolist())
 
+    @property
+    def rates(self) -> list[float]:
+        """The same where there is one at least; MissingEvidenceError in a run without members."""
+        if not self.gammas:
+            raise MissingEvidenceError("This run has no members.")
+        return self.gammas
+
     @cached_property
     def seeds(self) -> list[int]:
         """Seeds in the run, ascending."""

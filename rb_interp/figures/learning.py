@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures import legend
 from rb_interp.figures.curves import learning_curve, mean_band, step_axis
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import number, seeds_text, share_text, two_digits
 from rb_interp.figures.panels import over_seeds
 from rb_interp.figures.spec import Caption
@@ -38,11 +38,9 @@ def draw_learning(evidence: Evidence) -> Figure:
 def learning_panels(evidence: Evidence) -> tuple[Figure, np.ndarray]:
     """A figure and its empty panels: loss (row 0) and accuracy (row 1) against training step, a column for each rate.
 
-    Raises MissingEvidenceError where the run has no learning curves.
+    Raises MissingEvidenceError where the run has no members.
     """
-    columns = len(evidence.gammas)
-    if not columns:
-        raise MissingEvidenceError("This run has no learning curves.")
+    columns = len(evidence.rates)
     figure = new_figure(3.9, max(WIDTH, 2.1 * columns))
     panels = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False)
     for accuracy in panels[1]:

@@ -1,14 +1,14 @@
 """The claims of paper 2 about realistic tasks (arXiv 2405.05409, Figs. 6 and 17a), as data.
 
 The paper changes initialisation and weight decay together, and so do the criteria, which were written down before the
-runs. Beside each stands what either of the two does alone. P4 is undecided where a run has no
-sentences. P3 is about text and not here.
+runs. Beside each stands what either of the two does alone. P4 is undecided where a run has no sentences. P3 is about
+text and not here.
 """
 
 from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.studies.addition_and_scan.config import COGS, DECAYS, LARGE, SIZES, SMALL
+from rb_interp.studies.addition_and_scan.config import COGS, DECAYS, HIGH, LARGE, LOW, SIZES, SMALL
 from rb_interp.studies.addition_and_scan.contrasts import held_out
 from rb_interp.studies.addition_and_scan.sentences import RULES
 
@@ -16,10 +16,10 @@ LEARNED = 0.99
 LIKE_TRAINED = 0.95
 _LABELS = {"addition": "addition", **{f"scan_{size}": f"{size} set of commands" for size in SIZES}, COGS: "sentences"}
 _ALONE = {
-    "gamma_low_decay": "gamma 0.8 - gamma 0.3 alone, weight decay 0.01",
-    "gamma_high_decay": "gamma 0.8 - gamma 0.3 alone, weight decay 0.1",
-    "decay_large_init": "weight decay 0.1 - 0.01 alone, gamma 0.3",
-    "decay_small_init": "weight decay 0.1 - 0.01 alone, gamma 0.8",
+    "gamma_low_decay": f"gamma {SMALL:g} - gamma {LARGE:g} alone, weight decay {LOW:g}",
+    "gamma_high_decay": f"gamma {SMALL:g} - gamma {LARGE:g} alone, weight decay {HIGH:g}",
+    "decay_large_init": f"weight decay {HIGH:g} - {LOW:g} alone, gamma {LARGE:g}",
+    "decay_small_init": f"weight decay {HIGH:g} - {LOW:g} alone, gamma {SMALL:g}",
 }
 
 

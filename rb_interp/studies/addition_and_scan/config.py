@@ -24,7 +24,8 @@ from rb_interp.training.config import TrainConfig
 
 LARGE, SMALL = 0.3, 0.8
 """The gammas of P1, P2 and P4. A larger gamma is a smaller initialisation."""
-DECAYS = {"low": 0.01, "high": 0.1}
+LOW, HIGH = 0.01, 0.1
+DECAYS = {"low": LOW, "high": HIGH}
 """Weight decay by the end of a sweep's name."""
 SIZES = ("small", "middle", "large")
 TASKS = ("addition", *(f"scan_{size}" for size in SIZES))

@@ -1,17 +1,8 @@
 """What the words of this study's report mean, in the order in which a reader meets them."""
 
-from rb_interp.report.glossary import shared
+from rb_interp.studies.addition_and_scan.config import HIGH, LOW
 
 GLOSSARY: dict[str, str] = {
-    **shared(
-        "scale",
-        "γ, initialisation rate",
-        "seed, member",
-        "untrained model",
-        "interval",
-        "HOLDS, FAILS, UNDECIDED",
-        "median [range]",
-    ),
     "block": "Sums whose operands both lie in a range of their own, in the middle. None of them is trained.",
     "composites": (
         "Commands with the verb jump and at least one other word. In training jump occurs alone, in no other command."
@@ -23,7 +14,7 @@ GLOSSARY: dict[str, str] = {
         "included, each token being the most likely one (greedy decoding)."
     ),
     "small, middle, large": "The three numbers of rows of commands that are trained on.",
-    "low, high": "The two weight decays, .01 and .1.",
+    "low, high": f"The two weight decays, {LOW:g} and {HIGH:g}.",
     "contrast": (
         "A difference in the share of right answers on the held-out set between two members of the same seed. The "
         "claims change γ and weight decay together; the other contrasts change one of them."

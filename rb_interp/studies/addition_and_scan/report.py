@@ -10,7 +10,7 @@ from rb_interp.figures.numbers import share_text, two_digits
 from rb_interp.figures.panels import over_seeds, spread_of
 from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
 from rb_interp.studies.addition_and_scan.claims import LEARNED, LIKE_TRAINED
-from rb_interp.studies.addition_and_scan.config import COGS
+from rb_interp.studies.addition_and_scan.config import COGS, HIGH, LARGE, LOW, SMALL
 from rb_interp.studies.addition_and_scan.contrasts import CONTRASTS, held_out
 from rb_interp.studies.addition_and_scan.figures.cells import CELLS, cell_text
 from rb_interp.studies.addition_and_scan.figures.differences import task_text
@@ -20,10 +20,10 @@ from rb_interp.studies.addition_and_scan.sentences import RULES
 MISSING = "This run has no readings of answers; “rb-interp probe RUN” makes them."
 WORDS = {
     "both": "γ and weight decay together",
-    "gamma_low_decay": "γ alone, weight decay 0.01",
-    "gamma_high_decay": "γ alone, weight decay 0.1",
-    "decay_large_init": "weight decay alone, γ = 0.3",
-    "decay_small_init": "weight decay alone, γ = 0.8",
+    "gamma_low_decay": f"γ alone, weight decay {LOW:g}",
+    "gamma_high_decay": f"γ alone, weight decay {HIGH:g}",
+    "decay_large_init": f"weight decay alone, γ = {LARGE:g}",
+    "decay_small_init": f"weight decay alone, γ = {SMALL:g}",
 }
 
 
@@ -52,10 +52,10 @@ def _answer(evidence: Evidence) -> tuple[str, ...]:
         texts = {name: _difference(evidence, task, name) for name in CONTRASTS}
         name = task_text(evidence, task)
         found.append(
-            f"{name[0].upper()}{name[1:]}: on held-out rows γ = 0.8 with weight decay 0.1 is better than γ = 0.3 with "
-            f"0.01 by {texts['both']} (median [range]). γ alone makes {texts['gamma_low_decay']} at 0.01 and "
-            f"{texts['gamma_high_decay']} at 0.1, weight decay alone {texts['decay_large_init']} at γ = 0.3 and "
-            f"{texts['decay_small_init']} at γ = 0.8."
+            f"{name[0].upper()}{name[1:]}: on held-out rows γ = {SMALL:g} with weight decay {HIGH:g} is better than γ "
+            f"= {LARGE:g} with {LOW:g} by {texts['both']} (median [range]). γ alone makes {texts['gamma_low_decay']} "
+            f"at {LOW:g} and {texts['gamma_high_decay']} at {HIGH:g}. Weight decay alone makes "
+            f"{texts['decay_large_init']} at γ = {LARGE:g} and {texts['decay_small_init']} at γ = {SMALL:g}."
         )
     return tuple(found)
 

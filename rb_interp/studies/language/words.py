@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from rb_interp.claims.learning_order import SMALL
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.panels import interval_of
 from rb_interp.studies.language.claims import PAPER_COSINES
@@ -115,9 +115,7 @@ def shown_gamma(evidence: Evidence) -> float:
 
     No claim is judged at another rate than the paper's. Raises MissingEvidenceError where the run has no member.
     """
-    if not evidence.gammas:
-        raise MissingEvidenceError("This run has no member.")
-    return SMALL if SMALL in evidence.gammas else evidence.gammas[-1]
+    return SMALL if SMALL in evidence.rates else evidence.rates[-1]
 
 
 def mean_text(mean: float, low: float, high: float) -> str:

@@ -11,14 +11,14 @@ from rb_interp.figures.numbers import seeds_text, share_text
 from rb_interp.figures.panels import interval_of, seeds_at, spread_of, threshold, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, GREY, INK, RED, new_figure, styled
-from rb_interp.studies.addition_and_scan.config import COGS
+from rb_interp.studies.addition_and_scan.config import COGS, HIGH, LARGE, LOW, SMALL
 
 LOOKS = {
     "both": ("both", INK, "D"),
-    "gamma_low_decay": ("γ\nat\n0.01", BLUE, "o"),
-    "gamma_high_decay": ("γ\nat\n0.1", BLUE, "o"),
-    "decay_large_init": ("decay\nat\n0.3", RED, "s"),
-    "decay_small_init": ("decay\nat\n0.8", RED, "s"),
+    "gamma_low_decay": (f"γ\nat\n{LOW:g}", BLUE, "o"),
+    "gamma_high_decay": (f"γ\nat\n{HIGH:g}", BLUE, "o"),
+    "decay_large_init": (f"decay\nat\n{LARGE:g}", RED, "s"),
+    "decay_small_init": (f"decay\nat\n{SMALL:g}", RED, "s"),
 }
 """Contrast -> label, colour and marker."""
 
@@ -35,8 +35,8 @@ def draw_differences(evidence: Evidence) -> Figure:
     panels[0].set_ylabel("difference in the share right (held-out rows)")
     entries = [
         legend.seed_dot("γ and weight decay together", INK, "D"),
-        legend.seed_dot("γ alone (0.8 less 0.3)", BLUE),
-        legend.seed_dot("weight decay alone (0.1 less 0.01)", RED, "s"),
+        legend.seed_dot(f"γ alone ({SMALL:g} less {LARGE:g})", BLUE),
+        legend.seed_dot(f"weight decay alone ({HIGH:g} less {LOW:g})", RED, "s"),
         legend.mean_interval(),
     ]
     legend.above(figure, entries, columns=4)
@@ -76,8 +76,9 @@ def caption_differences(evidence: Evidence) -> Caption:
     together = f" Both together, median [range]: {'; '.join(found)}." if found else ""
     return Caption(
         "Differences in the share of right answers on held-out rows (the block, commands with jump, four rules of "
-        f"sentences) between two members of the same seed, {seeds_text(len(evidence.seeds))}. Black changes γ from 0.3 "
-        "to 0.8 and weight decay from 0.01 to 0.1, as the paper does; blue changes γ alone at either decay, red "
+        f"sentences) between two members of the same seed, {seeds_text(len(evidence.seeds))}. Black changes γ from "
+        f"{LARGE:g} to {SMALL:g} and weight decay from {LOW:g} to {HIGH:g}, as the paper does; blue changes γ alone at "
+        "either decay, red "
         f"weight decay alone at either γ.{together}",
         f"black diamonds below the dashed line ({claims}). Blue that is as high as black says that the claim is about "
         "initialisation alone, red that it is about weight decay alone.",

@@ -12,7 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 
 from rb_interp.figures import legend
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import (
     by_gamma,
@@ -46,9 +46,7 @@ LOOKS = {"equal": (RED, "o", -0.24), "different": (BLUE, "s", 0.12)}
 @styled
 def draw_cosines(evidence: Evidence) -> Figure:
     """Heat maps of v and of u by key, raw and centred, rates beside each other; below them every member's means."""
-    rates = evidence.gammas
-    if not rates:
-        raise MissingEvidenceError("This run has no members.")
+    rates = evidence.rates
     figure = new_figure(11.6, max(WIDTH, 2.1 * len(rates)))
     halves: Any = figure.subfigures(2, 1, height_ratios=(4.1, 1))
     top, bottom = halves

@@ -15,6 +15,7 @@ from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, GREY, INK, RED, WIDTH, new_figure, styled
+from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
 from rb_interp.studies.composite.phase import UNFIT
 
@@ -30,9 +31,7 @@ PLACES = {role: place for place, role in enumerate(("key", "a1", "a2", "noise", 
 @styled
 def draw_diagram(evidence: Evidence) -> Figure:
     """Attention as lines between roles, layer over layer: a column for each rate, a row for each set of pairs."""
-    rates = evidence.gammas
-    if not rates:
-        raise MissingEvidenceError("This run has no members.")
+    rates = evidence.rates
     figure = new_figure(2.55 * len(SETS) + 0.4, max(WIDTH, 2.4 * len(rates)))
     panels = figure.subplots(len(SETS), len(rates), squeeze=False)
     for row, (name, words) in zip(panels, SETS.items(), strict=True):
@@ -135,6 +134,6 @@ def caption_diagram(evidence: Evidence) -> Caption:
         "both (“both”, over the two anchors) once these roles are taken from the source after L0; bold from "
         f"{two_digits(CARRIES)} on, where a flow has its name from it. Titles say how many "
         "pairs these are, those that are answered rightly; members without a box answer none so.",
-        "at γ = 0.5 no red lines into last in L0, or no blue line into last in L1 (F1); at γ = 0.8 no blue lines into "
-        "a1 and a2 in L0, or no red lines into last in L1 (F2).",
+        f"at γ = {MIDDLE:g} no red lines into last in L0, or no blue line into last in L1 (F1); at γ = {SMALL:g} no "
+        "blue lines into a1 and a2 in L0, or no red lines into last in L1 (F2).",
     )

@@ -12,6 +12,7 @@ from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import heat_map, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import ATTENTION, new_figure, styled
+from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import ALONE, CARRIES
 
 SHOWN = (
@@ -58,6 +59,6 @@ def caption_flows(evidence: Evidence) -> Caption:
         "the right phase, flow and number of pairs; crossed cells have no pair. “via last” needs the first two columns "
         f"at {two_digits(CARRIES)} or more, “via anchors” the third one, with the fourth and fifth below "
         f"{two_digits(ALONE)}, “via a2” the fifth; anything else is “several”.",
-        f"at γ = 0.5 a first or second column below {last} (F4); at γ = 0.8 a third column, or base in the columns "
-        f"of last and key, below {anchors} (F5).",
+        f"at γ = {MIDDLE:g} a first or second column below {last} (F4); at γ = {SMALL:g} a third column, or base in "
+        f"the columns of last and key, below {anchors} (F5).",
     )

@@ -7,7 +7,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from rb_interp.figures import legend
-from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import over_seeds, try_panel
 from rb_interp.figures.spec import Caption
@@ -22,9 +22,7 @@ LAG_RANGE = range(1, LAGS + 1)
 @styled
 def draw_items(evidence: Evidence) -> Figure:
     """First two principal components of the items, the first seed at each rate; below, mean cosine by distance."""
-    rates = evidence.gammas
-    if not rates:
-        raise MissingEvidenceError("This run has no members.")
+    rates = evidence.rates
     figure = new_figure(4.4, max(WIDTH, 2.3 * len(rates)))
     panels = figure.subplots(2, len(rates), squeeze=False, height_ratios=(1.2, 1.0))
     for (above, below), gamma in zip(panels.T, rates, strict=True):
@@ -86,9 +84,7 @@ def caption_items(evidence: Evidence) -> Caption:
 @styled
 def draw_growth(evidence: Evidence) -> Figure:
     """Leading eigenvalues of the items' covariance along training, one column per rate."""
-    rates = evidence.gammas
-    if not rates:
-        raise MissingEvidenceError("This run has no members.")
+    rates = evidence.rates
     figure = new_figure(2.6, max(WIDTH, 2.3 * len(rates)))
     panels = figure.subplots(1, len(rates), squeeze=False, sharey=True)[0]
     for axes, gamma in zip(panels, rates, strict=True):
@@ -123,9 +119,9 @@ def caption_growth(evidence: Evidence) -> Caption:
     return Caption(
         "Leading eigenvalues of the covariance of the items' embeddings at every evaluation; lines are medians of "
         f"{seeds_text(len(evidence.seeds))}, bands their range. Diamonds: for each member the evaluation at which one "
-        "of the five that end largest is first at half of its final value. Spearman's correlation of rank with that "
-        f"step at γ = {SMALL:g}: {order} (median [range] over seeds). Eigenvalues are sorted at each evaluation; "
+        f"of the {LEADING} that end largest is first at half of its final value. Spearman's correlation of rank with "
+        f"that step at γ = {SMALL:g}: {order} (median [range] over seeds). Eigenvalues are sorted at each evaluation; "
         "one that starts above half of its final value has its diamond at step 0.",
-        f"diamonds at γ = {SMALL:g} that do not move to the right from rank 1 to rank 5: a correlation below "
+        f"diamonds at γ = {SMALL:g} that do not move to the right from rank 1 to rank {LEADING}: a correlation below "
         f"{two_digits(evidence.threshold('K4'))} (K4).",
     )

@@ -12,6 +12,7 @@ from rb_interp.figures.learning import learning_panels, loss_limit
 from rb_interp.figures.numbers import number, seeds_text, two_digits
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, INK, SET_COLOURS, styled
+from rb_interp.studies.composite.config import MIDDLE, SMALL, VERY_LARGE
 
 LOOKS = {
     "train": ("trained on", INK, "-"),
@@ -51,6 +52,6 @@ def caption_learning(evidence: Evidence) -> Caption:
         "lines their mean, bands its 95 % interval (from three seeds on). Test keys were not trained at the position "
         "where they stand. The label of the unseen pair is the inferential answer, so a symmetric member has a large "
         f"loss on it.{cut_off}",
-        f"an orange accuracy that ends below {fit} or clearly below the purple one at γ = 0.5 or 0.8 (C4), or one that "
-        f"ends at {unfit} or above at γ = 0.1 (C3).",
+        f"an orange accuracy that ends below {fit} or clearly below the purple one at γ = {MIDDLE:g} or {SMALL:g} "
+        f"(C4), or one that ends at {unfit} or above at γ = {VERY_LARGE:g} (C3).",
     )
