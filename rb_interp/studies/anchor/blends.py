@@ -24,11 +24,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from rb_interp.interventions.circuit_by_cause import SHARE_MIN
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.interchange import key_and_sum
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference.symmetry import READ, WRITE, kind
+from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.detectors import NAMES, Place
 from rb_interp.studies.anchor.known_models import PAIRS, ROWS, Subject, readings_of
 from rb_interp.tasks import AnchorDataset
@@ -52,18 +54,27 @@ class Quantity(NamedTuple):
     of: str
 
 
+def _judged(claim: str, words: str, number: int = 0) -> Quantity:
+    """What one condition of a claim about average-then-key reads."""
+    (found,) = (each for each in CLAIMS if each.id == claim)
+    return Quantity(claim, words, found.conditions[number].threshold, NAMES[0])
+
+
+_M9 = (
+    _judged("M9", "answers that follow L1's attention output (key)", 0),
+    _judged("M9", "answers that follow L0's attention output (sum)", 1),
+)
 QUANTITIES = (
-    Quantity("M7", "L1's attention to the key, the head with most", 0.90, NAMES[0]),
-    Quantity("M8", "variance of L1's attention output explained by the key", 0.80, NAMES[0]),
-    Quantity("M8", "variance of L0's attention output explained by the sum", 0.80, NAMES[0]),
-    Quantity("M9", "answers that follow L1's attention output (key)", 0.90, NAMES[0]),
-    Quantity("M9", "answers that follow L0's attention output (sum)", 0.90, NAMES[0]),
-    Quantity("carried", "answers that follow L0's attention output at the anchors (key)", 0.90, NAMES[1]),
-    Quantity("carried", "answers that follow the anchors' embeddings (sum)", 0.90, NAMES[1]),
-    Quantity("M7r", "the key's effect that comes from its own position", 0.80, NAMES[0]),
-    Quantity("M8r", "the anchors' effect that comes by L0 at the last position", 0.80, NAMES[0]),
-    Quantity("by cause", "the key's effect that comes from the anchors' positions", 0.80, NAMES[1]),
-    Quantity("by cause", "the anchors' effect that comes from their positions", 0.80, NAMES[1]),
+    _judged("M7", "L1's attention to the key, the head with most"),
+    _judged("M8", "variance of L1's attention output explained by the key", 0),
+    _judged("M8", "variance of L0's attention output explained by the sum", 1),
+    *_M9,
+    Quantity("carried", "answers that follow L0's attention output at the anchors (key)", _M9[0].threshold, NAMES[1]),
+    Quantity("carried", "answers that follow the anchors' embeddings (sum)", _M9[1].threshold, NAMES[1]),
+    _judged("M7r", "the key's effect that comes from its own position"),
+    _judged("M8r", "the anchors' effect that comes by L0 at the last position"),
+    Quantity("by cause", "the key's effect that comes from the anchors' positions", SHARE_MIN, NAMES[1]),
+    Quantity("by cause", "the anchors' effect that comes from their positions", SHARE_MIN, NAMES[1]),
 )
 """What is read of a blend; the last column says whose circuit it speaks for."""
 
@@ -177,10 +188,10 @@ def blend_means(table: pd.DataFrame) -> pd.DataFrame:
     """Mean over pairs of each quantity at each share, and the share of pairs in which its probe says yes.
 
     A probe says yes where all its quantities meet their thresholds. Columns probe, quantity, of, threshold, share,
-    mean, said, n (pairs).
+    mean, met, n (pairs).
     """
-    said = table.groupby(["probe", "number", "share"], as_index=False)["met"].all()
-    said = said.groupby(["probe", "share"], as_index=False).agg(said=("met", "mean"))
+    met = table.groupby(["probe", "number", "share"], as_index=False)["met"].all()
+    met = met.groupby(["probe", "share"], as_index=False).agg(met=("met", "mean"))
     columns = ["probe", "quantity", "of", "threshold", "share"]
     means = table.groupby(columns, sort=False, as_index=False).agg(mean=("value", "mean"), n=("value", "size"))
-    return means.merge(said, on=["probe", "share"], how="left")
+    return means.merge(met, on=["probe", "share"], how="left")

@@ -17,6 +17,7 @@ from dataclasses import replace
 from rb_interp.claims.causal_checks import CausalCheck
 from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.claims.learning_order import LARGE, SMALL
+from rb_interp.figures.numbers import two_digits
 from rb_interp.studies.anchor.claims import CLAIMS
 
 SUBSPACE = "a random subspace of the same dimension, the change of W_V of the same norm"
@@ -99,11 +100,15 @@ _REASONING = _nats("without_reasoning", "nats lost without reasoning anchors")
 _MEMORY = _nats("without_memory", "nats lost without memory anchors")
 _ANSWERS = _beyond("key_blocked_answers", "final", label="accuracy lost")
 
+_M9 = [two_digits(condition.threshold) for condition in BY_ID["M9"].conditions]
+_M10 = [two_digits(condition.threshold) for condition in BY_ID["M10"].conditions]
+
 CHECKS: tuple[CausalCheck, ...] = (
     _check(
         "M1",
         "forced_average",
-        "forcing the average costs more than .10 nats, or a random pattern costs less than .20 nats more than that",
+        f"forcing the average costs more than {_M10[0]} nats, or a random pattern costs less than {_M10[1]} nats more "
+        "than that",
         *BY_ID["M10"].conditions,
     ),
     _check(
@@ -159,7 +164,7 @@ CHECKS: tuple[CausalCheck, ...] = (
     _check(
         "M8",
         "swap_sum",
-        "key or sum moves fewer than .90 of the answers, or new noise alone changes more than .10 of them",
+        f"key or sum moves fewer than {_M9[0]} of the answers, or new noise alone changes more than {_M9[2]} of them",
         *BY_ID["M9"].conditions,
     ),
 )

@@ -41,7 +41,7 @@ def test_a_probe_says_yes_where_all_its_quantities_do_and_means_are_over_pairs()
     ]  # fmt: skip
     means = blend_means(pd.DataFrame(rows)).set_index("quantity")
     assert (means.loc["sum", "mean"], means.loc["key", "mean"]) == (pytest.approx(0.7), pytest.approx(0.9))
-    assert means["said"].tolist() == [0.5, 0.5]
+    assert means["met"].tolist() == [0.5, 0.5]
     assert means["n"].tolist() == [2, 2]
 
 

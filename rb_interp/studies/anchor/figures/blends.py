@@ -52,7 +52,7 @@ def _minds(axes: Axes, means: pd.DataFrame) -> None:
         axes.axhline(at, color=GREY, lw=0.4, zorder=1)
         height = np.full(len(rows), at)
         axes.scatter(rows["share"], height, s=34, facecolor="white", edgecolor=colour, lw=0.8, zorder=2)
-        axes.scatter(rows["share"], height, s=34, color=colour, alpha=rows["said"].to_numpy(), lw=0, zorder=3)
+        axes.scatter(rows["share"], height, s=34, color=colour, alpha=rows["met"].to_numpy(), lw=0, zorder=3)
     axes.set(xlim=(-0.05, 1.05), ylim=(len(probes) - 0.5, -0.5), xlabel="share of key-to-anchors")
     axes.set_yticks(range(len(probes)), probes)
     axes.set_title("Says yes (filled: of every pair)")
