@@ -321,13 +321,13 @@ def value_text(value: Any) -> str:
     >>> value_text((1, (2, 3))), value_text("a" * 200)[:6] + "..."
     ('[1, [2, 3]]', "'aaaaa...")
     """
-    return _Short().repr(_listed(value))
+    return _Short().repr(_as_list(value))
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     if isinstance(value, range):
         return value
     if (_length(value) or 0) > _Short().maxlist:
         value = value[: _Short().maxlist + 1]  # of the others no more is shown than that they are there
     value = value.tolist() if hasattr(value, "tolist") else value
-    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+    return [_as_list(item) for item in value] if isinstance(value, tuple) else value

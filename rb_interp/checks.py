@@ -190,8 +190,8 @@ class _Plan:
         try:
             return kind.fit(value, True)
         except WrongError as wrong:
-            said = wrong.text or f"got {name}={shown(value)}; expected {kind.words}."
-            error = wrong.kind(f"{self.asker} {said.replace('{name}', name)}")
+            text = wrong.text or f"got {name}={shown(value)}; expected {kind.words}."
+            error = wrong.kind(f"{self.asker} {text.replace('{name}', name)}")
         raise error
 
     def check_shapes(self, given: Mapping[str, Any]) -> None:

@@ -92,19 +92,19 @@ def _open_streams() -> None:
 def _check_environment() -> None:
     """Raise ConfigError where tqdm cannot use what the environment tells it: it would fail where it is imported."""
     os.environ["MPLBACKEND"] = "agg"  # figures go to files, and matplotlib refuses a backend that it does not know
-    told = [name for name in os.environ if name.upper().startswith("TQDM_")]
-    if not told:
+    variables = [name for name in os.environ if name.upper().startswith("TQDM_")]
+    if not variables:
         return
     try:
         from tqdm import tqdm
 
         tqdm(total=1, file=io.StringIO()).close()
     except Exception as error:
-        for name in told:
+        for name in variables:
             del os.environ[name]
         reason = first_line(error)
         raise ConfigError(
-            f"progress bars cannot use {', '.join(told)} of the environment ({reason}); unset it."
+            f"progress bars cannot use {', '.join(variables)} of the environment ({reason}); unset it."
         ) from None
 
 

@@ -28,19 +28,19 @@ def in_one_sentence(read: Callable[[], Any], words: Sequence[str], command: Any,
         words: what stands behind the command. command: its dataclass, or one that holds its defaults.
         help: the command line that lists all flags.
     """
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(output):
             return read()
     except AssertionError as error:  # as of a shell whose completion the parser cannot print
         raise ConfigError(f"{first_line(error).rstrip('.')}. '{help}' lists all flags.") from None
     except SystemExit as stop:
         if not stop.code:
             raise
-        box = said.getvalue()
-        said = io.StringIO()
+        box = output.getvalue()
+        output = io.StringIO()
     finally:
-        sys.stderr.write(said.getvalue())
+        sys.stderr.write(output.getvalue())
     raise ConfigError(f"{_wrong(box, list(words), flags_of(command), command)} '{help}' lists all.")
 
 

@@ -103,14 +103,14 @@ def _number(hint: type, nan: bool, within: tuple[float, float] | None) -> Kind:
 
 def _any_of(kinds: list[Kind]) -> Kind:
     def fit(value: Any, convert: bool) -> Any:
-        said = WrongError()
+        failure = WrongError()
         for converting in (False, True) if convert else (False,):
             for kind in kinds:
                 try:
                     return kind.fit(value, converting)
                 except WrongError as wrong:
-                    said = wrong if wrong.text else said
-        raise said
+                    failure = wrong if wrong.text else failure
+        raise failure
 
     shape = next((kind.shape for kind in kinds if kind.shape is not None), None)
     return Kind(" or ".join(dict.fromkeys(kind.words for kind in kinds)), fit, shape)

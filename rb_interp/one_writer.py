@@ -97,25 +97,25 @@ class OneWriter:
         inside = [self.folder, *(place for place in parts if Path(os.path.realpath(place)).is_relative_to(own))]
         for path in [path for place in inside for pattern in TEMPORARY for path in place.glob(pattern)]:
             path.unlink(missing_ok=True)
-        told = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}
-        write_bytes(self.folder / WRITER, json.dumps(told).encode())
+        held = {"host": platform.node(), "process": os.getpid(), "since": datetime.now().isoformat(" ", "seconds")}
+        write_bytes(self.folder / WRITER, json.dumps(held).encode())
 
     @property
     def holder(self) -> str:
         """Who writes the folder, in words; "" where nobody does. One killed on another host is named until the next."""
-        told = self._told()
-        gone = told.get("host") == platform.node() and not _runs(told["process"])
+        held = self._writer_file()
+        gone = held.get("host") == platform.node() and not _runs(held["process"])
         return "" if gone or not (self.folder / WRITER).exists() else self._who()
 
     def _who(self) -> str:
-        told = self._told()
-        return f"process {told['process']} on {told['host']}, since {told['since']}" if told else "another process"
+        held = self._writer_file()
+        return f"process {held['process']} on {held['host']}, since {held['since']}" if held else "another process"
 
-    def _told(self) -> dict[str, Any]:
+    def _writer_file(self) -> dict[str, Any]:
         """What a writer says of itself; nothing where it has just begun, or just ended."""
         try:
-            told = json_of(bounded_bytes(self.folder / WRITER))
-            return {"host": str(told["host"]), "process": int(told["process"]), "since": str(told["since"])}
+            held = json_of(bounded_bytes(self.folder / WRITER))
+            return {"host": str(held["host"]), "process": int(held["process"]), "since": str(held["since"])}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
 

@@ -161,12 +161,12 @@ class Claim:
 
     @property
     def criterion(self) -> str:
-        """All conditions as printed, with the gate; a place is said once where conditions in a row share it."""
-        printed, said = [], ""
+        """All conditions as printed, with the gate; a place is named once where conditions in a row share it."""
+        printed, last = [], ""
         for condition in self.conditions:
             place = "" if condition.minus else condition.of.place
-            printed.append(condition.comparison if place and place == said else condition.criterion)
-            said = place
+            printed.append(condition.comparison if place and place == last else condition.criterion)
+            last = place
         text = " and ".join(printed)
         if self.unit == "share":
             text += "; a share meets a threshold with its whole Clopper-Pearson interval"

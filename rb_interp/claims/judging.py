@@ -157,8 +157,8 @@ def _judge_claim(
         known.reason,
         *dict.fromkeys(one.problem for one in read),
         learners.reason,
-        f"seeds without every number: {_listed(uncounted)}" if uncounted and claim.unit == "seed" else "",
-        f"diverged, so not met: {_listed(lost)}" if lost else "",
+        f"seeds without every number: {_in_words(uncounted)}" if uncounted and claim.unit == "seed" else "",
+        f"diverged, so not met: {_in_words(lost)}" if lost else "",
         finding.reason,
     ]
     return Verdict(
@@ -300,7 +300,7 @@ def _by_half(met: Iterable[bool]) -> bool:
     return bool(counted) and 2 * sum(counted) >= len(counted)
 
 
-def _listed(seeds: Iterable[int]) -> str:
+def _in_words(seeds: Iterable[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
@@ -311,9 +311,9 @@ def _learners(readings: pd.DataFrame, test: Condition | None, seeds: Collection[
     tested = _read(readings, test.of)
     kept = [seed for seed in seeds if test.met(tested.values.get(seed, np.nan))]
     enough = 2 * len(kept) >= len(seeds)
-    said = f"{'' if enough else 'not learned: '}{test.comparison} in {len(kept)} of {len(seeds)} seeds"
-    said = said if tested.values and len(kept) < len(seeds) else ""
-    return _Learners(kept, enough, "; ".join(filter(None, (tested.problem, said))))
+    note = f"{'' if enough else 'not learned: '}{test.comparison} in {len(kept)} of {len(seeds)} seeds"
+    note = note if tested.values and len(kept) < len(seeds) else ""
+    return _Learners(kept, enough, "; ".join(filter(None, (tested.problem, note))))
 
 
 def _read(readings: pd.DataFrame, term: Term) -> _Sample:

@@ -190,8 +190,8 @@ class Verdicts(tuple[Verdict, ...]):
 def _verdicts(data: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:
     for row in data:
         conditions, context = (tuple(map(_judged, row[name])) for name in ("conditions", "context"))
-        listed = {name: tuple(row[name]) for name in ("seeds", "met")}
-        yield Verdict(**{**row, **listed, "conditions": conditions, "context": context})
+        lists = {name: tuple(row[name]) for name in ("seeds", "met")}
+        yield Verdict(**{**row, **lists, "conditions": conditions, "context": context})
 
 
 def _judged(row: Mapping[str, Any]) -> Judged:

@@ -121,8 +121,8 @@ def _free_side(points: np.ndarray, place: np.ndarray) -> tuple[int, int]:
     """The side of a place, of eight, that lies furthest from the nearest of the points."""
     size = np.maximum(np.ptp(points, axis=0), 1e-12)
     sides = [(across, up) for across in (1, 0, -1) for up in (1, 0, -1) if across or up]
-    beside = place / size + LABEL * np.array(sides)
-    return sides[int(np.linalg.norm(beside[:, None] - points / size, axis=2).min(1).argmax())]
+    places = place / size + LABEL * np.array(sides)
+    return sides[int(np.linalg.norm(places[:, None] - points / size, axis=2).min(1).argmax())]
 
 
 def _ramp(colour: str) -> LinearSegmentedColormap:

@@ -27,11 +27,11 @@ def write_verdicts(run: RunFolder, measured: Measured) -> None:
     checks, within = run.study.load("checks"), judged_within(run, measured)
     if checks:
         effects, siblings = measured.tables["effects"], run.config.sibling_stages
-        causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, **_told(run))
+        causes = judge_checks(measured.readings, effects, checks, sibling_stages=siblings, **_context(run))
         _write(run, CHECKS, [check.to_json() for check in causes])
     if within is not None:
         _write(run, WITHIN, within.to_json())
-    verdicts = judge(measured.readings, run.study.load("claims"), standings=_standings(run), **_told(run))
+    verdicts = judge(measured.readings, run.study.load("claims"), standings=_standings(run), **_context(run))
     _write(run, VERDICTS, verdicts.to_json())
 
 
@@ -43,11 +43,11 @@ def read_verdicts(run: RunFolder, measured: Measured) -> dict[str, Any]:
     """
     from rb_interp.claims import CheckedCause, Verdicts, Within
 
-    listed = run.manifest.content.files
+    files = run.manifest.content.files
     return {
         "verdicts": Verdicts.from_json(read_json(run, VERDICTS)),
-        "within": Within.from_json(read_json(run, WITHIN)) if WITHIN in listed else judged_within(run, measured),
-        "checks": [CheckedCause.from_json(row) for row in read_json(run, CHECKS)] if CHECKS in listed else [],
+        "within": Within.from_json(read_json(run, WITHIN)) if WITHIN in files else judged_within(run, measured),
+        "checks": [CheckedCause.from_json(row) for row in read_json(run, CHECKS)] if CHECKS in files else [],
     }
 
 
@@ -70,11 +70,11 @@ def judged_within(run: RunFolder, measured: Measured) -> Within | None:
     groups = run.study.load("groups")
     if groups is None:
         return None
-    return judge_within(measured.readings, groups(measured), standings=_standings(run), **_told(run))
+    return judge_within(measured.readings, groups(measured), standings=_standings(run), **_context(run))
 
 
-def _told(run: RunFolder) -> dict[str, Any]:
-    """What every verdict of this run is told."""
+def _context(run: RunFolder) -> dict[str, Any]:
+    """What every verdict of this run needs besides its readings."""
     diverged = [(name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged]
     return {"scale": run.scale, "diverged": diverged}
 

@@ -52,25 +52,25 @@ def keep(run: Run, folder: Path) -> None:
     check_path("the folder of the result", folder)
     if folder.name in ("", ".."):
         raise RunError(f"the result has no name; give a new folder instead of '{folder}'.")
-    beside = folder.with_name(f".{folder.name}.keep")
-    check_path("the folder beside the result", beside)
+    temporary = folder.with_name(f".{folder.name}.keep")
+    check_path("the folder beside the result", temporary)
     _check_empty(folder)
     held = run.manifest.steady(TRAIN, lambda: run.manifest.steady(PROBE, lambda: _held(run)))
-    _check_ours(beside)
+    _check_ours(temporary)
     config, study = run.config, run.study.name
-    manifest = Manifest(beside, fingerprint(study, config))
+    manifest = Manifest(temporary, fingerprint(study, config))
     with Interrupts() as interrupts, manifest.writing():  # a signal ends it between two files
         try:
             _check_empty(folder)  # somebody may have made it since it was looked at
-            for path in beside.iterdir():
+            for path in temporary.iterdir():
                 if path.name not in (LOCK, WRITER):
                     path.unlink()
             _write(run, manifest, making(study, folder), held, interrupts.check)
-            os.rename(beside, folder)  # with the lock in it, so that nobody begins there before it has moved
+            os.rename(temporary, folder)  # with the lock in it, so that nobody begins there before it has moved
         except OSError as error:
             raise RunError(f"{folder} cannot be written ({error.strerror}); nothing is left there.") from None
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
         for name in (LOCK, WRITER):
             (folder / name).unlink(missing_ok=True)
     interrupts.check()
@@ -83,18 +83,20 @@ def _check_empty(folder: Path) -> None:
     check_free(folder)
 
 
-def _check_ours(beside: Path) -> None:
+def _check_ours(temporary: Path) -> None:
     """Raise RunError where a folder holds something else than what a killed process kept there."""
-    check_free(beside)
-    if beside.is_symlink() or (beside.is_dir() and not _is_left(beside)):
-        raise RunError(f"{beside} is needed for a moment, and holds something else; nothing was changed. Move it away.")
+    check_free(temporary)
+    if temporary.is_symlink() or (temporary.is_dir() and not _is_left(temporary)):
+        raise RunError(
+            f"{temporary} is needed for a moment, and holds something else; nothing was changed. Move it away."
+        )
 
 
-def _is_left(beside: Path) -> bool:
+def _is_left(temporary: Path) -> bool:
     """Whether a folder is what a killed process left: a lock, and files that its manifest knows or that were begun."""
-    found = {path.name: path for path in beside.iterdir()}
-    begun = {path.name for pattern in TEMPORARY for path in beside.glob(pattern)}
-    ours = {LOCK, WRITER, MANIFEST, *manifest_of(beside).content.files} | begun
+    found = {path.name: path for path in temporary.iterdir()}
+    begun = {path.name for pattern in TEMPORARY for path in temporary.glob(pattern)}
+    ours = {LOCK, WRITER, MANIFEST, *manifest_of(temporary).content.files} | begun
     return not found or (LOCK in found and found.keys() <= ours and not any(map(Path.is_dir, found.values())))
 
 
@@ -114,13 +116,13 @@ def _held(run: Run) -> dict[str, Held]:
 
 def _write(run: Run, manifest: Manifest, command: str, held: dict[str, Held], check: Callable[[], object]) -> None:
     """Write the files into a folder that nobody knows yet, with a manifest of their own; ``check`` before each."""
-    config, study, beside = run.config, run.study.name, manifest.folder
+    config, study, temporary = run.config, run.study.name, manifest.folder
     metadata = {**run.metadata, "config": plain(config), "added_seeds": [], "fingerprint": fingerprint(study, config)}
-    manifest.write_bytes(beside / FILE, json.dumps({**metadata, "command": command}, indent=1).encode(), START)
+    manifest.write_bytes(temporary / FILE, json.dumps({**metadata, "command": command}, indent=1).encode(), START)
     write_toml(manifest, study, config)
     for step, made_from in ((TRAIN, START), (PROBE, TRAIN)):
         version, files = held[step]
         for name, content in files.items():
             check()
-            manifest.write_bytes(beside / name, content, step)
+            manifest.write_bytes(temporary / name, content, step)
         manifest.finish(step, made_from, version=version)

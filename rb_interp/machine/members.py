@@ -96,5 +96,5 @@ def _check_takes(probe: Callable[..., Any], options: Mapping[str, Any]) -> None:
     try:
         taken.bind(None, None, untrained=None, **options)
     except TypeError as error:
-        told = ", ".join(("model", "inputs", "untrained=...", *(f"{name}=..." for name in options)))
-        raise ArgumentError(f"got the probe {shown(probe)}; expected one that takes ({told}): {error}.") from None
+        call = ", ".join(("model", "inputs", "untrained=...", *(f"{name}=..." for name in options)))
+        raise ArgumentError(f"got the probe {shown(probe)}; expected one that takes ({call}): {error}.") from None

@@ -28,8 +28,8 @@ KEYS = {
     "added_seeds": list,
 }
 WITHIN = {
-    "added_seeds": lambda added: all(_listed(seeds, int) for seeds in added),
-    "tasks": lambda tasks: all(_listed(task, str) and len(task) == 2 for task in tasks.values()),
+    "added_seeds": lambda added: all(_is_list_of(seeds, int) for seeds in added),
+    "tasks": lambda tasks: all(_is_list_of(task, str) and len(task) == 2 for task in tasks.values()),
 }
 """Key -> whether what its value holds is of the right kind."""
 OTHER_FORMAT = (
@@ -88,19 +88,19 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if not manifest.content.files:
         raise RunError(_no_run(path))
     try:
-        told = read_json(manifest, path)
-        if told["format"] != FORMAT:
-            raise RunError(OTHER_FORMAT.format(path=path, format=told["format"]))
-        wrong = [key for key, kind in KEYS.items() if not isinstance(told[key], kind)]
-        wrong = wrong or [key for key, fits in WITHIN.items() if not fits(told[key])]
+        metadata = read_json(manifest, path)
+        if metadata["format"] != FORMAT:
+            raise RunError(OTHER_FORMAT.format(path=path, format=metadata["format"]))
+        wrong = [key for key, kind in KEYS.items() if not isinstance(metadata[key], kind)]
+        wrong = wrong or [key for key, fits in WITHIN.items() if not fits(metadata[key])]
         if wrong:
             raise ValueError(f"wrong: {', '.join(wrong)}")
-        return {key: told[key] for key in KEYS}
+        return {key: metadata[key] for key in KEYS}
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} does not say what a run is ({error!r}). Move the folder away and run again.") from None
 
 
-def _listed(found: Any, kind: type) -> bool:
+def _is_list_of(found: Any, kind: type) -> bool:
     return isinstance(found, list) and bool(found) and all(type(one) is kind for one in found)
 
 

@@ -21,16 +21,16 @@ def check_size(held: bytes) -> None:
     A text that is repeated is in the file once. So the columns of text are read as numbers into a list of texts first,
     where the whole list is no larger than the limit.
     """
-    told = ParquetFile(BytesIO(held)).metadata
-    cells = _cells(told)
+    metadata = ParquetFile(BytesIO(held)).metadata
+    cells = _cells(metadata)
     if cells > MOST_CELLS_A_BYTE * len(held):
-        raise ValueError(f"{told.num_rows} rows of {told.num_columns} columns in {len(held)} bytes")
-    columns = [told.schema.column(at) for at in range(told.num_columns)]
+        raise ValueError(f"{metadata.num_rows} rows of {metadata.num_columns} columns in {len(held)} bytes")
+    columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     if any(column.max_repetition_level for column in columns):
         raise ValueError("it has lists in its cells")
     texts = {at: column.path for at, column in enumerate(columns) if column.physical_type == "BYTE_ARRAY"}
-    most = min(MOST_TEXT, MOST_TEXT_A_CELL * (told.num_rows + 1) * len(texts))
-    _check_text(sum(_bytes(told, at) for at in texts), most)
+    most = min(MOST_TEXT, MOST_TEXT_A_CELL * (metadata.num_rows + 1) * len(texts))
+    _check_text(sum(_bytes(metadata, at) for at in texts), most)
     if not texts:
         return
     table = ParquetFile(BytesIO(held), read_dictionary=list(texts.values())).read(list(texts.values()))
@@ -42,16 +42,16 @@ def _check_text(found: int, most: int) -> None:
         raise ValueError(f"its texts take {found:,} bytes when they are read, more than {most:,}")
 
 
-def _cells(told: FileMetaData) -> int:
+def _cells(metadata: FileMetaData) -> int:
     """The number of cells, by the rows and by each part of each column, whichever is more."""
-    groups = [told.row_group(at) for at in range(told.num_row_groups)]
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     values = sum(group.column(at).num_values for group in groups for at in range(group.num_columns))
-    return max(told.num_rows * told.num_columns, values)
+    return max(metadata.num_rows * metadata.num_columns, values)
 
 
-def _bytes(told: FileMetaData, column: int) -> int:
+def _bytes(metadata: FileMetaData, column: int) -> int:
     """What a column takes in the file before it is compressed."""
-    return sum(told.row_group(at).column(column).total_uncompressed_size for at in range(told.num_row_groups))
+    return sum(metadata.row_group(at).column(column).total_uncompressed_size for at in range(metadata.num_row_groups))
 
 
 def _text(column: ChunkedArray) -> int:

@@ -106,8 +106,8 @@ class Study(KnownFields):
             reason = f"{type(error).__name__}: {first_line(error)}"
             brought = [distribution(point) for point in entry_points(group=GROUP, name=self.name)]
             what = f"mend or uninstall '{brought[0]}'." if brought else f"mend '{module}'."
-            told = f"study '{self.name}' gives {name} = '{value}', which does not load ({reason}); "
-            raise StudyError(told + what) from error
+            problem = f"study '{self.name}' gives {name} = '{value}', which does not load ({reason}); "
+            raise StudyError(problem + what) from error
 
     @checked
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:

@@ -117,8 +117,8 @@ def _read(run: RunFolder, path: Path, step: str) -> bytes:
 
 def read_evidence(run: RunFolder) -> Evidence:
     """Everything that figures and report use; RunError where the run was not measured, or a file is damaged."""
-    listed = {path.removesuffix(".parquet") for path in run.manifest.names(run.folder) if path.endswith(".parquet")}
-    others = sorted(name for name in declared(run) if name in listed and name not in TABLES)
+    written = {path.removesuffix(".parquet") for path in run.manifest.names(run.folder) if path.endswith(".parquet")}
+    others = sorted(name for name in declared(run) if name in written and name not in TABLES)
     try:
         tables = {name: run.table(name) for name in (*TABLES, *others)}
         judged = read_verdicts(run, Measured(tables["readings"], tables))

@@ -130,10 +130,9 @@ class Sweep:
         if self.manifest.name(path) not in self.manifest.content.files:
             return {}
         try:
-            told = {int(seed): dict(found) for seed, found in read_json(self.manifest, path).items()}
+            return {int(seed): dict(found) for seed, found in read_json(self.manifest, path).items()}
         except (ValueError, TypeError, AttributeError) as error:
             raise RunError(f"{path} is not what a task tells of its data ({error!r}).") from None
-        return told
 
     def _task_provenance(self, seed: int) -> Any:
         tell = getattr(self.config.task, "provenance", None)
@@ -142,11 +141,12 @@ class Sweep:
     def _keep_provenance(self) -> None:
         held = self.provenance
         drawn_by = dict.fromkeys(map(self.config.data_seed_of, self.seeds))
-        told = {seed: self._task_provenance(seed) for seed in drawn_by if seed not in held}
-        new = {seed: found for seed, found in told.items() if found is not None}
+        new = {
+            seed: found for seed in drawn_by if seed not in held and (found := self._task_provenance(seed)) is not None
+        }
         if new:
-            told = json.dumps({**held, **new}, indent=1).encode()
-            self.manifest.write_bytes(self.folder / PROVENANCE, told, START)
+            content = json.dumps({**held, **new}, indent=1).encode()
+            self.manifest.write_bytes(self.folder / PROVENANCE, content, START)
 
     def _check_provenance(self, seed: int) -> None:
         if seed not in self.provenance:

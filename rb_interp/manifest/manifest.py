@@ -227,8 +227,8 @@ class Manifest:
     def remedy(self, name: str, step: str = "") -> str:
         """What to do about a damaged or lost file; ``step`` is the one that makes it, where it was never made."""
         entry = self.content.files.get(name)
-        told = self.remedies.get(name) or self.remedies.get(entry.step if entry else step)
-        return told or "Put a sound copy of it back."
+        remedy = self.remedies.get(name) or self.remedies.get(entry.step if entry else step)
+        return remedy or "Put a sound copy of it back."
 
     # -- writing
 

@@ -40,5 +40,5 @@ def bias_sentence(evidence: Evidence) -> tuple[str, ...]:
         f"{interval_text(*evidence.spread('learning_order', 'bias', gamma))} at γ = {gamma:g}"
         for gamma in evidence.gammas
     ]
-    told = "Bias index B (positive: the rule is learned before the table), median over seeds [lowest, highest]"
-    return (f"{told}: {'; '.join(found)}.",) if found else ()
+    words = "Bias index B (positive: the rule is learned before the table), median over seeds [lowest, highest]"
+    return (f"{words}: {'; '.join(found)}.",) if found else ()

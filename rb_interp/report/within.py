@@ -46,8 +46,8 @@ def within_section(within: Within | None, everyone: Iterable[Verdict]) -> tuple[
         for verdict in within.groups[0].verdicts
     ]
     columns = ("claim", "all seeds", *(group.name for group in within.groups))
-    told = (Paragraph(f"Seeds are grouped by {within.by}. {DESCRIBES}"), Paragraph(FEW))
-    blocks = (*told, Table(columns, (first, *rows), dense=True), Paragraph(READ, kind="soft"))
+    introduction = (Paragraph(f"Seeds are grouped by {within.by}. {DESCRIBES}"), Paragraph(FEW))
+    blocks = (*introduction, Table(columns, (first, *rows), dense=True), Paragraph(READ, kind="soft"))
     return (Section("within", "Verdicts within groups of seeds", blocks, short="Within groups"),)
 
 

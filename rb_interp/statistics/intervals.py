@@ -161,7 +161,7 @@ def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: floa
     from scipy import optimize
 
     solve: Any = optimize.brentq
-    square, found, beside = special.ndtri((1 + confidence) / 2) ** 2, (lost - gained) / n, 1e-9
+    square, found, margin = special.ndtri((1 + confidence) / 2) ** 2, (lost - gained) / n, 1e-9
 
     def beyond(difference: float) -> float:
         """Above 0 where the score test rejects a difference; the other share is then its most likely one."""
@@ -171,8 +171,8 @@ def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: floa
         variance = 2 * other + difference * (1 - difference)
         return float((lost - gained - n * difference) ** 2 - square * n * variance)
 
-    low = -1.0 if found == -1 else solve(beyond, -1, found - beside)
-    high = 1.0 if found == 1 else solve(beyond, found + beside, 1)
+    low = -1.0 if found == -1 else solve(beyond, -1, found - margin)
+    high = 1.0 if found == 1 else solve(beyond, found + margin, 1)
     return Interval(found, float(low), float(high))
 
 

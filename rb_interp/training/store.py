@@ -87,8 +87,8 @@ class Store:
 
     def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> Path:
         """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
-        told = {"format": FORMAT, "fingerprint": self.fingerprint, "step": step, "members": members}
-        metadata = {KEY: json.dumps(told)}  # one entry, for several would be written in any order
+        content = {"format": FORMAT, "fingerprint": self.fingerprint, "step": step, "members": members}
+        metadata = {KEY: json.dumps(content)}  # one entry, for several would be written in any order
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
         self.manifest.write(self.path(name), lambda path: _save(contiguous, path, metadata), TRAIN)
         return self.path(name)
@@ -105,9 +105,10 @@ class Store:
         self.manifest.check(path)
         try:
             with safe_open(path, framework="pt") as file:
-                told = json_of((file.metadata() or {}).get(KEY, "{}"))
-                self._check(path, told)
-                step, members = int(told["step"]), tuple((float(gamma), int(seed)) for gamma, seed in told["members"])
+                content = json_of((file.metadata() or {}).get(KEY, "{}"))
+                self._check(path, content)
+                step = int(content["step"])
+                members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])
                 names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
                 if member is None:
                     tensors = {key: file.get_tensor(key) for key in names}
@@ -120,15 +121,15 @@ class Store:
             ) from None
         return Checkpoint(step, members if member is None else (member,), tensors)
 
-    def _check(self, path: Path, told: Mapping[str, Any]) -> None:
-        if told.get("format") != FORMAT:
+    def _check(self, path: Path, content: Mapping[str, Any]) -> None:
+        if content.get("format") != FORMAT:
             raise RunError(
                 f"{path} is a safetensors file but no checkpoint of rb_interp (format: "
-                f"{told.get('format', 'none given')!r}, expected {FORMAT!r}); move it out of the run's folder."
+                f"{content.get('format', 'none given')!r}, expected {FORMAT!r}); move it out of the run's folder."
             )
-        if told["fingerprint"] != self.fingerprint:
+        if content["fingerprint"] != self.fingerprint:
             raise RunError(
-                f"{path} was made with another configuration (fingerprint {told['fingerprint']}, this run "
+                f"{path} was made with another configuration (fingerprint {content['fingerprint']}, this run "
                 f"{self.fingerprint}); move it out of the run's folder or use another --out."
             )
 

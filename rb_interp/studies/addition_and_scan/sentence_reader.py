@@ -53,8 +53,8 @@ def form_of(sentence: str) -> str:
         )
     parts = {name: text for name, text in found.groupdict().items() if text}
     (verb,) = (parts[name] for name in _VERBS if name in parts)
-    told = ((role, parts[name]) for role, names in _BY_ROLE.items() for name in names if name in parts)
-    form = f"{verb.upper()} ( {' , '.join(f'{role} {_nested(phrase)}' for role, phrase in told)} )"
+    roles = ((role, parts[name]) for role, names in _BY_ROLE.items() for name in names if name in parts)
+    form = f"{verb.upper()} ( {' , '.join(f'{role} {_nested(phrase)}' for role, phrase in roles)} )"
     if "said" in parts:
         form = f"{parts['said'].upper()} ( AGENT {_nested(parts['speaker'])} , THAT {form} )"
     return form

@@ -202,8 +202,8 @@ def print_trained_rates(table: pd.DataFrame, console: Console | None = None) -> 
         for row in rows.to_dict("records"):
             rates = [_interval(row, name) for name in ("true_positive", "false_positive")]
             numbers = [str(row[name]) for name in ("n_positive", "n_negative")]
-            said = "yes" if row["calibrated"] else "no"
-            shown.add_row(str(row["detector"]), numbers[0], rates[0], numbers[1], rates[1], said)
+            answer = "yes" if row["calibrated"] else "no"
+            shown.add_row(str(row["detector"]), numbers[0], rates[0], numbers[1], rates[1], answer)
         console.print(shown)
 
 

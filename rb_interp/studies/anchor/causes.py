@@ -102,8 +102,8 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> C
             place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step}
             found = [*_effects(stage, models.model, data, entropies[member.seed])]
             if patterns:
-                beside = average_beside(models.model, _inputs(data, REASONING), patterns)
-                found.append(("forced_average_matched", REASONING, beside))
+                effect = average_beside(models.model, _inputs(data, REASONING), patterns)
+                found.append(("forced_average_matched", REASONING, effect))
             effects += [{**place, "set": s, **effect.summary(), "intervention": name} for name, s, effect in found]
         place = {"gamma": member.gamma, "seed": member.seed, "stage": "final"}
         lost, patched = (

@@ -200,8 +200,8 @@ def rows_from(subject: Subject, found: Mapping[str, Detection]) -> list[dict]:
     for detector, (present, margin) in found.items():
         known = {True: "yes", False: "no"}.get(subject.known.get(detector), "")  # type: ignore[arg-type]
         if subject.circuit is not None and subject.mechanisms is not None:
-            said = truth(detector, subject.circuit, subject.mechanisms, subject.cause)
-            known = "" if HAS.get(detector, set()) & {*subject.unsettled} else "yes" if said else "no"
+            answer = truth(detector, subject.circuit, subject.mechanisms, subject.cause)
+            known = "" if HAS.get(detector, set()) & {*subject.unsettled} else "yes" if answer else "no"
         rounded = float(f"{margin:.{SIGNIFICANT}g}")
         rows.append({**named, "detector": detector, "truth": known, "margin": rounded, "present": present})
     return rows

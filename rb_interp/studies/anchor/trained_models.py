@@ -230,7 +230,7 @@ def detections(subject: Subject) -> dict[str, Detection]:
     else:
         readings = readings_of(model, subject.data, fewer=ROWS)
         together = {place: _of_heads_together(place, values) for place, values in readings.items()}
-        found = {name: said for name, said in detect(together).items() if name in OF_SEVERAL_HEADS}
+        found = {name: present for name, present in detect(together).items() if name in OF_SEVERAL_HEADS}
     return found
 
 
@@ -255,7 +255,7 @@ def answers(
     for original in tqdm(
         originals(folder, subjects, config), disable=not progress, unit="model", desc="reading copies"
     ):
-        said = {name: found.present for name, found in detections(original).items()}
+        known = {name: found.present for name, found in detections(original).items()}
         for copy in copies_of(original):
-            rows += rows_from(copy._replace(known=said), detections(copy))
+            rows += rows_from(copy._replace(known=known), detections(copy))
     return pd.DataFrame(rows), models

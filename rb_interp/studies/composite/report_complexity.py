@@ -58,10 +58,10 @@ def _phase(evidence: Evidence) -> list[Block]:
         for row in records
     ]  # fmt: skip
     one = records[0]
-    said = (
+    text = (
         f"Chance that an inferential member has a lower participation ratio than a symmetric one of the same γ (AUC): "
         f"{one['inferential']} inferential and {one['symmetric']} symmetric members, {int(one['n'])} pairs, at "
         f"{one['gammas']} γ. The interval counts as many pairs as can be disjoint, so it is wide. K8 is about W_Q of "
         f"L0, and is judged by this interval; the other matrices were not asked about beforehand."
     )
-    return [Table(("matrix", "AUC [95 % interval]", "untrained"), tuple(rows)), Paragraph(said, "soft")]
+    return [Table(("matrix", "AUC [95 % interval]", "untrained"), tuple(rows)), Paragraph(text, "soft")]

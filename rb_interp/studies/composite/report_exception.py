@@ -51,10 +51,10 @@ def _test(evidence: Evidence) -> list[Block]:
     """Shares of test members whose place was predicted, in a table and a sentence."""
     found = {row["by"]: row for row in evidence.records("exception_test")}
     n = next(iter(found.values()))["n"]
-    told = [row for row in found.values() if row["right"] == row["right"]]
-    if not n or not told:
+    known = [row for row in found.values() if row["right"] == row["right"]]
+    if not n or not known:
         return [Paragraph("Both parts need a fitted member; this run has none in one of them, so nothing is tested.")]
-    by = ", ".join(f"by {row['by']} {row['right']:.0%}" for row in told if row["by"] != "nothing")
+    by = ", ".join(f"by {row['by']} {row['right']:.0%}" for row in known if row["by"] != "nothing")
     rule = (
         "Even seeds suggest a place for each kind of member, the most frequent one among them. Odd seeds test it. This "
         "rule was fixed before any member was read."
@@ -63,7 +63,7 @@ def _test(evidence: Evidence) -> list[Block]:
     text = f"{rule} Without knowing phase or flow {right}"
     rows = [
         Row((Cell(row["by"], head=True), Cell(share_text(row["right"], row["low"], row["high"])), Cell(str(row["n"]))))
-        for row in told
+        for row in known
     ]
     head = ("predicted by", "share of members rightly [95 % interval]", "members")
     return [Heading("Do phase and flow predict it?"), Paragraph(text), Table(head, tuple(rows))]

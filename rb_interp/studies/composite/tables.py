@@ -265,13 +265,13 @@ def flow_match(phases: pd.DataFrame) -> pd.DataFrame:
     members; the mean's are `mean_of_shares`.
     """
     decided = phases.loc[phases["phase"].isin(DRAWN_FOR)]
-    told = decided.loc[decided["flow"].isin(DRAWN_FOR.values())]
+    drawn = decided.loc[decided["flow"].isin(DRAWN_FOR.values())]
     rows, counts = [], []
     for phase, flow in DRAWN_FOR.items():
-        flows = told.loc[told["phase"] == phase, "flow"]
+        flows = drawn.loc[drawn["phase"] == phase, "flow"]
         counts.append((int((flows == flow).sum()), len(flows)))
         rows.append((phase, *proportion_interval(*counts[-1]), len(flows)))
-    others = len(decided) - len(told)
-    rows.append(("balanced_accuracy", *mean_of_shares(counts), len(told)))
+    others = len(decided) - len(drawn)
+    rows.append(("balanced_accuracy", *mean_of_shares(counts), len(drawn)))
     rows.append(("other_flow", *proportion_interval(others, len(decided)), len(decided)))
     return TABLES["flow_match"].frame(rows)

@@ -15,7 +15,7 @@ from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import heat_map, try_panel
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.figures.style import ATTENTION, INK, RED, new_figure, styled
-from rb_interp.studies.crossed_seeds.report import PARTS, part, part_text
+from rb_interp.studies.crossed_seeds.report import COMPONENTS, component, component_text
 
 SHORT = {"average-then-key": "average", "gather-at-last-anchor": "gather", "key-to-anchors": "anchors"}
 """Circuits -> what a cell says of them; other names are said whole."""
@@ -58,13 +58,13 @@ def _crossing(axes: Axes, evidence: Evidence, figure: Figure) -> None:
 
 
 def _shares(axes: Axes, evidence: Evidence) -> None:
-    for place, (name, words) in enumerate(PARTS.items()):
-        share, low, high = part(evidence, name)
+    for place, (name, words) in enumerate(COMPONENTS.items()):
+        share, low, high = component(evidence, name)
         axes.plot([low, high], [place, place], color=INK, lw=1.1)
         axes.plot([share], [place], "o", color=INK, ms=4.5)
         axes.text(0.0, place - 0.22, words, transform=axes.get_yaxis_transform(), fontsize=7.5)
     axes.axvline(0, color="#b0b0b0", lw=0.7, zorder=0)
-    axes.set(xlim=(-1.04, 1.04), ylim=(len(PARTS) - 0.5, -0.7), yticks=[], xlabel="share of the variance")
+    axes.set(xlim=(-1.04, 1.04), ylim=(len(COMPONENTS) - 0.5, -0.7), yticks=[], xlabel="share of the variance")
     axes.set_xticks([-1, -0.5, 0, 0.5, 1])
     axes.spines["left"].set_visible(False)
 
@@ -72,14 +72,14 @@ def _shares(axes: Axes, evidence: Evidence) -> None:
 def caption_crossing(evidence: Evidence) -> Caption:
     """Caption of the crossing, with the shares of variance."""
     members = evidence.table("crossing")
-    parts = ", ".join(f"{PARTS[name]} {part_text(evidence, name)}" for name in PARTS)
+    shares = ", ".join(f"{COMPONENTS[name]} {component_text(evidence, name)}" for name in COMPONENTS)
     here = {name: words for name, words in SHORT.items() if name in set(members["circuit"])}
     names = f" ({', '.join(f'{words}: {name}' for name, words in here.items())})" if here else ""
     return Caption(
         f"{len(members)} members: each seed of the data (rows, label table, order of batches) with each seed of the "
         "initial weights. Left: share of the key's effect on the answer that enters the last layer at the key's own "
         f"position, and below it the circuit by cause{names}. Right: the variance of that share, "
-        f"divided between the two seeds: {parts}. The rest is interaction and noise: with one member in each cell the "
+        f"divided between the two seeds: {shares}. The rest is interaction and noise: with one member in each cell the "
         "two cannot be told apart.",
         "that the data decide: rows that are not of one colour, and an interval of the difference below 0. That the "
         "initial weights decide: columns that are not of one colour, and an interval above 0. That neither does "

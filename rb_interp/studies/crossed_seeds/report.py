@@ -10,7 +10,7 @@ from rb_interp.figures.numbers import number, share_text
 from rb_interp.interventions.circuit_by_cause import CAUSES
 from rb_interp.report.section import Cell, Figure, Narrative, Paragraph, Row, Section, Table
 
-PARTS = {
+COMPONENTS = {
     "data": "data", "initialisation": "initial weights", "rest": "interaction and noise",
     "difference": "data less initial weights",
 }  # fmt: skip
@@ -24,7 +24,7 @@ UNKNOWN = (
 def narrative(evidence: Evidence) -> Narrative:
     """Answer, and a section with the table of shares and the figure."""
     try:
-        unknown, table = math.isnan(part(evidence, "data")[0]), _table(evidence)
+        unknown, table = math.isnan(component(evidence, "data")[0]), _table(evidence)
         answer = (_circuits(evidence), UNKNOWN if unknown else _decides(evidence))
     except MissingEvidenceError:
         return Narrative((MISSING,))
@@ -36,13 +36,13 @@ def narrative(evidence: Evidence) -> Narrative:
     return Narrative(answer, sections=(section,))
 
 
-def part_text(evidence: Evidence, name: str) -> str:
-    """``share [low, high]`` of a part of the variance."""
-    return share_text(*part(evidence, name))
+def component_text(evidence: Evidence, name: str) -> str:
+    """``share [low, high]`` of a component of the variance."""
+    return share_text(*component(evidence, name))
 
 
-def part(evidence: Evidence, name: str) -> tuple[float, float, float]:
-    """A part's share of the variance, and the ends of its interval."""
+def component(evidence: Evidence, name: str) -> tuple[float, float, float]:
+    """A component's share of the variance, and the ends of its interval."""
     row = evidence.table("components", component=name).iloc[0]
     return float(row["share"]), float(row["low"]), float(row["high"])
 
@@ -54,8 +54,10 @@ def _circuits(evidence: Evidence) -> str:
 
 
 def _decides(evidence: Evidence) -> str:
-    shares = ", ".join(f"{PARTS[name]} {part_text(evidence, name)}" for name in ("data", "initialisation", "rest"))
-    share, low, high = part(evidence, "difference")
+    shares = ", ".join(
+        f"{COMPONENTS[name]} {component_text(evidence, name)}" for name in ("data", "initialisation", "rest")
+    )
+    share, low, high = component(evidence, "difference")
     of = "Variance of the share of the key's effect from its own position"
     text = f"{of}: {shares}. Data less initial weights: {share_text(share, low, high)}"
     if low > 0:
@@ -67,8 +69,8 @@ def _decides(evidence: Evidence) -> str:
 
 def _table(evidence: Evidence) -> Table:
     rows = []
-    for name, words in PARTS.items():
+    for name, words in COMPONENTS.items():
         variance = float(evidence.table("components", component=name)["variance"].iloc[0])
         spread = Cell(number(variance)) if math.isfinite(variance) else Cell()
-        rows.append(Row((Cell(words, head=True), Cell(part_text(evidence, name)), spread)))
+        rows.append(Row((Cell(words, head=True), Cell(component_text(evidence, name)), spread)))
     return Table(("", "share [95 % interval]", "variance"), tuple(rows))

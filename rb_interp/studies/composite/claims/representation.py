@@ -23,7 +23,7 @@ def _cosine(probe: str, quantity: str, gamma: float) -> Term:
     return Term(probe, quantity, gamma, "final", "grid", 1, label)
 
 
-def _beside(probe: str, *gammas: float) -> tuple[Term, ...]:
+def _context(probe: str, *gammas: float) -> tuple[Term, ...]:
     """Both means, raw and centred."""
     shown = [*_WORDS] if probe == "answer_cosines" else [name for name in _WORDS if name != "different_drawn"]
     return tuple(_cosine(probe, name, gamma) for gamma in gammas for name in shown)
@@ -33,7 +33,7 @@ def _answer(gamma: float) -> Term:
     return share("answer", gamma, 1, "share of v's variance that the answer explains")
 
 
-def _answer_beside(gamma: float) -> tuple[Term, ...]:
+def _answer_context(gamma: float) -> tuple[Term, ...]:
     return (
         share("key", gamma, 1, "share that the key explains"),
         share("pair", gamma, 1, "share that the pair explains"),
@@ -51,14 +51,14 @@ REPRESENTATION_CLAIMS = (
             Condition(_cosine("answer_cosines", "equal", SMALL), ">=", 0.90),
             Condition(_cosine("answer_cosines", "difference", SMALL), ">=", 0.30),
         ),
-        context=_beside("answer_cosines", SMALL),
+        context=_context("answer_cosines", SMALL),
     ),
     Claim(
         "D2",
         "In a symmetric solution it is not.",
         "Fig. 4b",
         (Condition(_cosine("answer_cosines", "equal", MIDDLE), "<=", 0.60),),
-        context=_beside("answer_cosines", MIDDLE),
+        context=_context("answer_cosines", MIDDLE),
     ),
     Claim(
         "D3",
@@ -72,7 +72,7 @@ REPRESENTATION_CLAIMS = (
                 _cosine("answer_cosines", "difference", MIDDLE),
             ),
         ),
-        context=_beside("answer_cosines", SMALL, MIDDLE),
+        context=_context("answer_cosines", SMALL, MIDDLE),
     ),
     Claim(
         "D4",
@@ -82,7 +82,7 @@ REPRESENTATION_CLAIMS = (
             Condition(_cosine("step_cosines", "equal", SMALL), ">=", 0.80),
             Condition(_cosine("step_cosines", "difference", SMALL), ">=", 0.30),
         ),
-        context=(*_beside("step_cosines", SMALL), _cosine("step_cosines", "difference", MIDDLE)),
+        context=(*_context("step_cosines", SMALL), _cosine("step_cosines", "difference", MIDDLE)),
     ),
     Claim(
         "D5",
@@ -92,6 +92,6 @@ REPRESENTATION_CLAIMS = (
             Condition(_answer(SMALL), ">=", 0.80),
             Condition(_answer(SMALL), ">=", 0.20, _answer(MIDDLE)),
         ),
-        context=(*_answer_beside(SMALL), *_answer_beside(MIDDLE)),
+        context=(*_answer_context(SMALL), *_answer_context(MIDDLE)),
     ),
 )

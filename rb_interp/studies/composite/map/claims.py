@@ -16,7 +16,7 @@ def of_map(quantity: str, label: str, sweep: str = "") -> Term:
     return Term("map", quantity, None, "final", label=label, sweep=sweep)
 
 
-def _beside(sweep: str) -> tuple[Term, ...]:
+def _context(sweep: str) -> tuple[Term, ...]:
     """I and S, also with early keys alone, at the small and the middle initialisation."""
     labels = {"I": "I", "S": "S", "I_early": "I, keys at positions 0 to length - 5",
               "S_early": "S, keys at positions 0 to length - 5", "acc_seen_test": "accuracy on seen_test"}  # fmt: skip
@@ -43,7 +43,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The smaller the initialisation, the more the unseen pair is inferred, and the less mirrored.",
         "Sec. 4, order",
         (Condition(of_map("order", ORDER, DEPTH.format(2)), ">=", 0.60),),
-        context=_beside(DEPTH.format(2)),
+        context=_context(DEPTH.format(2)),
     ),
     Claim(
         "C8",
@@ -81,6 +81,6 @@ CLAIMS: tuple[Claim, ...] = (
                 Condition(of_map("order", ORDER, sweep), ">=", 0.60),
             )
         ),
-        context=tuple(term for norm in NORMS for term in _beside(f"gpt2_{norm}")),
+        context=tuple(term for norm in NORMS for term in _context(f"gpt2_{norm}")),
     ),
 )

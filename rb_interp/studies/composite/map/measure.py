@@ -78,8 +78,8 @@ def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> Iterator
         found, untrained = (_of_seed(table.loc[table["seed"] == seed], config) for table in (now, before))
         for (sweep, quantity), value in found.items():
             place = {"sweep": sweep, "gamma": NAN, "seed": seed, "stage": "final", "step": step, "set": ""}
-            beside = untrained.get((sweep, quantity), NAN)
-            row = {"probe": "map", "quantity": quantity, "value": value, "untrained": beside}
+            first = untrained.get((sweep, quantity), NAN)
+            row = {"probe": "map", "quantity": quantity, "value": value, "untrained": first}
             yield {**place, **row, **empty, "n": 0}
 
 
