@@ -66,8 +66,8 @@ class Evidence:
         return sorted(self.curves["gamma"].astype(float).unique().tolist())
 
     @property
-    def rates(self) -> list[float]:
-        """The same where there is one at least; MissingEvidenceError in a run without members."""
+    def shown_gammas(self) -> list[float]:
+        """`gammas`, for a figure that needs one at least; MissingEvidenceError in a run without members."""
         if not self.gammas:
             raise MissingEvidenceError("This run has no members.")
         return self.gammas

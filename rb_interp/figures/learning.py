@@ -40,7 +40,7 @@ def learning_panels(evidence: Evidence) -> tuple[Figure, np.ndarray]:
 
     Raises MissingEvidenceError where the run has no members.
     """
-    columns = len(evidence.rates)
+    columns = len(evidence.shown_gammas)
     figure = new_figure(3.9, max(WIDTH, 2.1 * columns))
     panels = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False)
     for accuracy in panels[1]:

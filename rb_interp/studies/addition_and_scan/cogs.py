@@ -100,10 +100,8 @@ class CogsTask(SequenceTask):
         drawn = _distinct(rng, "", n + self.n_test)
         mixed = [drawn[number] for number in rng.permutation(len(drawn))]
         held_out = [_distinct(rng, rule, self.n_rule) for rule in RULES]
-        parts = [[*[ALONE] * self.n_alone, *mixed[:n]], mixed[n:], *held_out]
-        tokens, labels = self.rows([sentence for part in parts for sentence in part])
-        set = np.repeat(np.arange(len(SETS)), [len(part) for part in parts])
-        return Dataset(seed, tokens, labels, set, SETS, SETS[:1], name="the task of sentences")
+        train = [*[ALONE] * self.n_alone, *mixed[:n]]
+        return self.in_sets(seed, [train, mixed[n:], *held_out], "the task of sentences")
 
 
 def _distinct(rng: np.random.Generator, rule: str, n: int) -> list[Sentence]:

@@ -112,10 +112,8 @@ class ScanTask(SequenceTask, WithPresets):
         drawn = [others[number] for number in order]
         n = self.n_sequences - self.n_alone
         alone = Sentence((PRIMITIVE,), (action(PRIMITIVE),))
-        parts = [[*[alone] * self.n_alone, *drawn[:n]], drawn[n:], composites]
-        tokens, labels = self.rows([sentence for part in parts for sentence in part])
-        set = np.repeat(np.arange(len(SETS)), [len(part) for part in parts])
-        return Dataset(seed, tokens, labels, set, SETS, SETS[:1], name="the task of commands")
+        train = [*[alone] * self.n_alone, *drawn[:n]]
+        return self.in_sets(seed, [train, drawn[n:], composites], "the task of commands")
 
 
 @lru_cache(maxsize=16)

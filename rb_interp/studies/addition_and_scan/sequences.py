@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from rb_interp.checks import KnownFields
+from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprint import fingerprint
 from rb_interp.tasks.stage import Stage
 
@@ -22,6 +23,8 @@ class SequenceTask(KnownFields):
     """What tasks of words share; a task adds ``words``, ``length`` and its rows."""
 
     predicts = "next"
+    sets: tuple[str, ...]
+    train_sets: tuple[str, ...]
     length: int
 
     @property
@@ -56,6 +59,12 @@ class SequenceTask(KnownFields):
             whole[row, : len(written)] = written
             target[row, len(given) : len(written)] = True
         return whole[:, :-1], np.where(target, whole[:, 1:], -1)
+
+    def in_sets(self, seed: int, found: Sequence[Sequence[tuple[Words, Words]]], name: str) -> Dataset:
+        """The dataset of such pairs, one sequence of them for each of the task's sets; ``name`` is for messages."""
+        tokens, labels = self.rows([pair for of_set in found for pair in of_set])
+        set = np.repeat(np.arange(len(self.sets)), [len(of_set) for of_set in found])
+        return Dataset(seed, tokens, labels, set, self.sets, self.train_sets, name=name)
 
     def command(self, tokens: Int[np.ndarray, " pos"]) -> str:
         """What a row gives, in words: all before the arrow."""

@@ -115,7 +115,7 @@ def shown_gamma(evidence: Evidence) -> float:
 
     No claim is judged at another rate than the paper's. Raises MissingEvidenceError where the run has no member.
     """
-    return SMALL if SMALL in evidence.rates else evidence.rates[-1]
+    return SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
 
 
 def mean_text(mean: float, low: float, high: float) -> str:

@@ -22,7 +22,7 @@ from rb_interp.studies.composite.config import MIDDLE, SMALL
 @styled
 def draw_condensation(evidence: Evidence) -> Figure:
     """Cosines of L0's W_Q neurons sorted by group, the first seed at each rate; on the right the shares of pairs."""
-    rates = evidence.rates
+    rates = evidence.shown_gammas
     figure = new_figure(2.7, max(WIDTH, 2.0 + 1.8 * len(rates)))
     panels = figure.subplots(1, len(rates) + 1, squeeze=False)[0]
     for axes, gamma in zip(panels, rates, strict=False):
@@ -70,7 +70,7 @@ def caption_condensation(evidence: Evidence) -> Caption:
 @styled
 def draw_participation(evidence: Evidence) -> Figure:
     """Participation ratio of every matrix of every layer: members, median and range at each rate, untrained models."""
-    rates, layers = evidence.rates, range(evidence.config.model.n_layers)
+    rates, layers = evidence.shown_gammas, range(evidence.config.model.n_layers)
     figure = new_figure(0.5 + 2.0 * len(layers))
     panels = figure.subplots(len(layers), 1, sharex=True, squeeze=False)[:, 0]
     for axes, layer in zip(panels, layers, strict=True):
@@ -118,7 +118,7 @@ def caption_participation(evidence: Evidence) -> Caption:
 @styled
 def draw_singular_values(evidence: Evidence) -> Figure:
     """Singular values of every matrix of every layer in descending order: members, and their mean at each rate."""
-    rates, layers = evidence.rates, range(evidence.config.model.n_layers)
+    rates, layers = evidence.shown_gammas, range(evidence.config.model.n_layers)
     figure = new_figure(0.6 + 1.7 * len(layers), max(WIDTH, 1.3 * len(MATRICES)))
     panels = figure.subplots(len(layers), len(MATRICES), sharey=True, squeeze=False)
     for row, layer in zip(panels, layers, strict=True):

@@ -46,7 +46,7 @@ LOOKS = {"equal": (RED, "o", -0.24), "different": (BLUE, "s", 0.12)}
 @styled
 def draw_cosines(evidence: Evidence) -> Figure:
     """Heat maps of v and of u by key, raw and centred, rates beside each other; below them every member's means."""
-    rates = evidence.rates
+    rates = evidence.shown_gammas
     figure = new_figure(11.6, max(WIDTH, 2.1 * len(rates)))
     halves: Any = figure.subfigures(2, 1, height_ratios=(4.1, 1))
     top, bottom = halves

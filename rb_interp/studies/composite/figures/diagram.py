@@ -31,7 +31,7 @@ PLACES = {role: place for place, role in enumerate(("key", "a1", "a2", "noise", 
 @styled
 def draw_diagram(evidence: Evidence) -> Figure:
     """Attention as lines between roles, layer over layer: a column for each rate, a row for each set of pairs."""
-    rates = evidence.rates
+    rates = evidence.shown_gammas
     figure = new_figure(2.55 * len(SETS) + 0.4, max(WIDTH, 2.4 * len(rates)))
     panels = figure.subplots(len(SETS), len(rates), squeeze=False)
     for row, (name, words) in zip(panels, SETS.items(), strict=True):

@@ -22,7 +22,7 @@ LAG_RANGE = range(1, LAGS + 1)
 @styled
 def draw_items(evidence: Evidence) -> Figure:
     """First two principal components of the items, the first seed at each rate; below, mean cosine by distance."""
-    rates = evidence.rates
+    rates = evidence.shown_gammas
     figure = new_figure(4.4, max(WIDTH, 2.3 * len(rates)))
     panels = figure.subplots(2, len(rates), squeeze=False, height_ratios=(1.2, 1.0))
     for (above, below), gamma in zip(panels.T, rates, strict=True):
@@ -84,7 +84,7 @@ def caption_items(evidence: Evidence) -> Caption:
 @styled
 def draw_growth(evidence: Evidence) -> Figure:
     """Leading eigenvalues of the items' covariance along training, one column per rate."""
-    rates = evidence.rates
+    rates = evidence.shown_gammas
     figure = new_figure(2.6, max(WIDTH, 2.3 * len(rates)))
     panels = figure.subplots(1, len(rates), squeeze=False, sharey=True)[0]
     for axes, gamma in zip(panels, rates, strict=True):

@@ -44,7 +44,7 @@ class Drawn(NamedTuple):
 
 def rate_columns(evidence: Evidence, height: float, rows: int = 1) -> tuple[Figure, list[list[Axes]]]:
     """A figure with a column for each rate; MissingEvidenceError where the run has no member."""
-    columns = len(evidence.rates)
+    columns = len(evidence.shown_gammas)
     figure = new_figure(height, max(WIDTH, 2.1 * columns))
     return figure, figure.subplots(rows, columns, sharey=True, squeeze=False).tolist()
 
