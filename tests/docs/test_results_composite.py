@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -158,6 +159,26 @@ def test_what_the_text_says_of_complexity_is_so(run):
     assert (items["nearest", 0.5] >= 0.5).sum() == 7
     shares = run.readings.query("probe == 'variance_shares' and layer == 0 and set == 'seen_test' and gamma == .5")
     assert shares.query("quantity == 'unordered_pair' and seed in (6, 7)")["value"].min() >= 0.5
+
+
+def test_the_control_of_fresh_seeds_is_quoted():
+    rows = re.findall(
+        r"^\| (\d+) \| ([a-z ]+) \| ([\d.]+) \| ([a-z ]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE
+    )
+    kept = pd.read_csv(ROOT / "results/composite_control.csv").set_index(["sweep", "seed"])
+    control, main = kept.loc["both_unseen"], kept.loc["main"]
+    assert [int(row[0]) for row in rows] == list(control.index) == list(range(8, 16))
+    assert [row[1] for row in rows] == list(control["flow"])
+    assert [row[3] for row in rows] == list(main["flow"])
+    told = [[float(number) for number in (row[2], row[4], row[5])] for row in rows]
+    found = [[control["I"][seed], main["I"][seed], main["S"][seed]] for seed in control.index]
+    assert np.abs(np.array(told) - found).max() <= 0.0051
+    says("Of the seven others six infer in .89 or more", "gives the pair in .47", "Five of the six are via anchors")
+    anchors = control[control["flow"] == "via anchors"]
+    assert (len(anchors), round(anchors["I"].min(), 2), anchors["last_gives_kb_ps"].max()) == (6, 0.89, 0.0)
+    assert round(control["last_gives_kb_ps"][8], 2) == 0.47
+    both = main.loc[anchors.index].query("flow == 'via anchors'")["S"]
+    assert (len(both), round(both.min(), 2), both.max()) == (5, 0.88, 1.0)
 
 
 @pytest.fixture(scope="module")
