@@ -13,7 +13,7 @@ LEAVES = {
     "unembedding": "lm_head embed_out unembed",
 }
 """Group -> last parts of a layer's path that say it alone."""
-IN_ATTENTION = ("c_proj", "dense", "out_proj", "proj", "out", "wo")
+IN_ATTENTION = ("c_proj", "dense", "out_proj", "proj", "out", "wo", "Wo")
 """Last parts of W_O's path within attention, where an MLP may use the same."""
 OUT_OF_MLP = ("c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "fc_out", "w2", "wo", "lin2", "linear2", "W_out")
 OUT_OF_ATTENTION = (*IN_ATTENTION, "o_proj", "out_lin", "o", "to_out")

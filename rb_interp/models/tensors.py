@@ -67,8 +67,8 @@ def _check(model: nn.Module, found: list[tuple[str, Held | None, Tensor]]) -> No
     if unknown:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         raise ModelError(
-            f"{len(unknown)} tensors of this {kind} are no weight or bias of a linear layer, an embedding or a norm: "
-            f"{', '.join(unknown[:5])}{more}; call this for the modules that hold none of these, one by one."
+            f"{len(unknown)} of the tensors of this {kind} are no weight or bias of a linear layer, an embedding or a "
+            f"norm: {', '.join(unknown[:5])}{more}; call this for the modules that hold none of these, one by one."
         )
 
 
