@@ -81,10 +81,9 @@ def test_every_tensor_has_the_standard_deviation_of_its_gamma(family, per):
         assert abs(row.z) < 4.5, row
         if row.group == groups:
             weight = weights[row.parameter]
-            padded = (
-                groups == "embedding" and "wte" not in name and "wpe" not in name and family != "GPTNeoXForCausalLM"
-            )
-            assert has_std(weight[1:] if padded else weight, std), row
+            start = 1 if "embed_tokens" in name or (row.tied_to and family == "Gemma2ForCausalLM") else 0
+            assert not weight[:start].any()  # the row of padding
+            assert has_std(weight[start:], std), row
     assert met == {(name, group) for name, (_, groups) in expected.items() for group in groups.split()}
 
 
@@ -212,6 +211,13 @@ def test_the_gamma_of_what_transformers_starts_with():
     assert table.tied_to["lm_head.weight"] == "transformer.wte.weight"
     parts = table.loc["transformer.h.0.attn.c_attn.weight"]
     assert list(zip(parts["shape"], parts.group, strict=True)) == [((D, 2 * D), "qk"), ((D, D), "vo")]
+
+
+def test_tied_weights_are_drawn_once_as_the_embedding():
+    model = rb.scale_init(made("GPT2LMHeadModel"), 0.5, seed=3)
+    drawn = standard_draw(lens_parameter("transformer.wte.weight", (V, D), D, True), "fan_in", 3) / D**0.5
+    assert torch.equal(model.lm_head.weight, torch.from_numpy(drawn).float())
+    assert model.lm_head.weight is model.transformer.wte.weight
 
 
 class Odd(nn.Module):
