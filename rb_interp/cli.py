@@ -294,15 +294,15 @@ def _calibrate(command: Any, line: str) -> None:
 
 
 def _parameters(command: Any, line: str) -> None:
-    from rb_interp.models.table import initialisation_table
+    from rb_interp.models.table import drawn_table
 
     _check_member(command.gamma, command.seed)
     sweeps = command.settings.sweeps
     if command.sweep not in sweeps:
         raise ConfigError(f"study '{command.study}' has no sweep '{command.sweep}'; {nearest(command.sweep, sweeps)}")
     sweep = sweeps[command.sweep]
-    table = initialisation_table(sweep.task, sweep.model, command.gamma, command.seed)
-    print(table.to_string(index=False, float_format="{:.4g}".format))
+    table = drawn_table(sweep.task, sweep.model, command.gamma, command.seed)
+    print(table.drop(columns="tied_to").to_string(index=False, float_format="{:.4g}".format))
 
 
 COMMANDS: dict[str, Callable[[Any, str], None]] = {

@@ -17,44 +17,80 @@ tensor name, shared across gammas: models of one seed differ in scale alone.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from rb_interp.errors import ModelError
-from rb_interp.models.config import ModelConfig, check_gamma
+from rb_interp.models.config import MatrixGammas, ModelConfig, check_gamma
 
 GROUPS = {
     "W_E": "embedding", "W_pos": "embedding", "W_Q": "qk", "W_K": "qk", "W_V": "vo", "W_O": "vo",
-    "W_in": "mlp", "W_out": "mlp", "W_U": "unembedding",
+    "W_in": "mlp", "W_gate": "mlp", "W_out": "mlp", "W_U": "unembedding", "W_token_type": "embedding",
 }  # fmt: skip
-
+OUTPUTS = ("W_O", "W_out")
 
 FIXED_EMBEDDING = 0.02
 """Standard deviation of GPT-2's embeddings, in the schemes that leave them as they are."""
 
 
 @dataclass(frozen=True)
+class Rule:
+    """What the standard deviations of a model follow, beside gamma; a ModelConfig says all of it too.
+
+    Attributes:
+        scheme: one of ``config.SCHEMES``. gammas: rates of single groups of matrices.
+        d_model, n_layers: of the model, for the scheme ``d_model``; 0 where they are not known.
+    """
+
+    scheme: str = "fan_in"
+    gammas: MatrixGammas = field(default_factory=MatrixGammas)
+    d_model: int = 0
+    n_layers: int = 0
+
+
+@dataclass(frozen=True)
 class Parameter:
-    """One tensor of a model under its TransformerLens name.
+    """One tensor of a model: a weight under its TransformerLens name, or any other model's under its own.
 
     Attributes:
         d_in: input dimension that sets the scale; 0 for what starts as a constant (biases, LayerNorm, and W_Q of a
             layer that attends uniformly).
         trained: whether training changes it.
+        group: ``embedding``, ``qk``, ``vo``, ``mlp`` or ``unembedding``, whose rate may be its own; ``other`` for a
+            matrix that belongs to none; ``qkv`` for one that holds values beside queries, it is not known where; empty
+            for a constant.
+        writes: whether it is an output projection, W_O or W_out, which the scheme ``d_model`` makes smaller.
+        width: size(1) of the weight in GPT-2's code, for the scheme ``conv1d``; 0 where GPT-2 has no such weight.
+        constant: what every entry starts at where d_in is 0.
     """
 
     name: str
     shape: tuple[int, ...]
     d_in: int
     trained: bool
+    group: str = ""
+    writes: bool = False
+    width: int = 0
+    constant: float = 0.0
 
-    @property
-    def kind(self) -> str:
-        """Last part of the name: W_E, W_Q, b_U, w, ..."""
-        return self.name.rsplit(".", 1)[-1]
+
+def lens_parameter(name: str, shape: tuple[int, ...], d_in: int, trained: bool) -> Parameter:
+    """A parameter whose name and shape are those of TransformerLens.
+
+    >>> lens_parameter("blocks.0.attn.W_Q", (2, 64, 32), 64, True).width  # Q, K and V share one weight in GPT-2
+    192
+    """
+    kind = name.rsplit(".", 1)[-1]
+    if kind not in GROUPS:
+        return Parameter(name, shape, d_in, trained, constant=float(kind == "w"))
+    # W_U is the weight of a torch.nn.Linear there, [out, in]; all others are Conv1D's, [in, out].
+    width = 3 * shape[0] * shape[2] if kind in ("W_Q", "W_K", "W_V") else shape[0] if kind == "W_U" else shape[-1]
+    return Parameter(name, shape, d_in, trained, GROUPS[kind], kind in OUTPUTS, width)
 
 
 def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
@@ -64,13 +100,13 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
     ['embed.W_E', 'pos_embed.W_pos', 'blocks.0.attn.W_Q']
     """
     d, h, k, m = model.d_model, model.n_heads, model.d_head, model.d_mlp
-    biases, embedding = model.train_biases, Parameter("embed.W_E", (d_vocab, d), d, True)
+    biases, embedding = model.train_biases, lens_parameter("embed.W_E", (d_vocab, d), d, True)
     if model.architecture == "emb_mlp":
-        layers = [Parameter("mlp.W_in", (d, m), d, True), Parameter("mlp.W_out", (m, d_vocab), m, True)]
+        layers = [lens_parameter("mlp.W_in", (d, m), d, True), lens_parameter("mlp.W_out", (m, d_vocab), m, True)]
         return [embedding, *layers]
     found = [embedding]
     if model.architecture == "transformer":
-        found += [Parameter("pos_embed.W_pos", (n_ctx, d), d, True)]
+        found += [lens_parameter("pos_embed.W_pos", (n_ctx, d), d, True)]
     elif d != d_vocab:
         raise ModelError(
             f"d_model={d} and d_vocab={d_vocab} with architecture='one_layer', which has no unembedding; give both the "
@@ -81,64 +117,84 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
         if model.norm != "none":
             found += _layer_norm(block + "ln1", d)
         uniform = layer in model.uniform_layers  # a query of 0 gives every key the same score
-        found += [Parameter(f"{block}attn.W_Q", (h, d, k), 0 if uniform else d, not uniform)]
-        found += [Parameter(f"{block}attn.W_{x}", (h, d, k), d, True) for x in "KV"]
-        found += [Parameter(f"{block}attn.W_O", (h, k, d), h * k, True)]
-        found += [Parameter(f"{block}attn.b_Q", (h, k), 0, biases and not uniform)]
-        found += [Parameter(f"{block}attn.b_{x}", (h, k), 0, biases) for x in "KV"]
-        found += [Parameter(f"{block}attn.b_O", (d,), 0, biases)]
+        found += [lens_parameter(f"{block}attn.W_Q", (h, d, k), 0 if uniform else d, not uniform)]
+        found += [lens_parameter(f"{block}attn.W_{x}", (h, d, k), d, True) for x in "KV"]
+        found += [lens_parameter(f"{block}attn.W_O", (h, k, d), h * k, True)]
+        found += [lens_parameter(f"{block}attn.b_Q", (h, k), 0, biases and not uniform)]
+        found += [lens_parameter(f"{block}attn.b_{x}", (h, k), 0, biases) for x in "KV"]
+        found += [lens_parameter(f"{block}attn.b_O", (d,), 0, biases)]
         if model.norm != "none":
             found += _layer_norm(block + "ln2", d)
-        found += [Parameter(f"{block}mlp.W_in", (d, m), d, True), Parameter(f"{block}mlp.b_in", (m,), 0, biases)]
-        found += [Parameter(f"{block}mlp.W_out", (m, d), m, True), Parameter(f"{block}mlp.b_out", (d,), 0, biases)]
+        found += [
+            lens_parameter(f"{block}mlp.W_in", (d, m), d, True),
+            lens_parameter(f"{block}mlp.b_in", (m,), 0, biases),
+        ]
+        found += [
+            lens_parameter(f"{block}mlp.W_out", (m, d), m, True),
+            lens_parameter(f"{block}mlp.b_out", (d,), 0, biases),
+        ]
     if model.architecture == "one_layer":
         return found
     if model.norm == "pre":
         found += _layer_norm("ln_final", d)
     if model.tied:
         return found
-    return [*found, Parameter("unembed.W_U", (d, d_vocab), d, True), Parameter("unembed.b_U", (d_vocab,), 0, True)]
+    return [
+        *found,
+        lens_parameter("unembed.W_U", (d, d_vocab), d, True),
+        lens_parameter("unembed.b_U", (d_vocab,), 0, True),
+    ]
 
 
 def _layer_norm(name: str, d_model: int) -> list[Parameter]:
-    return [Parameter(f"{name}.w", (d_model,), 0, True), Parameter(f"{name}.b", (d_model,), 0, True)]
+    return [lens_parameter(f"{name}.w", (d_model,), 0, True), lens_parameter(f"{name}.b", (d_model,), 0, True)]
 
 
-def intended_std(parameter: Parameter, model: ModelConfig, gamma: float | None) -> float:
+def intended_std(parameter: Parameter, model: ModelConfig | Rule, gamma: float | None) -> float:
     """Standard deviation that the model's scheme gives a parameter (0 for what starts as a constant)."""
-    group = GROUPS.get(parameter.kind)
-    if group is None or not parameter.d_in:
+    if not parameter.d_in:
         return 0.0
     if model.scheme == "torch_default":
-        return 1.0 if group == "embedding" else 1 / math.sqrt(3 * parameter.d_in)
-    if model.scheme in ("fan_in_fixed_embedding", "conv1d") and group == "embedding":
+        return 1.0 if parameter.group == "embedding" else 1 / math.sqrt(3 * parameter.d_in)
+    if model.scheme in ("fan_in_fixed_embedding", "conv1d") and parameter.group == "embedding":
         return FIXED_EMBEDDING
-    rate = getattr(model.gammas, group)
-    rate = gamma if rate is None else rate
+    rate = _rate(parameter, model.gammas, gamma)
     if rate is None:
         raise ModelError(f"scheme '{model.scheme}' needs a gamma for '{parameter.name}'; pass gamma=0.8, for instance.")
     check_gamma(rate)
     if model.scheme in ("fan_in", "fan_in_fixed_embedding"):
         return parameter.d_in**-rate
-    if model.scheme == "conv1d":
-        return _conv1d_width(parameter, model) ** -rate
-    depth = math.sqrt(2 * model.n_layers) if parameter.kind in ("W_O", "W_out") else 1.0
-    return model.d_model**-rate / depth
+    if model.scheme == "conv1d" and parameter.width:
+        return parameter.width**-rate
+    if model.scheme == "conv1d" or not model.d_model or not model.n_layers:
+        lacks = "a width in GPT-2's code" if model.scheme == "conv1d" else "d_model and n_layers of this model"
+        raise ModelError(f"scheme '{model.scheme}' needs {lacks} for '{parameter.name}'; use scheme='fan_in'.")
+    return model.d_model**-rate / (math.sqrt(2 * model.n_layers) if parameter.writes else 1.0)
 
 
-def _conv1d_width(parameter: Parameter, model: ModelConfig) -> int:
-    """Output width of the weight that holds a matrix in GPT-2's Conv1D layers; W_U is a torch.nn.Linear, [out, in]."""
-    if parameter.kind in ("W_Q", "W_K", "W_V"):
-        return 3 * model.n_heads * model.d_head
-    return {"W_O": model.d_model, "W_in": model.d_mlp, "W_out": model.d_model, "W_U": model.d_model}[parameter.kind]
+def _rate(parameter: Parameter, gammas: MatrixGammas, gamma: float | None) -> float | None:
+    """Gamma of a parameter's group."""
+    groups = ("qk", "vo") if parameter.group == "qkv" else (parameter.group,)
+    rates = {gamma if getattr(gammas, group, None) is None else getattr(gammas, group) for group in groups}
+    if len(rates) > 1:
+        raise ModelError(
+            f"gammas qk={gammas.qk} and vo={gammas.vo} differ, and '{parameter.name}' holds queries, keys and values "
+            f"in an order that is not known; give both the same."
+        )
+    return rates.pop()
+
+
+def normal_stream(parameter: Parameter, scheme: str, seed: int) -> Callable[[tuple[int, ...]], np.ndarray]:
+    """The unit-variance numbers of one tensor, shape -> array: its own stream of the seed, whatever else there is."""
+    rng = np.random.default_rng([seed, 4, crc32(parameter.name.encode())])
+    if scheme == "torch_default" and parameter.group != "embedding":
+        return partial(rng.uniform, -math.sqrt(3), math.sqrt(3))
+    return rng.standard_normal
 
 
 def standard_draw(parameter: Parameter, scheme: str, seed: int) -> np.ndarray:
-    """The unit-variance draw of one tensor: its own stream of the seed, whatever else the model holds."""
-    rng = np.random.default_rng([seed, 4, crc32(parameter.name.encode())])
-    if scheme == "torch_default" and GROUPS[parameter.kind] != "embedding":
-        return rng.uniform(-math.sqrt(3), math.sqrt(3), parameter.shape)
-    return rng.standard_normal(parameter.shape)
+    """The unit-variance draw of one tensor."""
+    return normal_stream(parameter, scheme, seed)(parameter.shape)
 
 
 def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed: int) -> dict[str, np.ndarray]:
@@ -154,7 +210,7 @@ def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed
         if parameter.d_in:
             weights[parameter.name] = std * standard_draw(parameter, model.scheme, seed)
         else:
-            weights[parameter.name] = np.full(parameter.shape, float(parameter.kind == "w"))
+            weights[parameter.name] = np.full(parameter.shape, parameter.constant)
     return weights
 
 

@@ -305,7 +305,8 @@ MODELS: dict[str, Valid] = {
         "task": p.task, "gamma": 0.5, "norm": "none", "scheme": "fan_in", "seed": 0, "config": p.config,
         "dtype": torch.float32,
     },
-    "initialisation_table": lambda p: {"task": p.task, "config": p.config, "gamma": 0.5, "seed": 0},
+    "initialisation_table": lambda p: {"model": p.model, "gamma": 0.5, "per": {"qk": 0.8}, "scheme": "fan_in"},
+    "scale_init": lambda p: {"model": p.model, "gamma": 0.5, "per": {"qk": 0.8}, "scheme": "fan_in", "seed": 0},
     "ModelConfig.preset": lambda p: {"name": "smoke"},
 }  # fmt: skip
 TEXT: dict[str, Valid] = {

@@ -203,7 +203,7 @@ def test_draws_have_the_standard_deviation_of_gamma(architecture, gamma):
     sizes: dict[str, Any] = {"d_model": 100 if architecture == "one_layer" else 64, "d_mlp": 128}
     model = build_model(task, gamma, config=CONFIGS[architecture], dtype=torch.float64, **sizes)
     config = replace(CONFIGS[architecture], **sizes)
-    table = initialisation_table(task, config, gamma).set_index("parameter")
+    table = initialisation_table(model, gamma).set_index("parameter")
     assert table.z.abs().max() < 4
     d_in = defaultdict(lambda: config.d_model, W_O=config.d_head, W_out=128)
     for name, weight in read_weights(model).items():

@@ -1,0 +1,163 @@
+"""What a single tensor of a model is: its input dimension, its group, and whether it starts as a constant.
+
+Known are TransformerLens's weights by their names (``W_Q``, ``b_in``, ...), ``nn.Linear``, ``nn.Embedding``,
+``nn.MultiheadAttention``, GPT-2's ``Conv1D`` (stored [in, out]), norms, and the experts of transformers. A norm's
+weight may stand for its factor or, as in Gemma, for the factor less 1: what a weight of 0 does to an input tells.
+
+Where it misleads. Groups are read off names (``layer_names``); a layer with a name of your own is in ``other``.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rb_interp.models.layer_names import group_of, writes
+from rb_interp.models.schemes import GROUPS, Parameter, lens_parameter
+
+EXPERTS = ("gate_up_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor of a model.
+
+    Attributes:
+        parameter: what it is. tensor: where the model holds it.
+        values: which outputs of a layer of queries, keys and values are values, where that is known, along ``axis``.
+        padding: a row that stays 0, as torch keeps it.
+        tied_to: the tensor that it is, or repeats (``repeats``: turned round, in memory of its own).
+        live: tensors that the model computes with in place of this one, queries and keys before values.
+    """
+
+    parameter: Parameter
+    tensor: Tensor
+    values: Tensor | None = None
+    axis: int = 0
+    padding: int | None = None
+    tied_to: str = ""
+    repeats: bool = False
+    live: tuple[Tensor, ...] = ()
+
+    def parts(self) -> list[Parameter]:
+        """What follows one rate: the tensor, or its queries and keys, and its values."""
+        if self.values is None:
+            return [self.parameter]
+        sizes = [int(chosen.sum()) for chosen in (~self.values, self.values)]
+        shapes = [(*self.tensor.shape[: self.axis], size, *self.tensor.shape[self.axis + 1 :]) for size in sizes]
+        named = zip(("qk", "vo"), shapes, strict=True)
+        return [replace(self.parameter, group=group, shape=shape) for group, shape in named]
+
+    def entries(self, group: str) -> Tensor:
+        """Every entry of the part of that group, as the model computes with it now, without the padding."""
+        if self.values is None:
+            tensors = self.live or (self.tensor,)
+        elif self.live:
+            tensors = self.live[:2] if group == "qk" else self.live[2:]
+        else:
+            chosen = self.values if group == "vo" else ~self.values
+            tensors = (self.tensor.index_select(self.axis, chosen.nonzero()[:, 0].to(self.tensor.device)),)
+        if self.padding is not None:
+            tensors = (self.tensor[: self.padding], self.tensor[self.padding + 1 :])
+        return torch.cat([tensor.detach().flatten() for tensor in tensors])
+
+
+def lens_tensor(name: str, tensor: Tensor, cfg: Any, trusted: bool) -> Held | None:
+    """A weight under a TransformerLens name; of a class of somebody else, where cfg says that its shape is the same."""
+    path, _, kind = name.rpartition(".")
+    kind = kind.lstrip("_")  # HookedTransformer holds grouped keys and values as _W_K and _W_V
+    shape, name = tuple(tensor.shape), f"{path}.{kind}".lstrip(".")
+    if kind not in GROUPS:
+        known = (kind in ("w", "b") and trusted) or (kind.startswith("b_") and (trusted or cfg is not None))
+        return Held(lens_parameter(name, shape, 0, tensor.requires_grad), tensor) if known else None
+    if len(shape) not in (2, 3):
+        return None
+    d_in = shape[0] * shape[1] if kind == "W_O" else shape[-1] if GROUPS[kind] == "embedding" else shape[-2]
+    sizes = {"W_O": ("n_heads", "d_head"), "W_out": ("d_mlp",)}.get(kind, ("d_model",))
+    expected = [getattr(cfg, size, None) or 0 for size in sizes]
+    if not trusted and d_in != expected[0] * (expected[-1] if len(expected) > 1 else 1):
+        return None
+    stopped = not tensor.requires_grad and not tensor.any()  # W_Q of a layer that attends uniformly
+    parameter = lens_parameter(name, shape, 0 if stopped else d_in, tensor.requires_grad)
+    grouped = kind in ("W_K", "W_V") and shape[0] != getattr(cfg, "n_heads", shape[0])
+    return Held(replace(parameter, width=0) if grouped else parameter, tensor)
+
+
+def of_layer(path: str, module: nn.Module, name: str, tensor: Tensor, parent: nn.Module) -> Held | None:
+    """A tensor of a layer of torch or of transformers."""
+    full, shape, trained = f"{path}.{name}".lstrip("."), tuple(tensor.shape), tensor.requires_grad
+    constant = Held(Parameter(full, shape, 0, trained), tensor)
+
+    def matrix(axis: int, group: str, writing: bool = False, width: int | None = None) -> Held:
+        """A weight whose outputs lie along an axis, and its inputs along the other of the last two."""
+        d_in = shape[-1] if axis == len(shape) - 2 else shape[-2]
+        width = shape[1] if width is None else width
+        return Held(Parameter(full, shape, d_in, trained, group, writing, width), tensor, axis=axis)
+
+    if isinstance(module, nn.Embedding):
+        if path.endswith("bias"):  # a bias for each distance between positions, as in T5
+            return constant
+        return replace(matrix(0, "embedding"), padding=module.padding_idx)
+    transposed = type(module).__name__ == "Conv1D" and hasattr(module, "nf")
+    if isinstance(module, nn.Linear) or transposed:
+        if name == "bias":
+            return constant
+        return _with_values(matrix(int(transposed), group_of(path), writes(path)), parent) if name == "weight" else None
+    if isinstance(module, nn.MultiheadAttention):
+        groups = {"in_proj_weight": "qkv", "q_proj_weight": "qk", "k_proj_weight": "qk", "v_proj_weight": "vo"}
+        return (
+            constant
+            if name == "in_proj_bias"
+            else _with_values(matrix(0, groups[name]), module)
+            if name in groups
+            else None
+        )
+    if (
+        len(shape) == 1
+        and "norm" in type(module).__name__.lower()
+        and not isinstance(module, nn.modules.batchnorm._BatchNorm)
+    ):
+        return constant if name == "bias" else _scale_of_norm(constant, module) if name == "weight" else None
+    if hasattr(module, "is_transposed") and (name in EXPERTS or name.removesuffix("_bias") in EXPERTS):
+        if name.endswith("_bias"):
+            return constant
+        return matrix(2 if module.is_transposed else 1, "mlp", name == "down_proj", width=0)
+    if "Router" in type(module).__name__ and name in ("weight", "bias") and hasattr(module, "top_k"):
+        return constant if name == "bias" else matrix(0, "other", width=0)
+    return None
+
+
+def _with_values(held: Held, attention: nn.Module) -> Held:
+    """A layer of queries, keys and values, with which outputs are values where the order of its attention is known."""
+    if held.parameter.group != "qkv":
+        return held
+    n, kind = held.tensor.shape[held.axis], type(attention).__name__
+    at, sizes = torch.arange(n), vars(attention)
+    if kind in ("GPT2Attention", "MptAttention", "MultiheadAttention"):  # blocks, without queries in cross-attention
+        values = at >= n - n // (2 if sizes.get("is_cross_attention") else 3)
+    elif kind == "Phi3Attention":
+        values = at >= n - sizes["num_key_value_heads"] * sizes["head_dim"]
+    elif kind in ("GPTNeoXAttention", "BloomAttention"):  # query, key and value of one head after another
+        values = at // (sizes["head_size"] if "head_size" in sizes else sizes["head_dim"]) % 3 == 2
+    else:
+        return held
+    return replace(held, values=values)
+
+
+def _scale_of_norm(held: Held, norm: nn.Module) -> Held | None:
+    """The weight of a norm; None where it cannot be tried on an input."""
+    if held.tensor.is_meta:
+        return held
+    twin = deepcopy(norm)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+        try:
+            out = type(twin).forward(twin, torch.linspace(-1, 2, held.tensor.numel()).to(held.tensor)[None])
+        except Exception:
+            return None
+    return replace(held, parameter=replace(held.parameter, constant=0.0 if out.any() else 1.0))
