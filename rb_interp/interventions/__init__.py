@@ -11,8 +11,9 @@ from rb_interp.interventions.circuit_by_cause import circuit_by_cause
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchange import interchange
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.path import path_patch
+from rb_interp.interventions.path import path_matrix, path_patch
 from rb_interp.interventions.routes import routes
+from rb_interp.interventions.site_patching import patching_effect
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspace import subspace_effect
 
@@ -24,7 +25,9 @@ __all__ = [
     "circuit_by_cause",
     "forced_average",
     "interchange",
+    "patching_effect",
     "patching_matrix",
+    "path_matrix",
     "path_patch",
     "routes",
     "subspace_effect",
