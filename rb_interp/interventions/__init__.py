@@ -7,6 +7,7 @@ the submodules.
 # Not lazily: once a file is imported, its name would hide the function of the same name.
 from rb_interp.interventions.ablation import ablation
 from rb_interp.interventions.attention import blocked_attention, forced_average
+from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.circuit_by_cause import circuit_by_cause
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchange import interchange
@@ -21,6 +22,7 @@ __all__ = [
     "Effect",
     "Site",
     "ablation",
+    "attribution_matrix",
     "blocked_attention",
     "circuit_by_cause",
     "forced_average",
