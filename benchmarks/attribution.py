@@ -2,8 +2,8 @@
 
     python benchmarks/attribution.py [--pairs 64] [--steps 6000] [--case NAME] [--threads 1]
 
-Cases are members of the anchor study's task, trained here at its quick sizes, the same at step 0, and a model of
-GPT-2 small's shape with random weights on random tokens. Correlations are over all cells (component, layer, role), and
+Cases are members of the anchor study's task, trained here at its quick sizes, the same at step 0, the model that has
+learned induction, and a model of GPT-2 small's shape with random weights on random tokens. Correlations are over all cells (component, layer, role), and
 over those of sublayers and heads alone, without the residual stream.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.training import TrainConfig, train_members
+from rb_interp.training.induction import induction_model
 
 STREAM = ("resid_pre", "resid_mid", "resid_post")
 Case = tuple[str, Any, Inputs, Inputs]
@@ -54,6 +56,21 @@ def members(options: argparse.Namespace) -> Iterator[Case]:
         )
 
 
+def induction(options: argparse.Namespace) -> Iterator[Case]:
+    """The induction model, where the answer and another token of the block trade names."""
+    if options.case not in "induction":
+        return
+    known = induction_model()
+    rows = known.task.inputs(options.pairs, seed=7)
+    at, places = np.arange(len(rows)), rows.roles.positions
+    one, other = (rows.tokens[at, places[role][:, 0]] for role in ("second", "other"))
+    traded = np.where(rows.tokens == one[:, None], other[:, None], rows.tokens)
+    traded = np.where(rows.tokens == other[:, None], one[:, None], traded)
+    traded[:, -1] = rows.tokens[:, -1]
+    for name, model in (("trained", known.model), ("untrained", known.untrained)):
+        yield f"induction, {name}", model, rows, Inputs(traded, other, rows.roles)
+
+
 def gpt2_shape(options: argparse.Namespace) -> Iterator[Case]:
     """GPT-2 small's shape with random weights: 12 layers of 12 heads, width 768; 8 pairs of 16 tokens."""
     if options.case not in "gpt2 shape":
@@ -79,8 +96,7 @@ def without_stream(matrix: PatchingMatrix) -> PatchingMatrix:
     """The same without the cells of the residual stream, which are set to nan."""
     patched = matrix.patched.copy()
     patched[[name in STREAM for name in matrix.components]] = np.nan
-    return PatchingMatrix(*[getattr(matrix, name) for name in ("components", "layers", "roles", "metric", "head")],
-                          matrix.clean, matrix.corrupted, patched, None)  # fmt: skip
+    return replace(matrix, patched=patched)
 
 
 def main() -> None:
@@ -92,7 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"torch {torch.__version__}, {options.threads} threads; seconds of CPU")
-    for source in (members, gpt2_shape):
+    for source in (induction, members, gpt2_shape):
         for name, model, clean, corrupted in source(options):
             for metric in ("logit_diff", "probability"):
                 exact_s, exact = timed(lambda: patching_matrix(model, clean, corrupted, metric=metric))  # noqa: B023
