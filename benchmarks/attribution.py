@@ -3,8 +3,8 @@
     python benchmarks/attribution.py [--pairs 64] [--steps 6000] [--case NAME] [--threads 1]
 
 Cases are members of the anchor study's task, trained here at its quick sizes, the same at step 0, the model that has
-learned induction, and a model of GPT-2 small's shape with random weights on random tokens. Correlations are over all cells (component, layer, role), and
-over those of sublayers and heads alone, without the residual stream.
+learned induction, and a model of GPT-2 small's shape with random weights on random tokens. Correlations are over all
+cells (component, layer, role), and over those of sublayers and heads alone, without the residual stream.
 """
 
 from __future__ import annotations
