@@ -26,13 +26,15 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.effect import Cost, Effect, answer_cost, answered_rightly
+from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
+from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_edits, write_at
-from rb_interp.interventions.interchange import answer_logits, cost_of_edits, interchange_edits, values_at
+from rb_interp.interventions.interchange import Sites, interchange_edits, parse_sites, together, values_at
+from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import as_rows
-from rb_interp.probes.check import check_labels, check_model
+from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 METHODS = ("zero", "mean", "resample")
 """What can stand in a component's place."""
-COLUMNS = ("loss_increase", "accuracy_drop")
+COLUMNS = ("loss", "accuracy")
 CONTROL = "noise redrawn"
 
 Values = Tensor
@@ -50,27 +52,30 @@ Values = Tensor
 
 @checked(empty=True)
 @contextmanager
-def ablate(model: HookedModel, inputs: Inputs, site: Site | str, *, method: str = "mean", seed: int = 0) -> Iterator:
-    """A context in which the model runs without a component, on any of the rows of ``inputs``.
+def ablate(model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0) -> Iterator:
+    """A context in which the model runs without a component, or several, on any of the rows of ``inputs``.
 
     Zero and the mean, at a place that is the same in all rows, stand in any row of their length.
 
     Raises ModelError for a method or a site that there is not, and in a pass with other rows.
     """
-    with with_edits(model, ablation_edits(model, inputs, site, method=method, seed=seed)):
+    with with_edits(model, ablation_edits(model, inputs, sites, method=method, seed=seed)):
         yield model
 
 
 @checked(empty=True)
 @few_threads
 def ablation_edits(
-    model: HookedModel, inputs: Inputs, site: Site | str, *, method: str = "mean", seed: int = 0
+    model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0
 ) -> list[Edit]:
-    """The edits of an ablation, for runs on the rows of ``inputs``; the same seed gives the same resampling."""
-    site = Site.parse(site)
-    values = values_at(model, inputs, [site])[site]
-    tokens = as_rows(inputs.tokens)
-    return write_at(site, replacement(values, method, seed), inputs.roles, tokens.shape[1], model, tokens)
+    """The edits of an ablation, for runs on the rows of ``inputs``; the same seed gives the same resampling.
+
+    Several sites have the values of the untouched model, and those of one other row where they are resampled.
+    """
+    tokens, edits = as_rows(inputs.tokens), []
+    for site, values in values_at(model, inputs, parse_sites(sites)).items():
+        edits += write_at(site, replacement(values, method, seed), inputs.roles, tokens.shape[1], model, tokens)
+    return edits
 
 
 def replacement(values: Values, method: str, seed: int = 0) -> Values:
@@ -109,31 +114,37 @@ def derangement(n: int, seed: int) -> Int[np.ndarray, " n"]:
 def ablation(
     model: HookedModel,
     inputs: Inputs,
-    site: Site | str,
+    sites: Sites,
     *,
     method: str = "mean",
     control: Inputs | None = None,
-    quantity: Cost = "accuracy_drop",
+    metric: Measured = "accuracy",
+    answer_at: AnswerAt = None,
     seed: int = 0,
 ) -> Effect:
-    """What each input loses without a component, in nats or as 0, 1 or -1 (an answer gained), beside its control.
+    """What each input loses without a component, or without several together, beside its control.
+
+    Components that stand in for each other lose nothing one by one, and everything together.
 
     Args:
-        inputs: rows with labels, and the roles that the site names.
-        site: any component, with or without a role. method: ``zero``, ``mean`` or ``resample``.
+        inputs: rows, and the roles that the sites name; with labels, where the metric asks for them.
+        sites: any component, with or without a role, or a list of them. method: ``zero``, ``mean`` or ``resample``.
         control: the rows with their noise redrawn, ``task.counterfactual(data, rows, "noise")``; None for no control.
-        quantity: ``accuracy_drop`` or ``loss_increase``. seed: of the resampling.
+        metric: a name or a function, see ``interventions.metrics``. ``accuracy`` loses 0, 1 or -1 (an answer gained).
+        answer_at: where the answer is read, by default at the last position. seed: of the resampling.
 
     Raises:
-        ModelError: for a method, site or quantity that there is not.
+        ModelError: for a method, site or metric that there is not.
     """
     check_model(model, "ablation")
-    site, cost = Site.parse(site), cost_of_edits(model, inputs, quantity, "ablation")
-    values = cost(ablation_edits(model, inputs, site, method=method, seed=seed))
+    parsed, cost = parse_sites(sites), Cost(model, inputs, metric, "ablation", answer_at)
+    if not parsed:
+        raise ModelError("an ablation needs at least one site, such as 'attn_out.0'; got none.")
+    values = cost(ablation_edits(model, inputs, parsed, method=method, seed=seed))
     other = np.zeros((0, len(values)))
     if control is not None:
-        other = cost(interchange_edits(model, inputs, control, site))[None]
-    return Effect(f"{method} ablation", site.named(model), quantity, values, other, CONTROL)  # pyright: ignore
+        other = cost(interchange_edits(model, inputs, control, parsed))[None]
+    return Effect(f"{method} ablation", together(parsed, model), cost.quantity, values, other, CONTROL)
 
 
 @checked(empty=True)
@@ -160,24 +171,23 @@ def ablations(
     import pandas as pd
 
     parsed, length = [Site.parse(site) for site in sites], inputs.tokens.shape[1]
-    labels = check_labels(inputs, "ablations")
+    logits = answer_logits(model, inputs)
+    costs = [Cost(model, inputs, metric, "ablations", None, logits) for metric in COLUMNS]
     found = values_at(model, inputs, parsed)
-    other = {} if control is None else values_at(model, control, parsed)
-    before, rows = answer_logits(model, inputs), []
+    other, rows = {} if control is None else values_at(model, control, parsed), []
+
+    def means(values: Values) -> dict[str, float]:
+        after = answer_logits(model, inputs, write_at(site, values, inputs.roles, length, model))
+        right = costs[1].measured(after).mean()
+        return {"accuracy": float(right), **{cost.quantity: float(cost.of(after).mean()) for cost in costs}}
+
     for site in parsed:
-        under_control = {f"control_{quantity}": np.nan for quantity in COLUMNS}
+        under_control = {f"control_{cost.quantity}": np.nan for cost in costs}
         if control is not None:
-            after = answer_logits(model, inputs, write_at(site, other[site], inputs.roles, length, model))
-            under_control = {f"control_{name}": value for name, value in _means(before, after, labels).items()}
+            found_there = means(other[site])
+            under_control = {name: found_there[name.removeprefix("control_")] for name in under_control}
         for method in methods:
-            values = replacement(found[site], method, seed)
-            after = answer_logits(model, inputs, write_at(site, values, inputs.roles, length, model))
-            accuracy = float(answered_rightly(after, labels).mean())
-            named = {"component": str(site), "method": method, "accuracy": accuracy}
-            rows.append({**named, **_means(before, after, labels), **under_control, "n": len(inputs)})
+            named = {"component": str(site), "method": method}
+            rows.append({**named, **means(replacement(found[site], method, seed)), **under_control, "n": len(inputs)})
     columns = ["component", "method", "accuracy", "accuracy_drop", "loss_increase"]
     return pd.DataFrame(rows, columns=[*columns, "control_accuracy_drop", "control_loss_increase", "n"])
-
-
-def _means(before: np.ndarray, after: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    return {quantity: float(answer_cost(before, after, labels, quantity).mean()) for quantity in COLUMNS}

@@ -31,12 +31,13 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Cost, Effect, answer_cost
-from rb_interp.interventions.interchange import answer_logits, cost_of_edits
+from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site, positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, capture
-from rb_interp.probes.check import check_labels, check_model
+from rb_interp.probes.check import check_model
 from rb_interp.probes.uniformity import average_operator
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -148,26 +149,30 @@ def forced_average(
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
+    metric: Measured = "loss",
+    answer_at: AnswerAt = None,
     seed: int = 0,
 ) -> Effect:
     """Nats that each input loses when a layer's attention is exactly 1/i; unbounded, 0 where it was so already.
 
     Args:
-        inputs: rows with labels.
+        inputs: rows, with labels where the metric asks for them.
         entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
             does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
         layer: the layer, counted from 0. head: the only head that is forced; by default all of them.
         n_draws, seed: number of random patterns of the control, and their seed.
+        metric: in place of nats, a name or a function, see ``interventions.metrics``. answer_at: where it is read.
 
     Raises:
-        ModelError: for a layer or head that is not there, and for entropies of other sizes.
+        ModelError: for a layer, head or metric that is not there, and for entropies of other sizes.
 
     Source: paper 1, Fig. 6 ("average operator").
     """
     check_model(model, "forced_average")
     average = average_operator(inputs.tokens.shape[1])
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
-    return _forced("attention forced to 1/i", model, inputs, layer, head, average, control)
+    cost = Cost(model, inputs, metric, "forced_average", answer_at)
+    return _forced("attention forced to 1/i", model, cost, layer, head, average, control)
 
 
 @checked(empty=True)
@@ -180,12 +185,14 @@ def forced_pattern_of(
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
+    metric: Measured = "loss",
+    answer_at: AnswerAt = None,
     seed: int = 0,
 ) -> Effect:
     """Nats that each input loses when a layer attends as another model's does on the same input; unbounded.
 
-    The random patterns have the other model's entropies. Raises ModelError for a layer or head that either lacks, and
-    for another number of heads.
+    The random patterns have the other model's entropies; ``metric`` and ``answer_at`` are those of `forced_average`.
+    Raises ModelError for a layer or head that either lacks, and for another number of heads.
     """
     site = Site("pattern", layer, head=head)
     site.check(other)
@@ -196,7 +203,8 @@ def forced_pattern_of(
     pattern = pattern_of(other, inputs.tokens, layer=layer)
     entropies = row_entropies(other, inputs.tokens, layer=layer, head=head)
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
-    return _forced("attention of another model", model, inputs, layer, head, pattern, control)
+    cost = Cost(model, inputs, metric, "forced_pattern_of", answer_at)
+    return _forced("attention of another model", model, cost, layer, head, pattern, control)
 
 
 @few_threads
@@ -213,18 +221,26 @@ def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[T
 @checked(empty=True)
 @few_threads
 def average_beside(
-    model: HookedModel, inputs: Inputs, patterns: Sequence[np.ndarray | Tensor], *, layer: int = 0
+    model: HookedModel,
+    inputs: Inputs,
+    patterns: Sequence[np.ndarray | Tensor],
+    *,
+    layer: int = 0,
+    metric: Measured = "loss",
+    answer_at: AnswerAt = None,
 ) -> Effect:
     """Nats that each input loses when a layer's attention is exactly 1/i, beside given patterns; unbounded.
 
     Args:
-        inputs: rows with labels.
+        inputs: rows, with labels where the metric asks for them.
         patterns: one for each draw of the control, as ``pattern_of`` gives them for other models on the same inputs.
+        metric, answer_at: as for `forced_average`.
 
     Raises ModelError for a layer that is not there, and for patterns of another shape.
     """
     average = average_operator(inputs.tokens.shape[1])
-    return _forced("attention forced to 1/i", model, inputs, layer, None, average, patterns, BESIDE)
+    cost = Cost(model, inputs, metric, "average_beside", answer_at)
+    return _forced("attention forced to 1/i", model, cost, layer, None, average, patterns, BESIDE)
 
 
 def _control_patterns(
@@ -244,17 +260,16 @@ def _control_patterns(
 def _forced(
     name: str,
     model: HookedModel,
-    inputs: Inputs,
+    cost: Cost,
     layer: int,
     head: int | None,
     pattern: np.ndarray | Tensor,
     control: Iterable[np.ndarray | Tensor],
     control_name: str = CONTROL,
 ) -> Effect:
-    cost = cost_of_edits(model, inputs, "loss_increase", "forced attention")
-    effect, *other = (cost(forced_pattern(model, drawn, layer=layer, head=head)) for drawn in (pattern, *control))
-    site = str(Site("pattern", layer, head=head))
-    return Effect(name, site, "loss_increase", effect, np.reshape(other, (len(other), len(effect))), control_name)
+    edits = (forced_pattern(cost.model, drawn, layer=layer, head=head) for drawn in (pattern, *control))
+    after = [cost.logits(each) for each in edits]
+    return _effect(name, str(Site("pattern", layer, head=head)), cost, after, control_name)
 
 
 @checked
@@ -267,17 +282,18 @@ def blocked_attention(
     query: str = "last",
     key: str = "key",
     head: int | None = None,
-    quantity: Cost = "loss_increase",
+    metric: Measured = "loss",
+    answer_at: AnswerAt = None,
     n_draws: int = 20,
     seed: int = 0,
 ) -> Effect:
-    """What each input loses when one role cannot attend to another in a layer, in nats or as 0, 1 or -1.
+    """What each input loses when one role cannot attend to another in a layer.
 
     Args:
-        inputs: rows with labels and roles, ``noise`` among them.
+        inputs: rows with roles, ``noise`` among them, and with labels where the metric asks for them.
         layer: the layer, counted from 0. head: the only head that is blocked; by default all of them.
         query, key: roles, as in ``sites.positions``.
-        quantity: ``loss_increase`` or ``accuracy_drop``.
+        metric, answer_at: as for `forced_average`.
         n_draws, seed: draws of the control, and their seed; p cannot be below 1 / (1 + draws), .048 for 20.
 
     The control blocks as many noise positions, among those that the query sees and other than the query where there
@@ -289,7 +305,8 @@ def blocked_attention(
     """
     check_model(model, "blocked_attention")
     asked = {"layer": layer, "query": query, "key": key, "head": head, "n_draws": n_draws, "seed": seed}
-    return blocked_attention_costs(model, inputs, (quantity,), **asked)[quantity]
+    (found,) = blocked_attention_costs(model, inputs, (metric,), answer_at=answer_at, **asked).values()
+    return found
 
 
 @checked(empty=True)
@@ -297,36 +314,36 @@ def blocked_attention(
 def blocked_attention_costs(
     model: HookedModel,
     inputs: Inputs,
-    quantities: Sequence[str] = ("loss_increase", "accuracy_drop"),
+    metrics: Sequence[Measured] = ("loss", "accuracy"),
     *,
     layer: int,
     query: str = "last",
     key: str = "key",
     head: int | None = None,
+    answer_at: AnswerAt = None,
     n_draws: int = 5,
     seed: int = 0,
 ) -> dict[str, Effect]:
-    """`blocked_attention` in several quantities, from the same runs: quantity -> effect.
+    """`blocked_attention` in several metrics, from the same runs: quantity, such as ``loss_increase`` -> effect.
 
-    Args:
-        quantities: ``loss_increase``, ``accuracy_drop``, or both.
-        n_draws: of the control; 5 give its mean, and no p below .17. All others are those of `blocked_attention`.
-
-    Raises what `blocked_attention` raises.
+    ``n_draws`` of the control: 5 give its mean, and no p below .17. All else is as for `blocked_attention`.
     """
     length = inputs.tokens.shape[1]
     queries, keys = (positions(inputs.roles, role, length, "blocked_attention") for role in (query, key))
-    labels, rng = check_labels(inputs, "blocked_attention"), np.random.default_rng([seed, 11])
+    rng = np.random.default_rng([seed, 11])
+    before = answer_logits(model, inputs, (), answer_at, "blocked_attention")
+    costs = [Cost(model, inputs, metric, "blocked_attention", answer_at, before) for metric in metrics]
     blocked = [keys, *(_noise(inputs, queries, keys.shape[1], rng) for _ in range(n_draws))]
-    edits = [[], *(blocked_edits(model, queries, at, layer=layer, head=head) for at in blocked)]
-    before, *after = (answer_logits(model, inputs, each) for each in edits)
+    edits = (blocked_edits(model, queries, at, layer=layer, head=head) for at in blocked)
+    after = [costs[0].logits(each) for each in edits] if costs else []
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
-    effects = {}
-    for quantity in quantities:
-        effect, *other = (answer_cost(before, logits, labels, quantity) for logits in after)
-        control = np.reshape(other, (len(other), len(effect)))
-        effects[quantity] = Effect(name, site, quantity, effect, control, BLOCKED)  # pyright: ignore
-    return effects
+    return {cost.quantity: _effect(name, site, cost, after, BLOCKED) for cost in costs}
+
+
+def _effect(name: str, site: str, cost: Cost, after: Sequence[Tensor], control_name: str) -> Effect:
+    """The cost of the first run, beside those of the control's."""
+    values, *other = (cost.of(logits) for logits in after)
+    return Effect(name, site, cost.quantity, values, np.reshape(other, (len(other), len(values))), control_name)
 
 
 def blocked_edits(

@@ -15,22 +15,17 @@ fewer than 20 draws it cannot be below .05, however large the effect, and a note
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.checks import checked
-from rb_interp.errors import ModelError, nearest
-from rb_interp.kinds import name_among
+from rb_interp.errors import ModelError
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
 from rb_interp.statistics.reading import html_table
 
-Quantity = Literal["loss_increase", "accuracy_drop", "moved_as_predicted", "recovered"]
 NO_CONTROL = "none given"
-Cost = Annotated[str, name_among("loss_increase", "accuracy_drop")]
-"""What an intervention can cost each input."""
 
 
 @checked(nan=True, empty=True)
@@ -40,10 +35,11 @@ class Effect:
 
     Attributes:
         intervention: what was done, in words. site: where.
-        quantity: ``loss_increase`` (cross entropy of the right answer, after less before), ``accuracy_drop`` (before
-            less after), ``moved_as_predicted`` (1 where the answer became the predicted one), or ``recovered``.
-            Where a control has no prediction of its own, as in an interchange, it counts every changed answer: the
-            stricter count.
+        quantity: what a metric lost, such as ``loss_increase`` (after less before) or ``accuracy_drop`` (before less
+            after); ``_change`` (after less before) of a metric of which nobody knows which way is worse;
+            ``moved_as_predicted`` (1 where the answer became the predicted one), ``recovered``, or ``lost``. Where a
+            control has no prediction of its own, as in an interchange, it counts every changed answer: the stricter
+            count.
         values: effect on each input, ``[row]``. control: the control's effect on each input, ``[draw, row]``.
         control_name: what the control is, in words; NO_CONTROL where there is no draw of it.
 
@@ -54,7 +50,7 @@ class Effect:
 
     intervention: str
     site: str
-    quantity: Quantity
+    quantity: str
     values: Float[np.ndarray, " row"]
     control: np.ndarray
     control_name: str
@@ -70,11 +66,17 @@ class Effect:
 
     @property
     def p_value(self) -> float:
-        """Share of control draws whose mean is at least the effect, one-sided, in (0, 1]; nan for fewer than two."""
+        """Share of control draws whose mean is at least the effect, in (0, 1]; nan for fewer than two.
+
+        One-sided, save for a ``_change``: there it is the share of draws that are at least as far from 0.
+        """
         draws = self.control.mean(1) if self.control.size else np.array([])
         if len(draws) < 2 or not len(self.values):
             return float("nan")
-        return float((1 + (draws >= self.values.mean()).sum()) / (1 + len(draws)))
+        effect = self.values.mean()
+        if self.quantity.endswith("_change"):
+            draws, effect = np.abs(draws), np.abs(effect)
+        return float((1 + (draws >= effect).sum()) / (1 + len(draws)))
 
     @property
     def smallest_p(self) -> float:
@@ -112,7 +114,7 @@ class Effect:
         return {**row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
 
 
-def _interval(values: Float[np.ndarray, " row"], quantity: Quantity, lowest: int) -> Interval:
+def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:
     """That of a share of inputs, from ``lowest`` on, of a difference of shares, or of a mean."""
     if quantity not in ("moved_as_predicted", "accuracy_drop"):
         return t_interval(values)
@@ -123,39 +125,3 @@ def _interval(values: Float[np.ndarray, " row"], quantity: Quantity, lowest: int
         return of_one or difference_of_paired_shares(lost, gained, len(values))
     found = t_interval(values)
     return Interval(found.estimate, *(float(end) for end in np.clip(found[1:], lowest, 1)))
-
-
-def cross_entropy(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
-    """Cross entropy of the right answer on each input, in nats.
-
-    >>> cross_entropy(np.zeros((1, 4)), np.array([2])).round(3).tolist()
-    [1.386]
-    """
-    shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
-    return np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]
-
-
-def answered_rightly(logits: Float[np.ndarray, "row d_vocab"], labels: np.ndarray) -> Float[np.ndarray, " row"]:
-    """1 where the most likely answer is the right one, else 0."""
-    return (logits.argmax(1) == labels).astype(np.float64)
-
-
-def answer_cost(
-    before: Float[np.ndarray, "row d_vocab"], after: Float[np.ndarray, "row d_vocab"], labels: np.ndarray, quantity: str
-) -> Float[np.ndarray, " row"]:
-    """What a change of the logits costs each input, as ``loss_increase`` or ``accuracy_drop``; negative is a gain.
-
-    Raises ModelError for another quantity.
-
-    >>> answer_cost(np.eye(2) * 9, np.zeros((2, 2)), np.array([0, 1]), "accuracy_drop").tolist()
-    [0.0, 1.0]
-    """
-    if labels.size and labels.max() >= before.shape[1]:
-        raise ModelError(f"got the label {labels.max()}; this model answers with tokens 0 to {before.shape[1] - 1}.")
-    measures = {
-        "loss_increase": lambda: cross_entropy(after, labels) - cross_entropy(before, labels),
-        "accuracy_drop": lambda: answered_rightly(before, labels) - answered_rightly(after, labels),
-    }
-    if quantity not in measures:
-        raise ModelError(f"there is no loss called '{quantity}'; {nearest(quantity, measures)}")
-    return measures[quantity]()

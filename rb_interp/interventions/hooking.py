@@ -120,13 +120,28 @@ def last_logits(
 
     Raises ModelError where logits are not finite without any edit.
     """
+    return logits_at(model, tokens, None, edits, batch=batch)
+
+
+@checked(empty=True)
+@few_threads
+def logits_at(
+    model: HookedModel,
+    tokens: Tokens,
+    at: Int[Tensor, " row"] | None,
+    edits: Sequence[Edit] = (),
+    *,
+    batch: int | None = None,
+) -> Float[Tensor, "row d_vocab"]:
+    """`last_logits` at one position of each row, ``at`` ``[row]``; at the last for None."""
     inputs = as_rows(tokens)
     check_range(model, inputs)
     device, found = next(model.parameters()).device, []
     with torch.no_grad(), evaluation(model):
         for rows in torch.arange(len(inputs)).split(batch or passes(model, inputs)):
             with with_edits(model, edits, rows):
-                found.append(model(inputs[rows].to(device))[:, -1].cpu())
+                logits = model(inputs[rows].to(device))
+                found.append((logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]).cpu())
     logits = torch.cat(found)
     if not edits and not logits.isfinite().all():
         raise ModelError("the model's logits are not all finite, so its training has diverged; use one that has not.")

@@ -25,22 +25,24 @@ beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, TaskError, nearest
-from rb_interp.interventions.effect import Effect, answer_cost
+from rb_interp.interventions.answers import AnswerAt, answer_logits, answers_of
+from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import last_logits, write_at
+from rb_interp.interventions.metrics import Answers, Measured, labels_of, measure, metric_of
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, as_rows, capture
-from rb_interp.probes.check import check_labels, check_model
+from rb_interp.probes.check import check_model
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
@@ -86,15 +88,22 @@ def interchange(
     *,
     control: Inputs,
     hold: Sites = (),
+    metric: Measured | None = None,
+    answer_at: AnswerAt = None,
 ) -> Effect:
     """Share of base inputs whose answer becomes the predicted one when sites are taken from the source, in [0, 1].
+
+    With a metric, what it rises by instead (after less before), where the clean rows are the source with the predicted
+    answers, and the corrupted ones the base: ``logit_diff`` is the logit of the predicted answer less the base's.
 
     Args:
         base, source, control: as many rows each; ``control`` has the base's key, anchors and position, and other noise.
         sites: what is taken, all together. hold: sites that keep their base value meanwhile.
         predicted: the answer that each base input should get.
+        metric: a name or a function, see ``interventions.metrics``. answer_at: where the answer is read, by default at
+            the last position.
 
-    The control is 1 where taking the sites from ``control`` changes the answer at all.
+    The control is 1 where taking the sites from ``control`` changes the answer at all; with a metric, what it rises by.
 
     Raises:
         ModelError: where rows do not match, and for a site that there is not.
@@ -102,12 +111,20 @@ def interchange(
     check_model(model, "interchange")
     if len(predicted) != len(base):
         raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
-    held = interchange_edits(model, base, base, hold)
-    before = most_likely(model, base.tokens)
-    after = most_likely(model, base.tokens, [*held, *interchange_edits(model, base, source, sites)])
-    other = most_likely(model, base.tokens, [*held, *interchange_edits(model, base, control, sites)])
-    moved, changed = (after == predicted).astype(float), (other != before).astype(float)
-    return _effect(model, parse_sites(sites), parse_sites(hold), moved, changed)
+    known, held = None if metric is None else metric_of(metric), interchange_edits(model, base, base, hold)
+    edits = [(), *([*held, *interchange_edits(model, base, rows, sites)] for rows in (source, control))]
+    before, after, other = (answer_logits(model, base, some, answer_at, "interchange") for some in edits)
+    if known is None:
+        moved = (after.argmax(1).numpy() == predicted).astype(float)
+        changed = (other.argmax(1) != before.argmax(1)).numpy().astype(float)
+        return _effect(model, parse_sites(sites), parse_sites(hold), moved, changed)
+    there = answer_logits(model, source, (), answer_at, "interchange")
+    pair = (
+        Answers(there, labels_of(predicted, there.shape[1])),
+        answers_of(base, before, known, "interchange", known.needs > 1),
+    )
+    start, end, aside = (measure(known, logits, *pair, "interchange").numpy() for logits in (before, after, other))
+    return _effect(model, parse_sites(sites), parse_sites(hold), end - start, aside - start, f"{known.name}_change")
 
 
 @checked(empty=True)
@@ -149,19 +166,6 @@ def values_at(model: HookedModel, inputs: Inputs, sites: Sequence[Site]) -> dict
         site: gather_at(site.in_hook(model), found[site.hook], site_positions(site, inputs.roles, length, len(inputs)))
         for site in sites
     }
-
-
-def answer_logits(model: HookedModel, inputs: Inputs, edits: Sequence[Edit] = ()) -> Float[np.ndarray, "row d_vocab"]:
-    """Logits that the answers are read from, under edits, in float64."""
-    return last_logits(model, inputs.tokens, edits).double().numpy()
-
-
-def cost_of_edits(
-    model: HookedModel, inputs: Inputs, quantity: str, asker: str
-) -> Callable[[Sequence[Edit]], Float[np.ndarray, " row"]]:
-    """What edits cost each input, as ``answer_cost`` says: a function of the edits. ModelError without labels."""
-    labels, before = check_labels(inputs, asker), answer_logits(model, inputs)
-    return lambda edits: answer_cost(before, answer_logits(model, inputs, edits), labels, quantity)
 
 
 def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
@@ -300,11 +304,20 @@ def parse_sites(sites: Sites) -> list[Site]:
 
 
 def _effect(
-    model: HookedModel, sites: Sequence[Site], hold: Sequence[Site], moved: np.ndarray, changed: np.ndarray
+    model: HookedModel,
+    sites: Sequence[Site],
+    hold: Sequence[Site],
+    moved: np.ndarray,
+    changed: np.ndarray,
+    quantity: str = "moved_as_predicted",
 ) -> Effect:
-    taken, held = (" + ".join(site.named(model) for site in some) for some in (sites, hold))
-    place = taken + (f"; held: {held}" if hold else "")
-    return Effect("interchange", place, "moved_as_predicted", moved, changed[None], "noise redrawn")
+    place = together(sites, model) + (f"; held: {together(hold, model)}" if hold else "")
+    return Effect("interchange", place, quantity, moved, changed[None], "noise redrawn")
+
+
+def together(sites: Sequence[Site], model: HookedModel) -> str:
+    """Several sites as text."""
+    return " + ".join(site.named(model) for site in sites)
 
 
 def _share(values: np.ndarray) -> float:

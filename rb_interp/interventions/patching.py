@@ -1,11 +1,14 @@
 """Activation patching by role: which component, of which layer, at which role carries what the answer depends on.
 
-    recovered = (mean m(patched) - mean m(corrupted)) / (mean m(clean) - mean m(corrupted))
+    denoise    recovered = (mean m(patched) - mean m(corrupted)) / (mean m(clean) - mean m(corrupted))
+    noise      lost = (mean m(clean) - mean m(patched)) / (mean m(clean) - mean m(corrupted))
 
-with m the logit of the clean answer less that of the corrupted one at the last position, or the probability of the
-clean answer. The corrupted rows run with one cell, a component of one layer at the positions of one role, from the
-clean rows: 1 where the cell carries all that differs, 0 where it carries nothing, anything where others undo a part.
-The control fills the same cell from rows that differ from the corrupted ones in noise alone, and so have their answer.
+with m a metric of the logits where the answer is read: by default the logit of the clean answer less that of the
+corrupted one at the last position. Denoising runs the corrupted rows with one cell, a component of one layer at the
+positions of one role, from the clean rows: 1 where the cell carries all that differs, 0 where it carries nothing,
+anything where others undo a part. It finds what suffices. Noising runs the clean rows with one cell from the corrupted
+ones: 1 where all is lost. It finds what is needed. The control fills the same cell from rows that differ in noise alone
+from those that run, and so have their answer.
 
 Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerLens's ``generic_activation_patch``,
 whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255).
@@ -16,100 +19,40 @@ last position holds a noise token or an anchor, so it also counts in the cells o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from html import escape
+from collections.abc import Sequence
 from itertools import product
-from typing import Annotated
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.checks import checked
-from rb_interp.errors import ModelError, nearest
+from rb_interp.errors import ModelError
+from rb_interp.interventions.answers import AnswerAt
 from rb_interp.interventions.batched_patching import PatchGrid
-from rb_interp.interventions.path import check_distinct, ratio_interval
-from rb_interp.interventions.path import patch as patch
-from rb_interp.interventions.path import patched_logits as patched_logits
-from rb_interp.interventions.sites import HOOKS, PER_HEAD, Site, components_of, missing_component, site_positions
-from rb_interp.kinds import name_among
+from rb_interp.interventions.matrix import PatchingMatrix
+from rb_interp.interventions.metrics import Measured, metric_of
+from rb_interp.interventions.shares import Direction, check_distinct
+from rb_interp.interventions.sites import (
+    EMBEDDINGS,
+    HOOKS,
+    PER_HEAD,
+    Site,
+    components_of,
+    missing_component,
+    site_positions,
+)
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_model, has_attention
-from rb_interp.statistics.reading import html_table
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
-COMPONENTS = tuple(HOOKS)
+COMPONENTS = tuple(name for name in HOOKS if name not in (*EMBEDDINGS, "mlp_post"))
+"""Components that have cells by default."""
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
-"""The cells of a matrix by default."""
-METRICS = ("logit_diff", "probability")
-"""``logit_diff`` in logits (nats), ``probability`` in [0, 1]."""
-
-
-@dataclass(frozen=True)
-class PatchingMatrix:
-    """What each cell recovers; a notebook shows it as its table.
-
-    Arrays are ``[component, layer, role]`` in the order of the three names.
-
-    Attributes:
-        components, layers, roles: what was patched, where and at which roles, in the order of the cells.
-        metric: ``logit_diff`` or ``probability``. head: the head of the cells, or None for all heads at once.
-        clean, corrupted: metric of each row, unpatched. patched: of each row with each cell patched.
-        control_patched: the same with the control's activation, or None.
-        notes: component -> what its cells are of besides, or why there are none.
-    """
-
-    components: tuple[str, ...]
-    layers: tuple[int, ...]
-    roles: tuple[str, ...]
-    metric: str
-    head: int | None
-    clean: Float[np.ndarray, " row"]
-    corrupted: Float[np.ndarray, " row"]
-    patched: Float[np.ndarray, "component layer role row"]
-    control_patched: Float[np.ndarray, "component layer role row"] | None
-    notes: Mapping[str, str] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.clean)
-
-    @property
-    def values(self) -> Float[np.ndarray, "component layer role"]:
-        """Share recovered: 1 all, 0 none."""
-        return self._share(self.patched)
-
-    @property
-    def control(self) -> Float[np.ndarray, "component layer role"]:
-        """Share that the control recovers, near 0 where a patch as such does nothing; nan without a control."""
-        nothing = np.full(self.patched.shape[:3], np.nan)
-        return nothing if self.control_patched is None else self._share(self.control_patched)
-
-    @property
-    def ends(self) -> tuple[Float[np.ndarray, "component layer role"], Float[np.ndarray, "component layer role"]]:
-        """Lower and upper end of the 95 % interval over inputs, see ``ratio_interval``."""
-        return ratio_interval(self.patched - self.corrupted, self.clean - self.corrupted)
-
-    def _share(
-        self, patched: Float[np.ndarray, "component layer role row"]
-    ) -> Float[np.ndarray, "component layer role"]:
-        return (patched.mean(-1) - self.corrupted.mean()) / (self.clean.mean() - self.corrupted.mean())
-
-    def table(self) -> pd.DataFrame:
-        """One row a cell: component, layer, role, recovered, low, high, control, n."""
-        names = pd.Index(["component", "layer", "role"])
-        cells = pd.DataFrame(product(self.components, self.layers, self.roles), columns=names)
-        low, high = self.ends
-        columns = {"recovered": self.values, "low": low, "high": high, "control": self.control}
-        return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
-
-    def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
-        return html_table(self.table(), f"share of the {self.metric} recovered, n = {len(self)}") + notes
+"""Roles that have cells by default, after those of the caller's own."""
 
 
 @checked
@@ -123,21 +66,28 @@ def patching_matrix(
     layers: Sequence[int] | None = None,
     roles: Sequence[str] | None = None,
     head: int | None = None,
-    metric: Annotated[str, name_among(*METRICS)] = "logit_diff",
+    metric: Measured = "logit_diff",
+    answer_at: AnswerAt = None,
+    direction: Direction = "denoise",
     control: Inputs | None = None,
 ) -> PatchingMatrix:
     """Share of the clean answer that each cell (component, layer, role) restores in the corrupted rows.
+
+    With ``direction="noise"`` the share that is lost in the clean rows when the cell is that of the corrupted ones.
 
     Args:
         clean, corrupted: pairs of rows with different answers, for instance ``inputs`` and ``counterfactual``. A role
             may stand elsewhere in one of a pair than in the other.
         components: by default those of ``COMPONENTS`` that the model has; with a head, those that have heads. Where a
-            role stands elsewhere in one of a pair, there are no cells of ``pattern``.
-        layers: by default all. roles: by default those of ``ROLES`` that the rows have.
+            role stands elsewhere in one of a pair, there are no cells of ``pattern``. ``mlp_post``, ``embed`` and
+            ``pos_embed`` are there when they are asked for.
+        layers: by default all. roles: by default all that both kinds of rows have, and the last position.
         head: one head, or all of them at once. Cells of k and v are those that it shares with other heads, where
             queries are grouped.
-        metric: ``logit_diff`` (nats) or ``probability`` of the clean answer.
-        control: rows that differ from ``corrupted`` in noise alone.
+        metric: a name, such as ``logit_diff`` (nats) or ``probability`` of the clean answer, or a function; see
+            ``interventions.metrics``.
+        answer_at: where the answer is read, by default at the last position. direction: ``denoise`` or ``noise``.
+        control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise: ``clean``).
 
     Raises:
         ModelError: where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
@@ -152,29 +102,83 @@ def patching_matrix(
     [1.0, 0.0]
     """
     check_model(model, "patching_matrix")
-    if metric not in METRICS:
-        raise ModelError(f"there is no metric '{metric}'; {nearest(metric, METRICS)}")
+    known, (source, base) = metric_of(metric), (clean, corrupted) if direction == "denoise" else (corrupted, clean)
+    cells = cells_of(model, clean, corrupted, control, components, layers, roles, head)
+    grid = PatchGrid(
+        model, source, base, cells.groups, cells.roles, known, answer_at=answer_at, denoise=direction == "denoise"
+    )
+    with grid.ready():
+        first, second = (grid.other, grid.base) if direction == "denoise" else (grid.base, grid.other)
+        check_distinct(first, second, known.name)
+        patched = cells.placed(grid.run(source))
+        harmless = None if control is None else cells.placed(grid.run(control))
+    return PatchingMatrix(
+        *cells[:3], known.name, head, first, second, patched, harmless, cells.notes, direction=direction
+    )
+
+
+class Cells(NamedTuple):
+    """The cells of a matrix: each of ``groups``, a component in its layer, at each role; why some are not there."""
+
+    components: tuple[str, ...]
+    layers: tuple[int, ...]
+    roles: tuple[str, ...]
+    groups: list[Site]
+    notes: dict[str, str]
+
+    def placed(self, values: Float[np.ndarray, "group role row"]) -> Float[np.ndarray, "component layer role row"]:
+        """Values of the groups in their places, nan where there is no cell."""
+        placed = np.full((len(self.components), len(self.layers), *values.shape[1:]), np.nan)
+        for site, found in zip(self.groups, values, strict=True):
+            placed[self.components.index(site.component), self.layers.index(site.layer)] = found
+        return placed
+
+
+def cells_of(
+    model: HookedModel,
+    clean: Inputs,
+    corrupted: Inputs,
+    control: Inputs | None,
+    components: Sequence[str] | None,
+    layers: Sequence[int] | None,
+    roles: Sequence[str] | None,
+    head: int | None,
+) -> Cells:
+    """The cells asked for, or those of the default; arguments as for `patching_matrix`."""
     if not has_attention(model):
         Site(next(iter(components or ("resid_pre",))), 0).check(model)
-    there = {"last", *clean.roles.positions}
-    there |= {"first_anchor", "last_anchor"} if "anchor" in there else set()
-    roles = tuple(role for role in ROLES if role in there) if roles is None else tuple(roles)
-    if not roles:
+    names = default_roles(clean, corrupted, control) if roles is None else tuple(roles)
+    if not names:
         raise ModelError("a matrix needs at least one role; name some, such as 'last', or leave roles= away.")
     numbers = tuple(range(model.cfg.n_layers) if layers is None else layers)
     chosen, notes = tuple(components or ()), {}
     if not chosen:
-        names = COMPONENTS if head is None else PER_HEAD
-        chosen, notes = _default_components(model, names, _moved(roles, corrupted, clean, control))
-    groups = [Site(component, layer, head=head) for component, layer in product(chosen, numbers)]
-    cells = PatchGrid(model, clean, corrupted, groups, roles, metric)
-    shape = (len(chosen), len(numbers), len(roles), len(clean))
-    with cells.ready():
-        check_distinct(cells.clean, cells.corrupted, metric)
-        patched = cells.run(clean).reshape(shape)
-        harmless = None if control is None else cells.run(control).reshape(shape)
+        there = COMPONENTS if head is None else PER_HEAD
+        chosen, notes = _default_components(model, there, _moved(names, corrupted, clean, control))
+    groups = [
+        Site(component, layer, head=head)
+        for component, layer in product(chosen, numbers)
+        if component not in EMBEDDINGS or layer == 0
+    ]
+    if not groups:
+        raise ModelError("embed and pos_embed stand before the first layer; let layers= have 0, or leave it away.")
+    early = (name for name in chosen if name in EMBEDDINGS and numbers != (0,))
+    notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")
     notes |= {site.component: shared for site in groups if (shared := site.shared(model))}
-    return PatchingMatrix(chosen, numbers, roles, metric, head, cells.clean, cells.corrupted, patched, harmless, notes)
+    return Cells(chosen, numbers, names, groups, notes)
+
+
+def default_roles(rows: Inputs, *others: Inputs | None) -> tuple[str, ...]:
+    """The caller's own roles in their order, then those of ``ROLES``, as far as all rows have them.
+
+    >>> from rb_interp.tasks.roles import Roles
+    >>> default_roles(Inputs([[3, 1, 4, 1, 5]], None, Roles({"subject": [[0]], "verb": [[2]]})))
+    ('subject', 'verb', 'last')
+    """
+    there = set.intersection(*({*some.roles.positions} for some in (rows, *others) if some is not None))
+    known = {"last", *there, *(("first_anchor", "last_anchor") if "anchor" in there else ())}
+    own = (role for role in rows.roles.positions if role in there and role not in ROLES)
+    return (*own, *(role for role in ROLES if role in known))
 
 
 def _default_components(

@@ -1,7 +1,6 @@
-"""One site from other rows (``patch``), and one path between two sites (``path_patch``).
+"""One path between two sites (``path_patch``), and a table of many (``path_matrix``).
 
-A patch replaces the activation at one site, role to role, and everything downstream follows. A path patch shows the
-direct effect of a sender on a receiver, in two runs of the base rows:
+A path patch shows the direct effect of a sender on a receiver, in two runs of the base rows:
 
 1. The sender is taken from the source, and every attn_out and mlp_out between sender and receiver is held at its base
    value, so that the sender reaches the receiver through the residual stream alone. The receiver is read.
@@ -10,225 +9,58 @@ direct effect of a sender on a receiver, in two runs of the base rows:
 Held are whole sublayers at every position: those after the sender's own (its attention or MLP carries its change out)
 and before the receiver's own (into which the change goes). Paths of more than one step, as through an MLP between the
 two, therefore do not count: in a model that composes through it, a direct effect of 0 does not say that the sender has
-none. With LayerNorm the residual stream is rescaled by what the sender changed, which is part of the path.
+none. With ``mlps="recomputed"`` only the attention between the two is held, and paths through MLPs count, as in Wang
+et al. With LayerNorm the residual stream is rescaled by what the sender changed, which is part of the path.
 
-Source: Wang et al. (2022, arXiv:2211.00593, section 3.1), Goldowsky-Dill et al. (2023, arXiv:2304.05969).
+Source: Wang et al. (2022, arXiv:2211.00593, section 3.1; MLPs recomputed), Goldowsky-Dill et al. (2023,
+arXiv:2304.05969; all other paths held).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import product
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
-from scipy import special
 from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
-from rb_interp.interventions.effect import Effect, Quantity
-from rb_interp.interventions.hooking import last_logits, with_edits, write_at
+from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.hooking import last_logits, logits_at, write_at
+from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
+from rb_interp.interventions.shares import check_distinct, check_pairs, ratio_interval
+from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import Tokens, as_rows, capture
+from rb_interp.probes.capture import as_rows, capture
 from rb_interp.probes.check import check_labels, check_model
 from rb_interp.statistics.reading import html_table
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
 
-STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_out": 6}
-STEP |= {"resid_post": 7}
+STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_post": 6}
+STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
 """Where in its layer each component comes; equal ones do not act on each other, nor does v on the pattern."""
-
-
-@checked(empty=True)
-@contextmanager
-def patch(
-    model: HookedModel,
-    site: Site | str,
-    source: Tokens,
-    *,
-    roles: Roles | None = None,
-    source_roles: Roles | None = None,
-) -> Iterator[HookedModel]:
-    """A context in which every pass of the given rows has a site's activation from other rows, role to role.
-
-    The rows are those that ``roles`` tells of, all of them and in order; ``source`` has one row for each. Hooks are
-    gone when the context is left; the caller's own stay.
-
-    Args:
-        source: tokens ``[row, pos]`` of the other rows, or activations ``[row, n, ...]`` as ``sites.read_at`` gives.
-        source_roles: roles of the source's tokens, where they differ from ``roles``.
-
-    Raises ModelError where source and rows do not fit, in number of rows or positions.
-
-    >>> from rb_interp import AnchorTask, build_model
-    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
-    >>> rows = data.sample("rsn_test", 8)
-    >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> with patch(model, "resid_pre.0@key", other.tokens, roles=clean.roles):
-    ...     patched = model(torch.from_numpy(clean.tokens).long())
-    >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
-    True
-    """
-    if isinstance(source, Inputs):
-        source, source_roles = source.tokens, source_roles or source.roles
-    site, given = Site.parse(site), torch.as_tensor(source)
-    site.check(model)
-    values = (
-        given if given.is_floating_point() else _read(model, [site], as_rows(given), roles, source_roles or roles)[0]
-    )
-    with with_edits(model, _for_any_length(site, values, roles, model)):
-        yield model
-
-
-@checked(empty=True)
-@few_threads
-def patched_logits(
-    model: HookedModel,
-    tokens: Tokens,
-    roles: Roles | None,
-    source: Tokens,
-    source_roles: Roles | None,
-    sites: Site | str | Sequence[Site | str],
-    batch: int | None = None,
-) -> Float[Tensor, "row d_vocab"]:
-    """Logits at the last position, on CPU, with one site or several at once taken from other rows, role to role.
-
-    Args:
-        tokens, roles: the rows that run. source, source_roles: tokens ``[row, pos]`` and roles of the others.
-        batch: rows of one pass.
-
-    Raises ModelError where source and rows do not fit, in number of rows or positions.
-    """
-    rows, others = as_rows(tokens), as_rows(source)
-    check_pairs("the source", others, "the rows", rows)
-    parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, str | Site) else sites)]
-    values = _read(model, parsed, others, roles, source_roles)
-    edits = [
-        edit
-        for site, found in zip(parsed, values, strict=True)
-        for edit in write_at(site, found, roles, rows.shape[1], model)
-    ]
-    return last_logits(model, rows, edits, batch=batch)
-
-
-def _read(
-    model: HookedModel, sites: Sequence[Site], source: Tensor, roles: Roles | None, source_roles: Roles | None
-) -> list[Tensor]:
-    """The source's activations at sites, after a check that they fit the rows that they are for."""
-    for site in sites:
-        site.check(model)
-    n_rows, length = source.shape
-    at = [aligned(site, roles, source_roles, length, n_rows)[1] for site in sites]
-    found = capture(model, source, list(dict.fromkeys(site.hook for site in sites)))
-    return [gather_at(site.in_hook(model), found[site.hook], here) for site, here in zip(sites, at, strict=True)]
-
-
-def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: HookedModel) -> list[Edit]:
-    """``write_at``'s edits, made when the length of the rows is known: at the pass that they meet."""
-    made: dict[int, list[Edit]] = {}
-
-    def change(activation: Tensor, rows: Tensor, number: int) -> Tensor:
-        if len(rows) != len(values):
-            raise ModelError(
-                f"the patch at '{site}' holds {len(values)} rows and this pass has {len(rows)}; run the rows that it "
-                f"was made for, all in one pass."
-            )
-        length = activation.shape[site.position_axis]
-        if length not in made:
-            made[length] = write_at(site, values, roles, length, model)
-        return made[length][number].change(activation, rows)
-
-    hooks = [edit.hook for edit in write_at(site.at(None), values, None, values.shape[1], model)]
-    return [Edit(hook, partial(change, number=number)) for number, hook in enumerate(hooks)]
-
-
-def aligned(
-    site: Site, roles: Roles | None, source_roles: Roles | None, length: int, n_rows: int
-) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
-    """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
-    at, source_at = site_positions(site, roles, length, n_rows), site_positions(site, source_roles, length, n_rows)
-    if at.shape != source_at.shape:
-        raise ModelError(
-            f"site '{site}' has {at.shape[1]} positions in each of the rows and {source_at.shape[1]} in the source; "
-            f"patch a role that has as many in both."
-        )
-    if site.component == "pattern" and not torch.equal(at, source_at):
-        raise ModelError(
-            f"site '{site}' stands elsewhere in the source, and a pattern is over positions; patch q or k, or use a "
-            f"source with the same positions."
-        )
-    return at, source_at
-
-
-def check_distinct(
-    first: Float[np.ndarray, " row"], second: Float[np.ndarray, " row"], metric: str, names: str = "clean corrupted"
-) -> None:
-    """Raise ModelError where the mean metric of two runs is the same, so that there is nothing to recover."""
-    gap, scale = first.mean() - second.mean(), np.abs(first).mean() + np.abs(second).mean()
-    if not np.isfinite(scale):
-        raise ModelError(f"the mean {metric} is not finite, so the model has diverged; use one that has not.")
-    if not abs(gap) > 1e-6 * scale:
-        one, other = names.split()
-        raise ModelError(
-            f"the mean {metric} is {first.mean():.3g} on the {one} rows and {second.mean():.3g} on the {other} ones, "
-            f"so there is nothing to recover; let them differ in what the answer depends on, with another right answer."
-        )
-
-
-def check_pairs(first: str, tokens: Tensor, second: str, others: Tensor) -> None:
-    """Raise ModelError where two sets of tokens differ in number of rows or in length."""
-    if tokens.shape != others.shape:
-        raise ModelError(
-            f"{first} has tokens of shape {list(tokens.shape)} and {second} of {list(others.shape)}; patching needs "
-            f"pairs: one row for each row, of the same length."
-        )
-
-
-def ratio_interval(
-    part: Float[np.ndarray, "*cell row"], whole: Float[np.ndarray, " row"], confidence: float = 0.95
-) -> tuple[Float[np.ndarray, "*cell"], Float[np.ndarray, "*cell"]]:
-    """Ends of the interval of mean(part) / mean(whole) over paired inputs (Fieller, 1954).
-
-    It holds every ratio r for which the mean of ``part - r whole`` is within t standard errors of 0, and so covers as
-    promised however small the mean of ``whole``. Where that itself is within t standard errors of 0, any ratio may be
-    true: the interval is the whole line.
-
-    >>> low, high = ratio_interval(np.array([[0.0, 1.0, 2.0, 1.0]]), np.array([2.0, 2.0, 2.0, 2.0]))
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([-0.15], [1.15])
-    """
-    n, a, b = len(whole), np.asarray(part.mean(-1)), whole.mean()
-    line = np.full(a.shape, -np.inf), np.full(a.shape, np.inf)
-    if n < 2:
-        return line
-    scale = special.stdtrit(n - 1, (1 + confidence) / 2) ** 2 / (n * (n - 1))
-    part, whole = part - a[..., None], whole - b
-    square = b * b - scale * (whole * whole).sum()
-    if square <= 0:
-        return line
-    middle = a * b - scale * (part * whole).sum(-1)
-    half = np.sqrt(np.maximum(middle**2 - square * (a * a - scale * (part * part).sum(-1)), 0))
-    ratio = a / b  # lies between the two, save for rounding
-    ends = np.minimum(ratio, (middle - half) / square), np.maximum(ratio, (middle + half) / square)
-    return np.asarray(ends[0]), np.asarray(ends[1])
+Mlps = Literal["frozen", "recomputed"]
 
 
 @dataclass(frozen=True)
 class PathPatch:
-    """The outcome of a path patch; a notebook shows it as its table; rows of logits are at the last position.
+    """The outcome of a path patch; a notebook shows it as its table; rows of logits are at the answer's position.
 
     Attributes:
         sender, receiver: the sites. base, source: logits of the rows as they are. patched: of the base rows with the
             path from the source. control_patched: with the path from the control, or None.
-        base_labels, source_labels: right answers of the rows.
+        base_labels, source_labels: right answers of the rows, or None where they have none and no metric asks.
+        metric: what ``recovered`` measures; the source's rows are the clean ones, the base's the corrupted ones.
     """
 
     sender: Site
@@ -237,42 +69,51 @@ class PathPatch:
     source: Float[Tensor, "row d_vocab"]
     patched: Float[Tensor, "row d_vocab"]
     control_patched: Float[Tensor, "row d_vocab"] | None
-    base_labels: Int[np.ndarray, " row"]
-    source_labels: Int[np.ndarray, " row"]
+    base_labels: Int[np.ndarray, " row"] | None
+    source_labels: Int[np.ndarray, " row"] | None
+    metric: Metric
 
     def recovered(self) -> Effect:
-        """Share of the way from the base's answer to the source's, in mean logit difference: 1 all, 0 none.
+        """Share of the way from the base to the source, in the mean of the metric: 1 all, 0 none.
 
         The scale is the mean over all inputs, taken as known; raises ModelError where it is 0.
         """
-        base, source = self._difference(self.base), self._difference(self.source)
-        check_distinct(source, base, "logit_diff", "source base")
-        return self._effect(
-            "recovered", lambda logits: (self._difference(logits) - base) / (source.mean() - base.mean())
-        )
+        base, source = self._measured(self.base), self._measured(self.source)
+        check_distinct(source, base, self.metric.name, "source base")
+        shares = [(self._measured(logits) - base) / (source.mean() - base.mean()) for logits in self._runs()]
+        return self._effect("recovered", shares)
 
     def moved(self) -> Effect:
         """Share of inputs whose most likely answer is the source's right answer, in [0, 1]."""
-        return self._effect("moved_as_predicted", lambda logits: (logits.argmax(1).numpy() == self.source_labels) * 1.0)
+        if self.source_labels is None:
+            raise ModelError("which answers moved needs right answers; pass Inputs(tokens, labels, roles) as source.")
+        return self._effect(
+            "moved_as_predicted", [(logits.argmax(1).numpy() == self.source_labels) * 1.0 for logits in self._runs()]
+        )
 
     def table(self) -> pd.DataFrame:
         """Two rows: ``recovered`` and ``moved_as_predicted``, each with its interval and its control."""
-        return pd.concat([self.recovered().table(), self.moved().table()], ignore_index=True)
+        effects = [self.recovered(), *([] if self.source_labels is None else [self.moved()])]
+        return pd.concat([effect.table() for effect in effects], ignore_index=True)
 
     def _repr_html_(self) -> str:
         columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]
         return html_table(self.table()[columns], f"path patch {self.sender} -> {self.receiver}")
 
-    def _difference(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
-        """Logit of the source's answer less that of the base's."""
-        rows, found = np.arange(len(logits)), logits.double().numpy()
-        return found[rows, self.source_labels] - found[rows, self.base_labels]
+    def _runs(self) -> list[Float[Tensor, "row d_vocab"]]:
+        return [self.patched, *([] if self.control_patched is None else [self.control_patched])]
 
-    def _effect(self, quantity: Quantity, measure: Callable[[Tensor], np.ndarray]) -> Effect:
-        none = np.empty((0, len(self.base)))
-        control = none if self.control_patched is None else measure(self.control_patched)[None]
+    def _measured(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
+        pair = [(self.source, self.source_labels), (self.base, self.base_labels)]
+        clean, corrupted = (
+            Answers(some, None if labels is None else torch.as_tensor(labels).long()) for some, labels in pair
+        )
+        return measure(self.metric, logits, clean, corrupted, "path_patch").numpy()
+
+    def _effect(self, quantity: str, values: Sequence[np.ndarray]) -> Effect:
+        control = np.reshape(values[1:], (len(values) - 1, len(self.base)))
         path = f"{self.sender} -> {self.receiver}"
-        return Effect("path patch", path, quantity, measure(self.patched), control, "source with noise redrawn")
+        return Effect("path patch", path, quantity, values[0], control, "source with noise redrawn")
 
 
 @checked
@@ -284,6 +125,9 @@ def path_patch(
     sender: Site | str,
     receiver: Site | str,
     *,
+    metric: Measured = "logit_diff",
+    answer_at: AnswerAt = None,
+    mlps: Mlps = "frozen",
     control: Inputs | None = None,
 ) -> PathPatch:
     """Direct effect of a sender on a receiver: the base rows with that one path from the source rows.
@@ -292,6 +136,9 @@ def path_patch(
         base, source: pairs of rows, for instance ``inputs`` and ``counterfactual``; roles may stand elsewhere.
         sender, receiver: sites, such as ``attn_out.0@anchor`` and ``v.1@anchor``. ``resid_post`` of the last layer at
             ``last`` is what the logits are read from.
+        metric: a name or a function, see ``interventions.metrics``; clean rows are the source, corrupted ones the base.
+        answer_at: where the answer is read, by default at the last position.
+        mlps: ``frozen`` holds every sublayer between the two, ``recomputed`` the attention alone.
         control: rows that differ from ``base`` in noise alone.
 
     Raises:
@@ -306,55 +153,208 @@ def path_patch(
     False
     """
     check_model(model, "path_patch")
-    sender, receiver = Site.parse(sender), Site.parse(receiver)
-    for site in (sender, receiver):
-        site.check(model)
-    _check_order(sender, receiver, "resid_mid" not in components_of(model))
-    tokens = as_rows(base.tokens)
-    at, held = (
-        site_positions(receiver, base.roles, tokens.shape[1], len(tokens)),
-        _hold_between(model, tokens, sender, receiver),
-    )
+    known, sent_by, received_by = metric_of(metric), Site.parse(sender), Site.parse(receiver)
+    labels = [_labels(rows, known, number, "path_patch") for number, rows in enumerate((source, base))]
+    paths = _Paths(model, base, [sent_by], [received_by], mlps, answer_at)
+    _check_order(sent_by, received_by, paths.side_by_side)
+    patched = paths.run(source, sent_by, [received_by])[0]
+    harmless = None if control is None else paths.run(control, sent_by, [received_by])[0]
+    logits = [answer_logits(model, rows, (), answer_at, "path_patch") for rows in (base, source)]
+    return PathPatch(sent_by, received_by, logits[0], logits[1], patched, harmless, labels[1], labels[0], known)
 
-    def through(others: Inputs) -> Float[Tensor, "row d_vocab"]:
-        check_pairs("the source", as_rows(others.tokens), "the base rows", tokens)
-        sent = _read(model, [sender], as_rows(others.tokens), base.roles, others.roles)[0]
-        arrived: list[Tensor] = []
 
-        def read(activation: Tensor, rows: Tensor) -> Tensor:
-            arrived.append(gather_at(receiver.in_hook(model), activation, at[rows]).cpu())
+@dataclass(frozen=True)
+class PathMatrix:
+    """Share that each path recovers; a notebook shows it as its table.
+
+    Attributes:
+        senders, receivers: the sites, in the order of the cells. metric: its name.
+        source, base: the metric of each row as it is. patched: of the base rows with each path from the source, nan
+            where the sender does not come before the receiver. control_patched: with the path from the control, or
+            None.
+        notes: ``sender -> receiver`` -> why there is no such path.
+    """
+
+    senders: tuple[str, ...]
+    receivers: tuple[str, ...]
+    metric: str
+    source: Float[np.ndarray, " row"]
+    base: Float[np.ndarray, " row"]
+    patched: Float[np.ndarray, "sender receiver row"]
+    control_patched: Float[np.ndarray, "sender receiver row"] | None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.base)
+
+    @property
+    def values(self) -> Float[np.ndarray, "sender receiver"]:
+        """Share of the way from base to source: 1 all, 0 none, nan where there is no path."""
+        return self._share(self.patched)
+
+    @property
+    def control(self) -> Float[np.ndarray, "sender receiver"]:
+        """The same share of the control; nan without one."""
+        return np.full_like(self.values, np.nan) if self.control_patched is None else self._share(self.control_patched)
+
+    def table(self) -> pd.DataFrame:
+        """One row a path: sender, receiver, recovered, low, high (95 %, over inputs), control, n."""
+        low, high = ratio_interval(self.patched - self.base, self.source - self.base)
+        missing = np.isnan(self.values)
+        ends = {name: np.where(missing, np.nan, end).ravel() for name, end in (("low", low), ("high", high))}
+        paths = pd.DataFrame(product(self.senders, self.receivers), columns=pd.Index(["sender", "receiver"]))
+        return paths.assign(recovered=self.values.ravel(), **ends, control=self.control.ravel(), n=len(self))
+
+    def _share(self, patched: Float[np.ndarray, "sender receiver row"]) -> Float[np.ndarray, "sender receiver"]:
+        return (patched.mean(-1) - self.base.mean()) / (self.source.mean() - self.base.mean())
+
+    def _repr_html_(self) -> str:
+        shares = pd.DataFrame(self.values, pd.Index(self.senders, name="sender"), pd.Index(self.receivers))
+        notes = "".join(f"<p>{escape(f'{path}: {why}')}</p>" for path, why in self.notes.items())
+        caption = f"share of the {self.metric} recovered along each path, n = {len(self)}"
+        return html_table(shares.reset_index(), caption) + notes
+
+
+@checked
+@few_threads
+def path_matrix(
+    model: HookedModel,
+    base: Inputs,
+    source: Inputs,
+    senders: Sequence[Site | str],
+    receivers: Sequence[Site | str],
+    *,
+    metric: Measured = "logit_diff",
+    answer_at: AnswerAt = None,
+    mlps: Mlps = "frozen",
+    control: Inputs | None = None,
+) -> PathMatrix:
+    """The direct effect of each sender on each receiver: the numbers of ``path_patch``, one run fewer a path.
+
+    A path that there is not, since the sender does not come before the receiver, is nan and has a note.
+
+    Args:
+        senders, receivers: sites. All others are those of ``path_patch``.
+
+    Raises:
+        ModelError: where rows are no pairs, and where base and source do not differ in the metric.
+    """
+    check_model(model, "path_matrix")
+    sent_by, received_by = ([Site.parse(site) for site in sites] for sites in (senders, receivers))
+    if not sent_by or not received_by:
+        raise ModelError(f"path_matrix got {len(sent_by)} senders and {len(received_by)} receivers; give one of each.")
+    pair = Compared(model, source, base, metric, "path_matrix", answer_at, ("source", "base"))
+    paths, notes = _Paths(model, base, sent_by, received_by, mlps, answer_at), {}
+    shape = (len(sent_by), len(received_by), len(base))
+    patched, harmless = np.full(shape, np.nan), np.full(shape, np.nan)
+    for row, sender in enumerate(sent_by):
+        after = [column for column, receiver in enumerate(received_by) if paths.there_is(sender, receiver)]
+        for column in {*range(shape[1])}.difference(after):
+            notes[f"{sender} -> {received_by[column]}"] = "no path: the sender does not come before the receiver."
+        for rows, cells in ((source, patched), (control, harmless)):
+            if rows is not None and after:
+                runs = paths.run(rows, sender, [received_by[column] for column in after])
+                for column, logits in zip(after, runs, strict=True):
+                    cells[row, column] = pair.of(logits)
+    names = [tuple(site.named(model) for site in sites) for sites in (sent_by, received_by)]
+    aside = None if control is None else harmless
+    return PathMatrix(names[0], names[1], pair.metric.name, pair.clean, pair.corrupted, patched, aside, notes)
+
+
+class _Paths:
+    """Runs of some base rows along single paths; what does not depend on the path is read once.
+
+    One run of a sender, with every sublayer after its own held, shows what it changes at all receivers: a receiver is
+    read before its own hook is held.
+    """
+
+    def __init__(
+        self,
+        model: HookedModel,
+        base: Inputs,
+        senders: Sequence[Site],
+        receivers: Sequence[Site],
+        mlps: Mlps,
+        answer_at: AnswerAt,
+    ) -> None:
+        for site in (*senders, *receivers):
+            site.check(model)
+        self.model, self.base, self.tokens = model, base, as_rows(base.tokens)
+        self.side_by_side = "resid_mid" not in components_of(model)
+        self.length = self.tokens.shape[1]
+        self.answer_at = answer_positions(answer_at, base.roles, len(base), self.length, "path_patch")
+        frozen = ("attn_out", "mlp_out") if mlps == "frozen" else ("attn_out",)
+        first, beyond = min(map(_after, senders)), max(map(_before, receivers))
+        between = [(number, Site(("attn_out", "mlp_out")[number % 2], number // 2)) for number in range(first, beyond)]
+        there = components_of(model)
+        self.held = [(n, site) for n, site in between if site.component in frozen and site.component in there]
+        hooks = [site.hook for _, site in self.held]
+        self.found = capture(model, self.tokens, hooks) if hooks else {}
+
+    def there_is(self, sender: Site, receiver: Site) -> bool:
+        """Whether a sender acts on a receiver."""
+        return _acts_on(sender, receiver, self.side_by_side)
+
+    def run(self, others: Inputs, sender: Site, receivers: Sequence[Site]) -> list[Float[Tensor, "row d_vocab"]]:
+        """Logits of the base rows with the sender's change from other rows at each receiver, one after the other."""
+        check_pairs("the source", as_rows(others.tokens), "the base rows", self.tokens)
+        sent = read(self.model, [sender], as_rows(others.tokens), self.base.roles, others.roles)[0]
+        arrived: list[list[Tensor]] = [[] for _ in receivers]
+        reads = [self._read(site, values) for site, values in zip(receivers, arrived, strict=True)]
+        held = [
+            edit
+            for number, site in self.held
+            if number >= _after(sender)
+            for edit in write_at(site, self.found[site.hook], None, self.length, self.model)
+        ]
+        last_logits(self.model, self.tokens, [*reads, *held, *self._write(sender, sent)])
+        return [
+            logits_at(self.model, self.tokens, self.answer_at, self._write(site, torch.cat(values)))
+            for site, values in zip(receivers, arrived, strict=True)
+        ]
+
+    def _read(self, site: Site, values: list[Tensor]) -> Edit:
+        at = site_positions(site, self.base.roles, self.length, len(self.tokens))
+
+        def look(activation: Tensor, rows: Tensor) -> Tensor:
+            values.append(gather_at(site.in_hook(self.model), activation, at[rows]).cpu())
             return activation
 
-        send = write_at(sender, sent, base.roles, tokens.shape[1], model)
-        last_logits(model, tokens, [*held, *send, Edit(receiver.hook, read)])
-        return last_logits(model, tokens, write_at(receiver, torch.cat(arrived), base.roles, tokens.shape[1], model))
+        return Edit(site.hook, look)
 
-    labels = [check_labels(rows, "path_patch") for rows in (base, source)]
-    return PathPatch(
-        sender, receiver, last_logits(model, tokens), last_logits(model, source.tokens), through(source),
-        None if control is None else through(control), *labels,
-    )  # fmt: skip
+    def _write(self, site: Site, values: Tensor) -> list[Edit]:
+        return write_at(site, values, self.base.roles, self.length, self.model)
+
+
+def _after(sender: Site) -> int:
+    """The first sublayer after the sender's own; they are counted attn, mlp, attn, ..."""
+    return 2 * sender.layer + sum(STEP[sender.component] >= STEP[own] for own in ("q", "mlp_post"))
+
+
+def _before(receiver: Site) -> int:
+    """The first sublayer that is not before the receiver's own."""
+    return 2 * receiver.layer + sum(STEP[receiver.component] >= STEP[own] for own in ("resid_mid", "resid_post"))
+
+
+def _acts_on(sender: Site, receiver: Site, side_by_side: bool) -> bool:
+    """Whether a sender comes before its receiver; the MLP may stand beside attention."""
+    comes_first = (sender.layer, STEP[sender.component]) < (receiver.layer, STEP[receiver.component])
+    pair, mlp = (sender.component, receiver.component), ("mlp_post", "mlp_out")
+    aside = pair == ("v", "pattern") or (side_by_side and pair[1] in mlp and 0 < STEP[pair[0]] < STEP["mlp_post"])
+    return comes_first and not (aside and sender.layer == receiver.layer)
 
 
 def _check_order(sender: Site, receiver: Site, side_by_side: bool) -> None:
-    """ModelError where a sender does not come before its receiver; the MLP may stand beside attention."""
-    comes_first = (sender.layer, STEP[sender.component]) < (receiver.layer, STEP[receiver.component])
-    pair = sender.component, receiver.component
-    aside = pair == ("v", "pattern") or (side_by_side and pair[1] == "mlp_out" and pair[0] != "resid_pre")
-    if not comes_first or (aside and sender.layer == receiver.layer):
+    """ModelError where a sender does not come before its receiver."""
+    if not _acts_on(sender, receiver, side_by_side):
         raise ModelError(
             f"the sender '{sender}' does not act on the receiver '{receiver}': a sender comes before its receiver, in "
             f"an earlier layer, or in the same one in the order resid_pre, then q, k and v, pattern (of q and k), z, "
-            f"attn_out, resid_mid, mlp_out, resid_post; without resid_mid, only resid_pre acts on mlp_out. "
-            f"Exchange them, or choose another."
+            f"attn_out, resid_mid, mlp_post, mlp_out, resid_post, after the embeddings; without resid_mid, only "
+            f"resid_pre acts on the MLP. Exchange them, or choose another."
         )
 
 
-def _hold_between(model: HookedModel, tokens: Tensor, sender: Site, receiver: Site) -> list[Edit]:
-    """Edits that hold each sublayer between the two at its base value; sublayers are counted attn, mlp, attn, ..."""
-    first = 2 * sender.layer + sum(STEP[sender.component] >= STEP[own] for own in ("q", "mlp_out"))
-    beyond = 2 * receiver.layer + sum(STEP[receiver.component] >= STEP[own] for own in ("resid_mid", "resid_post"))
-    between = [Site(("attn_out", "mlp_out")[number % 2], number // 2) for number in range(first, beyond)]
-    between = [site for site in between if site.component in components_of(model)]
-    found = capture(model, tokens, [site.hook for site in between]) if between else {}
-    return [edit for site in between for edit in write_at(site, found[site.hook], None, tokens.shape[1], model)]
+def _labels(rows: Inputs, metric: Metric, number: int, asker: str) -> Int[np.ndarray, " row"] | None:
+    return None if rows.labels is None and number >= metric.needs else check_labels(rows, asker)

@@ -2,9 +2,11 @@
 
 Components are TransformerLens's: the residual stream before, between and after the sublayers (``resid_pre``,
 ``resid_mid``, ``resid_post``), what the sublayers write (``attn_out``, ``mlp_out``), and inside attention ``q``, ``k``,
-``v``, ``z`` and ``pattern``. Layers and heads count from 0. The role says at which positions of each row: any role of
-the Roles at hand, or ``first_anchor``, ``last_anchor``, ``anchor_1`` .. ``anchor_q``, ``last`` (the last position),
-``all``. The role of a ``pattern`` is that of the query.
+``v``, ``z`` and ``pattern``. Layers and heads count from 0. ``mlp_post`` is what an MLP's neurons give after their
+activation, all of them or one: ``mlp_post.1.37@last``. ``embed`` and ``pos_embed`` are what the embeddings add to the
+stream before L0, and are written without a layer: ``embed@key``. The role says at which positions of each row: any
+role of the Roles at hand, or ``first_anchor``, ``last_anchor``, ``anchor_1`` .. ``anchor_q``, ``last`` (the last
+position), ``all``. The role of a ``pattern`` is that of the query.
 
 Heads are those of the queries. Where several of them share their keys and values (grouped queries), ``k`` and ``v`` of
 a head are those that it shares.
@@ -32,10 +34,15 @@ from rb_interp.torch_threads import few_threads
 HOOKS = {
     **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
     **{name: f"blocks.{{}}.attn.hook_{name}" for name in ("q", "k", "v", "z", "pattern")},
+    "mlp_post": "blocks.{}.mlp.hook_post",
+    "embed": "hook_embed",
+    "pos_embed": "hook_pos_embed",
 }
 """Component -> hook name, with the layer left open."""
 PER_HEAD = ("q", "k", "v", "z", "pattern")
 """Components that have a head axis: axis 2 of q, k, v and z, axis 1 of pattern."""
+EMBEDDINGS = ("embed", "pos_embed")
+"""Components that stand before the first layer."""
 
 
 class Edit(NamedTuple):
@@ -54,10 +61,10 @@ class Edit(NamedTuple):
 @checked
 @dataclass(frozen=True)
 class Site:
-    """A component of one layer, at the positions of one role (None: everywhere), in one head (None: all heads).
+    """A component of one layer, at the positions of one role (None: everywhere), in one head or neuron (None: all).
 
     >>> Site.parse("z.0.2@key")
-    Site(component='z', layer=0, role='key', head=2)
+    Site(component='z', layer=0, role='key', head=2, neuron=None)
     >>> str(Site("attn_out", 1, "last")), Site("attn_out", 1, "last").hook
     ('attn_out.1@last', 'blocks.1.hook_attn_out')
     """
@@ -66,6 +73,7 @@ class Site:
     layer: int
     role: str | None = None
     head: int | None = None
+    neuron: int | None = None
 
     def __post_init__(self) -> None:
         if self.component not in HOOKS:
@@ -75,11 +83,17 @@ class Site:
                 f"site '{self}' names a head, but {self.component} is the sum over heads; "
                 f"the components of one head are {', '.join(PER_HEAD)}."
             )
+        if self.neuron is not None and self.component != "mlp_post":
+            raise ModelError(f"site '{self}' names a neuron; only mlp_post has neurons, such as mlp_post.0.5@last.")
+        if self.component in EMBEDDINGS and self.layer != 0:
+            raise ModelError(f"{self.component} stands before the first layer, and got layer={self.layer}; use 0.")
 
     @staticmethod
     @checked
     def parse(text: str | Site) -> Site:
         """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``.
+
+        A neuron stands in the place of a head, and an embedding has neither: ``mlp_post.1.37``, ``embed@key``.
 
         Raises:
             ModelError: for a text of another form, and for a component that there is not.
@@ -88,16 +102,25 @@ class Site:
             return text
         place, at, role = str(text).partition("@")
         component, *numbers = place.split(".")
+        if component in EMBEDDINGS and not numbers and (role or not at):
+            return Site(component, 0, role or None)
         if not 1 <= len(numbers) <= 2 or not all(number.isdigit() for number in numbers) or (at and not role):
             raise ModelError(
                 f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, or with a head "
                 f"component.layer.head@role, such as z.0.2@key."
             )
-        return Site(component, int(numbers[0]), role or None, int(numbers[1]) if numbers[1:] else None)
+        unit = {"neuron" if component == "mlp_post" else "head": int(numbers[1])} if numbers[1:] else {}
+        return Site(component, int(numbers[0]), role or None, **unit)
 
     def __str__(self) -> str:
-        head = "" if self.head is None else f".{self.head}"
-        return f"{self.component}.{self.layer}{head}" + (f"@{self.role}" if self.role else "")
+        numbers = () if self.component in EMBEDDINGS else (self.layer, self.unit)
+        place = ".".join([self.component, *(str(number) for number in numbers if number is not None)])
+        return place + (f"@{self.role}" if self.role else "")
+
+    @property
+    def unit(self) -> int | None:
+        """The head or neuron, where the site is a single one."""
+        return self.head if self.neuron is None else self.neuron
 
     @property
     def hook(self) -> str:
@@ -152,7 +175,8 @@ class Site:
                 f"site '{self}' is not in this model: {missing_component(self.component, model)} "
                 f"It has {', '.join(there)}."
             )
-        for what, given, count in (("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)):
+        counted = ("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)
+        for what, given, count in (*counted, ("neuron", self.neuron, getattr(model.cfg, "d_mlp", None) or 0)):
             if given is not None and not 0 <= given < count:
                 raise ModelError(
                     f"site '{self}' is in {what} {given}; this model has {count} {what}s, counted from 0. "
@@ -169,13 +193,16 @@ def components_of(model: HookedModel) -> tuple[str, ...]:
     ``resid_pre`` (Pythia, GPT-NeoX) has no ``resid_mid``.
     """
     there = (name for name in HOOKS if HOOKS[name].format(0) in model.hook_dict)
-    return tuple(name for name in there if name != "mlp_out" or not _attention_alone(model))
+    missing = {"mlp_out", "mlp_post"} if _attention_alone(model) else set()
+    return tuple(name for name in there if name not in missing and (name != "pos_embed" or _adds_positions(model)))
 
 
 def missing_component(component: str, model: HookedModel) -> str:
     """Why a model does not have a component, as a sentence."""
-    if _attention_alone(model) and component in ("resid_mid", "mlp_out"):
+    if _attention_alone(model) and component in ("resid_mid", "mlp_out", "mlp_post"):
         return "its layers have attention alone."
+    if component == "pos_embed":
+        return "it adds no embedding of positions to the stream."
     if component == "resid_mid":
         return "its attention and MLP both read resid_pre, side by side."
     return f"its layers have no hook for {component}."
@@ -183,6 +210,11 @@ def missing_component(component: str, model: HookedModel) -> str:
 
 def _attention_alone(model: HookedModel) -> bool:
     return bool(getattr(model.cfg, "attn_only", False))
+
+
+def _adds_positions(model: HookedModel) -> bool:
+    """Whether positions are embedded and added; a bridge names the hook where they are not, too."""
+    return getattr(model.cfg, "positional_embedding_type", "standard") == "standard"
 
 
 def _heads_in_hook(component: str, model: HookedModel) -> int:
@@ -224,8 +256,9 @@ def positions(roles: Roles, role: str, length: int, asker: str = "this intervent
 def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) -> Tensor:
     """What a model computes at a site, ``[row, n, ...]`` with n the positions of the role, on CPU.
 
-    One position's activation is ``[d_model]`` for the residual stream and sublayer outputs, ``[head, d_head]`` for q,
-    k, v and z, ``[head, key]`` for pattern; one head's is without the head axis.
+    One position's activation is ``[d_model]`` for the residual stream, embeddings and sublayer outputs, ``[head,
+    d_head]`` for q, k, v and z, ``[head, key]`` for pattern, ``[d_mlp]`` for mlp_post; one head's or neuron's is
+    without that axis.
     """
     site = Site.parse(site)
     site.check(model)
@@ -256,17 +289,17 @@ def site_positions(site: Site, roles: Roles | None, length: int, n_rows: int) ->
 
 
 def gather_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"]) -> Tensor:
-    """An activation at given positions, positions on axis 1, and in the site's head, as ``Site.in_hook`` counts it."""
+    """An activation at given positions, positions on axis 1, in the site's head or neuron (see ``in_hook``)."""
     moved = activation.movedim(site.position_axis, 1)
     found = moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)]
-    return found if site.head is None else found[:, :, site.head]
+    return found if site.unit is None else found[:, :, site.unit]
 
 
 def scatter_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"], values: Tensor) -> Tensor:
-    """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in that head."""
+    """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in that head or neuron."""
     changed = activation.clone()
     moved = changed.movedim(site.position_axis, 1)
-    if site.head is not None:
-        moved = moved[:, :, site.head]
+    if site.unit is not None:
+        moved = moved[:, :, site.unit]
     moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)] = values.to(moved)
     return changed

@@ -38,8 +38,9 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.effect import Cost, Effect
-from rb_interp.interventions.interchange import cost_of_edits
+from rb_interp.interventions.answers import AnswerAt, Cost
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.metrics import Measured
 from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
@@ -217,37 +218,39 @@ def subspace_effect(
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
-    quantity: Cost = "loss_increase",
+    metric: Measured = "loss",
+    answer_at: AnswerAt = None,
     match: Match | None = None,
     seed: int = 0,
 ) -> Effect:
     """What each input loses without a subspace of a layer's value input, or with nothing else (``keep``).
 
-    In nats, or as 0, 1 or -1 for accuracy. Control: random subspaces of the same dimension, or those of ``match``,
+    Control: random subspaces of the same dimension, or those of ``match``,
     whose change of W_V (for ``keep``: whose W_V) has the same Frobenius norm.
 
     Args:
-        inputs: rows with labels.
+        inputs: rows, with labels where the metric asks for them.
         basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis`` give.
         keep: whether the values read nothing but the subspace, instead of all but it.
         layer: the layer, counted from 0. head: the only head that is changed, with those that share its values where
             queries are grouped; by default all of them.
         n_draws, seed: number of random subspaces of the control, and their seed.
-        quantity: ``loss_increase`` or ``accuracy_drop``.
+        metric: a name or a function, see ``interventions.metrics``; ``loss`` is in nats.
+        answer_at: where the answer is read, by default at the last position.
         match: the control's subspaces in place of random ones, from ``spans_of_tokens`` or ``spans_in_embedding``.
 
     Raises:
         ModelError: for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head or
-            quantity that there is not.
+            metric that there is not.
     """
     check_model(model, "subspace_effect")
-    cost_of = cost_of_edits(model, inputs, quantity, "subspace_effect")
+    cost_of = Cost(model, inputs, metric, "subspace_effect", answer_at)
     W_V = _values(model, layer).detach().clone()
     part = _inside(model, basis, W_V)
 
     def cost(part: Tensor) -> np.ndarray:
         with _with_values(model, layer, head, lambda W_V: part if keep else W_V - part):
-            return cost_of(())
+            return cost_of()
 
     effect = cost(part)
     d_model, k = basis.shape
@@ -258,7 +261,7 @@ def subspace_effect(
     name = f"values {'read only' if keep else 'without'} {k} dimensions"
     control = f"{match.name}, change of the same norm"
     site = f"W_V.{layer}" + ("" if head is None else f".{head}")
-    return Effect(name, site, quantity, effect, np.reshape(other, (len(other), len(effect))), control)  # pyright: ignore
+    return Effect(name, site, cost_of.quantity, effect, np.reshape(other, (len(other), len(effect))), control)
 
 
 def _values(model: HookedModel, layer: int) -> Float[Tensor, "head d_model d_head"]:

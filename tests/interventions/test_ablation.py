@@ -76,14 +76,22 @@ def test_many_at_once_are_the_single_ones():
     assert len(table) == len(SITES) * 3
     for (site, method), row in table.iterrows():
         for quantity in ("accuracy_drop", "loss_increase"):
-            single = ablation(model, INPUTS, site, method=method, control=NOISE, quantity=quantity, seed=3)
+            single = ablation(
+                model,
+                INPUTS,
+                site,
+                method=method,
+                control=NOISE,
+                metric={"accuracy_drop": "accuracy", "loss_increase": "loss"}[quantity],
+                seed=3,
+            )
             assert row[quantity] == pytest.approx(single.values.mean(), abs=1e-9)
             assert row[f"control_{quantity}"] == pytest.approx(single.control.mean(), abs=1e-9)
     clean = (last_logits(model, INPUTS.tokens).argmax(1).numpy() == INPUTS.labels).mean()
     np.testing.assert_allclose(table["accuracy"] + table["accuracy_drop"], clean)
     alone = ablations(model, INPUTS, ["z.1@key"], methods=["zero"])
     assert alone[["control_loss_increase", "control_accuracy_drop"]].isna().all(axis=None)
-    single = ablation(model, INPUTS, "z.1@key", method="zero", quantity="loss_increase").summary()
+    single = ablation(model, INPUTS, "z.1@key", method="zero", metric="loss").summary()
     assert single["effect"] == pytest.approx(alone["loss_increase"].item())
     assert np.isnan(single["control"])
     pd.testing.assert_frame_equal(alone, ablations(model, INPUTS, ["z.1@key"], methods=["zero"]))
@@ -107,8 +115,8 @@ def test_what_does_not_fit_is_refused_and_leaves_no_hook():
     model = lens_model("plain", d_vocab=40)
     with pytest.raises(ModelError, match=r"there is no ablation 'means'; did you mean 'mean'\?"):
         ablation(model, INPUTS, "attn_out.0", method="means")
-    with pytest.raises(ModelError, match=r"there is no loss called 'nats'; known: accuracy_drop, loss_increase"):
-        ablation(model, INPUTS, "attn_out.0", quantity="nats")
+    with pytest.raises(ModelError, match=r"there is no metric 'nats'; known: accuracy, kl"):
+        ablation(model, INPUTS, "attn_out.0", metric="nats")
     with pytest.raises(RolesError, match=r"needs the role 'anchors'; .*did you mean 'anchor'\?"):
         ablations(model, INPUTS, ["attn_out.0@anchors"], control=NOISE)
     with pytest.raises(ModelError, match=r"tokens of shape \[29, 9\]"):

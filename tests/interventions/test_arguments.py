@@ -28,8 +28,8 @@ MODEL = lens_model("gpt2", n_layers=2)
 @pytest.mark.parametrize("given", [lambda x: x.tolist(), torch.from_numpy], ids=["lists", "tensors"])
 def test_lists_and_tensors_give_the_numbers_of_arrays(given):
     rows = Inputs(given(TOKENS), given(LABELS), Roles({"key": given(KEY)}))
-    for quantity in ("accuracy_drop", "loss_increase"):
-        found, expected = (ablation(MODEL, some, "z.0.3@key", quantity=quantity) for some in (rows, ROWS))
+    for metric in ("accuracy", "loss"):
+        found, expected = (ablation(MODEL, some, "z.0.3@key", metric=metric) for some in (rows, ROWS))
         assert np.array_equal(found.values, expected.values)
     assert ablations(MODEL, rows, ["z.1@last"]).equals(ablations(MODEL, ROWS, ["z.1@last"]))
     with ablate(MODEL, rows, "z.0@key", method="resample"), torch.no_grad():
@@ -47,7 +47,7 @@ def entered(context):
 
 ROLES = "a mapping of 'key'; expected rb_interp.tasks.Roles(positions, tokens)"
 INPUTS = "expected rb_interp.tasks.Inputs(tokens, labels, roles)"
-COSTS = "expected a name: 'loss_increase' or 'accuracy_drop'"
+METRIC = "got metric=3; expected the name of a metric, such as 'kl', or a function of (logits, clean, corrupted)."
 WRONG = {
     "no head": (lambda: uniformity(MODEL, ROWS, head=None), "uniformity got head=None; expected a whole number"),
     "no head of values": (lambda: value_alignment(MODEL, ROWS, head=None), "got head=None; expected a whole number"),
@@ -64,13 +64,10 @@ WRONG = {
         lambda: interchange(MODEL, ROWS, ROWS, "z.0", LABELS[:3], control=ROWS),
         "3 predicted answers for",
     ),
-    "a metric": (lambda: patching_matrix(MODEL, ROWS, ROWS, metric=np.mean), "a name: 'logit_diff' or 'probability'"),
-    "a quantity": (
-        lambda: ablation(MODEL, ROWS, "z.0", quantity=entered),
-        f"ablation got quantity=a function; {COSTS}",
-    ),
-    "a blocked one": (lambda: blocked_attention(MODEL, ROWS, layer=0, quantity=len), COSTS),
-    "one of values": (lambda: subspace_effect(MODEL, ROWS, np.eye(16), quantity=len), COSTS),
+    "a metric": (lambda: patching_matrix(MODEL, ROWS, ROWS, metric=3), METRIC),
+    "an ablation's": (lambda: ablation(MODEL, ROWS, "z.0", metric=3), f"ablation {METRIC}"),
+    "a blocked one's": (lambda: blocked_attention(MODEL, ROWS, layer=0, metric=3), METRIC),
+    "one of values": (lambda: subspace_effect(MODEL, ROWS, np.eye(16), metric=3), METRIC),
 }
 
 

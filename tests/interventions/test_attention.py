@@ -214,7 +214,7 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
         model = reference(name)
         data = model.task.dataset(0)
         sample = data.inputs(data.sample("rsn_train", 100))
-        effect = blocked_attention(model.model(), sample, layer=layer, query=query, key=key, quantity="accuracy_drop")
+        effect = blocked_attention(model.model(), sample, layer=layer, query=query, key=key, metric="accuracy")
         assert effect.smallest_p < 0.05
         assert effect.values.mean() > 0.75 if needed else not effect.values.any()
         assert effect.control.shape == (20, 100)
@@ -254,8 +254,8 @@ def test_what_does_not_fit_is_refused():
         forced_average(model, INPUTS, np.zeros(8))
     with pytest.raises(RolesError, match=r"blocked_attention needs the role 'keys'.*did you mean 'key'\?"):
         blocked_attention(model, INPUTS, layer=0, key="keys")
-    with pytest.raises(ModelError, match=r"did you mean 'accuracy_drop'\?"):
-        blocked_attention(model, INPUTS, layer=0, quantity="accuracy")
+    with pytest.raises(ModelError, match=r"there is no metric 'accurate'; did you mean 'accuracy'\?"):
+        blocked_attention(model, INPUTS, layer=0, metric="accurate")
     short = AnchorTask(length=4, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40)
     few = short.dataset(0).inputs(short.dataset(0).sample("rsn_train", 5))
     with pytest.raises(RolesError, match="blocks 2 positions and its control as many of noise, but rows have 1"):

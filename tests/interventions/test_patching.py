@@ -13,15 +13,11 @@ from transformer_lens import patching as peer
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.batched_patching import PatchGrid
 from rb_interp.interventions.hooking import last_logits
-from rb_interp.interventions.patching import (
-    COMPONENTS,
-    ROLES,
-    PatchingMatrix,
-    patch,
-    patched_logits,
-    patching_matrix,
-    ratio_interval,
-)
+from rb_interp.interventions.matrix import PatchingMatrix
+from rb_interp.interventions.metrics import METRICS
+from rb_interp.interventions.patching import COMPONENTS, ROLES, patching_matrix
+from rb_interp.interventions.shares import ratio_interval
+from rb_interp.interventions.site_patching import patch, patched_logits
 from rb_interp.interventions.sites import PER_HEAD, Site, positions, read_at
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
@@ -131,7 +127,7 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
 def test_models_are_run_block_by_block(kind):
     """Else the matrix is right and slow, and nobody would see it."""
     for sites in ([Site(name, 0) for name in COMPONENTS], [Site(name, 1, head=1) for name in PER_HEAD]):
-        cells = PatchGrid(MODELS[kind](), CLEAN, BOTH, sites, ROLES, "logit_diff")
+        cells = PatchGrid(MODELS[kind](), CLEAN, BOTH, sites, ROLES, METRICS["logit_diff"])
         with cells.ready():
             assert cells.stepwise
 

@@ -7,7 +7,8 @@ from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.hooking import last_logits, with_weights, write_at
-from rb_interp.interventions.path import patched_logits, path_patch
+from rb_interp.interventions.path import path_matrix, path_patch
+from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.interventions.sites import Site, read_at
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
@@ -176,3 +177,64 @@ def test_what_cannot_be_patched_is_said():
     with pytest.raises(ModelError, match=r"the mean logit_diff is 0 on the source rows and 0 on the base ones, so"):
         nothing.recovered()
     assert str(nothing.receiver) == str(Site("q", 1, "key"))
+
+
+SENDERS, RECEIVERS = (
+    ["resid_pre.0@key", "z.0.1@anchor", "mlp_out.0"],
+    ["v.0@key", "q.1.0@last", "mlp_out.1", "resid_post.1@last"],
+)
+
+
+@pytest.mark.parametrize(("norm", "mlps"), [("none", "frozen"), ("pre", "recomputed"), ("pre", "frozen")])
+def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
+    model = model_of(norm)
+    given = {"mlps": mlps, "control": NOISE, "answer_at": -2, "metric": "kl"}
+    matrix = path_matrix(model, BASE, SOURCE, SENDERS, RECEIVERS, **given)
+    table = matrix.table().set_index(["sender", "receiver"])
+    for sender in SENDERS:
+        for receiver in RECEIVERS:
+            cell = table.loc[(sender, receiver)]
+            if f"{sender} -> {receiver}" in matrix.notes:
+                assert cell[["recovered", "low", "high", "control"]].isna().all()
+                continue
+            path = path_patch(model, BASE, SOURCE, sender, receiver, **given).recovered()
+            assert cell.recovered == pytest.approx(path.values.mean(), abs=1e-9)
+            assert cell.control == pytest.approx(path.control.mean(), abs=1e-9)
+            assert cell.low <= cell.recovered <= cell.high
+    assert set(matrix.notes) == {"z.0.1@anchor -> v.0@key", "mlp_out.0 -> v.0@key"}
+    assert len(matrix) == len(BASE)
+    html = matrix._repr_html_()
+    assert "share of the kl recovered along each path, n = 24" in html
+    assert "mlp_out.0 -&gt; v.0@key: no path" in html
+    with pytest.raises(ModelError, match="got 0 senders and 4 receivers; give one of each"):
+        path_matrix(model, BASE, SOURCE, [], RECEIVERS)
+
+
+def test_mlps_between_are_held_or_follow_the_sender():
+    """From L0's head to the last state, by hand: attention after it held, MLPs held or left to answer."""
+    model = model_of("pre")
+    sent = read_at(model, SOURCE.tokens, "z.0.1@anchor", SOURCE.roles)
+    held = {name: read_at(model, BASE.tokens, name, BASE.roles) for name in ("attn_out.1", "mlp_out.0", "mlp_out.1")}
+    found = {}
+    for mlps, names in (("recomputed", ["attn_out.1"]), ("frozen", list(held))):
+        edits = [edit for name in names for edit in write_at(name, held[name], None, 9, model)]
+        edits += write_at("z.0.1@anchor", sent, BASE.roles, 9, model)
+        expected = last_logits(model, BASE.tokens, edits)
+        found[mlps] = path_patch(model, BASE, SOURCE, "z.0.1@anchor", "resid_post.1", mlps=mlps).patched
+        torch.testing.assert_close(found[mlps], expected, atol=1e-8, rtol=1e-8)
+    assert not torch.allclose(found["frozen"], found["recomputed"], atol=1e-4)
+
+
+def test_embeddings_send_and_neurons_do_both():
+    model = model_of()
+    torch.testing.assert_close(
+        along(model, "embed@key", "attn_out.0"), along(model, "resid_pre.0@key", "attn_out.0"), atol=1e-8, rtol=1e-8
+    )
+    torch.testing.assert_close(
+        along(model, "mlp_post.0@key", "mlp_out.0"), plain(model, "mlp_post.0@key"), atol=1e-8, rtol=1e-8
+    )
+    torch.testing.assert_close(
+        along(model, "resid_mid.0@key", "mlp_post.0@key"), plain(model, "mlp_post.0@key"), atol=1e-8, rtol=1e-8
+    )
+    with pytest.raises(ModelError, match="'mlp_post.0' does not act on the receiver 'embed'"):
+        along(model, "mlp_post.0", "embed")

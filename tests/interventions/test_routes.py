@@ -13,8 +13,8 @@ from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import circuit_by_cause, routes
 from rb_interp.interventions.circuit_by_cause import CAUSES, NAMED, SHARES
 from rb_interp.interventions.interchange import most_likely
-from rb_interp.interventions.path import patched_logits
 from rb_interp.interventions.routes import ROUTES, anchor_routes
+from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.models.build import build_model
 from rb_interp.models.build import lens_model as with_weights
 from rb_interp.models.reference import perturbed, reference

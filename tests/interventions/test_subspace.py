@@ -122,18 +122,18 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
     first, both = (leading(value_matrix(model), k=k) for k in (1, 2))
     anchors = token_basis(model, sample, "reasoning_anchor", centred=False)
     for basis in (first, both, anchors):
-        gone = subspace_effect(model, sample, basis, quantity="accuracy_drop", n_draws=20 if basis is first else 1)
+        gone = subspace_effect(model, sample, basis, metric="accuracy", n_draws=20 if basis is first else 1)
         assert gone.values.mean() > 0.75
         if basis is first:
             assert gone.control.mean() < 0.75
     for basis in (both, anchors):
-        alone = subspace_effect(model, sample, basis, keep=True, quantity="accuracy_drop", n_draws=3)
+        alone = subspace_effect(model, sample, basis, keep=True, metric="accuracy", n_draws=3)
         assert not alone.values.any()
         assert alone.control.mean() > 0.75
     for other in random_subspaces(3, model.cfg.d_model, 1, np.random.default_rng(1)):  # not scaled up to the same norm
         with without_subspace(model, other):
             assert (last_logits(model, sample.tokens).argmax(1).numpy() == sample.labels).mean() > 0.9
-    assert not subspace_effect(model, sample, first, layer=1, quantity="accuracy_drop", n_draws=1).values.any()
+    assert not subspace_effect(model, sample, first, layer=1, metric="accuracy", n_draws=1).values.any()
 
 
 @pytest.mark.lens
@@ -203,5 +203,5 @@ def test_what_does_not_fit_is_refused():
         pass
     with pytest.raises(RolesError, match=r"token_basis needs the token group 'reasoning'"):
         token_basis(model, INPUTS, "reasoning")
-    with pytest.raises(ModelError, match=r"known: accuracy_drop, loss_increase"):
-        subspace_effect(model, INPUTS, np.eye(16), quantity="nats")
+    with pytest.raises(ModelError, match=r"known: accuracy, kl, logit"):
+        subspace_effect(model, INPUTS, np.eye(16), metric="nats")

@@ -91,7 +91,7 @@ def test_ablations_and_matrices_are_those_of_single_calls(run):
     data, model = run.sweep().dataset(0), run.model(gamma=0.5, seed=0)
     chosen = data.sample("rsn_test", FEW["ROWS"])
     given, quiet = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
-    by_hand = ablation(model, given, "mlp_out.0", method="mean", control=quiet, quantity="loss_increase").summary()
+    by_hand = ablation(model, given, "mlp_out.0", method="mean", control=quiet, metric="loss").summary()
     table = run.table("ablations")
     row = table[(table.gamma == 0.5) & (table.seed == 0) & (table["set"] == "rsn_test")]
     row = row[(row.component == "mlp_out.0") & (row.method == "mean")].iloc[0]
@@ -123,7 +123,7 @@ def test_one_member_patched_and_all_ablated_agree_with_single_calls(run):
     table = ablate_members(run, ["z.1.0@last"], n=30, progress=False)
     assert len(table) == 6 * 3 * 3  # members, sets, methods
     given = data.inputs(data.sample("mem", 30))
-    by_hand = ablation(model, given, "z.1.0@last", method="zero", quantity="loss_increase").summary()
+    by_hand = ablation(model, given, "z.1.0@last", method="zero", metric="loss").summary()
     row = table[(table.gamma == 0.5) & (table.seed == 1) & (table["set"] == "mem") & (table.method == "zero")]
     assert row.loss_increase.item() == pytest.approx(by_hand["effect"], rel=1e-4)
 

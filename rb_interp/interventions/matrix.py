@@ -1,0 +1,101 @@
+"""A patching matrix: what each cell, a component of one layer at one role, recovers or takes away.
+
+    share = (mean m(patched) - mean m(run)) / (mean m(source) - mean m(run))
+
+with m the metric, of the rows that run and of those that the cell is taken from: see `patching` for both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from rb_interp.interventions.shares import SHARES, ratio_interval
+from rb_interp.statistics.reading import html_table
+
+
+@dataclass(frozen=True)
+class PatchingMatrix:
+    """What each cell recovers; a notebook shows it as its table.
+
+    Arrays are ``[component, layer, role]`` in the order of the three names.
+
+    Attributes:
+        components, layers, roles: what was patched, where and at which roles, in the order of the cells.
+        metric: name of the metric. head: the head of the cells, or None for all heads at once.
+        clean, corrupted: metric of each row, unpatched. patched: of each row with each cell patched.
+        control_patched: the same with the control's activation, or None.
+        notes: component -> what its cells are of besides, or why there are none.
+        direction: ``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into clean rows).
+        method: ``patching`` for exact cells, ``attribution`` for cells to first order, whose ``rank_correlation`` with
+            the exact ones is Spearman's over cells, or None where it was not asked for.
+    """
+
+    components: tuple[str, ...]
+    layers: tuple[int, ...]
+    roles: tuple[str, ...]
+    metric: str
+    head: int | None
+    clean: Float[np.ndarray, " row"]
+    corrupted: Float[np.ndarray, " row"]
+    patched: Float[np.ndarray, "component layer role row"]
+    control_patched: Float[np.ndarray, "component layer role row"] | None
+    notes: Mapping[str, str] = field(default_factory=dict)
+    direction: str = "denoise"
+    method: str = "patching"
+    rank_correlation: float | None = None
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.clean)
+
+    @property
+    def values(self) -> Float[np.ndarray, "component layer role"]:
+        """Share recovered, or lost: 1 all, 0 none."""
+        return self._share(self.patched)
+
+    @property
+    def control(self) -> Float[np.ndarray, "component layer role"]:
+        """The same share of the control, near 0 where a patch as such does nothing; nan without a control."""
+        nothing = np.full(self.patched.shape[:3], np.nan)
+        return nothing if self.control_patched is None else self._share(self.control_patched)
+
+    @property
+    def ends(self) -> tuple[Float[np.ndarray, "component layer role"], Float[np.ndarray, "component layer role"]]:
+        """Lower and upper end of the 95 % interval over inputs, see ``ratio_interval``."""
+        run, source = self._ends()
+        return ratio_interval(self.patched - run, source - run)
+
+    def _share(
+        self, patched: Float[np.ndarray, "component layer role row"]
+    ) -> Float[np.ndarray, "component layer role"]:
+        run, source = (values.mean() for values in self._ends())
+        return (patched.mean(-1) - run) / (source - run)
+
+    def _ends(self) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        """The metric of the rows that run, and of those that cells are taken from."""
+        return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
+
+    def table(self) -> pd.DataFrame:
+        """One row a cell: component, layer, role, recovered (``lost`` when noising), low, high, control, n."""
+        names = pd.Index(["component", "layer", "role"])
+        cells = pd.DataFrame(product(self.components, self.layers, self.roles), columns=names)
+        low, high = self.ends
+        columns = {SHARES[self.direction]: self.values, "low": low, "high": high, "control": self.control}
+        return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
+        how = "" if self.method == "patching" else f", by {self.method}"
+        if self.rank_correlation is not None:
+            how += f" (rank correlation with exact cells {self.rank_correlation:.2f})"
+        return (
+            html_table(self.table(), f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}")
+            + notes
+        )

@@ -1,0 +1,214 @@
+"""Sites from other rows: ``patch`` and ``patched_logits``, and what it does to the answer, ``patching_effect``.
+
+A patch replaces the activation at one site or at several together, role to role, and everything downstream follows.
+Several sites taken together can carry what none of them carries alone: where two components each carry all of it, each
+alone recovers everything when denoising and loses nothing when noising.
+
+Source: causal tracing (Meng et al., 2022, arXiv:2202.05262); denoising and noising in Heimersheim and Nanda (2024,
+arXiv:2404.15255).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rb_interp.checks import checked
+from rb_interp.errors import ModelError
+from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.hooking import logits_at, with_edits, write_at
+from rb_interp.interventions.interchange import Sites, parse_sites, together
+from rb_interp.interventions.metrics import Measured
+from rb_interp.interventions.shares import SHARES, Direction, check_pairs
+from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capture import Tokens, as_rows, capture
+from rb_interp.probes.check import check_model
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.roles import Roles
+from rb_interp.torch_threads import few_threads
+
+
+@checked(empty=True)
+@contextmanager
+def patch(
+    model: HookedModel,
+    sites: Sites,
+    source: Tokens | Inputs,
+    *,
+    roles: Roles | None = None,
+    source_roles: Roles | None = None,
+) -> Iterator[HookedModel]:
+    """A context in which every pass of the given rows has one site or several from other rows, role to role.
+
+    The rows are those that ``roles`` tells of, all of them and in order; ``source`` has one row for each. Hooks are
+    gone when the context is left; the caller's own stay.
+
+    Args:
+        source: tokens ``[row, pos]`` of the other rows, Inputs, or for one site activations ``[row, n, ...]`` as
+            ``sites.read_at`` gives.
+        source_roles: roles of the source's tokens, where they differ from ``roles``.
+
+    Raises ModelError where source and rows do not fit, in number of rows or positions.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> with patch(model, "resid_pre.0@key", other.tokens, roles=clean.roles):
+    ...     patched = model(torch.from_numpy(clean.tokens).long())
+    >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
+    True
+    """
+    if isinstance(source, Inputs):
+        source, source_roles = source.tokens, source_roles or source.roles
+    parsed, given = parse_sites(sites), torch.as_tensor(source)
+    for site in parsed:
+        site.check(model)
+    if given.is_floating_point() and len(parsed) != 1:
+        raise ModelError(f"patch got activations for {len(parsed)} sites; give tokens, or activations of one site.")
+    values = [given] if given.is_floating_point() else read(model, parsed, as_rows(given), roles, source_roles or roles)
+    edits = (_for_any_length(site, found, roles, model) for site, found in zip(parsed, values, strict=True))
+    with with_edits(model, [edit for some in edits for edit in some]):
+        yield model
+
+
+@checked(empty=True)
+@few_threads
+def patched_logits(
+    model: HookedModel,
+    tokens: Tokens,
+    roles: Roles | None,
+    source: Tokens,
+    source_roles: Roles | None,
+    sites: Sites,
+    batch: int | None = None,
+    answer_at: AnswerAt = None,
+) -> Float[Tensor, "row d_vocab"]:
+    """Logits at the answer's position, on CPU, with one site or several at once taken from other rows, role to role.
+
+    Args:
+        tokens, roles: the rows that run. source, source_roles: tokens ``[row, pos]`` and roles of the others.
+        batch: rows of one pass. answer_at: where the answer is read, by default at the last position.
+
+    Raises ModelError where source and rows do not fit, in number of rows or positions.
+    """
+    rows, others = as_rows(tokens), as_rows(source)
+    check_pairs("the source", others, "the rows", rows)
+    parsed, at = parse_sites(sites), answer_positions(answer_at, roles, len(rows), rows.shape[1], "patched_logits")
+    values = read(model, parsed, others, roles, source_roles)
+    edits = [
+        edit
+        for site, found in zip(parsed, values, strict=True)
+        for edit in write_at(site, found, roles, rows.shape[1], model)
+    ]
+    return logits_at(model, rows, at, edits, batch=batch)
+
+
+@checked
+@few_threads
+def patching_effect(
+    model: HookedModel,
+    clean: Inputs,
+    corrupted: Inputs,
+    sites: Sites,
+    *,
+    metric: Measured = "logit_diff",
+    answer_at: AnswerAt = None,
+    direction: Direction = "denoise",
+    control: Inputs | None = None,
+) -> Effect:
+    """What one site, or several together, recover in the corrupted rows, or lose in the clean ones.
+
+    The same share as a cell of ``patching_matrix`` has, as an Effect on each input: its values are divided by the mean
+    over all inputs of the whole difference, taken as known.
+
+    Args:
+        clean, corrupted: pairs of rows with different answers. sites: any, with or without a role.
+        metric: a name or a function, see ``interventions.metrics``. answer_at: where the answer is read.
+        direction: ``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones into clean rows.
+        control: rows that differ in noise alone from those that run.
+
+    Raises:
+        ModelError: where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "both")
+    >>> both = patching_effect(model, *pair, ["resid_pre.0@key", "resid_pre.0@anchor"])
+    >>> float(both.values.mean().round(3))
+    1.0
+    """
+    check_model(model, "patching_effect")
+    parsed = parse_sites(sites)
+    if not parsed:
+        raise ModelError("patching_effect needs at least one site, such as 'attn_out.0'; got none.")
+    pair = Compared(model, clean, corrupted, metric, "patching_effect", answer_at)
+    source, base, end, start = clean, corrupted, pair.clean, pair.corrupted
+    if direction == "noise":
+        source, base, end, start = base, source, start, end
+
+    def share(rows: Inputs) -> Float[np.ndarray, " row"]:
+        found = patched_logits(model, base.tokens, base.roles, rows.tokens, rows.roles, parsed, answer_at=answer_at)
+        return (pair.of(found) - start) / (end.mean() - start.mean())
+
+    values = share(source)
+    other = np.empty((0, len(values))) if control is None else share(control)[None]
+    return Effect(f"patching ({direction})", together(parsed, model), SHARES[direction], values, other, "noise redrawn")
+
+
+def read(
+    model: HookedModel, sites: Sequence[Site], source: Tensor, roles: Roles | None, source_roles: Roles | None
+) -> list[Tensor]:
+    """The source's activations at sites, after a check that they fit the rows that they are for."""
+    for site in sites:
+        site.check(model)
+    n_rows, length = source.shape
+    at = [aligned(site, roles, source_roles, length, n_rows)[1] for site in sites]
+    found = capture(model, source, list(dict.fromkeys(site.hook for site in sites)))
+    return [gather_at(site.in_hook(model), found[site.hook], here) for site, here in zip(sites, at, strict=True)]
+
+
+def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: HookedModel) -> list[Edit]:
+    """``write_at``'s edits, made when the length of the rows is known: at the pass that they meet."""
+    made: dict[int, list[Edit]] = {}
+
+    def change(activation: Tensor, rows: Tensor, number: int) -> Tensor:
+        if len(rows) != len(values):
+            raise ModelError(
+                f"the patch at '{site}' holds {len(values)} rows and this pass has {len(rows)}; run the rows that it "
+                f"was made for, all in one pass."
+            )
+        length = activation.shape[site.position_axis]
+        if length not in made:
+            made[length] = write_at(site, values, roles, length, model)
+        return made[length][number].change(activation, rows)
+
+    hooks = [edit.hook for edit in write_at(site.at(None), values, None, values.shape[1], model)]
+    return [Edit(hook, partial(change, number=number)) for number, hook in enumerate(hooks)]
+
+
+def aligned(
+    site: Site, roles: Roles | None, source_roles: Roles | None, length: int, n_rows: int
+) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
+    """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
+    at, source_at = site_positions(site, roles, length, n_rows), site_positions(site, source_roles, length, n_rows)
+    if at.shape != source_at.shape:
+        raise ModelError(
+            f"site '{site}' has {at.shape[1]} positions in each of the rows and {source_at.shape[1]} in the source; "
+            f"patch a role that has as many in both."
+        )
+    if site.component == "pattern" and not torch.equal(at, source_at):
+        raise ModelError(
+            f"site '{site}' stands elsewhere in the source, and a pattern is over positions; patch q or k, or use a "
+            f"source with the same positions."
+        )
+    return at, source_at

@@ -1,0 +1,127 @@
+"""Pairs that repeat: what induction heads solve (Olsson et al. 2022, "In-context Learning and Induction Heads").
+
+A row is a block of different tokens, drawn at random, then pairs of neighbours taken from it, and the first token of
+one more pair:
+
+    a b c d e f   d e   a b   c        the answer is d, which followed c in the block
+
+Nothing but the row itself tells which token follows which, so a model must look it up. Two heads do it together. The
+*previous-token head* of an early layer writes at each position of the block which token stands before it. The
+*induction head* of a later one looks from the query for the position before which the query's token stood, and copies
+what stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rb_interp import bounds
+from rb_interp.bounds import Bound
+from rb_interp.checks import KnownFields, checked
+from rb_interp.errors import TaskError
+from rb_interp.tasks.dataset import Dataset
+from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.roles import Roles
+from rb_interp.tasks.stage import Stage
+
+SETS = ("seen", "unseen")
+
+
+@dataclass(frozen=True)
+class InductionTask(KnownFields):
+    """A block of random tokens, pairs of neighbours from it, and one query.
+
+    Attributes:
+        d_vocab: number of tokens; no token is special.
+        block: different tokens that begin a row.
+        pairs: pairs of neighbours that follow, the last of which is cut to its first token.
+        n_sequences: rows of the set ``seen``, which is trained on; a tenth as many are ``unseen``.
+
+    Roles: ``query``, the last position; ``first``, where its token stands in the block; ``second``, the position after
+    it, where the answer stands; ``other``, the rest of the block. The one group of tokens is ``token``, all of them.
+
+    Raises TaskError for settings out of their bounds, and for a block with more tokens than there are.
+
+    >>> task = InductionTask()
+    >>> rows = task.inputs(2)
+    >>> rows.tokens.shape, bool((rows.labels == rows.tokens[[0, 1], rows.roles.position("second")[:, 0]]).all())
+    ((2, 23), True)
+    """
+
+    BOUNDS: ClassVar = {
+        "d_vocab": Bound(3, 1_000_000, "tokens", "a block of three has two pairs"),
+        "block": Bound(3, 100_000, "tokens", "a block of three has two pairs"),
+        "pairs": Bound(1, 100_000, "pairs", "the last one is the question"),
+        "n_sequences": Bound(10, 100_000_000, "rows", "a tenth of them are held out"),
+    }
+    sets: ClassVar = SETS
+    train_sets: ClassVar = SETS[:1]
+    predicts: ClassVar = "next"
+    stages: ClassVar[Mapping[str, Stage]] = {}
+
+    d_vocab: int = 16
+    block: int = 8
+    pairs: int = 8
+    n_sequences: int = 8000
+
+    def __post_init__(self) -> None:
+        bounds.check(self, TaskError)
+        if self.block > self.d_vocab:
+            raise TaskError(f"block={self.block} of d_vocab={self.d_vocab} tokens; its tokens differ, so give fewer.")
+
+    @property
+    def length(self) -> int:
+        """Positions of a row."""
+        return self.block + 2 * self.pairs - 1
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits of class and settings."""
+        return fingerprint(self)
+
+    @checked
+    def dataset(self, seed: int) -> Dataset:
+        """Rows to train on and held-out ones; targets are the answers of all pairs of a row, and nothing else."""
+        tokens, first = self._rows(self.n_sequences + self.n_sequences // 10, np.random.default_rng([seed, 0]))
+        labels = np.full(tokens.shape, -1)
+        labels[:, self.block :: 2] = np.take_along_axis(tokens, first + 1, 1)
+        set = (np.arange(len(tokens)) >= self.n_sequences).astype(np.int64)
+        roles = self._roles(first[:, -1:])
+        return Dataset(
+            seed, tokens, labels, set, self.sets, self.train_sets, roles.positions, roles.tokens, self.name
+        )  # fmt: skip
+
+    @checked
+    def inputs(self, n: int, seed: int = 0) -> Inputs:
+        """Fresh rows with the answer of each row's query, for probes and interventions.
+
+        Args:
+            n: rows. seed: of the draws.
+        """
+        tokens, first = self._rows(n, np.random.default_rng([seed, 1]))
+        answers = np.take_along_axis(tokens, first[:, -1:] + 1, 1)[:, 0]
+        return Inputs(tokens, answers, self._roles(first[:, -1:]))
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "the induction task"
+
+    def _rows(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens, and where in the block each pair begins ``[row, pair]``."""
+        block = rng.permuted(np.tile(np.arange(self.d_vocab), (n, 1)), axis=1)[:, : self.block]
+        first = rng.integers(0, self.block - 1, (n, self.pairs))
+        pairs = np.take_along_axis(block, (first[:, :, None] + np.arange(2)).reshape(n, -1), 1)
+        return np.concatenate([block, pairs[:, :-1]], 1), first
+
+    def _roles(self, first: np.ndarray) -> Roles:
+        """Roles of rows whose query's token stands at ``first`` ``[row, 1]`` in the block."""
+        places = np.tile(np.arange(self.block), (len(first), 1))
+        other = places[(places != first) & (places != first + 1)].reshape(len(first), self.block - 2)
+        query = np.full_like(first, self.length - 1)
+        positions = {"first": first, "second": first + 1, "query": query, "other": other}
+        return Roles(positions, {"token": np.arange(self.d_vocab)}, task=self.name)

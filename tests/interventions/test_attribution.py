@@ -1,0 +1,152 @@
+"""Attribution is the exact matrix where the model is linear, and a gradient times a difference everywhere."""
+
+import numpy as np
+import pytest
+import torch
+from interventions.rows import CLEAN, CORRUPTED, ROLES
+from probes.lens_models import bridged, hooks_on, lens_model, transformers_model
+
+from rb_interp.errors import ModelError
+from rb_interp.interventions import attribution_matrix, patching_matrix
+from rb_interp.interventions.attribution import rank_correlation
+from rb_interp.interventions.hooking import with_weights
+from rb_interp.interventions.metrics import logit_diff
+from rb_interp.models import build_model
+from rb_interp.tasks import AnchorTask, Inputs
+
+pytestmark = pytest.mark.lens
+
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+MOVED = Inputs(CLEAN.tokens[[1, 2, 0]], CLEAN.labels[[1, 2, 0]], ROLES.take(np.array([1, 2, 0])))
+WITHOUT_PATTERN = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out", "v", "z", "embed", "pos_embed")
+
+
+def linear(model, layers):
+    """A context in which attention of some layers is uniform and no MLP answers."""
+    held = model.tl_parameters() if hasattr(model, "tl_parameters") else dict(model.named_parameters())
+    names = [f"blocks.{layer}.attn.W_Q" for layer in layers] + [f"blocks.{layer}.mlp.W_in" for layer in (0, 1)]
+    return with_weights(model, {name: torch.zeros_like(held[name]) for name in names})
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+@pytest.mark.parametrize("direction", ["denoise", "noise"])
+def test_in_a_linear_model_every_cell_is_the_exact_one(direction, steps):
+    model = build_model(TASK, gamma=0.4, d_model=16, d_head=8, d_mlp=24, n_heads=2, dtype=torch.float64)
+    wanted = {"direction": direction, "control": MOVED, "answer_at": np.array([5, 3, 4])}
+    with linear(model, (0, 1)):
+        given = {**wanted, "components": WITHOUT_PATTERN, "roles": ("key", "query", "noise", "last")}
+        exact, found = patching_matrix(model, CLEAN, CORRUPTED, **given), attribution_matrix(
+            model, CLEAN, CORRUPTED, steps=steps, compare=True, **given
+        )  # fmt: skip
+        np.testing.assert_allclose(found.patched, exact.patched, atol=1e-10)
+        np.testing.assert_allclose(found.control_patched, exact.control_patched, atol=1e-10)
+        assert np.unique(exact.patched.round(6)).size > 30
+        assert found.rank_correlation == pytest.approx(1, abs=1e-2)  # cells of 0 are ordered by rounding
+        assert found.notes["embed"].startswith("stands before the first layer")
+        heads = [call(model, CLEAN, CORRUPTED, head=1, **wanted) for call in (patching_matrix, attribution_matrix)]
+        np.testing.assert_allclose(heads[0].patched, heads[1].patched, atol=1e-10)
+    with linear(model, (1,)):  # a pattern of L0 mixes values linearly, whatever made it
+        given = {"direction": direction, "components": ("pattern", "v", "z", "mlp_out"), "layers": [0]}
+        exact = patching_matrix(model, CLEAN, CORRUPTED, **given)
+        if steps == 0:
+            np.testing.assert_allclose(
+                attribution_matrix(model, CLEAN, CORRUPTED, **given).patched, exact.patched, atol=1e-10
+            )
+            assert np.abs(exact.values[0]).max() > 1e-3
+
+
+MODELS = {
+    "gpt2": lambda: lens_model("gpt2", n_layers=2),
+    "grouped": lambda: lens_model("grouped", n_layers=2),
+    "Qwen3": lambda: bridged(transformers_model("Qwen3")),
+    "side by side": lambda: bridged(transformers_model("GPTNeoX")),
+}
+
+
+def by_hand(model, component, layer, role, steps):
+    """Gradient times difference in each row, from TransformerLens's own hooks and torch's backward."""
+    rows, query = torch.arange(3), torch.from_numpy(ROLES.positions["query"][:, 0])
+    tokens, others = (torch.from_numpy(some.tokens) for some in (CORRUPTED, CLEAN))
+    name = f"blocks.{layer}." + ("hook_mlp_out" if component == "mlp_out" else f"attn.hook_{component}")
+    seen, embedded, expected = [], [], np.zeros(3)
+    for some in (tokens, others):
+        hooks = [
+            (place, lambda a, hook, kept=kept: kept.append(a.detach().clone()))
+            for place, kept in ((name, seen), ("hook_embed", embedded))
+        ]
+        model.run_with_hooks(some, fwd_hooks=hooks)
+    for share in [0.0] if steps == 0 else [0.25, 0.75]:
+        leaf = []
+
+        def start(activation, hook, share=share):
+            return embedded[0] + share * (embedded[1] - embedded[0])
+
+        def hold(activation, hook, leaf=leaf):
+            leaf.append(activation.detach().requires_grad_())
+            return leaf[0]
+
+        at = model.run_with_hooks(tokens, fwd_hooks=[("hook_embed", start), (name, hold)])[rows, query]
+        (at[:, 4] - at[rows, rows + 1]).sum().backward()
+        change = (leaf[0].grad * (seen[1] - seen[0]))[rows, torch.from_numpy(ROLES.positions[role][:, 0])]
+        expected += change.flatten(1).sum(1).numpy() / max(steps, 1)
+    return expected
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_cell_is_a_gradient_by_hand_times_the_difference(kind, steps):
+    model = MODELS[kind]()
+    found = attribution_matrix(model, CLEAN, CORRUPTED, metric=logit_diff(4, [1, 2, 3]), answer_at="query", steps=steps)
+    for component, layer, role in (("v", 0, "key"), ("mlp_out", 0, "key"), ("z", 1, "query")):
+        expected = by_hand(model, component, layer, role, steps)
+        cell = found.patched[found.components.index(component), layer, found.roles.index(role)]
+        np.testing.assert_allclose(cell - found.corrupted, expected, atol=1e-3 * np.abs(expected).max() + 1e-5)
+
+
+def test_the_model_comes_back_as_it_was():
+    model = lens_model("gpt2", n_layers=2)
+    model.train()
+    parameters = list(model.parameters())
+    parameters[0].requires_grad_(False)
+    parameters[1].grad = torch.ones_like(parameters[1])
+    before = [p.detach().clone() for p in parameters]
+    seen = []
+    with (
+        torch.no_grad(),
+        model.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", lambda a, hook: seen.append(a.requires_grad))]),
+    ):
+        there = hooks_on(model)
+        first = attribution_matrix(model, CLEAN, CORRUPTED, steps=2)
+        assert hooks_on(model) == there
+        assert not torch.is_grad_enabled()
+    assert any(seen)
+    with torch.inference_mode():
+        np.testing.assert_allclose(
+            attribution_matrix(model, CLEAN, CORRUPTED, steps=2).patched, first.patched, atol=1e-5
+        )
+    assert model.training
+    assert [p.requires_grad for p in parameters] == [False] + [True] * (len(parameters) - 1)
+    assert [p.grad is None for p in parameters] == [number != 1 for number in range(len(parameters))]
+    assert (parameters[1].grad == 1).all()
+    assert all(torch.equal(p, old) for p, old in zip(parameters, before, strict=True))
+    assert hooks_on(model) == []
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    np.testing.assert_allclose(attribution_matrix(model, CLEAN, CORRUPTED, steps=2).patched, first.patched, atol=1e-5)
+
+
+def test_rows_in_several_passes_and_metrics_without_a_gradient(monkeypatch):
+    model = lens_model("gpt2", n_layers=2)
+    whole = attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED)
+    monkeypatch.setattr("rb_interp.interventions.attribution.HELD_VALUES", 1)
+    np.testing.assert_allclose(
+        attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED).patched, whole.patched, atol=1e-5
+    )
+    for metric in ("rank", "accuracy", lambda logits, clean, corrupted: logits.argmax(1) + 0.0):
+        with pytest.raises(ModelError, match="has no gradient; use one that has, such as logit_diff|the mean .* is"):
+            attribution_matrix(model, CLEAN, CORRUPTED, metric=metric)
+    html = attribution_matrix(model, CLEAN, CORRUPTED, compare=True, roles=("key",))._repr_html_()
+    assert "recovered, by attribution (rank correlation with exact cells " in html
+    assert rank_correlation(whole, whole) == pytest.approx(1)

@@ -1,0 +1,210 @@
+"""Metrics worked out by hand, any function in every call that measures, and answers elsewhere than at the end."""
+
+import numpy as np
+import pytest
+import torch
+from interventions.rows import CLEAN, CORRUPTED, QUERY, by_hooks
+from probes.lens_models import hooks_on, lens_model
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions import (
+    ablation,
+    blocked_attention,
+    forced_average,
+    interchange,
+    patching_effect,
+    patching_matrix,
+    path_patch,
+    subspace_effect,
+)
+from rb_interp.interventions.hooking import last_logits, logits_at
+from rb_interp.interventions.metrics import METRICS, Answers, logit, logit_diff, measure, metric_of, probability
+from rb_interp.interventions.site_patching import patched_logits
+from rb_interp.tasks import Inputs
+
+pytestmark = pytest.mark.lens
+
+LOGITS = torch.tensor([[0.0, np.log(3.0), 0.0], [1e5, 0.0, -1e5]], dtype=torch.float64)
+BEFORE = Answers(torch.tensor([[0.0, 0.0, 0.0], [1e5, 0.0, 0.0]]), torch.tensor([1, 1]))
+OTHER = Answers(torch.zeros(2, 3), torch.tensor([2, 0]))
+BY_HAND = {
+    "logit_diff": [np.log(3), -1e5],
+    "logit": [np.log(3), 0],
+    "probability": [3 / 5, 0],
+    "loss": [np.log(5 / 3), 1e5],
+    "accuracy": [1, 0],
+    "rank": [0, 1],
+    "kl": [sum(np.log((1 / 3) / q) / 3 for q in (1 / 5, 3 / 5, 1 / 5)), 0],
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_by_hand(name):
+    found = measure(METRICS[name], LOGITS, BEFORE, OTHER)
+    np.testing.assert_allclose(found, BY_HAND[name], atol=1e-12)
+    assert measure(METRICS[name], LOGITS.bfloat16(), BEFORE, OTHER).dtype == torch.float64
+
+
+def test_metrics_of_given_tokens():
+    assert measure(logit_diff(1, 0), LOGITS, BEFORE).tolist() == pytest.approx([np.log(3), -1e5])
+    assert measure(logit_diff(b=[2, 0]), LOGITS, BEFORE).tolist() == pytest.approx([np.log(3), -1e5])
+    assert measure(logit(torch.tensor([1, 2])), LOGITS, BEFORE).tolist() == pytest.approx([np.log(3), -1e5])
+    assert measure(probability(0), LOGITS, BEFORE).tolist() == pytest.approx([1 / 5, 1])
+    assert [logit_diff(1, 0).needs, logit_diff(1).needs, logit_diff(b=1).needs, METRICS["kl"].needs] == [0, 2, 1, 0]
+    assert [logit_diff(1, 0).by_row, logit_diff([1, 2], 0).by_row] == [True, False]
+    names = [metric.change for metric in METRICS.values()]
+    assert names == [
+        *("logit_diff_drop", "logit_drop", "probability_drop", "loss_increase", "accuracy_drop", "rank_increase"),
+        "kl_increase",
+    ]
+
+
+def failing(logits, clean, corrupted):
+    raise IndexError("out of reach\nand more")
+
+
+WRONG = {
+    "a number": (lambda logits, clean, corrupted: logits.mean(), r"'function' gave shape \[\]; expected \[2\], a num"),
+    "a column": (lambda logits, clean, corrupted: logits[:, :1], r"gave shape \[2, 1\]; expected \[2\]"),
+    "infinite": (
+        lambda logits, clean, corrupted: logits[:, 0].log(),
+        "gave numbers that are not finite, in 1 of 2 row",
+    ),
+    "an error": (failing, r"the metric 'failing' raised IndexError: out of reach. It is called with logits \[2, 3\]"),
+    "another call": (len, r"the metric 'len' raised TypeError: .* It is called with logits \[2, 3\], clean and corr"),
+    "no such token": (logit(3), "a metric got the tokens 3 to 3; this model answers with tokens 0 to 2"),
+    "tokens of others": (logit([1, 2, 3]), r"a metric got tokens of shape \[3\] for 2 rows; give one token, or one a"),
+    "no pair": ("logit_diff", "compares the clean answer with the corrupted one, and this call has no corrupted rows"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_a_metric_gives_is_checked(case):
+    given, message = WRONG[case]
+    with pytest.raises(ModelError, match=message) as raised:
+        measure(metric_of(given), LOGITS, BEFORE)
+    assert "\n" not in str(raised.value)
+
+
+MODEL = lens_model("gpt2", n_layers=2)
+AT = np.array([4, 3, 5])
+
+
+def spread(logits, clean, corrupted):
+    """Knows its rows by their place: rows that are left out, or come in another order, would show."""
+    assert len(logits) == len(clean.logits) == 3
+    assert clean.labels is None or len(clean.labels) == 3
+    return logits.std(1) + torch.arange(3) * (logits[:, 0] - clean.logits[:, 0])
+
+
+def test_every_cell_has_the_number_of_a_hook_by_hand_under_any_metric_and_answer():
+    for metric, at in ((spread, None), ("kl", AT), (logit_diff([3, 4, 5], 1), "query"), ("logit_diff", -3)):
+        matrix = patching_matrix(MODEL, CLEAN, CORRUPTED, metric=metric, answer_at=at, control=CLEAN.take([1, 2, 0]))
+        where = QUERY[:, 0] if isinstance(at, str) else {None: 5, -3: 3}.get(at, at) if np.ndim(at) == 0 else at
+        where = torch.from_numpy(np.broadcast_to(where, 3).copy())
+        clean, corrupted = (
+            Answers(logits_at(MODEL, rows.tokens, where), torch.from_numpy(rows.labels)) for rows in (CLEAN, CORRUPTED)
+        )
+        known = metric_of(metric)
+        np.testing.assert_allclose(matrix.clean, measure(known, clean.logits, clean, corrupted), atol=1e-5)
+        for component, layer, role in (
+            ("attn_out", 1, "key"),
+            ("k", 0, "key"),
+            ("resid_post", 1, "last"),
+            ("q", 1, "query"),
+        ):
+            cell = tuple(
+                names.index(name)
+                for names, name in zip(
+                    (matrix.components, matrix.layers, matrix.roles), (component, layer, role), strict=True
+                )
+            )
+            logits = by_hooks(MODEL, CORRUPTED, CLEAN, [(component, layer, None, role)], where)
+            expected = measure(known, logits, clean, corrupted)
+            np.testing.assert_allclose(matrix.patched[cell], expected, atol=1e-4 * float(expected.abs().max() + 1))
+            site = f"{component}.{layer}@{role}"
+            effect = patching_effect(MODEL, CLEAN, CORRUPTED, site, metric=metric, answer_at=at)
+            assert effect.values.mean() == pytest.approx(matrix.values[cell], abs=1e-4)
+    assert hooks_on(MODEL) == []
+
+
+def test_models_that_run_whole_give_the_same_under_any_metric_and_answer():
+    wanted = {"metric": spread, "answer_at": AT, "components": ("z", "k", "mlp_out"), "control": CLEAN.take([1, 2, 0])}
+    fast = patching_matrix(MODEL, CLEAN, CORRUPTED, **wanted)
+    with MODEL.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", lambda activation, hook: activation)]):
+        whole = patching_matrix(MODEL, CLEAN, CORRUPTED, **wanted)
+    np.testing.assert_allclose(fast.patched, whole.patched, atol=1e-4)
+    np.testing.assert_allclose(fast.control_patched, whole.control_patched, atol=1e-4)
+
+
+def test_costs_are_differences_of_the_metric_at_the_answer():
+    """Of each call, against the model run by hand: what the metric falls or rises by at each row's own position."""
+    no_labels, average = Inputs(CLEAN.tokens, None, CLEAN.roles), np.zeros(6)
+    z = by_hooks(MODEL, CLEAN, None, [("z", 0, 2, "key")], torch.from_numpy(AT))
+    before = Answers(logits_at(MODEL, CLEAN.tokens, torch.from_numpy(AT)), torch.from_numpy(CLEAN.labels))
+    for metric in ("kl", "probability", "rank", spread, logit_diff([2, 3, 4], 0)):
+        known = metric_of(metric)
+        found = ablation(MODEL, CLEAN, "z.0.2@key", method="zero", metric=metric, answer_at=AT)
+        change = (measure(known, z, before) - measure(known, before.logits, before)).numpy()
+        np.testing.assert_allclose(found.values, -change if known.worse < 0 else change, atol=1e-5)
+        assert found.quantity == known.change
+    for call in (
+        lambda **given: ablation(MODEL, no_labels, "mlp_out.1@last", **given),
+        lambda **given: blocked_attention(MODEL, no_labels, layer=1, n_draws=2, **given),
+        lambda **given: forced_average(MODEL, no_labels, average, n_draws=2, **given),
+        lambda **given: subspace_effect(MODEL, no_labels, np.eye(16)[:, :3], layer=1, n_draws=2, **given),
+    ):
+        found, first = call(metric="kl"), call(metric="kl", answer_at=0)
+        assert (found.values > 0).all()
+        assert found.control.shape[1] == 3
+        assert np.abs(first.values).max() < 1e-6 or first.intervention.startswith("values")
+        with pytest.raises(ModelError, match=r"got 3 rows and none labels; pass Inputs\(tokens, labels, roles\)"):
+            call(metric="loss")
+
+
+def test_an_interchange_and_a_path_under_a_metric():
+    moved = {"control": CLEAN, "answer_at": AT, "metric": "logit_diff"}
+    found = interchange(MODEL, CORRUPTED, CLEAN, "z.0@key", CLEAN.labels, **moved)
+    logits, before = (
+        by_hooks(MODEL, CORRUPTED, CLEAN, sites, torch.from_numpy(AT)).double().numpy()
+        for sites in ([("z", 0, None, "key")], [])
+    )
+    rows = np.arange(3)
+    change = (logits - before)[rows, CLEAN.labels] - (logits - before)[rows, CORRUPTED.labels]
+    np.testing.assert_allclose(found.values, change, atol=1e-4)
+    assert found.quantity == "logit_diff_change"
+    everything = path_patch(MODEL, CORRUPTED, CLEAN, "resid_pre.0", "attn_out.0", metric="kl", answer_at=2)
+    expected = patched_logits(
+        MODEL, CORRUPTED.tokens, CORRUPTED.roles, CLEAN.tokens, CLEAN.roles, "attn_out.0", answer_at=2
+    )
+    torch.testing.assert_close(everything.patched, expected, atol=1e-4, rtol=1e-4)
+    source, base = (logits_at(MODEL, rows.tokens, torch.full((3,), 2)) for rows in (CLEAN, CORRUPTED))
+    kl = [measure(METRICS["kl"], some, Answers(source, None)).mean() for some in (everything.patched, base)]
+    assert everything.recovered().values.mean() == pytest.approx(float(1 - kl[0] / kl[1]), abs=1e-4)
+
+
+def test_the_last_position_is_the_default_under_every_name():
+    expected = last_logits(MODEL, CLEAN.tokens)
+    for at in (None, -1, 5, "last", np.full(3, 5), [-1, 5, -1]):
+        values = ablation(MODEL, CLEAN, "z.0", metric="kl", answer_at=at).values
+        assert np.array_equal(values, ablation(MODEL, CLEAN, "z.0", metric="kl").values)
+    assert torch.equal(logits_at(MODEL, CLEAN.tokens, torch.full((3,), 5)), expected)
+
+
+@pytest.mark.parametrize(
+    ("at", "error", "message"),
+    [
+        (6, ModelError, "ablation got answer_at from 6 to 6; these rows have positions 0 to 5"),
+        (
+            [0, 1],
+            ModelError,
+            r"ablation got answer_at of shape \[2\] .* or whole numbers \[3\], a position for each row",
+        ),
+        ([0.5, 1, 2], ModelError, "of shape .3. and type float64; expected a position"),
+        ("keys", RolesError, r"ablation needs the role 'keys'.*did you mean 'key'\?"),
+        ("noise", RolesError, "answer_at='noise', which stands at 2 positions of 3 rows; an answer is at one position"),
+    ],
+)
+def test_an_answer_is_at_one_position_of_each_row(at, error, message):
+    with pytest.raises(error, match=message):
+        ablation(MODEL, CLEAN, "z.0", answer_at=at)
