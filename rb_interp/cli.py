@@ -34,21 +34,26 @@ HELP = {"-h", "--help", "--tyro-print-completion", "--tyro-write-completion"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 done, 2 bad input, 128 + the signal that stopped it (Ctrl-C: 130)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments == ["--version"]:
-        print(f"rb-interp {__version__}")
-        return 0
     if argv is None:
         _open_streams()
     with stopped_by_signals() as come:
         try:
             if argv is None:
                 _check_environment()
-            command = parse(arguments)
-            COMMANDS[arguments[0]](command, shlex.join(["rb-interp", *arguments]))
+            _carry_out(arguments)
+            sys.stdout.flush()  # what cannot be printed is told here, not while Python ends
             return 0
         except (Exception, KeyboardInterrupt) as error:
             # A signal inside a library's C code may come out as another error than it went in.
             return _status(Stopped(come[0]) if come else error)
+
+
+def _carry_out(arguments: list[str]) -> None:
+    if arguments == ["--version"]:
+        print(f"rb-interp {__version__}")
+        return
+    command = parse(arguments)
+    COMMANDS[arguments[0]](command, shlex.join(["rb-interp", *arguments]))
 
 
 def _status(error: BaseException) -> int:
@@ -59,10 +64,13 @@ def _status(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         _say("\nrb-interp: stopped; the same command goes on from what is saved.")
         return 128 + getattr(error, "signal", signal.SIGINT)
-    if isinstance(error, BrokenPipeError):  # nobody reads it any more
+    if isinstance(error, OSError) and error.filename is None:  # of a stream, for files are named
+        reads = not isinstance(error, BrokenPipeError)  # else nobody does any more
+        if reads:
+            _say(f"rb-interp: what it prints cannot be written ({error.strerror}); send it to another place.")
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return 1
+        return 2 if reads else 1
     raise error
 
 

@@ -40,7 +40,8 @@ def in_one_sentence(read: Callable[[], Any], words: Sequence[str], command: Any,
         box = output.getvalue()
         output = io.StringIO()
     finally:
-        sys.stderr.write(output.getvalue())
+        if output.getvalue():
+            sys.stderr.write(output.getvalue())
     raise ConfigError(f"{_wrong(box, list(words), flags_of(command), command)} '{help}' lists all.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
@@ -47,7 +48,7 @@ def kind_of(hint: Any, *, nan: bool = False, empty: bool = False, within: tuple[
     if hint in SIMPLE:
         return _number(hint, nan, within) if hint in (int, float) else SIMPLE[hint]
     if origin is Callable or hint is Callable:
-        return Kind("a function", _holds(callable))
+        return _function(args)
     if origin is type:
         return Kind("a class", _holds(lambda value: isinstance(value, type)))
     if (origin or hint) in (Mapping, dict):
@@ -73,6 +74,26 @@ SIMPLE: dict[Any, Kind] = {
     str: Kind("a text", _holds(lambda x: isinstance(x, str))),
     Path: Kind("a path", _holds(lambda x: isinstance(x, os.PathLike) and "\0" not in os.fspath(x))),
 }
+
+
+def _function(args: tuple) -> Kind:
+    """Something to be called; with as many arguments as the annotation says, where it says so."""
+    if not args or not isinstance(args[0], list):
+        return Kind("a function", _holds(callable))
+
+    def takes(value: Any) -> bool:
+        if not callable(value):
+            return False
+        try:
+            signature(value).bind(*args[0])
+        except TypeError:
+            return False
+        except ValueError:  # some that are written in C do not say what they take
+            pass
+        return True
+
+    n = len(args[0])
+    return Kind(f"a function of {n} argument{'s' * (n != 1)}", _holds(takes))
 
 
 def _number(hint: type, nan: bool, within: tuple[float, float] | None) -> Kind:

@@ -45,8 +45,19 @@ class OneWriter:
 
     def __init__(self, folder: Path, parts: Iterable[Path] = ()) -> None:
         self.folder, self.parts = Path(folder), tuple(parts)
-        self._lock = FileLock(self.folder / LOCK, timeout=0)
+        self._locks: dict[int, FileLock] = {}
         self._place: tuple[int, int] | None = None
+
+    @property
+    def _lock(self) -> FileLock:
+        """The lock of this process. One that was forked has its own: filelock refuses that of its parent.
+
+        The parent's object is kept, for an object that goes may let go of the lock that both processes hold.
+        """
+        own = os.getpid()
+        if own not in self._locks:
+            self._locks[own] = FileLock(self.folder / LOCK, timeout=0)
+        return self._locks[own]
 
     def __enter__(self) -> OneWriter:
         lock = self.folder / LOCK

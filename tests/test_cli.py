@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 from tqdm import tqdm
@@ -246,6 +247,17 @@ def test_a_sentence_does_not_share_the_line_of_a_progress_bar(monkeypatch, capsy
 
 
 @pytest.mark.wide
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here that is always full")
+@pytest.mark.parametrize(("stream", "status"), [("stdout", 2), ("stderr", 0)])
+def test_output_that_has_no_room_is_told_in_one_sentence(stream: str, status: int) -> None:
+    asked = [sys.executable, "-m", "rb_interp", "--version"]
+    with open("/dev/full", "w") as full:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: full}
+        ended = subprocess.run(asked, **streams, text=True, check=False)
+    sentence = "rb-interp: what it prints cannot be written (No space left on device); send it to another place."
+    assert (ended.returncode, (ended.stderr or "").strip()) == (status, sentence if stream == "stdout" else "")
+
+
 def test_importing_and_asking_for_help_stay_cheap():
     heavy = "{'torch', 'transformer_lens', 'pandas', 'matplotlib', 'scipy'}"
     others = "{'rb_interp.studies.emb_mlp', 'rb_interp.studies.labels', 'rb_interp.studies.language'}"

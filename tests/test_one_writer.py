@@ -68,6 +68,36 @@ def test_a_killed_writer_leaves_no_lock_and_the_next_one_clears_up(tmp_path):
     assert {path.name for path in tmp_path.rglob("*")} == {LOCK, "figures", "fig.svg", "below"}
 
 
+FORKED = """
+import os, sys
+from pathlib import Path
+from rb_interp.errors import RunError
+from rb_interp.one_writer import OneWriter
+
+def in_a_child(writer):
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        with writer:
+            sys.exit(0)
+    except RunError as error:
+        sys.exit(2 if f"is being written by process {os.getppid()}" in str(error) else 1)
+
+writer, folder = OneWriter(Path(sys.argv[1])), Path(sys.argv[1])
+with writer:
+    found = [in_a_child(writer), in_a_child(OneWriter(folder))]
+print(*found, in_a_child(writer), in_a_child(OneWriter(folder)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process is forked here")
+def test_a_forked_process_has_a_lock_of_its_own(tmp_path):
+    """While its parent writes it is refused, and its end leaves the parent's lock alone; afterwards it may write."""
+    ended = subprocess.run([sys.executable, "-c", FORKED, tmp_path], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("2 2 0 0\n", "")
+
+
 def test_what_links_lead_to_outside_the_folder_is_not_cleared_up(tmp_path):
     run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     for place in (run / "figures", run / "inside", elsewhere / "below"):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.checks import checked, shown
-from rb_interp.errors import ArgumentError, StudyError
+from rb_interp.errors import ArgumentError, StudyError, first_line
 from rb_interp.machine.schema import OVER_SEEDS, READINGS, SUMMARY
 from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
 
@@ -41,7 +41,7 @@ def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") ->
     for part in parts:
         if isinstance(part, str) or not isinstance(part, Iterable):
             raise ArgumentError(f"readings_table got {shown(part)}; expected a table, or a list of rows.")
-    tables = [part if isinstance(part, pd.DataFrame) else pd.DataFrame(list(part)) for part in parts]
+    tables = [part if isinstance(part, pd.DataFrame) else _table_of(part) for part in parts]
     tables = [table if "sweep" in table else table.assign(sweep=sweep) for table in tables if len(table)]
     for table in tables:
         missing = [name for name in READINGS.columns if name not in table]
@@ -49,8 +49,34 @@ def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") ->
             raise StudyError(
                 f"a table of readings lacks the columns {missing}; expected {', '.join(READINGS.columns)}."
             )
-    joined = pd.concat([READINGS.frame(table) for table in tables or [[]]], ignore_index=True)
+    try:
+        joined = pd.concat([READINGS.frame(table) for table in tables or [[]]], ignore_index=True)
+    except (ValueError, TypeError) as error:
+        told = f"readings_table got a column of another type ({first_line(error)})"
+        raise ArgumentError(f"{told}; expected those of docs/tables.md.") from None
     return joined.fillna({"sweep": "", "set": ""})
+
+
+def _table_of(rows: Iterable[Mapping]) -> pd.DataFrame:
+    """Rows as a table; ArgumentError where one is no mapping of columns."""
+    try:
+        held = list(rows)
+    except TypeError:  # as an array without axes says once it is asked
+        held = [None]
+    wrong = [row for row in held if not isinstance(row, Mapping)]
+    if wrong:
+        raise ArgumentError(f"readings_table got {shown(wrong[0])} as a row; expected a mapping of columns.")
+    return pd.DataFrame(held)
+
+
+def _check_columns(asker: str, table: pd.DataFrame, columns: Iterable[str]) -> None:
+    """Raise ArgumentError where a table lacks a column."""
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise ArgumentError(
+            f"{asker} got a table without the column{'s' * (len(missing) > 1)} {', '.join(missing)}; its columns are "
+            f"{', '.join(map(str, table.columns)) or 'none'}."
+        )
 
 
 @checked
@@ -58,8 +84,9 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds of every reading with its 95 % interval (Student t), and median and range: `schema.SUMMARY`.
 
     ``n`` counts seeds with a finite value, ``untrained`` is the mean of the untrained models. The interval's ends are
-    NaN below two seeds: one seed says nothing of the spread.
+    NaN below two seeds: one seed says nothing of the spread. Raises ArgumentError for a table that lacks a column.
     """
+    _check_columns("summary_table", readings, (*SUMMARY.key_columns, "value", "untrained"))
     rows = []
     for place, here in readings.groupby(SUMMARY.key_columns, sort=False, dropna=False):
         values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
@@ -75,8 +102,12 @@ def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.Dat
         table: one row a seed and place. by: columns that name a place. columns: what is averaged.
 
     Returns a table of ``by``, ``quantity`` (the column's name), ``mean``, ``low``, ``high``, ``n``, ``median``,
-    ``lowest`` and ``highest``.
+    ``lowest`` and ``highest``. Raises ArgumentError for no column of ``by``, and for a table that lacks one.
     """
+    by = list(by)
+    if not by:
+        raise ArgumentError("over_seeds got by=[]; expected the columns that name a place, at least one.")
+    _check_columns("over_seeds", table, (*by, *columns))
     rows = []
     for place, here in table.groupby(by, sort=False, dropna=False):
         for column in columns:

@@ -75,7 +75,8 @@ def write_toml(manifest: Manifest, study: str, config: StudyConfig) -> None:
 
 
 def check_settings(path: Path) -> None:
-    """Raise RunError where a file of settings is that of a run folder and is not what it was."""
+    """Raise RunError where a file of settings, or what it is a link to, is a run folder's and is not what it was."""
+    path = Path(os.path.realpath(path)) if os.path.islink(path) else path  # pathlib asks for rights that may lack
     if path.name == SETTINGS and holds_run(path.parent):
         manifest = manifest_of(path.parent)
         manifest.remedies[SETTINGS] += " For other settings, change a copy of it in another folder."

@@ -17,11 +17,11 @@ from rb_interp.json_files import read_json
 from rb_interp.machine.config import SweepConfig, fingerprint
 from rb_interp.manifest import START, Manifest
 from rb_interp.tasks.protocol import vocabulary
-from rb_interp.training.curves import saved_curves
+from rb_interp.training.curves import saved_curves, state_fault
 from rb_interp.training.loop import kept_by, stage_name, step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
-from rb_interp.training.store import Checkpoint, Store
+from rb_interp.training.store import Checkpoint, Store, not_written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ class Sweep:
         sets = [self.config.task.sets.index(name) for name in self.config.task.train_sets]
         found = []
         for seeds, store in self.stores.items():
-            last = store.read("state", CURVES).tensors[f"{CURVES}values"][-1]
+            last = self._saved(store).tensors[f"{CURVES}values"][-1]
             sound = last[:, sets, 0].isfinite().all(dim=1).tolist()
             found += [member for member, fine in zip(self._members(seeds), sound, strict=True) if not fine]
         return tuple(found)
@@ -167,7 +167,20 @@ class Sweep:
         return None if None in steps else min(step for step in steps if step is not None)
 
     def _step(self, store: Store) -> int | None:
-        return store.read("state", CURVES).step if store.exists("state") else None
+        return self._saved(store).step if store.exists("state") else None
+
+    def _saved(self, store: Store) -> Checkpoint:
+        """The learning curves in the saved state; RunError where they are not as training writes them."""
+        state = store.read("state", CURVES)
+        fault = state_fault(state, len(self._of(store)), len(self.config.task.sets), self.config.train.stages)
+        if fault:
+            raise not_written(store.path("state"), fault)
+        return state
+
+    def _of(self, store: Store) -> tuple[Member, ...]:
+        """The members of a store."""
+        (members,) = (self._members(seeds) for seeds, own in self.stores.items() if own is store)
+        return members
 
     @property
     def finished(self) -> bool:
@@ -178,9 +191,8 @@ class Sweep:
         train = self.config.train
         if self._step(store) != train.steps:
             return False
-        state = store.read("state", CURVES)
-        (members,) = (self._members(seeds) for seeds, own in self.stores.items() if own is store)
-        kept = set(kept_by(state, train, members))
+        state = self._saved(store)
+        kept = set(kept_by(state, train, self._of(store)))
         reached = [step for stage in train.stages for step in state.tensors[f"{CURVES}{stage}"].tolist()]
         return step_name(train.steps) in kept and min(reached, default=0) >= 0 and all(map(store.exists, kept))
 
@@ -208,8 +220,7 @@ class Sweep:
 
         sets = tuple(self.config.task.sets)
         tables = [
-            saved_curves(store.read("state", CURVES), self._members(seeds), sets).table()
-            for seeds, store in self.stores.items()
+            saved_curves(self._saved(store), self._members(seeds), sets).table() for seeds, store in self.stores.items()
         ]
         return pd.concat(tables).sort_values("step", kind="stable", ignore_index=True) if tables[1:] else tables[0]
 
@@ -221,7 +232,7 @@ class Sweep:
         import pandas as pd
 
         sets = tuple(self.config.task.sets)
-        states = ((store.read("state", CURVES), seeds) for seeds, store in self.stores.items())
+        states = ((self._saved(store), seeds) for seeds, store in self.stores.items())
         tables = [saved_curves(state, self._members(seeds), sets).spectra_table() for state, seeds in states]
         return pd.concat(tables, ignore_index=True) if tables[1:] else tables[0]
 
@@ -238,7 +249,7 @@ class Sweep:
         stage = stage or known[0]
         found = {}
         for seeds, store in self.stores.items():
-            steps = store.read("state", CURVES).tensors[f"{CURVES}{stage}"].tolist()
+            steps = self._saved(store).tensors[f"{CURVES}{stage}"].tolist()
             found |= zip(self._members(seeds), steps, strict=True)
         return found
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.source import Source, held, is_cache, model_of
+from rb_interp.probes.source import Source, held, is_cache, kept, model_of
 from rb_interp.torch_threads import few_threads
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def capture(
     Raises:
         ModelError: where a hook name does not exist in this model (naming the nearest one) or does not fire, and where
             tokens lie outside its vocabulary or context. For a cache, where it lacks one or is of other rows.
+        ArgumentError: where ``keep`` gives no tensor with the rows of its activation.
     """
     names = list(dict.fromkeys(names))
     if is_cache(model):
@@ -75,7 +76,7 @@ def capture(
                         f"the hook '{name}' did not fire; the model's configuration switches it off "
                         f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for 'hook_attn_in')."
                     )
-                parts[name].append((fired[name] if keep is None else keep(fired[name])).detach().cpu())
+                parts[name].append(kept(fired[name], keep))
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from jaxtyping import Int
 from torch import Tensor
 
-from rb_interp.checks import Kind
-from rb_interp.errors import ModelError, nearest
+from rb_interp.checks import Kind, shown
+from rb_interp.errors import ArgumentError, ModelError, nearest
 from rb_interp.models.protocol import HookedModel, hooked
 
 if TYPE_CHECKING:
@@ -59,5 +59,16 @@ def held(
                 f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
                 f"cache of these rows, with its batch dimension."
             )
-        found[name] = (value if keep is None else keep(value)).detach().cpu()
+        found[name] = kept(value, keep)
     return found
+
+
+def kept(value: Tensor, keep: Callable[[Tensor], Tensor] | None) -> Tensor:
+    """What ``keep`` takes of an activation, on CPU; ArgumentError where that is no tensor of its rows."""
+    found: Any = value if keep is None else keep(value)
+    if not isinstance(found, Tensor) or found.shape[:1] != value.shape[:1]:
+        raise ArgumentError(
+            f"keep gave {shown(found)} for an activation of shape {list(value.shape)}; expected a tensor of its rows, "
+            f"such as lambda z: z[:, -1] gives."
+        )
+    return found.detach().cpu()

@@ -25,10 +25,10 @@ from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.stage import Stage
 from rb_interp.training.allocator import keep_freed_memory
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.curves import SPECTRA, Curves, joined, saved_curves
+from rb_interp.training.curves import SPECTRA, Curves, joined, saved_curves, state_fault
 from rb_interp.training.member_group import Member, MemberGroup
 from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
-from rb_interp.training.store import Checkpoint, Store
+from rb_interp.training.store import Checkpoint, Store, not_written
 
 
 @dataclass
@@ -191,7 +191,8 @@ class Training:
     def _resume(self) -> None:
         """Continue from the saved state; from step 0 where something is lost that was kept on the way to it."""
         stored = [store for _, store in self.parts if store is not None]
-        saved = [store.read("state") for store in stored if store.exists("state")]
+        found = [self._saved_state(part, store) for part, store in self.parts]
+        saved = [state for state in found if state is not None]
         if not saved:
             return
         if len(saved) < len(stored) or len({(s.step, len(s.tensors["curves/steps"])) for s in saved}) > 1:
@@ -200,8 +201,6 @@ class Training:
                 f"one step. Train them by themselves, the others without their store."
             )
         again: list[tuple[str, Sequence[Member]]] = []
-        states = iter(saved)
-        found = [None if store is None else next(states) for _, store in self.parts]
         for (part, store), state in zip(self.parts, found, strict=True):
             if store is None or state is None:
                 continue
@@ -212,6 +211,20 @@ class Training:
             again += [(name, part) for name in lost]
         self._take_up(found, saved[0])
         self._keep(again)
+
+    def _saved_state(self, part: Sequence[Member], store: Store | None) -> Checkpoint | None:
+        """The saved state of a part, if there is one; RunError where it is not as training writes it."""
+        if store is None or not store.exists("state"):
+            return None
+        state = store.read("state")
+        fault = state_fault(state, len(part), len(self.curves.sets), self.train.stages)
+        for name, drawn in {} if fault else self.groups[0].state(moments=True).items():
+            wanted = [len(part), *drawn.shape[1:]]
+            shape = list(state.tensors[name].shape) if name in state.tensors else "missing"
+            fault = fault or ("" if shape == wanted else f"{name} is {shape}, expected {wanted}")
+        if fault:
+            raise not_written(store.path("state"), fault)
+        return state
 
     def _take_up(self, found: Sequence[Checkpoint | None], like: Checkpoint) -> None:
         """Continue from saved states, one of each part; a part without one stays as it was drawn, without curves."""

@@ -57,6 +57,11 @@ def _place(member: tuple[float, int], members: Sequence[tuple[float, int]]) -> i
     return members.index(member)
 
 
+def not_written(path: Path, fault: str) -> RunError:
+    """The error for a checkpoint that holds something else than training writes, and what that is."""
+    return RunError(f"{path} is not what training writes ({fault}); move it out of the run's folder.")
+
+
 class Store:
     """The ``checkpoints`` folder of a run.
 
@@ -116,9 +121,7 @@ class Store:
                     index = _place(member, members)
                     tensors = {key: file.get_slice(key)[index : index + 1] for key in names}
         except (SafetensorError, OSError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
-            raise RunError(
-                f"{path} is not what training writes ({error!r}); move it out of the run's folder."
-            ) from None
+            raise not_written(path, repr(error)) from None
         return Checkpoint(step, members if member is None else (member,), tensors)
 
     def _check(self, path: Path, content: Mapping[str, Any]) -> None:

@@ -25,7 +25,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from campaigns.calls_arguments import GROUPS, made, make_run, owner
+from campaigns.calls_arguments import GROUPS, made, make_run
+from campaigns.calls_on_runs import owner
 from campaigns.harness import Outcome, forked
 from campaigns.wrong_values import spoilt, wrong_values
 

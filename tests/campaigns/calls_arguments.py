@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+
+from campaigns.calls_on_runs import REFERENCE, RUNS, Valid
 
 GAMMA, SETTINGS = 0.5, {"n_layers": 2, "n_heads": 1, "d_model": 16, "d_head": 8, "d_mlp": 16}
 RUN = {
@@ -41,7 +41,8 @@ def make_run(folder: Path) -> None:
 def made(run_folder: Path) -> SimpleNamespace:
     """What the calls are about: tasks, models, rows, text, tables, a run."""
     import rb_interp as rb
-    from rb_interp import claims, probes, text
+    from rb_interp import claims, interventions, probes, text
+    from rb_interp.models.reference import reference
     from rb_interp.training import TrainConfig
 
     torch.set_num_threads(1)
@@ -76,6 +77,9 @@ def made(run_folder: Path) -> SimpleNamespace:
     keys = {"question": example.question, "query": example.query, "answer": example.answer}
     test = {"test_example": {**keys, "chain_of_thought": list(example.chain_of_thought)}}
     (files / "prontoqa.json").write_text(json.dumps({"example1": test}))
+    effect = interventions.Effect(
+        "cut", "attn_out.0", "accuracy_drop", np.ones(4), np.zeros((2, 4)), control_name="noise"
+    )
     basis = np.linalg.qr(np.random.default_rng(0).standard_normal((16, 2)))[0]
     return SimpleNamespace(
         rb=rb, task=task, data=data, rows=rows, model=model, untrained=untrained, other=other, mlp=mlp, inputs=inputs,
@@ -85,20 +89,17 @@ def made(run_folder: Path) -> SimpleNamespace:
         speaker=speaker, mute=mute, chain=probes.chain_inputs(words.examples[:4], words.tokenizer),
         readings=readings, term=term, claim=claim, check=check, effects=effects, grouping=grouping, files=files,
         verdicts=claims.judge(readings, [claim]), reading=probes.uniformity(model, inputs, n_null=5), basis=basis,
-        run=rb.Run.open(run_folder), config=rb.ModelConfig(**SETTINGS), rng=np.random.default_rng(0),
+        run=rb.Run.open(run_folder), reference=reference("averager"), effect=effect,
+        config=rb.ModelConfig(**SETTINGS), rng=np.random.default_rng(0),
         train=TrainConfig(steps=2, batch_size=8, eval_every=1, eval_rows=5, n_checkpoints=1),
     )  # fmt: skip
-
-
-Given = dict[str, Any]
-Valid = Callable[[SimpleNamespace], Given]
 
 
 def _probe(**more: Any) -> Valid:
     return lambda p: {"model": p.model, "inputs": p.inputs, "untrained": p.untrained, "n_null": 5, "seed": 0, **more}
 
 
-def _of_text(p: SimpleNamespace, **more: Any) -> Given:
+def _of_text(p: SimpleNamespace, **more: Any) -> dict[str, Any]:
     counts = p.text.counts
     return {"model": p.speaker, "untrained": p.mute, "n_null": 5, "seed": 0, "counts": counts, **more}
 
@@ -355,43 +356,10 @@ TOP: dict[str, Valid] = {
     "Study.load": lambda p: {"name": "claims"},
     "Study.preset": lambda p: {"preset": "smoke"},
 }  # fmt: skip
-RUNS: dict[str, Valid] = {
-    "Run.open": lambda p: {"folder": p.run.folder, "config": p.run.config, "study": p.run.study},
-    "Run.sweep": lambda p: {"name": "adamw"},
-    "Run.model": lambda p: {"gamma": 0.8, "seed": 1, "stage": "final", "sweep": "adamw"},
-    "Run.figure": lambda p: {"name": "cosines"},
-    "Run.table": lambda p: {"name": "readings"},
-    "Run.probe_members": lambda p: {
-        "probe": p.rb.probes.geometry, "stage": "final", "set": "rsn_train", "sweep": "one_layer", "rows": 5,
-        "n_null": 2,
-    },
-    "Run.add_seeds": lambda p: {"n": 1},
-    "Sweep.dataset": lambda p: {"seed": 0},
-    "Sweep.checkpoint": lambda p: {"stage": "final", "gamma": 0.8, "seed": 1},
-    "Sweep.weights": lambda p: {"gamma": 0.8, "seed": 1, "stage": "init"},
-    "Sweep.model": lambda p: {"gamma": 0.8, "seed": 1, "stage": 0},
-    "Sweep.stage_steps": lambda p: {"stage": "half"},
-    "Sweep.whole_checkpoint": lambda p: {"step": 0},
-}  # fmt: skip
 GROUPS: dict[str, dict[str, Valid]] = {
     "rb_interp": TOP, "rb_interp.probes": PROBES, "rb_interp.interventions": INTERVENTIONS,
     "rb_interp.statistics": STATISTICS, "rb_interp.claims": CLAIMS, "rb_interp.theory": THEORY,
-    "rb_interp.tasks": TASKS, "rb_interp.models": MODELS, "rb_interp.text": TEXT, "rb_interp.machine": RUNS,
+    "rb_interp.tasks": TASKS, "rb_interp.models": MODELS, "rb_interp.text": TEXT,
+    "rb_interp.machine": RUNS, "rb_interp.models.reference": REFERENCE,
 }  # fmt: skip
 """Module -> its callables, ``Class.method`` for methods, each with its valid arguments."""
-
-
-def owner(p: SimpleNamespace, name: str) -> Any:
-    """The object whose method is called; the run that is to get seeds is a copy."""
-    if name == "Run.add_seeds":
-        shutil.copytree(p.run.folder, p.files / "copy", dirs_exist_ok=True)
-        return p.rb.Run.open(p.files / "copy")
-    name = name.split(".")[0]
-    return {
-        "Null": p.rb.probes.Null("nothing", np.arange(5.0)), "Reading": p.reading, "Verdicts": p.verdicts,
-        "Effect": p.rb.interventions.Effect(**INTERVENTIONS["Effect"](p)), "Site": p.rb.interventions.Site("z", 0),
-        "Condition": p.claim.conditions[0], "AnchorTask": p.task, "AnchorDataset": p.data, "Inputs": p.inputs,
-        "Roles": p.inputs.roles, "Rows": p.text.train, "TextData": p.text, "TextTask": p.text_task,
-        "Tokenizer": p.text.tokenizer, "Study": p.run.study, "Run": p.run, "Sweep": p.run.sweep("adamw"),
-        "ModelConfig": p.config, "TextConfig": p.text.config, "TrainConfig": p.train,
-    }[name]  # fmt: skip

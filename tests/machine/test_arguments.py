@@ -8,7 +8,7 @@ from own_studies import ONE, TWO, One
 
 from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.machine.intervene import ablate_members, patch_member
-from rb_interp.machine.measured import Measured, readings_table
+from rb_interp.machine.measured import Measured, over_seeds, readings_table, summary_table
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.protocol import Study
 from rb_interp.machine.reproduce import default_folder, reproduce, seeds_to_add
@@ -48,6 +48,12 @@ CALLS = {
     "Sweep": lambda run: Sweep(run.folder, "", None, [], {}, run.manifest),
     "MemberModels": lambda run: MemberModels(3),
     "readings_table": lambda run: readings_table(3),
+    "readings_table of an array": lambda run: readings_table(np.array(3)),
+    "readings_table of rows that are none": lambda run: readings_table([1]),
+    "readings_table of texts": lambda run: readings_table(run.readings.assign(head="x")),
+    "summary_table": lambda run: summary_table(run.readings.drop(columns="head")),
+    "over_seeds": lambda run: over_seeds(run.readings, ["gama"], ["value"]),
+    "over_seeds of no place": lambda run: over_seeds(run.readings, [], ["value"]),
     "Tokenizer": lambda run: Tokenizer({}, 3),
     "verify": lambda run: run.verify(1),
     "train": lambda run: run.train(progress="no"),
@@ -75,7 +81,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_arguments_of_other_kinds_are_told(one, call):
-    with pytest.raises(ArgumentError, match=r"(got|gave) .*(; expected | more than it takes)"):
+    with pytest.raises(ArgumentError, match=r"(got|gave) .*(; expected | more than it takes|; its columns are )"):
         CALLS[call](one)
 
 

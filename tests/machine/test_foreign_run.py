@@ -4,11 +4,14 @@ import json
 import os
 from shutil import copytree
 
+import numpy as np
 import pandas as pd
 import pytest
 from own_studies import ONE
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
-from rb_interp.errors import RunError
+from rb_interp.errors import ModelError, RunError
 from rb_interp.machine.run import Run
 from rb_interp.manifest import FILE, Manifest
 from rb_interp.report.terminal import run_rows
@@ -93,6 +96,45 @@ def test_texts_that_are_far_larger_than_their_file_are_not_read(copy):
         with pytest.raises(RunError, match=r"its texts take [\d,]+ bytes when they are read, more than ") as told:
             _ = copy.readings
         assert int(str(told.value).split("take ")[1].split(" bytes")[0].replace(",", "")) >= 900_000 <= least
+
+
+def with_arrays(run, name, change):
+    """Change the arrays of a checkpoint, and let the manifest agree with it."""
+    path = run.folder / "checkpoints" / f"{name}.safetensors"
+    with safe_open(path, framework="np") as held:
+        told, arrays = held.metadata(), {key: held.get_tensor(key) for key in held.keys()}  # noqa: SIM118
+    change(arrays)
+    Manifest(run.folder).write(path, lambda temporary: save_file(arrays, temporary, told), "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("curves/steps", lambda arrays: arrays.pop("curves/steps")),
+        ("curves/steps", lambda arrays: arrays.update({"curves/steps": np.zeros(2)})),
+        ("curves/values", lambda arrays: arrays.pop("curves/values")),
+        ("curves/values", lambda arrays: arrays.update({"curves/values": arrays["curves/values"][:, :1].copy()})),
+        ("embed.W_E", lambda arrays: arrays.pop("embed.W_E")),
+        ("embed.W_E", lambda arrays: arrays.update({"embed.W_E": arrays["embed.W_E"][:, :1].copy()})),
+    ],
+)
+def test_a_saved_state_that_training_did_not_write_is_one_sentence(copy, name, change):
+    """What reads learning curves says so, and so does training that would go on from there."""
+    with_arrays(copy, "state", change)
+    (copy.folder / "checkpoints" / f"step_{0:08d}.safetensors").unlink()
+    asked = [copy.train] + ([lambda: copy.curves, lambda: copy.verdicts] if name.startswith("curves") else [])
+    for ask in asked:
+        with pytest.raises(RunError, match=f"state.safetensors is not what training writes .{name} is"):
+            ask()
+
+
+@pytest.mark.lens
+def test_a_member_without_its_weights_is_one_sentence(copy):
+    last = f"step_{copy.sweep().config.train.steps:08d}"
+    (member, *_) = copy.sweep().members
+    with_arrays(copy, last, lambda arrays: arrays.pop("embed.W_E"))
+    with pytest.raises(ModelError, match=r"weights are missing: embed.W_E"):
+        copy.model(gamma=member.gamma, seed=member.seed)
 
 
 def in_place(path, kind, away):

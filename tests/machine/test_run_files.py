@@ -66,15 +66,17 @@ def test_lost_settings_and_times_are_written_again_by_what_the_advice_names(copy
     assert copy.verify() == {}
 
 
-def test_damaged_settings_are_neither_used_nor_overwritten(copy, capsys):
-    toml = copy.folder / "config.toml"
+def test_damaged_settings_are_neither_used_nor_overwritten(copy, capsys, tmp_path):
+    toml, link = copy.folder / "config.toml", tmp_path / "mine.toml"
     toml.write_bytes(toml.read_bytes().replace(b"1", b"2"))
+    link.symlink_to(toml)
     before = contents(copy.folder)
-    assert main(["train", "--config", str(toml), "--out", str(copy.folder / "other")]) == 2
-    told = capsys.readouterr().err
-    assert "config.toml is damaged, or something else has changed it" in told
-    assert "For other settings, change a copy of it in another folder." in told
-    assert contents(copy.folder) == before
+    for path in (toml, link):
+        assert main(["train", "--config", str(path), "--out", str(copy.folder / "other")]) == 2
+        told = capsys.readouterr().err
+        assert "config.toml is damaged, or something else has changed it" in told
+        assert "For other settings, change a copy of it in another folder." in told
+        assert contents(copy.folder) == before
     copy.write_report()
     assert contents(copy.folder)[Path("config.toml")] == before[Path("config.toml")]
 

@@ -340,6 +340,14 @@ def test_what_does_not_fit_is_said():
     with pytest.raises(ModelError, match=r"noise level -0\.1; expected a share of 0 or more, such as 0\.01\."):
         perturbed(reference("condensed"), seed=0, noise=-0.1)
     weights, _ = random_model("none")
+    rng, without = np.random.default_rng(0), {name: w for name, w in weights.items() if name != "blocks.1.mlp.b_in"}
+    for change in (permute_heads_and_units, rescale_units):
+        with pytest.raises(ModelError, match=r"^blocks\.1\.mlp\.b_in is missing; give the weights of a whole model"):
+            change(without, rng)
+    with pytest.raises(
+        ModelError, match=r"^embed\.W_E has 1 axes; give the weights of a whole model, each by its name"
+    ):
+        rotate_residual({"embed.W_E": torch.ones(3)}, torch.eye(3))
     with pytest.raises(ModelError, match=r"got a rotation of 3 dimensions; this model's residual stream has 12\."):
         rotate_residual(weights, torch.eye(3))
     with pytest.raises(ModelError, match="Q\\^T Q misses 1 by 3; pass an orthogonal one"):

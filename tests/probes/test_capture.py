@@ -5,8 +5,8 @@ import pytest
 import torch
 from lens_models import hooks_on, lens_model
 
-from rb_interp.errors import ModelError
-from rb_interp.probes import capture
+from rb_interp.errors import ArgumentError, ModelError
+from rb_interp.probes import capture, captured
 
 pytestmark = pytest.mark.lens
 PATTERN = "blocks.1.attn.hook_pattern"
@@ -79,3 +79,13 @@ def test_wide_vocabularies_run_in_small_passes(model, monkeypatch):
     sizes = []
     capture(model, TOKENS, [PATTERN], keep=lambda a: sizes.append(len(a)) or a)
     assert sizes == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("keep", [len, lambda pattern: None, lambda pattern: pattern.mean()])
+def test_what_is_kept_of_an_activation_has_its_rows(model, keep, cached):
+    source = captured(model, TOKENS, [PATTERN]) if cached else model
+    with pytest.raises(
+        ArgumentError, match=r"keep gave .* for an activation of shape \[7, 4, 9, 9\]; expected a tensor"
+    ):
+        capture(source, TOKENS, [PATTERN], keep=keep)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, TaskError, nearest
 from rb_interp.models.reference.averager import averager, peaked_averager
 from rb_interp.models.reference.carrier import carrier
@@ -27,6 +28,7 @@ REFERENCES = tuple(_BUILD)
 """Names of the references: three that solve the rule, one that solves the table, three that solve nothing."""
 
 
+@checked
 def reference(name: str, task: AnchorTask | None = None, seed: int = 0, label_seed: int | None = None) -> Reference:
     """A hand-written transformer for an anchor task (the default one if none is given).
 

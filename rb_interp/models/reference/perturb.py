@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.models.reference.record import Reference
 from rb_interp.models.reference.symmetry import (
@@ -28,6 +29,7 @@ NOISE = 0.01
 """Default noise, as a share of each matrix's root mean square: see docs/reference_models.md for where each breaks."""
 
 
+@checked
 def perturbed(reference: Reference, seed: int, noise: float = NOISE) -> Reference:
     """A copy of a reference with noise, and in other coordinates: the same circuit in weights that hide it.
 
@@ -40,6 +42,7 @@ def perturbed(reference: Reference, seed: int, noise: float = NOISE) -> Referenc
     return replace(reference, weights=weights)
 
 
+@checked
 def add_noise(weights: Weights, level: float, rng: np.random.Generator) -> dict[str, Tensor]:
     """Add to every entry of every matrix W an independent N(0, (level RMS(W))^2), RMS over all entries, zeros included.
 

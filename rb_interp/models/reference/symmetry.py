@@ -11,6 +11,7 @@ All are pure functions on weights by TransformerLens name and return new ones; w
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import NORMS
 
@@ -26,7 +28,13 @@ READ = ("W_Q", "W_K", "W_V", "W_in", "W_U")
 WRITE = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
 """Weights that write it, along their last axis."""
 
-Weights = Mapping[str, Tensor]
+Weights = Mapping[str, Float[Tensor, "..."]]
+AXES = {
+    **dict.fromkeys(("attn.W_Q", "attn.W_K", "attn.W_V", "attn.W_O"), 3),
+    **dict.fromkeys(("attn.b_Q", "attn.b_K", "attn.b_V", "mlp.W_in", "mlp.W_out"), 2),
+    "mlp.b_in": 1,
+}
+"""Weights of a block that are changed here -> how many axes each has."""
 
 
 def kind(name: str) -> str:
@@ -38,6 +46,7 @@ def kind(name: str) -> str:
     return name.rsplit(".", 1)[-1]
 
 
+@checked
 def rotate_residual(weights: Weights, Q: Float[Tensor, "d_model d_model"]) -> dict[str, Tensor]:
     """The same function with residual stream x Q in place of x.
 
@@ -45,6 +54,7 @@ def rotate_residual(weights: Weights, Q: Float[Tensor, "d_model d_model"]) -> di
     """
     if any(kind(name) == "w" for name in weights):
         raise ModelError("this model has LayerNorm, which a rotation of the residual stream changes; use norm='none'.")
+    _check_has(weights, {"embed.W_E": 2})
     d_model = weights["embed.W_E"].shape[1]
     if Q.shape[0] != d_model:
         raise ModelError(f"got a rotation of {Q.shape[0]} dimensions; this model's residual stream has {d_model}.")
@@ -62,12 +72,14 @@ def rotate_residual(weights: Weights, Q: Float[Tensor, "d_model d_model"]) -> di
     return changed
 
 
+@checked
 def random_rotation(d_model: int, rng: np.random.Generator) -> Float[Tensor, "d_model d_model"]:
     """An orthogonal matrix, uniform on all of them (QR of a Gaussian matrix, signs by the diagonal of R)."""
     Q, R = np.linalg.qr(rng.standard_normal((d_model, d_model)))
     return torch.from_numpy(Q * np.sign(np.diag(R)))
 
 
+@checked
 def permute_heads_and_units(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
     """The same function with heads, head units and MLP units in another order, and head units of random sign."""
     changed = dict(weights)
@@ -97,6 +109,7 @@ def _permute_heads(weights: dict[str, Tensor], attn: str, rng: np.random.Generat
                 weights[attn + name] = moved * each.to(weight.dtype)
 
 
+@checked(most=(1, 1e6))
 def rescale_units(weights: Weights, rng: np.random.Generator, most: float = 2.0) -> dict[str, Tensor]:
     """The same function with W_V and W_O, W_Q and W_K of each head, and both sides of each ReLU unit, rescaled.
 
@@ -128,6 +141,7 @@ def rescale_units(weights: Weights, rng: np.random.Generator, most: float = 2.0)
     return changed
 
 
+@checked
 def rescale_residual(weights: Weights, factor: float, norm: str) -> dict[str, Tensor]:
     """Nearly the same function with a residual stream ``factor`` times as long, for a model of the given norm.
 
@@ -158,5 +172,18 @@ def rescale_residual(weights: Weights, factor: float, norm: str) -> dict[str, Te
 
 
 def _blocks(weights: Weights) -> list[str]:
-    layers = {int(name.split(".")[1]) for name in weights if name.startswith("blocks.")}
-    return [f"blocks.{layer}." for layer in sorted(layers)]
+    """What names of each layer's weights begin with; ModelError where a layer lacks one that is changed here."""
+    layers = {int(found[1]) for name in weights if (found := re.match(r"blocks\.(\d{1,9})\.", name))}
+    blocks = [f"blocks.{layer}." for layer in sorted(layers)]
+    _check_has(weights, {f"{block}{name}": axes for block in blocks or ["blocks.0."] for name, axes in AXES.items()})
+    return blocks
+
+
+def _check_has(weights: Weights, axes: Mapping[str, int]) -> None:
+    """Raise ModelError where a weight is missing, or has another number of axes."""
+    for name, n in axes.items():
+        if name not in weights or weights[name].ndim != n:
+            found = f"has {weights[name].ndim} axes" if name in weights else "is missing"
+            raise ModelError(
+                f"{name} {found}; give the weights of a whole model, each by its name, {name} of {n} axes."
+            )
