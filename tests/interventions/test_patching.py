@@ -126,7 +126,7 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
 @pytest.mark.parametrize("kind", MODELS)
 def test_models_are_run_block_by_block(kind):
     """Else the matrix is right and slow, and nobody would see it."""
-    for sites in ([Site(name, 0) for name in COMPONENTS], [Site(name, 1, head=1) for name in PER_HEAD]):
+    for sites in ([Site(name, 0) for name in (*COMPONENTS, "mlp_post")], [Site(name, 1, head=1) for name in PER_HEAD]):
         cells = PatchGrid(MODELS[kind](), CLEAN, BOTH, sites, ROLES, METRICS["logit_diff"])
         with cells.ready():
             assert cells.stepwise
