@@ -168,35 +168,50 @@ PROBES: dict[str, Valid] = {
     "Reading.table": lambda p: {},
 }  # fmt: skip
 INTERVENTIONS: dict[str, Valid] = {
+    "attribution_matrix": lambda p: {
+        "model": p.model, "clean": p.inputs, "corrupted": p.key, "components": ["z", "mlp_post"], "layers": [0, 1],
+        "roles": ["key", "last"], "head": None, "metric": "logit_diff", "answer_at": -1, "direction": "noise",
+        "control": p.noise, "steps": 2, "compare": False,
+    },
     "ablation": lambda p: {
-        "model": p.model, "inputs": p.inputs, "site": "attn_out.0@key", "method": "resample", "control": p.noise,
-        "quantity": "loss_increase", "seed": 0,
+        "model": p.model, "inputs": p.inputs, "sites": ["attn_out.0@key", "z.1.0"], "method": "resample", "control": p.noise,
+        "metric": "loss", "answer_at": -1, "seed": 0,
     },
     "blocked_attention": lambda p: {
         "model": p.model, "inputs": p.inputs, "layer": 1, "query": "last", "key": "key", "head": 0,
-        "quantity": "accuracy_drop", "n_draws": 2, "seed": 0,
+        "metric": "accuracy", "answer_at": -1, "n_draws": 2, "seed": 0,
     },
     "circuit_by_cause": lambda p: {"shares": {"key:from_key": 0.9, "anchors:L0_at_last": 0.9}, "accuracy": 0.99},
     "forced_average": lambda p: {
         "model": p.model, "inputs": p.inputs, "entropies": np.linspace(0, 1, 6), "layer": 0, "head": 0, "n_draws": 2,
-        "seed": 0,
+        "metric": "loss", "answer_at": -1, "seed": 0,
     },
     "interchange": lambda p: {
         "model": p.model, "base": p.inputs, "source": p.key, "sites": ["attn_out.1@last", "resid_pre.0@anchor"],
-        "predicted": p.key.labels, "control": p.noise, "hold": "attn_out.0",
+        "predicted": p.key.labels, "control": p.noise, "hold": "attn_out.0", "metric": "logit_diff", "answer_at": -1,
     },
     "patching_matrix": lambda p: {
         "model": p.model, "clean": p.inputs, "corrupted": p.key, "components": ["z", "pattern"], "layers": [0, 1],
-        "roles": ["key", "last"], "head": 0, "metric": "probability", "control": p.noise,
+        "roles": ["key", "last"], "head": 0, "metric": "probability", "answer_at": -1, "direction": "denoise",
+        "control": p.noise,
+    },
+    "patching_effect": lambda p: {
+        "model": p.model, "clean": p.inputs, "corrupted": p.key, "sites": ["embed@key", "attn_out.0"], "metric": "kl",
+        "answer_at": -1, "direction": "noise", "control": p.noise,
+    },
+    "path_matrix": lambda p: {
+        "model": p.model, "base": p.inputs, "source": p.key, "senders": ["embed@key", "attn_out.0@anchor"],
+        "receivers": ["attn_out.1@last"], "metric": "logit_diff", "answer_at": -1, "mlps": "recomputed",
+        "control": p.noise,
     },
     "path_patch": lambda p: {
         "model": p.model, "base": p.inputs, "source": p.key, "sender": "attn_out.0@anchor",
-        "receiver": "attn_out.1@last", "control": p.noise,
+        "receiver": "attn_out.1@last", "metric": "rank", "answer_at": -1, "mlps": "frozen", "control": p.noise,
     },
     "routes": lambda p: {"model": p.model, "inputs": p.inputs, "changed": {"key": p.key, "anchors": p.anchors}},
     "subspace_effect": lambda p: {
         "model": p.model, "inputs": p.inputs, "basis": p.basis, "keep": True, "layer": 0, "head": 0, "n_draws": 2,
-        "quantity": "accuracy_drop", "match": None, "seed": 0,
+        "metric": "accuracy", "answer_at": -1, "match": None, "seed": 0,
     },
     "Effect": lambda p: {
         "intervention": "cut", "site": "attn_out.0", "quantity": "accuracy_drop", "values": np.ones(4),
