@@ -18,8 +18,8 @@ Hanna et al. (2024, arXiv:2403.17806).
 
 How it can mislead. Cells of the residual stream hold all that differs, so their change is large and the first order far
 off: read sublayers and heads. Integrated gradients are not always nearer: mixed embeddings are no rows of the task. An
-attribution of 0 does not say that a cell does nothing: confirm with the exact cell. Under ``kl`` the gradient is exactly
-0 at the clean rows, so noising needs ``steps``.
+attribution of 0 does not say that a cell does nothing: confirm with the exact cell. Under ``kl`` the gradient is 0 at
+the clean rows, so noising needs ``steps``.
 """
 
 from __future__ import annotations

@@ -174,8 +174,8 @@ INTERVENTIONS: dict[str, Valid] = {
         "control": p.noise, "steps": 2, "compare": False,
     },
     "ablation": lambda p: {
-        "model": p.model, "inputs": p.inputs, "sites": ["attn_out.0@key", "z.1.0"], "method": "resample", "control": p.noise,
-        "metric": "loss", "answer_at": -1, "seed": 0,
+        "model": p.model, "inputs": p.inputs, "sites": ["attn_out.0@key", "z.1.0"], "method": "resample",
+        "control": p.noise, "metric": "loss", "answer_at": -1, "seed": 0,
     },
     "blocked_attention": lambda p: {
         "model": p.model, "inputs": p.inputs, "layer": 1, "query": "last", "key": "key", "head": 0,
