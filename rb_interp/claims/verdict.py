@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from rb_interp.checks import checked, shown
 from rb_interp.claims.rule import Outcome
@@ -144,6 +144,10 @@ class Verdicts(tuple[Verdict, ...]):
                 raise ArgumentError(f"Verdicts got {shown(one)} among them; expected Verdict, as judge gives it.")
         return super().__new__(cls, found)
 
+    @overload
+    def __getitem__(self, key: SupportsIndex | str) -> Verdict: ...
+    @overload
+    def __getitem__(self, key: slice) -> Verdicts: ...
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, int | slice | str):
             raise ArgumentError(f"Verdicts got the key {shown(key)}; expected a claim's id, such as 'A1'.")
