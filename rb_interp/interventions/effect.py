@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
@@ -30,7 +31,7 @@ NO_CONTROL = "none given"
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Effect:
+class Effect(WithArrays):
     """One intervention on one model. A notebook shows it as its table.
 
     Attributes:
@@ -90,6 +91,12 @@ class Effect:
     def table(self) -> pd.DataFrame:
         """The summary as a table of one row, so that effects can be put below each other."""
         return pd.DataFrame([self.summary()])
+
+    def __repr__(self) -> str:
+        row = self.summary()
+        told = f"{self.quantity} {row['effect']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
+        control = f"control {row['control']:.3g} ({self.control_name})" if len(self.control) else "no control"
+        return f"Effect({self.intervention} at {self.site}: {told}, {control}, n={row['n']})"
 
     def _repr_html_(self) -> str:
         columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]

@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.arrays import WithArrays
 from rb_interp.interventions.shares import SHARES, ratio_interval
 from rb_interp.statistics.reading import html_table
 
 
 @dataclass(frozen=True)
-class PatchingMatrix:
+class PatchingMatrix(WithArrays):
     """What each cell recovers; a notebook shows it as its table.
 
     Arrays are ``[component, layer, role]`` in the order of the three names.

@@ -30,6 +30,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
@@ -53,7 +54,7 @@ Mlps = Literal["frozen", "recomputed"]
 
 
 @dataclass(frozen=True)
-class PathPatch:
+class PathPatch(WithArrays):
     """The outcome of a path patch; a notebook shows it as its table; rows of logits are at the answer's position.
 
     Attributes:
@@ -164,7 +165,7 @@ def path_patch(
 
 
 @dataclass(frozen=True)
-class PathMatrix:
+class PathMatrix(WithArrays):
     """Share that each path recovers; a notebook shows it as its table.
 
     Attributes:

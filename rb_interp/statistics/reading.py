@@ -11,12 +11,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
+
+SHOWN = 5
+"""Quantities of a reading that are shown in its line, at most."""
 
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Null:
+class Null(WithArrays):
     """Values that a quantity takes where the mechanism is absent by construction.
 
     Attributes:
@@ -46,7 +50,7 @@ class Null:
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Reading:
+class Reading(WithArrays):
     """One probe on one model. A notebook shows it as its table.
 
     Attributes:
@@ -101,11 +105,22 @@ class Reading:
             "n": self.n,
         }
 
+    @property
+    def place(self) -> str:
+        """Probe, layer and head in words, such as ``uniformity, L0, head 2``."""
+        places = [f"{name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None]
+        return ", ".join([self.probe, *places])
+
+    def __repr__(self) -> str:
+        told = [f"{name}={value:.4g}" for name, value in list(self.values.items())[:SHOWN]]
+        told += [f"{len(self.values) - SHOWN} more"] if len(self.values) > SHOWN else []
+        text = f"{self.place}, n={self.n}: {', '.join(told)}"
+        return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
+
     def _repr_html_(self) -> str:
-        place = "".join(f", {name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None)
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
         notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
-        return html_table(self.table()[columns], f"{self.probe}{place}, n = {self.n}") + notes
+        return html_table(self.table()[columns], f"{self.place}, n = {self.n}") + notes
 
 
 def html_table(table: Any, caption: str) -> str:

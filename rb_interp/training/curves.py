@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rb_interp.arrays import WithArrays
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
 
@@ -19,7 +20,7 @@ SPECTRA = "curves/spectra/"
 
 
 @dataclass
-class Curves:
+class Curves(WithArrays):
     """What every evaluation found.
 
     Attributes:

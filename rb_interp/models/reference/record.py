@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rb_interp.arrays import WithArrays
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
@@ -15,7 +16,7 @@ from rb_interp.tasks.anchor import AnchorTask
 
 
 @dataclass(frozen=True)
-class Reference:
+class Reference(WithArrays):
     """A transformer of two layers with one head each and no LayerNorm, written by hand for one anchor task.
 
     Attributes:
