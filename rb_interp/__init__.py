@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rb_interp import interventions as interventions
     from rb_interp import machine as machine
     from rb_interp import models as models
+    from rb_interp import plots as plots
     from rb_interp import probes as probes
     from rb_interp import statistics as statistics
     from rb_interp import studies as studies
@@ -58,7 +59,7 @@ else:
             "training": ("TrainConfig", "train_members", "train_model"),
         },
         modules=(
-            *("claims", "interventions", "machine", "models", "probes", "statistics", "studies", "tasks"),
+            *("claims", "interventions", "machine", "models", "plots", "probes", "statistics", "studies", "tasks"),
             *("text", "theory", "training"),
         ),
     )

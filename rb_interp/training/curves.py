@@ -14,6 +14,7 @@ from rb_interp.training.store import Checkpoint
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 SPECTRA = "curves/spectra/"
 """What the names of the spectra of ``training.spectra`` begin with in the state."""
@@ -56,6 +57,12 @@ class Curves(WithArrays):
                 "accuracy": stacked[:, 1],
             }
         )
+
+    def plot(self, ax: Axes | None = None, *, quantity: str = "loss") -> Axes:
+        """``loss`` (nats) or ``accuracy`` of each member over steps, with means over seeds; see `learning_curves`."""
+        from rb_interp.plots import learning_curves
+
+        return learning_curves(self.table(), quantity, ax)
 
     def of_nan(self, members: tuple[Member, ...]) -> Curves:
         """Curves of members of whom nothing is known, at the same steps; NaN throughout."""
