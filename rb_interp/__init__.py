@@ -5,46 +5,61 @@
 >>> task.dataset(seed=0).tokens.shape
 (3200, 6)
 
-Probes are in ``rb.probes``, interventions in ``rb.interventions``.
+Probes are in ``rb.probes``, interventions in ``rb.interventions``; every other package inside is there in the same way.
 """
 
-from importlib import import_module as _import_module
-from typing import Any as _Any
+from typing import TYPE_CHECKING
 
-from rb_interp.lazy import lazy_names
+from rb_interp.lazy import lazy_package
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "AnchorTask": "rb_interp.tasks",
-    "Inputs": "rb_interp.tasks",
-    "ModelConfig": "rb_interp.models",
-    "RbInterpError": "rb_interp.errors",
-    "Reading": "rb_interp.probes",
-    "Roles": "rb_interp.tasks",
-    "Run": "rb_interp.machine",
-    "Study": "rb_interp.machine",
-    "TrainConfig": "rb_interp.training",
-    "build_model": "rb_interp.models",
-    "initialisation_table": "rb_interp.models",
-    "judge": "rb_interp.claims",
-    "scale_init": "rb_interp.models",
-    "scan": "rb_interp.probes",
-    "study": "rb_interp.machine",
-    "threads": "rb_interp.torch_threads",
-    "train_members": "rb_interp.training",
-    "train_model": "rb_interp.training",
-}
-_PACKAGES = ("probes", "interventions")
-
-__all__ = sorted((*_WHERE, *_PACKAGES))  # pyright: ignore[reportUnsupportedDunderAll]
-
-_find = lazy_names(__name__, _WHERE)
-
-
-def __getattr__(name: str) -> _Any:
-    return _import_module(f"{__name__}.{name}") if name in _PACKAGES else _find(name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+if TYPE_CHECKING:
+    from rb_interp import claims as claims
+    from rb_interp import interventions as interventions
+    from rb_interp import machine as machine
+    from rb_interp import models as models
+    from rb_interp import plots as plots
+    from rb_interp import probes as probes
+    from rb_interp import statistics as statistics
+    from rb_interp import studies as studies
+    from rb_interp import tasks as tasks
+    from rb_interp import text as text
+    from rb_interp import theory as theory
+    from rb_interp import training as training
+    from rb_interp.claims import judge as judge
+    from rb_interp.errors import RbInterpError as RbInterpError
+    from rb_interp.machine import Run as Run
+    from rb_interp.machine import Study as Study
+    from rb_interp.machine import study as study
+    from rb_interp.models import ModelConfig as ModelConfig
+    from rb_interp.models import build_model as build_model
+    from rb_interp.models import initialisation_table as initialisation_table
+    from rb_interp.models import scale_init as scale_init
+    from rb_interp.probes import Reading as Reading
+    from rb_interp.probes import scan as scan
+    from rb_interp.tasks import AnchorTask as AnchorTask
+    from rb_interp.tasks import Inputs as Inputs
+    from rb_interp.tasks import Roles as Roles
+    from rb_interp.torch_threads import threads as threads
+    from rb_interp.training import TrainConfig as TrainConfig
+    from rb_interp.training import train_members as train_members
+    from rb_interp.training import train_model as train_model
+else:
+    __getattr__, __dir__, __all__ = lazy_package(
+        __name__,
+        {
+            "claims": ("judge",),
+            "errors": ("RbInterpError",),
+            "machine": ("Run", "Study", "study"),
+            "models": ("ModelConfig", "build_model", "initialisation_table", "scale_init"),
+            "probes": ("Reading", "scan"),
+            "tasks": ("AnchorTask", "Inputs", "Roles"),
+            "torch_threads": ("threads",),
+            "training": ("TrainConfig", "train_members", "train_model"),
+        },
+        modules=(
+            *("claims", "interventions", "machine", "models", "plots", "probes", "statistics", "studies", "tasks"),
+            *("text", "theory", "training"),
+        ),
+    )

@@ -1,18 +1,46 @@
-"""Public names that import their module at first use, so that importing the package stays cheap."""
+"""Public names that import their module at first use, so that importing a package stays cheap.
+
+A package writes each name twice: in the mapping that `lazy_package` takes, and as an import under ``TYPE_CHECKING``,
+which is all that a type checker sees. A test compares the two.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 
-def lazy_names(package: str, where: dict[str, str]) -> Callable[[str], Any]:
-    """A module-level ``__getattr__`` (PEP 562) that finds each public name in the module that defines it."""
+class LazyPackage(NamedTuple):
+    """The ``__getattr__`` and ``__dir__`` of a package (PEP 562), and its ``__all__``."""
+
+    find: Callable[[str], Any]
+    listed: Callable[[], list[str]]
+    names: list[str]
+
+
+def lazy_package(package: str, names_of: Mapping[str, Sequence[str]], modules: Sequence[str] = ()) -> LazyPackage:
+    """What a package needs whose names are found in its modules, at first use.
+
+    Args:
+        package: its ``__name__``. names_of: module inside it -> the public names that are found there.
+        modules: modules and packages inside it that are public names themselves.
+    """
+    where = {name: module for module, found in names_of.items() for name in found}
+    inside = set(modules)
+    names = sorted(inside.union(where))
 
     def find(name: str) -> Any:
+        if name in inside:
+            return import_module(f"{package}.{name}")
         if name not in where:
-            raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(import_module(where[name]), name)
+            reason = f"module '{package}' has no attribute '{name}'"
+            raise AttributeError(reason, name=name, obj=sys.modules[package])
+        return getattr(import_module(f"{package}.{where[name]}"), name)
 
-    return find
+    def listed() -> list[str]:
+        own = (name for name in vars(sys.modules[package]) if name.startswith("__") and name.endswith("__"))
+        return sorted({*names, *own})
+
+    return LazyPackage(find, listed, names)

@@ -10,9 +10,9 @@ from rb_interp.machine import registry
 
 PACKAGE = Path(__file__).parents[1] / "rb_interp"
 FLOORS = (
-    *("errors", "lazy", "__init__", "signals", "files", "json_files", "checks kinds", "bounds", "presets"),
+    *("errors", "lazy", "__init__", "signals", "files", "json_files", "checks kinds arrays", "bounds", "presets"),
     *("torch_threads", "one_writer", "manifest"),
-    *("tasks", "text", "statistics", "models", "theory", "training", "probes", "interventions"),
+    *("tasks", "text", "statistics plots", "models", "theory", "training", "probes", "interventions"),
     *("claims", "figures", "report", "machine", "studies", "flags", "flag_errors", "cli", "__main__"),
 )
 """Modules and packages from below; two that stand together may import each other."""

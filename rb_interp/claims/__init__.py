@@ -1,31 +1,34 @@
 """Claims as data, with criteria fixed in advance, and the verdicts that a run's readings allow."""
 
-from rb_interp.claims.calibration import Calibration, Standing
-from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.lazy import lazy_names
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Calibration",
-    "CausalCheck",
-    "CheckedCause",
-    "Claim",
-    "Condition",
-    "Grouping",
-    "Standing",
-    "Term",
-    "Verdict",
-    "Verdicts",
-    "Within",
-    "expected_by_chance",
-    "judge",
-    "judge_checks",
-    "judge_within",
-]
+from rb_interp.lazy import lazy_package
 
-_WHERE = {
-    **{"CausalCheck": "causal_checks", "CheckedCause": "causal_checks", "judge_checks": "causal_checks"},
-    **{"Verdict": "verdict", "Verdicts": "verdict", "expected_by_chance": "judging", "judge": "judging"},
-    **dict.fromkeys(("Grouping", "Within", "judge_within"), "within"),
-}
-
-__getattr__ = lazy_names(__name__, {name: f"rb_interp.claims.{module}" for name, module in _WHERE.items()})
+if TYPE_CHECKING:
+    from rb_interp.claims.calibration import Calibration as Calibration
+    from rb_interp.claims.calibration import Standing as Standing
+    from rb_interp.claims.causal_checks import CausalCheck as CausalCheck
+    from rb_interp.claims.causal_checks import CheckedCause as CheckedCause
+    from rb_interp.claims.causal_checks import judge_checks as judge_checks
+    from rb_interp.claims.criterion import Claim as Claim
+    from rb_interp.claims.criterion import Condition as Condition
+    from rb_interp.claims.criterion import Term as Term
+    from rb_interp.claims.judging import expected_by_chance as expected_by_chance
+    from rb_interp.claims.judging import judge as judge
+    from rb_interp.claims.verdict import Verdict as Verdict
+    from rb_interp.claims.verdict import Verdicts as Verdicts
+    from rb_interp.claims.within import Grouping as Grouping
+    from rb_interp.claims.within import Within as Within
+    from rb_interp.claims.within import judge_within as judge_within
+else:
+    __getattr__, __dir__, __all__ = lazy_package(
+        __name__,
+        {
+            "calibration": ("Calibration", "Standing"),
+            "causal_checks": ("CausalCheck", "CheckedCause", "judge_checks"),
+            "criterion": ("Claim", "Condition", "Term"),
+            "judging": ("expected_by_chance", "judge"),
+            "verdict": ("Verdict", "Verdicts"),
+            "within": ("Grouping", "Within", "judge_within"),
+        },
+    )

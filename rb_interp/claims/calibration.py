@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 
 
@@ -23,7 +24,7 @@ class Standing(NamedTuple):
 
 @checked
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(WithArrays):
     """The error rates of a study's probes on one family of models.
 
     Attributes:

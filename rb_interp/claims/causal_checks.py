@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.judging import check_numbers, finite, judge
@@ -44,7 +45,7 @@ EFFECTS = ("gamma", "stage", "set", "intervention", "quantity", "effect", "contr
 
 @checked(nan=True)
 @dataclass(frozen=True)
-class CheckedCause:
+class CheckedCause(WithArrays):
     """The outcome of one causal check.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from rb_interp.checks import checked, shown
 from rb_interp.claims.rule import Outcome
@@ -127,6 +128,9 @@ class Verdict:
         """How many meet it of how many, such as 7/8; ``interval`` where one interval decides and nothing is counted."""
         return "interval" if self.unit == "interval" else f"{self.n_meeting}/{self.n_seeds}"
 
+    def __repr__(self) -> str:
+        return f"Verdict({self.id} {self.outcome}, met by {self.met_by}: {self.criterion})"
+
     def _repr_html_(self) -> str:
         return Verdicts([self])._repr_html_()
 
@@ -144,6 +148,10 @@ class Verdicts(tuple[Verdict, ...]):
                 raise ArgumentError(f"Verdicts got {shown(one)} among them; expected Verdict, as judge gives it.")
         return super().__new__(cls, found)
 
+    @overload
+    def __getitem__(self, key: SupportsIndex | str) -> Verdict: ...
+    @overload
+    def __getitem__(self, key: slice) -> Verdicts: ...
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, int | slice | str):
             raise ArgumentError(f"Verdicts got the key {shown(key)}; expected a claim's id, such as 'A1'.")
@@ -167,7 +175,8 @@ class Verdicts(tuple[Verdict, ...]):
         return pd.DataFrame([{name: getattr(v, name) for name in TABLE} for v in self], columns=list(TABLE))
 
     def __repr__(self) -> str:
-        return self.table()[["id", "outcome", "n_meeting", "n_seeds", "criterion"]].to_string(index=False)
+        counts = Counter(verdict.outcome for verdict in self)
+        return f"Verdicts({', '.join(f'{n} {outcome}' for outcome, n in sorted(counts.items())) or 'of no claim'})"
 
     def _repr_html_(self) -> str:
         return self.table().to_html(index=False, float_format="{:.3g}".format)

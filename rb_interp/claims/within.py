@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim
@@ -28,7 +29,7 @@ from rb_interp.statistics.intervals import proportion_interval
 
 @checked
 @dataclass(frozen=True)
-class Grouping:
+class Grouping(WithArrays):
     """How a study groups its seeds, and what is read within the groups.
 
     Attributes:

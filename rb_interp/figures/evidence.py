@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from rb_interp.arrays import WithArrays
 from rb_interp.claims.criterion import Claim, Condition
 from rb_interp.errors import RbInterpError
 from rb_interp.statistics.intervals import Interval
@@ -25,7 +26,7 @@ class MissingEvidenceError(RbInterpError):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(WithArrays):
     """The outcome of a run.
 
     Attributes:

@@ -13,13 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import SIGNS, interval_text, two_digits
 from rb_interp.figures.style import COSINES, DASHED, GREY, INK, gamma_colour, gamma_marker, new_figure
+from rb_interp.plots import hatch, is_dark
 from rb_interp.statistics.intervals import Interval
 
 if TYPE_CHECKING:
@@ -109,12 +109,10 @@ def heat_map(
     for spine in axes.spines.values():
         spine.set_visible(False)
     for row, column in np.argwhere(np.isnan(matrix) & ~hidden).tolist():
-        look = {"facecolor": "#f3f3f3", "edgecolor": GREY, "hatch": "xxxx", "linewidth": 0}
-        axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **look))
+        hatch(axes, row, column)
     if write is not None:
         for row, column in np.argwhere(~np.ma.getmaskarray(shown)).tolist():
-            shade = image.to_rgba(matrix[row, column])
-            ink = "white" if np.dot(shade[:3], (0.299, 0.587, 0.114)) < 0.5 else INK
+            ink = "white" if is_dark(image.to_rgba(matrix[row, column])) else INK
             look = {"ha": "center", "va": "center", "color": ink, "fontsize": min(7.0, text / max(matrix.shape))}
             axes.text(column, row, write(float(matrix[row, column])), **look)
     if labels is not None:

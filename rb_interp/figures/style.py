@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import matplotlib.style
 from matplotlib.colors import LinearSegmentedColormap
@@ -68,18 +68,19 @@ STYLE = {
     "svg.hashsalt": "rb_interp",
 }
 
-Draw = TypeVar("Draw", bound=Callable)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def styled(draw: Draw) -> Draw:
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
     """Run a drawing function with matplotlib's defaults and STYLE, whatever the caller has set; undone on leaving."""
 
     @wraps(draw)
-    def drawn(*args, **kwargs):
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
         with matplotlib.style.context(["default", STYLE]):
             return draw(*args, **kwargs)
 
-    return drawn  # pyright: ignore[reportReturnType]
+    return drawn
 
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:

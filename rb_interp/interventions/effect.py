@@ -14,23 +14,30 @@ fewer than 20 draws it cannot be below .05, however large the effect, and a note
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
+from rb_interp.plots import NOTHING, Point, points, unit_of
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
 from rb_interp.statistics.reading import html_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 NO_CONTROL = "none given"
 
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Effect:
+class Effect(WithArrays):
     """One intervention on one model. A notebook shows it as its table.
 
     Attributes:
@@ -91,6 +98,21 @@ class Effect:
         """The summary as a table of one row, so that effects can be put below each other."""
         return pd.DataFrame([self.summary()])
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Effect and control (an open dot), each with its 95 % interval over rows, and the draws of the control.
+
+        Draws on ``ax``, or on a new figure, and returns the axes.
+        """
+        rows = [effect_point(self.summary(), self.site, self.control.mean(1) if len(self.control) > 1 else NOTHING)]
+        title = f"{self.intervention}, n = {len(self.values)}"
+        return points(ax, rows, unit_of(self.quantity), title, **legend_of(self.control_name))
+
+    def __repr__(self) -> str:
+        row = self.summary()
+        told = f"{self.quantity} {row['effect']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
+        control = f"control {row['control']:.3g} ({self.control_name})" if len(self.control) else "no control"
+        return f"Effect({self.intervention} at {self.site}: {told}, {control}, n={row['n']})"
+
     def _repr_html_(self) -> str:
         columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
@@ -112,6 +134,17 @@ class Effect:
             prefix = "" if name == "effect" else f"{name}_"
             row |= {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
         return {**row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
+
+
+def effect_point(row: Mapping[str, Any], label: str, draws: np.ndarray = NOTHING) -> Point:
+    """One row of a table of effects as what is drawn of it; ``draws``: means of the control's draws."""
+    ends = (row[name] for name in ("effect", "low", "high", "control", "control_low", "control_high"))
+    return Point(label, *map(float, ends), null=draws)
+
+
+def legend_of(control_name: str) -> dict[str, str]:
+    """What the parts of a plot of effects are."""
+    return {"value": "effect, 95 % interval over rows", "beside": f"control: {control_name}", "null": "control"}
 
 
 def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:

@@ -11,17 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.arrays import WithArrays
 from rb_interp.interventions.shares import SHARES, ratio_interval
+from rb_interp.plots import share_cells
 from rb_interp.statistics.reading import html_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
-class PatchingMatrix:
+class PatchingMatrix(WithArrays):
     """What each cell recovers; a notebook shows it as its table.
 
     Arrays are ``[component, layer, role]`` in the order of the three names.
@@ -89,6 +95,20 @@ class PatchingMatrix:
         low, high = self.ends
         columns = {SHARES[self.direction]: self.values, "low": low, "high": high, "control": self.control}
         return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Share of each cell; a small square in a cell has the colour of the control's share.
+
+        Colours go from -1 to 1; a cell beyond them has a frame. Draws on ``ax``, or on a new figure, and returns the
+        axes.
+        """
+        rows = [f"{component} L{layer}" for component, layer in product(self.components, self.layers)]
+        control = None if self.control_patched is None else self.control.reshape(len(rows), -1)
+        unit = f"share of the {self.metric} {SHARES[self.direction]}"
+        title = f"{'activation' if self.method == 'patching' else 'attribution'} patching, n = {len(self)}"
+        ax = share_cells(ax, self.values.reshape(len(rows), -1), control, rows, self.roles, unit, title)
+        ax.set_xlabel("role")
+        return ax
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())

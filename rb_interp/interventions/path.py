@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import product
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,21 +30,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
-from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.effect import Effect, effect_point, legend_of
 from rb_interp.interventions.hooking import last_logits, logits_at, write_at
 from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
 from rb_interp.interventions.shares import check_distinct, check_pairs, ratio_interval
 from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
+from rb_interp.plots import points, share_cells
 from rb_interp.probes.capture import as_rows, capture
 from rb_interp.probes.check import check_labels, check_model
 from rb_interp.statistics.reading import html_table
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_post": 6}
 STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
@@ -53,7 +58,7 @@ Mlps = Literal["frozen", "recomputed"]
 
 
 @dataclass(frozen=True)
-class PathPatch:
+class PathPatch(WithArrays):
     """The outcome of a path patch; a notebook shows it as its table; rows of logits are at the answer's position.
 
     Attributes:
@@ -95,6 +100,12 @@ class PathPatch:
         """Two rows: ``recovered`` and ``moved_as_predicted``, each with its interval and its control."""
         effects = [self.recovered(), *([] if self.source_labels is None else [self.moved()])]
         return pd.concat([effect.table() for effect in effects], ignore_index=True)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Both shares with their 95 % intervals over rows, beside the control's; on ``ax`` or a new figure."""
+        rows = [effect_point(row, row["quantity"]) for row in self.table().to_dict("records")]
+        title = f"path patch {self.sender} -> {self.receiver}, n = {len(self.base)}"
+        return points(ax, rows, "share of the way, and of rows", title, **legend_of(self.recovered().control_name))
 
     def _repr_html_(self) -> str:
         columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]
@@ -164,7 +175,7 @@ def path_patch(
 
 
 @dataclass(frozen=True)
-class PathMatrix:
+class PathMatrix(WithArrays):
     """Share that each path recovers; a notebook shows it as its table.
 
     Attributes:
@@ -208,6 +219,14 @@ class PathMatrix:
 
     def _share(self, patched: Float[np.ndarray, "sender receiver row"]) -> Float[np.ndarray, "sender receiver"]:
         return (patched.mean(-1) - self.base.mean()) / (self.source.mean() - self.base.mean())
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Share recovered along each path, sender by receiver; what is drawn is as in ``PatchingMatrix.plot``."""
+        control = None if self.control_patched is None else self.control
+        unit, title = f"share of the {self.metric} recovered", f"path patching, n = {len(self)}"
+        ax = share_cells(ax, self.values, control, self.senders, self.receivers, unit, title)
+        ax.set(xlabel="receiver", ylabel="sender")
+        return ax
 
     def _repr_html_(self) -> str:
         shares = pd.DataFrame(self.values, pd.Index(self.senders, name="sender"), pd.Index(self.receivers))

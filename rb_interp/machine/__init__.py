@@ -1,13 +1,33 @@
 """One machine for any study: configuration, run folder, measurement, verdicts, report."""
 
-from rb_interp.lazy import lazy_names
+from typing import TYPE_CHECKING
 
-_WHERE = {
-    **{"Measured": "measured", "over_seeds": "measured", "readings_table": "measured", "summary_table": "measured"},
-    **{"Run": "run", "Study": "protocol", "StudyConfig": "config", "Sweep": "sweep", "SweepConfig": "config"},
-    **{"MemberModels": "members", "reproduce": "reproduce", "study": "registry"},
-}
+from rb_interp.lazy import lazy_package
 
-__all__ = sorted(_WHERE)
-
-__getattr__ = lazy_names(__name__, {name: f"rb_interp.machine.{module}" for name, module in _WHERE.items()})
+if TYPE_CHECKING:
+    from rb_interp.machine.config import StudyConfig as StudyConfig
+    from rb_interp.machine.config import SweepConfig as SweepConfig
+    from rb_interp.machine.measured import Measured as Measured
+    from rb_interp.machine.measured import over_seeds as over_seeds
+    from rb_interp.machine.measured import readings_table as readings_table
+    from rb_interp.machine.measured import summary_table as summary_table
+    from rb_interp.machine.members import MemberModels as MemberModels
+    from rb_interp.machine.protocol import Study as Study
+    from rb_interp.machine.registry import study as study
+    from rb_interp.machine.reproduce import reproduce as reproduce
+    from rb_interp.machine.run import Run as Run
+    from rb_interp.machine.sweep import Sweep as Sweep
+else:
+    __getattr__, __dir__, __all__ = lazy_package(
+        __name__,
+        {
+            "config": ("StudyConfig", "SweepConfig"),
+            "measured": ("Measured", "over_seeds", "readings_table", "summary_table"),
+            "members": ("MemberModels",),
+            "protocol": ("Study",),
+            "registry": ("study",),
+            "reproduce": ("reproduce",),
+            "run": ("Run",),
+            "sweep": ("Sweep",),
+        },
+    )

@@ -14,12 +14,13 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
 from rb_interp import bounds
 from rb_interp.checks import KnownFields
-from rb_interp.errors import ConfigError, first_line, nearest
+from rb_interp.errors import ConfigError, RbInterpError, first_line, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks.fingerprint import class_name
@@ -48,10 +49,31 @@ class StudyConfig(KnownFields):
     preset: str = "quick"
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = StudyConfig.__repr__  # a dataclass would print every setting of every sweep
+
     def __post_init__(self) -> None:
         bounds.check(self, ConfigError)
         self.check_preset(self.preset)
         check_seeds("seeds", self.seeds)
+
+    def __repr__(self) -> str:
+        """The preset, and each setting that differs from it."""
+        settings = _flat(plain(self))
+        preset = settings.pop("preset")
+        try:
+            base = _flat(plain(type(self).from_preset(preset)))
+        except (RbInterpError, NotImplementedError):  # a configuration of one's own, without presets
+            base = {}
+        changed = {key: value for key, value in settings.items() if key not in base or base[key] != value}
+        told = [f"preset={preset!r}", *(f"{key}={bounds.value_text(value)}" for key, value in changed.items())]
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def _repr_html_(self) -> str:
+        settings = ((key, bounds.value_text(value)) for key, value in _flat(plain(self)).items())
+        rows = "".join(f"<tr><th>{escape(key)}</th><td>{escape(text)}</td></tr>" for key, text in settings)
+        return f"<p>{escape(type(self).__name__)}</p>\n<table>{rows}</table>"
 
     @classmethod
     def check_preset(cls, preset: str) -> None:

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ArgumentError, StudyError, first_line
 from rb_interp.machine.schema import OVER_SEEDS, READINGS, SUMMARY
@@ -17,7 +18,7 @@ from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, me
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Measured:
+class Measured(WithArrays):
     """What ``Study.measure`` returns.
 
     Attributes:

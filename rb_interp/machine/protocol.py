@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from html import escape
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import KnownFields, checked, shown
 from rb_interp.errors import ConfigError, StudyError, first_line, nearest
 
@@ -32,7 +34,7 @@ def distribution(point: EntryPoint) -> str:
 
 
 @dataclass(frozen=True)
-class Study(KnownFields):
+class Study(WithArrays, KnownFields):
     """A question, its configuration, and its measurement, claims, figures and report.
 
     A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it
@@ -86,6 +88,12 @@ class Study(KnownFields):
         name = self.name if isinstance(self.name, str) else ""
         if not name or not all(c.isalnum() or c == "-" for c in name) or name != name.lower():
             raise StudyError(f"a study is called {shown(self.name)}; give lower-case letters, digits and dashes.")
+
+    def __repr__(self) -> str:
+        return f"Study({self.name}: {self.title})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.title)}</b> ({escape(self.name)})</p>\n<p>{escape(self.question)}</p>"
 
     @checked
     def load(self, name: str) -> Any:

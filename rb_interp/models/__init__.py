@@ -1,15 +1,25 @@
 """Architectures, initialisation schemes, and the bridge to TransformerLens."""
 
-from rb_interp.lazy import lazy_names
-from rb_interp.models.config import MatrixGammas, ModelConfig
+from typing import TYPE_CHECKING
 
-__all__ = ["MatrixGammas", "ModelConfig", "build_model", "initialisation_table", "scale_init"]
+from rb_interp.lazy import lazy_package
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "build_model": "rb_interp.models.build",
-        "initialisation_table": "rb_interp.models.table",
-        "scale_init": "rb_interp.models.initialise",
-    },
-)
+if TYPE_CHECKING:
+    from rb_interp.models import gauge as gauge
+    from rb_interp.models import reference as reference
+    from rb_interp.models.build import build_model as build_model
+    from rb_interp.models.config import MatrixGammas as MatrixGammas
+    from rb_interp.models.config import ModelConfig as ModelConfig
+    from rb_interp.models.initialise import scale_init as scale_init
+    from rb_interp.models.table import initialisation_table as initialisation_table
+else:
+    __getattr__, __dir__, __all__ = lazy_package(
+        __name__,
+        {
+            "build": ("build_model",),
+            "config": ("MatrixGammas", "ModelConfig"),
+            "initialise": ("scale_init",),
+            "table": ("initialisation_table",),
+        },
+        modules=("gauge", "reference"),
+    )

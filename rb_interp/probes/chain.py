@@ -39,6 +39,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked, shown
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
@@ -60,7 +61,7 @@ TOGETHER = 16
 
 
 @dataclass(frozen=True)
-class Encoded:
+class Encoded(WithArrays):
     """One example in tokens.
 
     Attributes:

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked, shown
 from rb_interp.errors import TextError
 from rb_interp.models.protocol import HookedModel
@@ -55,7 +56,7 @@ RESERVED = ("control", "all", "in_range", "counterpart")
 
 
 @dataclass(frozen=True)
-class Typical:
+class Typical(WithArrays):
     """Typical tokens of both corpora, each list by descending count in its own corpus.
 
     Attributes:

@@ -3,32 +3,33 @@
 ``learning_order`` and ``corpus_loss`` read learning curves. They are imported from their submodules.
 """
 
-from rb_interp.lazy import lazy_names
+from typing import TYPE_CHECKING
 
-_WHERE = {
-    "Interval": "intervals",
-    "dirichlet_rows": "nulls",
-    "gaussian_product_singular_values": "nulls",
-    "gaussian_singular_values": "nulls",
-    "paired_differences": "intervals",
-    "permutations": "nulls",
-    "proportion_interval": "intervals",
-    "random_directions": "nulls",
-    "random_subspaces": "nulls",
-    "t_interval": "intervals",
-}
+from rb_interp.lazy import lazy_package
 
-__all__ = [
-    "Interval",
-    "dirichlet_rows",
-    "gaussian_product_singular_values",
-    "gaussian_singular_values",
-    "paired_differences",
-    "permutations",
-    "proportion_interval",
-    "random_directions",
-    "random_subspaces",
-    "t_interval",
-]
-
-__getattr__ = lazy_names(__name__, {name: f"{__name__}.{module}" for name, module in _WHERE.items()})
+if TYPE_CHECKING:
+    from rb_interp.statistics.intervals import Interval as Interval
+    from rb_interp.statistics.intervals import paired_differences as paired_differences
+    from rb_interp.statistics.intervals import proportion_interval as proportion_interval
+    from rb_interp.statistics.intervals import t_interval as t_interval
+    from rb_interp.statistics.nulls import dirichlet_rows as dirichlet_rows
+    from rb_interp.statistics.nulls import gaussian_product_singular_values as gaussian_product_singular_values
+    from rb_interp.statistics.nulls import gaussian_singular_values as gaussian_singular_values
+    from rb_interp.statistics.nulls import permutations as permutations
+    from rb_interp.statistics.nulls import random_directions as random_directions
+    from rb_interp.statistics.nulls import random_subspaces as random_subspaces
+else:
+    __getattr__, __dir__, __all__ = lazy_package(
+        __name__,
+        {
+            "intervals": ("Interval", "paired_differences", "proportion_interval", "t_interval"),
+            "nulls": (
+                "dirichlet_rows",
+                "gaussian_product_singular_values",
+                "gaussian_singular_values",
+                "permutations",
+                "random_directions",
+                "random_subspaces",
+            ),
+        },
+    )

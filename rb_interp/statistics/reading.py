@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
+from rb_interp.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 5
+"""Quantities of a reading that are shown in its line, at most."""
 
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Null:
+class Null(WithArrays):
     """Values that a quantity takes where the mechanism is absent by construction.
 
     Attributes:
@@ -46,7 +54,7 @@ class Null:
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Reading:
+class Reading(WithArrays):
     """One probe on one model. A notebook shows it as its table.
 
     Attributes:
@@ -101,11 +109,68 @@ class Reading:
             "n": self.n,
         }
 
+    @property
+    def place(self) -> str:
+        """Probe, layer and head in words, such as ``uniformity, L0, head 2``."""
+        places = [f"{name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None]
+        return ", ".join([self.probe, *places])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's draws (a bar).
+
+        NaN is a cross, infinity an arrow at the edge. Draws on ``ax``, or on a new figure, and returns the axes.
+        """
+        from rb_interp.plots import NOTHING, UNITS, Point, points
+
+        rows = [
+            Point(
+                name,
+                float(value),
+                beside=float(self.untrained.get(name, np.nan)),
+                null=self.nulls[name].draws if name in self.nulls else NOTHING,
+            )
+            for name, value in self.values.items()
+        ]
+        return points(ax, rows, UNITS.get(self.probe, "value"), f"{self.place}, n = {self.n}", beside="untrained")
+
+    @checked
+    def circuitsvis(self, tokens: Sequence[str] | None = None) -> Any:
+        """The mean attention pattern as circuitsvis draws it, for a notebook.
+
+        Args:
+            tokens: a name for each position; by default their numbers.
+
+        Raises ArgumentError where circuitsvis is not installed, for a reading without a pattern, and for more or fewer
+        names than positions.
+        """
+        try:
+            from circuitsvis.attention import attention_heads  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise ArgumentError(
+                f"Reading.circuitsvis needs circuitsvis, which does not load ({error}); install it with 'pip install "
+                f"circuitsvis', or use plot()."
+            ) from None
+        if "mean_pattern" not in self.arrays:
+            raise ArgumentError(
+                f"a reading of {self.probe} has no mean pattern; read one of uniformity, attention_by_role or another "
+                f"probe of attention."
+            )
+        pattern = np.asarray(self.arrays["mean_pattern"])
+        names = list(map(str, range(len(pattern)) if tokens is None else tokens))
+        if len(names) != len(pattern):
+            raise ArgumentError(f"circuitsvis got {len(names)} tokens for {len(pattern)} positions; give one for each.")
+        return attention_heads(pattern[None].tolist(), names, [self.place])
+
+    def __repr__(self) -> str:
+        told = [f"{name}={value:.4g}" for name, value in list(self.values.items())[:SHOWN]]
+        told += [f"{len(self.values) - SHOWN} more"] if len(self.values) > SHOWN else []
+        text = f"{self.place}, n={self.n}: {', '.join(told)}"
+        return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
+
     def _repr_html_(self) -> str:
-        place = "".join(f", {name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None)
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
         notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
-        return html_table(self.table()[columns], f"{self.probe}{place}, n = {self.n}") + notes
+        return html_table(self.table()[columns], f"{self.place}, n = {self.n}") + notes
 
 
 def html_table(table: Any, caption: str) -> str:

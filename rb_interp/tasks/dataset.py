@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.inputs import Inputs
@@ -25,7 +26,7 @@ TRAIN_SETS = SETS[:2]
 
 @checked(empty=True)
 @dataclass(frozen=True)
-class Dataset:
+class Dataset(WithArrays):
     """The rows that one seed draws.
 
     Attributes:

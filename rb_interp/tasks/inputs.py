@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import escape
 
 import numpy as np
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import RolesError
 from rb_interp.tasks.roles import Roles, selected
 
+SHOWN_ROWS, SHOWN_TOKENS = 5, 30
+"""What a notebook shows of some rows, at most."""
+
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Inputs:
+class Inputs(WithArrays):
     """Rows of a task, or any rows of tokens; lists and torch tensors become arrays.
 
     Attributes:
@@ -58,3 +64,21 @@ class Inputs:
         rows = selected(rows, len(self))
         labels = None if self.labels is None else self.labels[rows]
         return Inputs(self.tokens[rows], labels, self.roles.take(rows))
+
+    def _repr_html_(self) -> str:
+        """The first rows: each token with its roles below it, and the right answer."""
+        rows, length = self.tokens[:SHOWN_ROWS], min(self.tokens.shape[-1], SHOWN_TOKENS)
+        sizes = " x ".join(map(str, self.tokens.shape))
+        caption = f"{type(self).__name__}: {sizes} tokens of {self.roles.task}; the first {len(rows)} rows"
+        if rows.ndim != 2 or not length:
+            return f"<p>{escape(caption)}</p>"
+        head = "".join(f"<th>{pos}</th>" for pos in range(length)) + "<th>label</th>"
+        body = "".join(f"<tr>{''.join(self._cells(row, length))}</tr>" for row in range(len(rows)))
+        return f"<p>{escape(caption)}</p>\n<table><tr>{head}</tr>{body}</table>"
+
+    def _cells(self, row: int, length: int) -> Iterator[str]:
+        at = {role: positions[row] for role, positions in self.roles.positions.items() if row < len(positions)}
+        for pos in range(length):
+            roles = ", ".join(escape(role) for role, positions in at.items() if pos in positions)
+            yield f"<td>{self.tokens[row, pos]}<br><small>{roles}</small></td>"
+        yield f"<td>{'' if self.labels is None else escape(str(self.labels[row]))}</td>"

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import RolesError
 
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Roles:
+class Roles(WithArrays):
     """Positions and token groups by role name.
 
     Attributes:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
@@ -32,7 +33,7 @@ MARGIN = 1.05
 
 @checked
 @dataclass(frozen=True)
-class TextData:
+class TextData(WithArrays):
     """The text of one seed.
 
     Attributes:

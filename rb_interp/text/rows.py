@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int, Int8
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.tasks.roles import selected
@@ -24,7 +25,7 @@ from rb_interp.text.config import CORPORA
 
 @checked(empty=True)
 @dataclass(frozen=True)
-class Rows:
+class Rows(WithArrays):
     """Rows of both corpora.
 
     Attributes:

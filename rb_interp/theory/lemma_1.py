@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.arrays import WithArrays
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import intended_std, parameters, standard_draw
@@ -37,7 +38,7 @@ NEEDED = ("embed.W_E", "pos_embed.W_pos", "blocks.0.attn.W_Q", "blocks.0.attn.W_
 
 
 @dataclass(frozen=True)
-class FreshAttention:
+class FreshAttention(WithArrays):
     """Attention of fresh initialisations at one gamma.
 
     Attributes:

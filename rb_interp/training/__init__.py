@@ -1,11 +1,19 @@
 """Many members trained as one tensor program; curves, checkpoints, resume. Does not import transformer_lens."""
 
-from rb_interp.lazy import lazy_names
-from rb_interp.training.config import TrainConfig
+from typing import TYPE_CHECKING
 
-__all__ = ["TrainConfig", "train_members", "train_model"]
+from rb_interp.lazy import lazy_package
 
-__getattr__ = lazy_names(
-    __name__,
-    {"train_members": "rb_interp.training.members", "train_model": "rb_interp.training.plain"},
-)
+if TYPE_CHECKING:
+    from rb_interp.training.config import TrainConfig as TrainConfig
+    from rb_interp.training.members import train_members as train_members
+    from rb_interp.training.plain import train_model as train_model
+else:
+    __getattr__, __dir__, __all__ = lazy_package(
+        __name__,
+        {
+            "config": ("TrainConfig",),
+            "members": ("train_members",),
+            "plain": ("train_model",),
+        },
+    )

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rb_interp.arrays import WithArrays
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 SPECTRA = "curves/spectra/"
 """What the names of the spectra of ``training.spectra`` begin with in the state."""
 
 
 @dataclass
-class Curves:
+class Curves(WithArrays):
     """What every evaluation found.
 
     Attributes:
@@ -55,6 +57,12 @@ class Curves:
                 "accuracy": stacked[:, 1],
             }
         )
+
+    def plot(self, ax: Axes | None = None, *, quantity: str = "loss") -> Axes:
+        """``loss`` (nats) or ``accuracy`` of each member over steps, with means over seeds; see `learning_curves`."""
+        from rb_interp.plots import learning_curves
+
+        return learning_curves(self.table(), quantity, ax)
 
     def of_nan(self, members: tuple[Member, ...]) -> Curves:
         """Curves of members of whom nothing is known, at the same steps; NaN throughout."""

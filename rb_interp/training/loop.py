@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from rb_interp.arrays import WithArrays
 from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.signals import Interrupts
 from rb_interp.tasks.fingerprint import class_name
@@ -32,7 +33,7 @@ from rb_interp.training.store import Checkpoint, Store, not_written
 
 
 @dataclass
-class Trained:
+class Trained(WithArrays):
     """What training leaves in memory.
 
     Attributes:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import RunError
 from rb_interp.json_files import json_of
@@ -30,7 +31,7 @@ REMEDY = (
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(WithArrays):
     """Weights (and, in the resume state, moments and curves) of members at one step."""
 
     step: int

@@ -40,7 +40,7 @@ def test_a_run_tells_what_it_found(one):
     assert "<table" in one._repr_html_()
     assert "<table" in one.verdicts._repr_html_() == one.verdicts["S1"]._repr_html_()
     assert repr(one) == f"Run({str(one.folder)!r}: study one, smoke, 8 seeds)"
-    assert repr(one.verdicts).splitlines()[-1].split()[:4] == ["S1", "HOLDS", "8", "8"]
+    assert repr(one.verdicts) == "Verdicts(1 HOLDS)"
     with pytest.raises(RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"):
         one.table("doubles")
 

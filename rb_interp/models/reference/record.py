@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
@@ -17,7 +18,7 @@ from rb_interp.tasks.anchor import AnchorTask
 
 @checked
 @dataclass(frozen=True)
-class Reference:
+class Reference(WithArrays):
     """A transformer of two layers with one head each and no LayerNorm, written by hand for one anchor task.
 
     Attributes:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from rb_interp.arrays import WithArrays
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.interventions.ablation import ablations
 from rb_interp.interventions.attention import (
@@ -66,7 +67,7 @@ Found = tuple[str, str, Effect]
 
 
 @dataclass(frozen=True)
-class Causes:
+class Causes(WithArrays):
     """What intervening on a run gives; the columns stand in ``measure``.
 
     Attributes:

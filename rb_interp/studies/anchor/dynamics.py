@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rb_interp.arrays import WithArrays
 from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.models.build import exported
@@ -55,7 +56,7 @@ ROWS = 300
 
 
 @dataclass(frozen=True)
-class Dynamics:
+class Dynamics(WithArrays):
     """How a run's members came to what they are.
 
     Attributes:

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from rb_interp.arrays import WithArrays
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.interchange import most_likely
 from rb_interp.machine.members import MemberModels, each_member
@@ -39,7 +40,7 @@ Answers = Mapping[int, Int[np.ndarray, " row"]]
 
 
 @dataclass(frozen=True)
-class Equivalence:
+class Equivalence(WithArrays):
     """What members answer to the battery; the columns stand in ``schema`` and docs/tables.md.
 
     Attributes:

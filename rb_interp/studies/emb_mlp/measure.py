@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
@@ -11,7 +13,7 @@ from rb_interp.machine.measured import arrays_over_seeds, curves_summary
 from rb_interp.probes import geometry
 from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.studies.emb_mlp.agreement import agreement_curves, agreement_summary, agreement_table, curves_over_seeds
-from rb_interp.studies.emb_mlp.config import EARLY, LATE
+from rb_interp.studies.emb_mlp.config import EARLY, LATE, EmbMLPConfig
 from rb_interp.studies.emb_mlp.drift import compare
 from rb_interp.studies.emb_mlp.scaling import label_tables, scaling_tables
 from rb_interp.tasks.anchor import GROUPS
@@ -26,7 +28,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
 
     Raises RunError where a checkpoint is missing or broken.
     """
-    adamw, config = run.sweeps["adamw"], run.config
+    adamw, config = run.sweeps["adamw"], cast(EmbMLPConfig, run.config)
     rows, arrays = _geometry(adamw, config.n_null, progress)
     drifts, flows, leaving = zip(*(compare(sweep, progress) for sweep in run.sweeps.values()), strict=True)
     drift, flow = (pd.concat([t for t in tables if len(t)], ignore_index=True) for tables in (drifts, flows))

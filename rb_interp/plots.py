@@ -1,0 +1,322 @@
+"""Readings, effects, matrices, heads and learning curves on axes of matplotlib, as a notebook draws them.
+
+Each function takes axes, or makes a figure of its own with pyplot, and returns the axes to be changed further. Colours
+and fonts are the caller's, as matplotlib's settings have them. The figures of a report are in ``rb_interp.figures``.
+
+What cannot be drawn to scale is marked: NaN is hatched or a cross, infinity an arrow at the edge, and a cell beyond the
+colours' range has a frame and its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from rb_interp.checks import checked
+from rb_interp.errors import ArgumentError, nearest
+from rb_interp.statistics.intervals import intervals_or_nan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+BESIDE, NULL, FAINT = "0.45", "0.85", "0.8"
+"""Greys of what stands beside a value, of its null, and of lines to look along."""
+WRITTEN = 400
+"""A heat map of up to so many cells has their numbers in them."""
+UNITS = {
+    **dict.fromkeys(("attention_by_role", "attention_between_roles", "attention_to_key"), "share of attention"),
+    "uniformity": "total variation distance, or share",
+    "variance_explained": "share of variance explained",
+    "value_alignment": "cosine or share; ratio of singular values",
+    "geometry": "cosine or correlation; ratio to random vectors",
+    **dict.fromkeys(("cosines_by_target", "token_similarity"), "cosine"),
+    **dict.fromkeys(("condensation", "next_token"), "cosine or correlation"),
+    **dict.fromkeys(("embedding_rank", "weight_rank"), "rank, in dimensions"),
+    "weight_spectra": "singular value, or its ratio to others",
+    **dict.fromkeys(("label_range", "chain", "chain_accuracy"), "share of rows"),
+    "lattice": "share of variance",
+    "lost": "share lost",
+    "moved_as_predicted": "share of rows that answer as predicted",
+    "recovered": "share recovered",
+    "loss": "loss (nats)",
+    "accuracy": "accuracy (share of rows)",
+}
+"""Probe, or quantity of an effect or a curve -> what an axis of its numbers is called."""
+METRICS = {
+    **dict.fromkeys(("loss", "logit", "logit_diff"), "nats"),
+    "kl": "nats, of the KL divergence",
+    "probability": "in [0, 1]",
+    "accuracy": "share of rows",
+    "rank": "tokens that are likelier",
+}
+"""Metric -> its unit."""
+NOTHING = np.empty(0)
+
+
+class Point(NamedTuple):
+    """One line of `points`: a number with its interval, what stands beside it, and its null; NaN for what is not."""
+
+    label: str
+    value: float
+    low: float = np.nan
+    high: float = np.nan
+    beside: float = np.nan
+    beside_low: float = np.nan
+    beside_high: float = np.nan
+    null: np.ndarray = NOTHING
+
+
+def unit_of(quantity: str) -> str:
+    """What an axis of an effect is called.
+
+    >>> unit_of("logit_diff_drop"), unit_of("recovered"), unit_of("own_change")
+    ('drop of logit_diff (nats)', 'share recovered', 'change of own')
+    """
+    metric, _, way = quantity.rpartition("_")
+    if way not in ("increase", "drop", "change"):
+        return UNITS.get(quantity, quantity)
+    return f"{way} of {metric}" + (f" ({METRICS[metric]})" if metric in METRICS else "")
+
+
+def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes, or those of a new figure of pyplot, inches wide and high."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def points(
+    ax: Axes | None,
+    rows: Sequence[Point],
+    unit: str,
+    title: str,
+    *,
+    value: str = "value",
+    beside: str,
+    null: str = "null",
+) -> Axes:
+    """Numbers below each other, each with its interval, its null as a grey bar, and what stands beside it.
+
+    The axis is logarithmic beyond 1 where a ratio or a rank would leave no room for the shares.
+
+    Args:
+        unit: name of the axis. value, beside, null: what dots, open dots and bars are, for the legend.
+    """
+    ax = axes_or_new(ax, 7.5, 1.2 + 0.26 * len(rows))
+    at = np.arange(len(rows), dtype=float)
+    _, found, low, high, other, other_low, other_high, nulls = zip(*rows, strict=True) if rows else ((),) * 8
+    ends = [np.quantile(draws, (0.025, 0.975)) if len(draws) else (np.nan, np.nan) for draws in nulls]
+    bars = np.reshape(np.asarray(ends, dtype=float), (-1, 2))
+    if np.isfinite(bars).any():
+        ax.hlines(at, bars[:, 0], bars[:, 1], color=NULL, lw=7, label=f"{null}, 95 % of its draws", zorder=1)
+    if np.isfinite(other).any():
+        ax.plot(other, at, "o", mfc="none", mec=BESIDE, label=beside, zorder=2)
+        whiskers(ax, at, other_low, other_high, BESIDE)
+    ax.plot(found, at, "o", color="C0", label=value, zorder=4)
+    wide = np.abs([*found, *other])
+    if (wide[np.isfinite(wide)] > 4).any():
+        ax.set_xscale("symlog", linthresh=1)
+        unit += " (logarithmic beyond 1)"
+    whiskers(ax, at, low, high, "C0")
+    beyond(ax, at, np.asarray(found, dtype=float))
+    ax.axvline(0, color=FAINT, lw=0.8, zorder=0)
+    ax.set_yticks(at, [row.label for row in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlabel(unit)
+    ax.set_title(title)
+    if len(ax.get_legend_handles_labels()[0]) > 1:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, frameon=False, fontsize="small")
+    return ax
+
+
+def whiskers(ax: Axes, at: Sequence[float] | np.ndarray, low: Any, high: Any, colour: str) -> None:
+    """Intervals as lines; an end that is infinite is an arrow at the edge."""
+    low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+    if not (np.isfinite(low) | np.isfinite(high)).any() and not np.isinf(low).any():
+        return
+    edges = ax.get_xlim()
+    ax.hlines(
+        at, np.where(np.isinf(low), edges[0], low), np.where(np.isinf(high), edges[1], high), color=colour, lw=1.4
+    )
+    for ends, edge, arrow in ((low, edges[0], "<"), (high, edges[1], ">")):
+        open_ended = np.isinf(ends)
+        ax.plot(np.full(open_ended.sum(), edge), np.asarray(at)[open_ended], arrow, color=colour, ms=4)
+    if np.isinf(low).any() or np.isinf(high).any():
+        ax.set_xlim(edges)
+
+
+def beyond(ax: Axes, at: np.ndarray, found: np.ndarray) -> None:
+    """Mark numbers that have no place on the axis: NaN by a cross, infinity by an arrow at its edge."""
+    look = {"color": "C3", "ls": "", "transform": ax.get_yaxis_transform(), "zorder": 5}
+    marks = ((np.isnan(found), 0.02, "x", "undefined"), (found == np.inf, 0.98, ">", "infinite"))
+    for chosen, x, marker, name in (*marks, (found == -np.inf, 0.02, "<", "minus infinity")):
+        if chosen.any():
+            ax.plot(np.full(chosen.sum(), x), at[chosen], marker=marker, label=name, **look)
+
+
+def cells(
+    ax: Axes | None,
+    values: Float[np.ndarray, "row column"],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    unit: str,
+    *,
+    inner: Float[np.ndarray, "row column"] | None = None,
+    low: float = 0.0,
+    high: float = 1.0,
+    cmap: str = "Blues",
+) -> Axes:
+    """A matrix as coloured cells with a colour bar; ``inner`` is a small square in the corner of each cell."""
+    ax = axes_or_new(ax, 2.2 + 0.55 * len(columns), max(3.4, 1.4 + 0.3 * len(rows)))
+    image = ax.imshow(np.ma.masked_invalid(values), vmin=low, vmax=high, cmap=cmap, aspect="auto")
+    for row, column in np.argwhere(~np.isfinite(values)).tolist():
+        hatch(ax, row, column)
+    outside = (values < low) | (values > high)
+    for row, column in np.argwhere(outside).tolist():
+        frame(ax, row, column)
+    for row, column in np.argwhere(np.isfinite(values) & (outside | (values.size <= WRITTEN))).tolist():
+        ink = "white" if is_dark(image.to_rgba(values[row, column])) else "black"
+        ax.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", color=ink, fontsize="small")
+    if inner is not None:
+        for row, column in np.argwhere(np.isfinite(inner)).tolist():
+            corner(ax, row, column, image.to_rgba(inner[row, column]))
+    turned = {"rotation": 30, "ha": "right"} if max(map(len, columns), default=0) > 6 else {}
+    ax.set_xticks(range(len(columns)), columns, **turned)
+    ax.set_yticks(range(len(rows)), rows)
+    ends = (bool((values < low).any()), bool((values > high).any()))
+    extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(ends, "neither")
+    ax.figure.colorbar(image, ax=ax, label=unit, extend=extend)
+    return ax
+
+
+def share_cells(
+    ax: Axes | None,
+    values: Float[np.ndarray, "row column"],
+    control: Float[np.ndarray, "row column"] | None,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    unit: str,
+    title: str,
+) -> Axes:
+    """A matrix of shares, from -1 to 1, with those of the control as small squares."""
+    ax = cells(ax, values, rows, columns, unit, inner=control, low=-1.0, high=1.0, cmap="RdBu_r")
+    ax.set_title(title if control is None else f"{title} (small square: control)")
+    return ax
+
+
+def is_dark(colour: Any) -> bool:
+    """Whether white is easier to read on a colour than black."""
+    return bool(np.dot(colour[:3], (0.299, 0.587, 0.114)) < 0.5)
+
+
+def hatch(ax: Axes, row: int, column: int) -> None:
+    """Mark a cell whose number is not defined."""
+    _rectangle(ax, row, column, 1.0, facecolor="#f3f3f3", edgecolor="#8a8a8a", hatch="xxxx", linewidth=0)
+
+
+def frame(ax: Axes, row: int, column: int) -> None:
+    """Mark a cell whose number is beyond the range of the colours."""
+    _rectangle(ax, row, column, 0.94, fill=False, edgecolor="black", linewidth=1.6)
+
+
+def corner(ax: Axes, row: int, column: int, colour: Any) -> None:
+    """A small square at the lower right of a cell."""
+    from matplotlib.patches import Rectangle
+
+    look = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.8}
+    ax.add_patch(Rectangle((column + 0.28, row + 0.22), 0.18, 0.24, **look))
+
+
+def _rectangle(ax: Axes, row: int, column: int, size: float, **look: Any) -> None:
+    from matplotlib.patches import Rectangle
+
+    ax.add_patch(Rectangle((column - size / 2, row - size / 2), size, size, **look))
+
+
+@checked
+def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
+    """One quantity of a scan, layer by head; a small square in each cell has the untrained model's colour.
+
+    Args:
+        table: what ``rb.scan`` returns. quantity: one of its quantities.
+        ax: where to draw; by default a new figure.
+
+    Raises ArgumentError for a quantity that the table does not have.
+
+    >>> import pandas as pd
+    >>> rows = {"quantity": "tv", "layer": [0, 0], "head": [0, 1], "value": [0.1, 1]}
+    >>> found = pd.DataFrame({"probe": "uniformity", **rows})
+    >>> heads(found, "tv").get_xlabel()
+    'head'
+    """
+    known = sorted(set(table["quantity"])) if "quantity" in table else []
+    if quantity not in known:
+        raise ArgumentError(f"heads got quantity={quantity!r}; {nearest(quantity, known)}")
+    chosen = table.loc[table["quantity"] == quantity]
+    values = chosen.pivot(index="layer", columns="head", values="value")
+    inner = None
+    if "untrained" in chosen and np.isfinite(chosen["untrained"].to_numpy(dtype=float)).any():
+        inner = chosen.pivot(index="layer", columns="head", values="untrained").to_numpy(dtype=float)
+    numbers = values.to_numpy(dtype=float)
+    low, high, cmap = colour_range(numbers if inner is None else np.concatenate([numbers, inner]))
+    probe = str(chosen["probe"].to_numpy()[0])
+    unit = f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity
+    ax = cells(
+        ax, numbers, [f"L{layer}" for layer in values.index], [str(head) for head in values.columns], unit,
+        inner=inner, low=low, high=high, cmap=cmap,
+    )  # fmt: skip
+    ax.set(xlabel="head", ylabel="layer", title=probe if inner is None else f"{probe} (small square: untrained)")
+    return ax
+
+
+def colour_range(values: np.ndarray) -> tuple[float, float, str]:
+    """Ends of the colours that all values fit in, and a colour map: of two directions where some values are negative.
+
+    >>> colour_range(np.array([0.1, 0.4, np.nan])), colour_range(np.array([-0.3, 0.1]))
+    ((0.0, 0.4, 'Blues'), (-0.3, 0.3, 'RdBu_r'))
+    """
+    finite = values[np.isfinite(values)]
+    most = float(np.abs(finite).max()) if finite.size and finite.any() else 1.0
+    return (-most, most, "RdBu_r") if finite.size and finite.min() < 0 else (0.0, most, "Blues")
+
+
+@checked
+def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | None = None) -> Axes:
+    """Learning curves: each member a thin line, their mean, and from three seeds on its 95 % interval as a band.
+
+    Args:
+        curves: columns gamma, seed, step, set, and the quantity, as ``run.curves`` has them.
+        quantity: ``loss`` (nats) or ``accuracy`` (share of rows).
+        ax: where to draw; by default a new figure.
+
+    Raises ArgumentError where the table lacks a column.
+    """
+    lacking = [name for name in ("gamma", "seed", "step", "set", quantity) if name not in curves]
+    if lacking:
+        raise ArgumentError(
+            f"learning_curves got a table without the columns {lacking}; give run.curves, for instance."
+        )
+    ax = axes_or_new(ax, 6.0, 3.4)
+    curves = curves.assign(gamma=curves["gamma"].fillna("none"))  # a scheme without a gamma
+    gammas, sets = list(dict.fromkeys(curves["gamma"])), list(dict.fromkeys(curves["set"]))
+    for gamma, set_ in product(gammas, sets):
+        rows = curves.loc[(curves["gamma"] == gamma) & (curves["set"] == set_)]
+        if rows.empty:
+            continue
+        seeds = rows.pivot(index="step", columns="seed", values=quantity).sort_index()
+        look: dict[str, Any] = {"color": f"C{gammas.index(gamma)}", "ls": ("-", "--", ":", "-.")[sets.index(set_) % 4]}
+        mean, low, high = intervals_or_nan(seeds.to_numpy(dtype=float)).T
+        ax.plot(seeds.index, seeds, lw=0.6, alpha=0.4, **look)
+        ax.plot(seeds.index, mean, lw=2, label=f"{set_}, γ = {gamma}", **look)
+        if seeds.shape[1] > 2:
+            ax.fill_between(seeds.index, low, high, color=look["color"], alpha=0.15, lw=0)
+    ax.set(xlabel="training step", ylabel=UNITS.get(quantity, quantity))
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, frameon=False, fontsize="small")
+    return ax

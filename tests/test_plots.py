@@ -1,0 +1,177 @@
+"""Plots say what the numbers say: each mark stands where its number is, and what has no place is marked."""
+
+import sys
+import types
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+import rb_interp as rb
+from rb_interp.errors import ArgumentError
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.matrix import PatchingMatrix
+from rb_interp.interventions.path import PathMatrix
+from rb_interp.plots import UNITS, heads, learning_curves
+from rb_interp.statistics.intervals import t_interval
+from rb_interp.statistics.reading import Null, Reading
+
+DRAWS = np.linspace(0, 1, 201)
+READING = Reading("uniformity", {"tv": 0.1, "entropy": 0.9}, 0, 1, {"tv": 0.3}, {"tv": Null("even", DRAWS)}, n=7)
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    """No plot changes a setting of matplotlib, or leaves a figure that nobody asked for."""
+    before = dict(matplotlib.rcParams), len(pyplot.get_fignums())
+    yield
+    assert before == (dict(matplotlib.rcParams), len(pyplot.get_fignums()))
+
+
+@pytest.fixture
+def ax():
+    return Figure().subplots()
+
+
+def dots(axes):
+    """Legend name -> the places of dots, as pairs."""
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+
+
+def bars(axes):
+    """Ends of every horizontal bar."""
+    return [
+        segment[:, 0].round(3).tolist()
+        for lines in axes.collections
+        for segment in lines.get_segments()
+        if len(segment)
+    ]
+
+
+def test_a_reading_is_drawn_beside_its_untrained_model_and_its_null(ax):
+    assert READING.plot(ax) is ax
+    found = dots(ax)
+    assert found["value"] == [[0.1, 0], [0.9, 1]]
+    assert found["untrained"][0] == [0.3, 0]
+    assert np.isnan(found["untrained"][1][0])
+    assert bars(ax)[0] == [0.025, 0.975]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["tv", "entropy"]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first quantity is on top
+    assert (ax.get_xlabel(), ax.get_title()) == (UNITS["uniformity"], "uniformity, L0, head 1, n = 7")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        *("null, 95 % of its draws", "untrained", "value")
+    ]
+
+
+def test_numbers_without_a_place_are_marked_and_large_ones_leave_room_for_small_ones(ax):
+    Reading("p", {"a": np.nan, "b": np.inf, "c": -np.inf, "d": 0.5, "e": 40.0}).plot(ax)
+    found = dots(ax)
+    assert {name: [y for _, y in found[name]] for name in ("undefined", "infinite", "minus infinity")} == {
+        **{"undefined": [0], "infinite": [1], "minus infinity": [2]}
+    }
+    assert ax.get_xscale() == "symlog"
+    assert ax.get_xlabel() == "value (logarithmic beyond 1)"
+
+
+def test_without_axes_a_figure_of_pyplot_is_made():
+    axes = READING.plot()
+    try:
+        assert pyplot.fignum_exists(axes.figure.number)
+    finally:
+        pyplot.close(axes.figure)
+
+
+def test_an_effect_is_drawn_with_its_interval_and_its_control(ax):
+    values, control = np.linspace(0, 1, 20), np.linspace(-1, 1, 60).reshape(3, 20)
+    effect = Effect("swap", "z.0@key", "recovered", values, control, "noise redrawn")
+    effect.plot(ax)
+    assert dots(ax)["effect, 95 % interval over rows"] == [[pytest.approx(0.5), 0]]
+    assert dots(ax)["control: noise redrawn"] == [[pytest.approx(0), 0]]
+    _, low, high = t_interval(values)
+    assert [round(low, 3), round(high, 3)] in bars(ax)
+    assert (ax.get_xlabel(), ax.get_title()) == ("share recovered", "swap, n = 20")
+    lone = Effect(
+        "swap", "z.0@key", "recovered", values[:1], control[:0, :1], ""
+    )  # of one row the interval is the line
+    lone.plot(axes := Figure().subplots())
+    assert [line.get_marker() for line in axes.lines if line.get_color() == "C0"] == ["o", "<", ">"]
+
+
+def test_a_matrix_marks_what_is_undefined_and_what_is_beyond_its_colours(ax):
+    ones = np.ones(3)
+    patched = np.array([[[0.5, 3.0], [np.nan, -0.25]]])[..., None] * ones
+    found = PatchingMatrix(("z",), (0, 1), ("key", "last"), "logit_diff", None, ones, 0 * ones, patched, patched / 2)
+    found.plot(ax)
+    shown = ax.images[0].get_array()
+    assert shown.filled(9.0).tolist() == [[0.5, 3.0], [9.0, -0.25]]
+    rectangles = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
+    assert [patch.get_xy() for patch in rectangles if patch.get_hatch()] == [(-0.5, 0.5)]
+    framed = [patch for patch in rectangles if not patch.get_fill()]
+    assert [np.round(patch.get_xy()).tolist() for patch in framed] == [[1, 0]]
+    assert len(rectangles) == 1 + 1 + 3  # three squares of the control
+    assert [text.get_text() for text in ax.texts] == ["0.50", "3.00", "-0.25"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["z L0", "z L1"]
+    bar = ax.figure.axes[1]
+    assert bar.get_ylabel() == "share of the logit_diff recovered"
+    assert ax.images[0].colorbar.extend == "max"
+    alone = replace(found, control_patched=None).plot(Figure().subplots())
+    assert alone.get_title() == "activation patching, n = 3"
+
+
+def test_a_matrix_of_paths_hatches_the_paths_that_are_not(ax):
+    ones, patched = np.ones(4), np.array([[0.5, np.nan]])[..., None] * np.ones(4)
+    PathMatrix(("z.0",), ("v.1", "v.0"), "loss", ones, 0 * ones, patched, None).plot(ax)
+    assert [patch.get_xy() for patch in ax.patches if patch.get_hatch()] == [(0.5, -0.5)]
+    assert (ax.get_ylabel(), ax.get_xlabel(), ax.get_title()) == ("sender", "receiver", "path patching, n = 4")
+
+
+def test_heads_of_a_scan_stand_by_layer_and_head(ax):
+    place = {"layer": [1, 0, 1, 0], "head": [0, 0, 1, 1], "value": [3.0, 1.0, 4.0, 2.0]}
+    table = pd.DataFrame({"probe": "uniformity", "quantity": "tv", **place, "untrained": [0.0, np.nan, 0.0, 0.0]})
+    heads(table, "tv", ax)
+    assert ax.images[0].get_array().tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert [label.get_text() for label in (*ax.get_yticklabels(), *ax.get_xticklabels())] == ["L0", "L1", "0", "1"]
+    assert len(ax.patches) == 3
+    with pytest.raises(ArgumentError, match="heads got quantity='vt'; known: tv"):
+        heads(table, "vt")
+
+
+def test_learning_curves_have_a_mean_over_seeds(ax):
+    rows = [(0.8, seed, step, "mem", 5.0 - step / 100 + seed) for seed in range(3) for step in (0, 100)]
+    learning_curves(pd.DataFrame(rows, columns=["gamma", "seed", "step", "set", "loss"]), ax=ax)
+    assert dots(ax)["mem, γ = 0.8"] == [[0, 6.0], [100, 5.0]]
+    assert len(ax.lines) == 4
+    assert ax.get_ylabel() == "loss (nats)"
+    band = ax.collections[0].get_paths()[0].get_extents()
+    assert (band.ymin, band.ymax) == (
+        pytest.approx(t_interval([4.0, 5, 6])[1]),
+        pytest.approx(t_interval([5.0, 6, 7])[2]),
+    )
+    with pytest.raises(ArgumentError, match=r"without the columns \['loss'\]"):
+        learning_curves(pd.DataFrame(columns=["gamma", "seed", "step", "set"]))
+
+
+def test_every_probe_has_a_unit():
+    no_readings = {"Null", "Reading", "capture", "captured", "chain_inputs", "scan", "token_table", "typical_tokens"}
+    assert set(rb.probes.__all__) - no_readings - set(UNITS) == set()
+
+
+def test_a_pattern_is_handed_to_circuitsvis(monkeypatch):
+    pattern = replace(READING, arrays={"mean_pattern": np.tril(np.ones((2, 2)))})
+    monkeypatch.setitem(sys.modules, "circuitsvis", None)
+    with pytest.raises(ArgumentError, match="install it with 'pip install circuitsvis', or use plot"):
+        pattern.circuitsvis()
+    stand_in = types.ModuleType("circuitsvis.attention")
+    stand_in.attention_heads = lambda *given: given
+    monkeypatch.setitem(sys.modules, "circuitsvis", types.ModuleType("circuitsvis"))
+    monkeypatch.setitem(sys.modules, "circuitsvis.attention", stand_in)
+    assert pattern.circuitsvis(["a", "b"]) == ([[[1.0, 0.0], [1.0, 1.0]]], ["a", "b"], ["uniformity, L0, head 1"])
+    with pytest.raises(ArgumentError, match="circuitsvis got 3 tokens for 2 positions"):
+        pattern.circuitsvis(["a", "b", "c"])
+    with pytest.raises(ArgumentError, match="a reading of uniformity has no mean pattern"):
+        READING.circuitsvis()
