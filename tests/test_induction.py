@@ -60,13 +60,14 @@ def test_rows_hold_what_the_roles_say():
             assert at == 9 or tokens[at + 1] == labels[at]
         assert [label for at, label in enumerate(labels) if at not in (5, 7, 9)] == [-1] * 7
     inputs = task.inputs(20, seed=1)
+    answers = np.asarray(inputs.labels)
     for row, tokens in enumerate(inputs.tokens.tolist()):
         first, second, query, other = (
             inputs.roles.position(role)[row].tolist() for role in ("first", "second", "query", "other")
         )
         assert (first, second, query) == ([tokens.index(tokens[9])], [first[0] + 1], [9])
         assert sorted(first + second + other) == list(range(5))
-        assert inputs.labels[row] == tokens[second[0]]
+        assert answers[row] == tokens[second[0]]
     with pytest.raises(TaskError, match="block=8 of d_vocab=7 tokens; its tokens differ, so give fewer"):
         InductionTask(d_vocab=7)
 

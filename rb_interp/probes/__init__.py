@@ -1,6 +1,6 @@
 """What a trained model computes: one mechanism a file, each gives a Reading with its null and the untrained model's."""
 
-from rb_interp.probes.attention_between_roles import attention_between_roles
+from rb_interp.probes.attention import attention
 from rb_interp.probes.attention_by_role import attention_by_role
 from rb_interp.probes.attention_to_key import attention_to_key
 from rb_interp.probes.capture import capture, captured
@@ -24,7 +24,7 @@ from rb_interp.statistics.reading import Null, Reading
 __all__ = [
     "Null",
     "Reading",
-    "attention_between_roles",
+    "attention",
     "attention_by_role",
     "attention_to_key",
     "capture",

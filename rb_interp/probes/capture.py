@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.one_pass import OnePass
 from rb_interp.probes.source import Source, held, is_cache, kept, model_of
 from rb_interp.torch_threads import few_threads
 
@@ -24,7 +25,11 @@ Tokens = np.ndarray | Tensor
 """Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what to change."""
 
 MAX_LOGITS = 2**26
-"""Logits of one pass, at most: a model computes them for every position, asked for or not."""
+"""Logits of one pass, at most: those of every position."""
+
+
+class _EnoughError(Exception):
+    """All that was asked for has been read, so the rest of the pass is left out."""
 
 
 @checked
@@ -39,7 +44,8 @@ def capture(
 ) -> dict[str, Tensor]:
     """Run tokens through a model and return the named activations, rows first, on CPU, in the model's own dtype.
 
-    The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act.
+    The model runs in evaluation mode and is given back as it was; hooks that the caller has attached stay and act. A
+    pass ends where the last of the names has been read, before the unembedding for instance.
 
     Args:
         model: the model, or what `captured` gave for these tokens; then nothing runs.
@@ -54,6 +60,8 @@ def capture(
         ArgumentError: where ``keep`` gives no tensor with the rows of its activation.
     """
     names = list(dict.fromkeys(names))
+    if isinstance(model, OnePass):
+        return model.held(as_rows(tokens), names, keep)
     if is_cache(model):
         return held(cast(Any, model), as_rows(tokens), names, keep)
     model = model_of(model)
@@ -65,11 +73,18 @@ def capture(
     device = next(model.parameters()).device
     fired: dict[str, Tensor] = {}
     parts: dict[str, list[Tensor]] = {name: [] for name in names}
-    hooks = [(name, lambda value, hook, name=name: fired.update({name: value})) for name in names]
+
+    def look(value: Tensor, name: str) -> None:
+        fired[name] = value
+        if len(fired) == len(names):
+            raise _EnoughError
+
+    hooks = [(name, lambda value, hook, name=name: look(value, name)) for name in names]
     with torch.no_grad(), evaluation(model), attached(model, hooks):
         for chunk in rows.split(batch or passes(model, rows)):
             fired.clear()
-            model(chunk.to(device))
+            with suppress(_EnoughError):
+                model(chunk.to(device))
             for name in names:
                 if name not in fired:
                     raise ModelError(
@@ -82,13 +97,16 @@ def capture(
 
 @checked
 @few_threads
-def captured(model: HookedModel, tokens: Tokens, names: Sequence[str], *, batch: int | None = None) -> ActivationCache:
+def captured(
+    model: HookedModel, tokens: Tokens, names: Sequence[str] = (), *, batch: int | None = None
+) -> ActivationCache:
     """The named activations of some rows in one pass, for every probe that reads these rows.
 
     Pass it to a probe of activations in place of the model.
 
     Args:
-        tokens: integers ``[row, pos]``. names: full hook names. batch: rows of one pass.
+        tokens: integers ``[row, pos]``. batch: rows of one pass.
+        names: full hook names; by default the attention patterns of every layer.
 
     Raises ModelError as `capture` does.
 
@@ -96,13 +114,36 @@ def captured(model: HookedModel, tokens: Tokens, names: Sequence[str], *, batch:
     >>> from rb_interp.probes import attention_to_key, uniformity
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
     >>> inputs = data.inputs(data.sample("rsn_train", 20))
-    >>> cache = captured(model, inputs.tokens, ["blocks.0.attn.hook_pattern"])
+    >>> cache = captured(model, inputs.tokens)
     >>> uniformity(cache, inputs).values == uniformity(model, inputs).values
     True
     """
     from transformer_lens import ActivationCache
 
+    names = names or [f"blocks.{layer}.attn.hook_pattern" for layer in range(model_of(model).cfg.n_layers)]
     return ActivationCache(capture(model, tokens, names, batch=batch), model)
+
+
+def logits_of(
+    source: Source, tokens: Tokens, *, batch: int | None = None, keep: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's.
+
+    Raises ModelError where tokens lie outside the vocabulary or context.
+    """
+    model, rows = model_of(source), as_rows(tokens)
+    check_range(model, rows)
+    device = next(model.parameters()).device
+    with torch.no_grad(), evaluation(model):
+        logits = (model(chunk.to(device)) for chunk in rows.split(batch or passes(model, rows)))
+        return torch.cat([(part if keep is None else keep(part)).cpu() for part in logits])
+
+
+def capture_other(source: Source, rows: Tokens, names: Sequence[str]) -> dict[str, Tensor]:
+    """The same of rows that need not be those of a cache: the model itself runs."""
+    if isinstance(source, OnePass):
+        return source.of_rows(as_rows(rows), names)
+    return capture(model_of(source), rows, names)
 
 
 @contextmanager

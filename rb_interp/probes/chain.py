@@ -42,9 +42,9 @@ from torch import Tensor
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked, shown
 from rb_interp.errors import TextError
-from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import check_range, evaluation
+from rb_interp.probes.capture import logits_of
 from rb_interp.probes.check import undefined
+from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -140,10 +140,10 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
 @checked
 @few_threads
 def chain_accuracy(
-    model: HookedModel,
+    model: Source,
     inputs: ChainInputs,
     *,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
@@ -166,11 +166,12 @@ def chain_accuracy(
     if not isinstance(inputs, ChainInputs):
         raise TextError(f"chain got rows of type {type(inputs).__name__}; pass chain_inputs(examples, tokenizer).")
     encoded, words = inputs.examples, inputs.words
-    fitting = [one for one in encoded if len(one.tokens) - 1 <= model.cfg.n_ctx]
+    n_ctx = model_of(model).cfg.n_ctx
+    fitting = [one for one in encoded if len(one.tokens) - 1 <= n_ctx]
     if not fitting:
         longest = f"the shortest has {min(len(one.tokens) - 1 for one in encoded)} tokens" if encoded else "none given"
         raise TextError(
-            f"none of {len(encoded)} examples fits into this model's context of {model.cfg.n_ctx} tokens ({longest}); "
+            f"none of {len(encoded)} examples fits into this model's context of {n_ctx} tokens ({longest}); "
             f"give examples of fewer hops or a model of a longer context."
         )
     left_out = {"left_out": float(len(encoded) - len(fitting))}
@@ -212,25 +213,22 @@ def answer_tokens(tokenizer: Any) -> tuple[int, int]:
     return first, second
 
 
-def chain_outcomes(model: HookedModel, examples: Sequence[Encoded], words: tuple[int, int]) -> list[Outcome]:
+def chain_outcomes(model: Source, examples: Sequence[Encoded], words: tuple[int, int]) -> list[Outcome]:
     """Run the examples, each with its gold text, and judge every sentence and the answer."""
     order = sorted(range(len(examples)), key=lambda index: len(examples[index].tokens))
-    device, found = next(model.parameters()).device, {}
-    with torch.no_grad(), evaluation(model):
-        for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
-            at = order[start : start + TOGETHER]
-            chunk = [examples[index] for index in at]
-            rows = _padded(chunk)
-            check_range(model, rows[:, :-1])
-            logits = model(rows[:, :-1].to(device)).cpu()
-            gold = rows[:, 1:]
-            right = (logits.argmax(-1) == gold).numpy()
-            losses = F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold)
-            last = torch.tensor([one.answer - 1 for one in chunk])
-            decisive = logits[torch.arange(len(chunk)), last][:, list(words)]
-            says_true = (decisive[:, 0] > decisive[:, 1]).tolist()
-            judged = zip(chunk, right, losses.double().numpy(), says_true, strict=True)
-            found |= {index: _judge(*one) for index, one in zip(at, judged, strict=True)}
+    found = {}
+    for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
+        at = order[start : start + TOGETHER]
+        chunk = [examples[index] for index in at]
+        rows = _padded(chunk)
+        logits, gold = logits_of(model, rows[:, :-1]), rows[:, 1:]
+        right = (logits.argmax(-1) == gold).numpy()
+        losses = F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold)
+        last = torch.tensor([one.answer - 1 for one in chunk])
+        decisive = logits[torch.arange(len(chunk)), last][:, list(words)]
+        says_true = (decisive[:, 0] > decisive[:, 1]).tolist()
+        judged = zip(chunk, right, losses.double().numpy(), says_true, strict=True)
+        found |= {index: _judge(*one) for index, one in zip(at, judged, strict=True)}
     return [found[index] for index in range(len(examples))]
 
 

@@ -13,6 +13,7 @@ from rb_interp.checks import WrongError
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capture import as_rows
+from rb_interp.probes.one_pass import OnePass
 from rb_interp.probes.source import Source, model_of
 from rb_interp.tasks.inputs import Inputs
 
@@ -29,7 +30,7 @@ def check_layer_head(
 ) -> None:
     """Raise ModelError where one of the models has no attention, or no such layer or head (counted from 0).
 
-    A cache in place of a model is refused too, unless the probe reads ``caches``.
+    A cache in place of a model is refused too, unless the caller reads ``caches``.
     """
     for what, looked_at in (("this model", model), ("the untrained model", untrained)):
         if looked_at is None and what != "this model":
@@ -62,14 +63,17 @@ def check_model(source: Any, asker: str, *, caches: bool = False) -> None:
 
 def finite_weights(model: Source) -> bool:
     """Whether every weight of a model is finite; those of a diverged one are not."""
+    if isinstance(model, OnePass):
+        return model.remembered("finite", lambda: finite_weights(model.model))
     return all(bool(weight.isfinite().all()) for weight in getattr(model_of(model), "parameters", tuple)())
 
 
-def undefined(values: Mapping[str, float], model: Source, why: str | Mapping[str, str]) -> dict[str, str]:
+def undefined(values: Mapping[str, float], model: Source | None, why: str | Mapping[str, str]) -> dict[str, str]:
     """The notes of a reading: why some of its values are not finite.
 
     Args:
-        values: quantity -> number. model: what they were read from; weights that are not finite are named first.
+        values: quantity -> number. model: what they were read from; weights that are not finite are named first. None
+            where it is known that these are not the reason.
         why: the reason, or several by what the names of their quantities begin with, the first that fits.
 
     >>> from types import SimpleNamespace
@@ -80,7 +84,7 @@ def undefined(values: Mapping[str, float], model: Source, why: str | Mapping[str
     names = [name for name, value in values.items() if not np.isfinite(value)]
     if not names:
         return {}
-    if not finite_weights(model):
+    if model is not None and not finite_weights(model):
         return dict.fromkeys(names, "the model's weights are not all finite: its training has diverged.")
     reasons = {"": why} if isinstance(why, str) else why
     return {

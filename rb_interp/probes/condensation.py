@@ -38,8 +38,8 @@ from scipy import special
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head, undefined
+from rb_interp.probes.source import Source
 from rb_interp.probes.vectors import cosines, pairs
 from rb_interp.probes.weight_spectra import Matrix, layer_matrices
 from rb_interp.statistics.reading import Null, Reading
@@ -53,11 +53,11 @@ ALIKE = 0.7
 @checked
 @few_threads
 def condensation(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs | None = None,
     *,
     layer: int = 0,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
     matrices: Sequence[str] = ("W_Q",),
@@ -78,7 +78,7 @@ def condensation(
     Raises:
         ModelError: for a layer or a matrix that is not there.
     """
-    check_layer_head(model, layer, None, "condensation", untrained)
+    check_layer_head(model, layer, None, "condensation", untrained, caches=True)
     now = _chosen(model, layer, matrices)
     before = {} if untrained is None else _chosen(untrained, layer, matrices)
     values, first, nulls, arrays, rng = {}, {}, {}, {}, np.random.default_rng(seed)
@@ -142,7 +142,7 @@ def gaussian_shares(shape: tuple[int, ...], n_draws: int, rng: np.random.Generat
     return found
 
 
-def _chosen(model: HookedModel, layer: int, matrices: Sequence[str]) -> dict[str, Matrix]:
+def _chosen(model: Source, layer: int, matrices: Sequence[str]) -> dict[str, Matrix]:
     found = layer_matrices(model, layer)
     for name in matrices:
         if name not in found:

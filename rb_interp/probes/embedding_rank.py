@@ -34,8 +34,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rb_interp.checks import checked
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head, undefined
+from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.token_typing import (
     MIN_COUNT,
     NamedCounts,
@@ -65,10 +65,10 @@ Vectors = Float[np.ndarray, "token d_model"]
 @checked
 @few_threads
 def embedding_rank(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs | None = None,
     *,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
     counts: NamedCounts,
@@ -184,11 +184,11 @@ def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw toke
 @checked
 @few_threads
 def weight_rank(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs | None = None,
     *,
     layer: int = 0,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
@@ -206,7 +206,7 @@ def weight_rank(
     Raises:
         ModelError: for a layer that is not there.
     """
-    check_layer_head(model, layer, None, "weight_rank", untrained)
+    check_layer_head(model, layer, None, "weight_rank", untrained, caches=True)
     before = {} if untrained is None else _stable_ranks(untrained, layer)
     values = _stable_ranks(model, layer)
     notes = undefined(values, model, "the matrix is zero.")
@@ -225,8 +225,8 @@ def stable_rank(matrix: Float[np.ndarray, "rows columns"]) -> float:
     return float(squared.sum() / squared[0]) if squared[0] > 0 else math.nan
 
 
-def _stable_ranks(model: HookedModel, layer: int) -> dict[str, float]:
-    block = model.blocks[layer]
+def _stable_ranks(model: Source, layer: int) -> dict[str, float]:
+    block = model_of(model).blocks[layer]
     query, key, value, output = (_array(getattr(block.attn, f"W_{name}")) for name in "QKVO")
     found = {
         "stable_rank_W_QK": _product_rank(query, key),

@@ -25,7 +25,7 @@ _EMBEDDING = ("embedding_shift",)
 CHANGED_BY: Mapping[str, Changes] = {
     "uniformity": NEVER,
     "attention_by_role": NEVER,
-    "attention_between_roles": NEVER,
+    "attention": NEVER,
     "attention_to_key": NEVER,
     "value_alignment": {
         "ov_*_raw": ("embedding_shift", "mean_shift"),

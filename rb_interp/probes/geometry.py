@@ -38,10 +38,10 @@ from jaxtyping import Float, Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import RolesError, nearest
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_inputs, check_layer_head, check_model, has_attention, undefined
 from rb_interp.probes.groups import Groups, numbered, token_groups
+from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.vectors import (
     cosines,
     expected_abs_cos,
@@ -98,12 +98,12 @@ class Layout:
 @checked
 @few_threads
 def geometry(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs | None = None,
     *,
     layer: int = 0,
     head: int = 0,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
     groups: Mapping | None = None,
@@ -132,9 +132,9 @@ def geometry(
     if inputs is not None:
         check_inputs(inputs, "geometry")
     for given in (model, *(() if untrained is None else (untrained,))):
-        check_model(given, "geometry")
-    if has_attention(model):
-        check_layer_head(model, layer, head, "geometry", untrained)
+        check_model(given, "geometry", caches=True)
+    if has_attention(model_of(model)):
+        check_layer_head(model, layer, head, "geometry", untrained, caches=True)
     roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])
     found = token_groups(groups, roles, "geometry")
     numbers = tuple(ordered or found)
@@ -233,10 +233,11 @@ def geometry_arrays(W_E: Embedding, layout: Layout) -> dict[str, np.ndarray]:
     }
 
 
-def _embedding(model: HookedModel, layout: Layout, length: int, layer: int, head: int) -> Embedding:
+def _embedding(model: Source, layout: Layout, length: int, layer: int, head: int) -> Embedding:
     """W_E, with the used tokens as L0's attention reads them (normalised, in a pre-norm model)."""
-    embedding, used = model.W_E.detach().cpu().double().numpy().copy(), numbered(layout.groups)[0]
-    embedding[used] = token_embeddings(model, used, min(length, model.cfg.n_ctx), layer, head)
+    read = model_of(model)
+    embedding, used = read.W_E.detach().cpu().double().numpy().copy(), numbered(layout.groups)[0]
+    embedding[used] = token_embeddings(model, used, min(length, read.cfg.n_ctx), layer, head)
     return embedding
 
 

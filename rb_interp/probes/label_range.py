@@ -19,14 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import TaskError
-from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import Tokens, as_rows, check_range, evaluation, passes
+from rb_interp.probes.capture import Tokens, logits_of
 from rb_interp.probes.check import NOT_FINITE, check_labels, check_rows, undefined
+from rb_interp.probes.source import Source
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -78,23 +77,18 @@ def pooled_inside(ranges: Ranges) -> Float[np.ndarray, " group"]:
     return (shared.clip(0) / (high - low + 1)).mean(1)
 
 
-def output_probabilities(model: HookedModel, tokens: Tokens) -> Float[np.ndarray, "row d_vocab"]:
+def output_probabilities(model: Source, tokens: Tokens) -> Float[np.ndarray, "row d_vocab"]:
     """Output distribution at the last position, in float64; ModelError for tokens that the model does not know."""
-    rows = as_rows(tokens)
-    check_range(model, rows)
-    device = next(model.parameters()).device
-    with torch.no_grad(), evaluation(model):
-        logits = [model(chunk.to(device))[:, -1].cpu().double() for chunk in rows.split(passes(model, rows))]
-    return torch.cat(logits).softmax(-1).numpy()
+    return logits_of(model, tokens, keep=lambda logits: logits[:, -1]).double().softmax(-1).numpy()
 
 
 @checked
 @few_threads
 def label_range(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs,
     *,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
     groups: Int[np.ndarray, " row"],
@@ -131,9 +125,7 @@ def label_range(
     return Reading("label_range", values, untrained=before, arrays=arrays, n=len(inputs), notes=notes)
 
 
-def _read(
-    model: HookedModel, inputs: Inputs, groups: np.ndarray, ranges: Ranges
-) -> tuple[np.ndarray, dict[str, float]]:
+def _read(model: Source, inputs: Inputs, groups: np.ndarray, ranges: Ranges) -> tuple[np.ndarray, dict[str, float]]:
     labels = check_labels(inputs, "label_range")
     if len(groups) != len(inputs):
         raise TaskError(

@@ -33,10 +33,10 @@ from jaxtyping import Float, Int
 
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_model, undefined
 from rb_interp.probes.embedding_rank import gaussian_participations
 from rb_interp.probes.groups import token_groups
+from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.token_typing import token_vectors
 from rb_interp.probes.vectors import cosines, participation, principal_components, spearman
 from rb_interp.statistics.nulls import permutations
@@ -57,10 +57,10 @@ Vectors = Float[np.ndarray, "token d_model"]
 @checked
 @few_threads
 def lattice(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs | None = None,
     *,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
     tokens: Any = "key",
@@ -86,12 +86,13 @@ def lattice(
     if not steps or min(steps) < 2 or max(steps) > MOST_STEP:
         raise RolesError(f"lattice got steps={shown(steps)}; give whole numbers from 2 to {MOST_STEP}, such as (3, 4).")
     for given in (model, *(() if untrained is None else (untrained,))):
-        check_model(given, "lattice")
+        check_model(given, "lattice", caches=True)
     ids = token_groups({"tokens": tokens}, Roles() if inputs is None else inputs.roles, "lattice")["tokens"]
     ids = np.unique(ids)
-    if not len(ids) or not 0 <= ids[0] <= ids[-1] < len(model.W_E):
+    d_vocab = len(model_of(model).W_E)
+    if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:
         got = f"tokens from {ids[0]} to {ids[-1]}" if len(ids) else "no tokens"
-        raise ModelError(f"lattice got {got}; give some of this model's tokens, 0 to {len(model.W_E) - 1}.")
+        raise ModelError(f"lattice got {got}; give some of this model's tokens, 0 to {d_vocab - 1}.")
     vectors = token_vectors(model, ids)
     values, before = lattice_values(vectors, ids, steps), {}
     if untrained is not None:

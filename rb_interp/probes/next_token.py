@@ -33,8 +33,8 @@ from jaxtyping import Float, Int, Integer
 
 from rb_interp.checks import checked
 from rb_interp.errors import TextError
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_inputs, undefined
+from rb_interp.probes.source import Source
 from rb_interp.probes.token_typing import (
     NamedCounts,
     check_counts,
@@ -70,10 +70,10 @@ Gram = Float[np.ndarray, "token token"]
 @checked
 @few_threads
 def next_token(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs,
     *,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
     counts: NamedCounts,

@@ -42,7 +42,7 @@ def pattern_reading(
     before: Mapping[str, float] = {}
     if untrained is not None:
         before, _ = measure(head_pattern(untrained, rows, layer=layer, head=head, queries=queries))
-    notes = undefined(values, source, why)
+    notes = undefined(values, None if np.isfinite(pattern).all() else source, why)
     return Reading(probe, values, layer, head, before, nulls(pattern), arrays, len(rows), notes=notes)
 
 

@@ -10,7 +10,9 @@ import pandas as pd
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
+from rb_interp.probes.capture import capture
 from rb_interp.probes.check import check_layer_head, has_attention
+from rb_interp.probes.one_pass import OnePass
 from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
@@ -46,7 +48,10 @@ def scan(
     looked_at = model_of(model)
     if not has_attention(looked_at):
         check_layer_head(looked_at, 0, 0, name)
-    layers = range(looked_at.cfg.n_layers) if layers is None else layers
     heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
-    readings = (probe(model, inputs, layer=layer, head=head, **options) for layer in layers for head in heads)
+    layers = list(range(looked_at.cfg.n_layers) if layers is None else layers)
+    source = OnePass(model, capture, layers)
+    if options.get("untrained") is not None:
+        options["untrained"] = OnePass(options["untrained"], capture, layers)
+    readings = (probe(source, inputs, layer=layer, head=head, **options) for layer in layers for head in heads)
     return pd.DataFrame([row for reading in readings for row in reading.rows()])

@@ -39,8 +39,8 @@ from __future__ import annotations
 import numpy as np
 
 from rb_interp.checks import checked
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import undefined
+from rb_interp.probes.source import Source
 from rb_interp.probes.token_cosines import (
     Vectors,
     control_places,
@@ -74,10 +74,10 @@ UNDEFINED = "a list has fewer than two tokens or no matched ones, or its embeddi
 @checked
 @few_threads
 def token_similarity(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs | None = None,
     *,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     n_draws: int = 500,
     seed: int = 0,
@@ -163,7 +163,7 @@ def _sizes(typical: Typical) -> dict[str, float]:
     }
 
 
-def _matrices(model: HookedModel, counts: Counts, typical: Typical) -> dict[str, np.ndarray]:
+def _matrices(model: Source, counts: Counts, typical: Typical) -> dict[str, np.ndarray]:
     arrays = {}
     for name in GROUPS:
         ids = typical.group(name)

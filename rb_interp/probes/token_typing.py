@@ -38,7 +38,7 @@ from jaxtyping import Float, Int
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked, shown
 from rb_interp.errors import TextError
-from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.token_matching import NO_TOKEN, matched, nearest
 from rb_interp.statistics.reading import Reading
 from rb_interp.text.config import CORPORA
@@ -203,8 +203,8 @@ def in_names(reading: Reading, names: tuple[str, str]) -> Reading:
 
 def check_counts(
     counts: Counts,
-    model: HookedModel | None = None,
-    untrained: HookedModel | None = None,
+    model: Source | None = None,
+    untrained: Source | None = None,
     names: tuple[str, str] = CORPORA,
 ) -> None:
     """Raise TextError where counts are not integers [2, d_vocab], a corpus has none, or a model knows other tokens."""
@@ -219,16 +219,16 @@ def check_counts(
         if total == 0:
             raise TextError(f"the counts hold no token of '{corpus}'; typical tokens need text of both corpora.")
     for what, looked_at in (("the model", model), ("the untrained model", untrained)):
-        if looked_at is not None and looked_at.cfg.d_vocab != counts.shape[1]:
+        if looked_at is not None and model_of(looked_at).cfg.d_vocab != counts.shape[1]:
             raise TextError(
-                f"got counts of {counts.shape[1]} tokens; {what} knows {looked_at.cfg.d_vocab}. "
+                f"got counts of {counts.shape[1]} tokens; {what} knows {model_of(looked_at).cfg.d_vocab}. "
                 f"Use the counts of the text that it was trained on."
             )
 
 
-def token_vectors(model: HookedModel, ids: Int[np.ndarray, " token"]) -> Float[np.ndarray, "token d_model"]:
+def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Float[np.ndarray, "token d_model"]:
     """Rows of W_E in float64."""
-    return model.W_E.detach()[ids].cpu().double().numpy()
+    return model_of(model).W_E.detach()[ids].cpu().double().numpy()
 
 
 def _descending(counts: Int[np.ndarray, " d_vocab"], typical: np.ndarray, min_count: int) -> Int[np.ndarray, " token"]:

@@ -33,17 +33,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, nearest
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_layer_head, check_rows, undefined
 from rb_interp.probes.groups import Groups, numbered, token_groups
+from rb_interp.probes.source import Source, model_of
+from rb_interp.probes.weights import layer_heads
 from rb_interp.statistics.nulls import (
     gaussian_product_singular_values,
     gaussian_singular_values,
@@ -124,6 +126,16 @@ def alignment(
     (1.0, 0.0)
     """
     U, S, _ = np.linalg.svd(W_V, full_matrices=False)
+    return _aligned(U, S, vectors, k, contrast)
+
+
+def _aligned(
+    U: Float[np.ndarray, "d_model direction"],
+    S: Float[np.ndarray, " direction"],
+    vectors: Vectors,
+    k: int,
+    contrast: Sequence[str] | None,
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     names, centred = list(vectors), centre(vectors)
     group = np.repeat(np.arange(len(names)), [len(rows) for rows in vectors.values()])
     signed = cosines(U[:, :k].T, np.concatenate(list(centred.values())))
@@ -175,6 +187,24 @@ def _draws_of_seed(shape: tuple[int, int], k: int, n_null: int, seed: int) -> Dr
     return draws
 
 
+_same_embeddings: dict[tuple, dict[str, Null]] = {}
+"""The nulls that were found last: the heads of a layer read the same embeddings, so that they share them."""
+
+
+def _nulls_of_seed(
+    shape: tuple[int, int], vectors: Vectors, k: int, n_null: int, seed: int, contrast: Sequence[str] | None
+) -> dict[str, Null]:
+    """The nulls of a head, which depend on its shape, the embeddings and the seed alone."""
+    digest = blake2b(b"".join(np.ascontiguousarray(rows).tobytes() for rows in vectors.values())).digest()
+    sizes = tuple((name, len(rows)) for name, rows in vectors.items())
+    key = (shape, sizes, digest, k, n_null, seed, tuple(contrast or ()))
+    if key not in _same_embeddings:
+        found = _nulls(_draws_of_seed(shape, k, n_null, seed), vectors, contrast)
+        _same_embeddings.clear()
+        _same_embeddings[key] = found
+    return dict(_same_embeddings[key])
+
+
 def _nulls(draws: Draws, vectors: Vectors, contrast: Sequence[str] | None) -> dict[str, Null]:
     found = cosine_values(draws.directions, vectors, contrast)
     nulls = {name: Null("random direction", values) for name, values in found.items()}
@@ -187,45 +217,58 @@ def _nulls(draws: Draws, vectors: Vectors, contrast: Sequence[str] | None) -> di
     return nulls
 
 
-def _group_vectors(model: HookedModel, groups: Groups, length: int, layer: int, head: int) -> Vectors:
-    vectors = token_embeddings(model, np.concatenate(list(groups.values())), length, layer, head)
+def _group_vectors(source: Source, groups: Groups, length: int, layer: int, head: int) -> Vectors:
+    vectors = token_embeddings(source, np.concatenate(list(groups.values())), length, layer, head)
     ends = np.cumsum([len(group) for group in groups.values()])
     return dict(zip(groups, np.split(vectors, ends[:-1]), strict=True))
 
 
-def value_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
+def value_matrix(model: Source, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
     """W_V of one head in float64; with grouped queries, the matrix that its group shares.
 
     Raises ModelError for a layer or head that is not there, and for weights that are not finite.
     """
-    check_layer_head(model, layer, head, "value_matrix")
-    stacked = model.W_V[layer]
-    if not stacked.isfinite().all():
+    check_layer_head(model, layer, head, "value_matrix", caches=True)
+    model = model_of(model)
+    stacked = layer_heads(model, layer, "W_V")
+    own = stacked[head * len(stacked) // model.cfg.n_heads].detach()
+    if not own.isfinite().all():
         raise ModelError(f"W_V of L{layer} is not all finite: the model's training has diverged.")
-    return stacked[head * len(stacked) // model.cfg.n_heads].detach().double().cpu().numpy()
+    return own.double().cpu().numpy()
 
 
-def value_output_matrix(model: HookedModel, *, layer: int = 0, head: int = 0) -> Float[np.ndarray, "d_model d_head"]:
-    """W_V W_O of one head in float64, its columns turned into as few as W_O has rows.
+def output_matrix(source: Source, layer: int, head: int) -> Float[np.ndarray, "d_head d_model"]:
+    """W_O of one head in float64."""
+    return layer_heads(model_of(source), layer, "W_O")[head].detach().double().cpu().numpy()
 
-    With W_O^T = Q R it is W_V R^T: the left singular vectors and singular values of W_V W_O = W_V R^T Q^T.
 
-    Raises ModelError for a layer or head that is not there.
+def value_svd(
+    W_V: Float[np.ndarray, "d_model d_head"], W_O: Float[np.ndarray, "d_head d_model"]
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Left singular vectors and singular values of W_V, and of W_V W_O.
+
+    With W_V = U S V^T and W_O^T = Q R, W_V W_O = U (S V^T R^T) Q^T: only the small matrix in the middle is decomposed.
+
+    >>> W = np.random.default_rng(0).standard_normal((2, 5, 3))
+    >>> _, (U, S) = value_svd(W[0], W[1].T)
+    >>> bool(np.allclose(S, np.linalg.svd(W[0] @ W[1].T)[1][:3]))
+    True
     """
-    W_V = value_matrix(model, layer=layer, head=head)
-    W_O = model.W_O[layer][head].detach().double().cpu().numpy()
-    return W_V @ np.linalg.qr(W_O.T).R.T
+    U, S, V = np.linalg.svd(W_V, full_matrices=False)
+    R: Any = np.linalg.qr(W_O.T, mode="r")
+    inner, ov_S, _ = np.linalg.svd(S[:, None] * V @ R.T, full_matrices=False)
+    return (U, S), (U @ inner, ov_S)
 
 
 @checked
 @few_threads
 def value_alignment(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs,
     *,
     layer: int = 0,
     head: int = 0,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
     k: int = 3,
@@ -242,6 +285,7 @@ def value_alignment(
     Source: paper 1, Fig. 6.
 
     Args:
+        model: a model, or activations of one.
         inputs: rows of which only the length is used, and roles that name the groups.
         layer, head: the head that is read, both counted from 0.
         untrained: the same model at step 0, read beside it; None for no comparison.
@@ -254,7 +298,7 @@ def value_alignment(
         ModelError: for a layer, head or k that is not there.
         RolesError: for missing or empty token groups.
     """
-    check_layer_head(model, layer, head, "value_alignment", untrained)
+    check_layer_head(model, layer, head, "value_alignment", untrained, caches=True)
     length = check_rows(inputs, "value_alignment").shape[1]
     W_V = value_matrix(model, layer=layer, head=head)
     if not 1 <= k <= min(W_V.shape):
@@ -267,9 +311,9 @@ def value_alignment(
         if not len(ids):
             raise RolesError(f"value_alignment got no tokens in the group '{name}'; name at least one.")
 
-    def both(model: HookedModel, vectors: Vectors) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        values, arrays = alignment(value_matrix(model, layer=layer, head=head), vectors, k=k, contrast=contrast)
-        ov = alignment(value_output_matrix(model, layer=layer, head=head), vectors, k=k, contrast=contrast)
+    def both(source: Source, vectors: Vectors) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        parts = value_svd(value_matrix(source, layer=layer, head=head), output_matrix(source, layer, head))
+        (values, arrays), ov = (_aligned(U, S, vectors, k, contrast) for U, S in parts)
         of_ov = {f"{OV}{name}": value for name, value in ov[0].items()}
         return values | of_ov, arrays | {f"{OV}{name}": array for name, array in ov[1].items()}
 
@@ -279,6 +323,6 @@ def value_alignment(
     before = {}
     if untrained is not None:
         before, _ = both(untrained, _group_vectors(untrained, found, length, layer, head))
-    nulls = _nulls(_draws_of_seed(W_V.shape, k, n_null, seed), vectors, contrast) if n_null else {}
+    nulls = _nulls_of_seed(W_V.shape, vectors, k, n_null, seed, contrast) if n_null else {}
     notes = undefined(values, model, UNDEFINED)
     return Reading("value_alignment", values, layer, head, before, nulls, arrays, notes=notes)

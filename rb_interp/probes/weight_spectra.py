@@ -27,8 +27,8 @@ import numpy as np
 from jaxtyping import Float
 
 from rb_interp.checks import checked
-from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_layer_head, undefined
+from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -41,11 +41,11 @@ Matrix = Float[np.ndarray, "input output"]
 @checked
 @few_threads
 def weight_spectra(
-    model: HookedModel,
+    model: Source,
     inputs: Inputs | None = None,
     *,
     layer: int = 0,
-    untrained: HookedModel | None = None,
+    untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
 ) -> Reading:
@@ -63,7 +63,7 @@ def weight_spectra(
     Raises:
         ModelError: for a layer that is not there.
     """
-    check_layer_head(model, layer, None, "weight_spectra", untrained)
+    check_layer_head(model, layer, None, "weight_spectra", untrained, caches=True)
     spectra = singular_values(model, layer)
     values = _values(spectra)
     before = {} if untrained is None else _values(singular_values(untrained, layer))
@@ -72,9 +72,9 @@ def weight_spectra(
     return Reading("weight_spectra", values, layer=layer, untrained=before, arrays=arrays, notes=notes)
 
 
-def layer_matrices(model: HookedModel, layer: int) -> dict[str, Matrix]:
+def layer_matrices(model: Source, layer: int) -> dict[str, Matrix]:
     """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
-    block, found = model.blocks[layer], {}
+    block, found = model_of(model).blocks[layer], {}
     for name in ATTENTION:
         heads = getattr(block.attn, name).detach().cpu().double().numpy()
         found[name] = np.concatenate(heads, axis=0 if name == "W_O" else 1)
@@ -84,7 +84,7 @@ def layer_matrices(model: HookedModel, layer: int) -> dict[str, Matrix]:
     return found
 
 
-def singular_values(model: HookedModel, layer: int) -> dict[str, Float[np.ndarray, " direction"]]:
+def singular_values(model: Source, layer: int) -> dict[str, Float[np.ndarray, " direction"]]:
     """Singular values of each matrix of a layer, descending; nan where the matrix is not finite."""
     found = {}
     for name, matrix in layer_matrices(model, layer).items():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,6 +39,16 @@ class Null(WithArrays):
     draws: Float[np.ndarray, " draw"]
     side: Literal["greater", "less"] = "greater"
 
+    @cached_property
+    def mean(self) -> float:
+        """Mean of the draws; NaN for none."""
+        return float(np.mean(self.draws))
+
+    @cached_property
+    def sd(self) -> float:
+        """Standard deviation of the draws; NaN for none."""
+        return float(np.std(self.draws))
+
     @checked(nan=True)
     def p_value(self, value: float) -> float:
         """One-sided p-value of an observed value, (1 + draws at least as extreme) / (1 + draws).
@@ -46,10 +58,20 @@ class Null(WithArrays):
         >>> Null("random direction", np.array([0.1, 0.2, 0.3])).p_value(0.25)
         0.5
         """
-        if np.isnan(value) or np.isnan(self.draws).any():
-            return float("nan")
-        extreme = self.draws >= value if self.side == "greater" else self.draws <= value
-        return float((1 + extreme.sum()) / (1 + len(self.draws)))
+        return self._p_value(value)
+
+    def _p_value(self, value: float) -> float:
+        n, ordered = len(self.draws), self._ordered
+        if math.isnan(value) or (n and math.isnan(ordered[-1])):  # NaN is sorted to the end
+            return math.nan
+        least = self.side == "less"
+        extreme = ordered.searchsorted(value, "right") if least else n - ordered.searchsorted(value, "left")
+        return float((1 + extreme) / (1 + n))
+
+    @cached_property
+    def _ordered(self) -> np.ndarray:
+        """The draws in ascending order: the heads of a scan share a null, so that it is sorted once."""
+        return np.sort(self.draws)
 
 
 @checked(nan=True, empty=True)
@@ -103,9 +125,9 @@ class Reading(WithArrays):
             "value": value,
             "untrained": float(self.untrained.get(quantity, np.nan)),
             "null": None if null is None else null.name,
-            "null_mean": np.nan if null is None else float(np.mean(null.draws)),
-            "null_sd": np.nan if null is None else float(np.std(null.draws)),
-            "p_value": np.nan if null is None else null.p_value(value),
+            "null_mean": np.nan if null is None else null.mean,
+            "null_sd": np.nan if null is None else null.sd,
+            "p_value": np.nan if null is None else null._p_value(value),
             "n": self.n,
         }
 

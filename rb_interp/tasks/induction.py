@@ -59,11 +59,6 @@ class InductionTask(KnownFields):
         "pairs": Bound(1, 100_000, "pairs", "the last one is the question"),
         "n_sequences": Bound(10, 100_000_000, "rows", "a tenth of them are held out"),
     }
-    sets: ClassVar = SETS
-    train_sets: ClassVar = SETS[:1]
-    predicts: ClassVar = "next"
-    stages: ClassVar[Mapping[str, Stage]] = {}
-
     d_vocab: int = 16
     block: int = 8
     pairs: int = 8
@@ -73,6 +68,26 @@ class InductionTask(KnownFields):
         bounds.check(self, TaskError)
         if self.block > self.d_vocab:
             raise TaskError(f"block={self.block} of d_vocab={self.d_vocab} tokens; its tokens differ, so give fewer.")
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """``seen`` and ``unseen``."""
+        return SETS
+
+    @property
+    def train_sets(self) -> tuple[str, ...]:
+        """``seen``."""
+        return SETS[:1]
+
+    @property
+    def predicts(self) -> str:
+        """Tokens in the row, not the last answer alone."""
+        return "next"
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """None."""
+        return {}
 
     @property
     def length(self) -> int:

@@ -120,7 +120,7 @@ def _text_rows(p: SimpleNamespace) -> Any:
 
 
 PROBES: dict[str, Valid] = {
-    "attention_between_roles": _probe(layer=0, head=0, roles=("key", "anchor", "noise")),
+    "attention": _probe(layer=0, head=0, query=("key", "anchor", "noise"), to="key"),
     "attention_by_role": _probe(layer=1, head=0),
     "attention_to_key": _probe(layer=0, head=0),
     "condensation": _probe(layer=0, matrices=("W_Q",)),

@@ -120,7 +120,7 @@ def test_scan_takes_some_layers_and_refuses_probes_without_heads():
 
 
 def test_every_probe_has_the_one_signature():
-    own = [probes.attention_between_roles, probes.attention_by_role, probes.attention_to_key]
+    own = [probes.attention, probes.attention_by_role, probes.attention_to_key]
     own += [probes.chain_accuracy, probes.cosines_by_target, probes.embedding_rank]
     own += [probes.condensation, probes.lattice, probes.weight_spectra]
     own += [probes.geometry, probes.label_range, probes.next_token, probes.token_similarity, probes.uniformity]

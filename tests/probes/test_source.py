@@ -1,6 +1,7 @@
 """A cache of a model's activations is read as the model is."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from lens_models import lens_model
@@ -8,7 +9,7 @@ from lens_models import lens_model
 from rb_interp.errors import ModelError
 from rb_interp.interventions import ablation, blocked_attention, patching_matrix, routes
 from rb_interp.probes import (
-    attention_between_roles,
+    attention,
     attention_by_role,
     attention_to_key,
     captured,
@@ -25,10 +26,11 @@ from rb_interp.tasks.roles import Roles
 pytestmark = pytest.mark.lens
 KEY = np.arange(30)[:, None] % 6
 INPUTS = Inputs(
-    np.random.default_rng(0).integers(0, 30, (30, 9)), roles=Roles({"key": KEY, "anchor": KEY + np.arange(1, 3)})
+    np.random.default_rng(0).integers(0, 30, (30, 9)),
+    roles=Roles({"key": KEY, "anchor": KEY + np.arange(1, 3)}, {"low": np.arange(6), "high": np.arange(9, 14)}),
 )
 PLACES = (
-    (attention_between_roles, {"layer": 1, "head": 2, "roles": ("key", "anchor")}),
+    (attention, {"layer": 1, "head": 2, "query": "anchor", "to": ("key", "anchor")}),
     (uniformity, {"layer": 1, "head": 2}),
     (attention_to_key, {"layer": 1, "head": 2}),
     (attention_by_role, {"layer": 3, "head": 1}),
@@ -60,17 +62,62 @@ def test_a_cache_that_does_not_fit_is_refused():
         uniformity(cache, INPUTS, layer=7)
 
 
-def test_a_scan_reads_a_cache_once_captured():
+def passes(model, work):
+    """How often a model runs through its first block while something is done."""
+    seen = []
+    with model.hooks(fwd_hooks=[("blocks.0.hook_resid_pre", lambda value, hook: seen.append(1))]):
+        found = work()
+    return len(seen), found
+
+
+@pytest.mark.parametrize(
+    ("probe", "options", "most"),
+    [
+        (uniformity, {}, 1),
+        (attention_by_role, {}, 1),
+        (attention_to_key, {}, 1),
+        (attention, {"query": "anchor"}, 1),
+        (value_alignment, {}, 1),
+        (geometry, {}, 1),
+        (variance_explained, {}, 1),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(probe, options, most):
+    """Of the model, of the untrained one too, and of a cache; heads and layers in any order."""
+    model, untrained = lens_model("gpt2"), lens_model("gpt2", seed=1)
+    options = {"n_null": 5, **options}
+    count, found = passes(model, lambda: scan(probe, model, INPUTS, untrained=untrained, **options))
+    assert count <= most
+    single = [
+        probe(model, INPUTS, layer=layer, head=head, untrained=untrained, **options).table()
+        for layer in range(4)
+        for head in range(4)
+    ]
+    pd.testing.assert_frame_equal(found, pd.concat(single, ignore_index=True), check_exact=True)
+    backwards = scan(probe, model, INPUTS, layers=[3, 1], heads=[2], untrained=untrained, **options)
+    pd.testing.assert_frame_equal(backwards, pd.concat([single[14], single[6]], ignore_index=True), check_exact=True)
+    with torch.no_grad():
+        cache = model.run_with_cache(torch.from_numpy(INPUTS.tokens))[1]
+    pd.testing.assert_frame_equal(scan(probe, cache, INPUTS, untrained=untrained, **options), found, check_exact=True)
+
+
+def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
+    from rb_interp.probes import one_pass
+
     model = lens_model("gpt2")
-    cache = captured(model, INPUTS.tokens, [f"blocks.{layer}.attn.hook_pattern" for layer in range(4)])
-    assert scan(uniformity, cache, INPUTS, n_null=5).equals(scan(uniformity, model, INPUTS, n_null=5))
+    once = scan(uniformity, model, INPUTS, n_null=5)
+    monkeypatch.setattr(one_pass, "ROOM", 1)
+    count, found = passes(model, lambda: scan(uniformity, model, INPUTS, n_null=5))
+    assert count == 4
+    assert found.equals(once)
 
 
 @pytest.mark.parametrize("probe", [value_alignment, geometry, weight_rank])
-def test_probes_of_weights_ask_for_the_model(probe):
-    cache = captured(lens_model("gpt2"), INPUTS.tokens, ["blocks.1.attn.hook_pattern"])
-    with pytest.raises(ModelError, match=f"{probe.__name__} got an ActivationCache and needs a model; pass cache"):
-        probe(cache, INPUTS)
+def test_probes_of_weights_read_the_model_of_a_cache(probe):
+    model = lens_model("gpt2")
+    cache = captured(model, INPUTS.tokens)
+    assert probe(cache, INPUTS, untrained=cache).table().equals(probe(model, INPUTS, untrained=model).table())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rb_interp.errors import ArgumentError, ModelError, RolesError
 from rb_interp.models.generations import live_tensors
 from rb_interp.probes import value_alignment
 from rb_interp.probes.attention_input import attention_inputs, token_embeddings
-from rb_interp.probes.value_alignment import alignment, alignment_nulls, centre, value_matrix, value_output_matrix
+from rb_interp.probes.value_alignment import alignment, alignment_nulls, centre, output_matrix, value_matrix, value_svd
 from rb_interp.tasks import Roles
 from rb_interp.tasks.inputs import Inputs
 
@@ -171,7 +171,7 @@ def test_the_ov_matrix_has_the_spectrum_and_the_directions_of_the_product(kind):
     for head in (0, 3):
         product = value_matrix(model, layer=1, head=head) @ model.W_O[1, head].detach().double().numpy()
         U, S, _ = np.linalg.svd(product)
-        found = np.linalg.svd(value_output_matrix(model, layer=1, head=head), full_matrices=False)
+        found = value_svd(value_matrix(model, layer=1, head=head), output_matrix(model, 1, head))[1]
         np.testing.assert_allclose(found[1], S[:4], rtol=1e-5)
         np.testing.assert_allclose(np.abs((found[0] * U[:, :4]).sum(0)), 1, rtol=1e-5)
 

@@ -92,7 +92,7 @@ def flows_by_attention(first: Mapping[str, float], second: Mapping[str, float]) 
     """Whether attention meets the criterion of F1 (``via last``) and of F2 (``via anchors``).
 
     Args:
-        first, second: L0's and L1's attention between roles, as ``attention_between_roles`` names it.
+        first, second: L0's and L1's attention between roles, as the probe ``attention`` names it.
     """
 
     def gathers(attention: Mapping[str, float]) -> bool:

@@ -32,7 +32,7 @@ from rb_interp.machine.measured import Measured, arrays_over_seeds, readings_tab
 from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.attention_between_roles import attention_between_roles
+from rb_interp.probes.attention import EXCESS, attention
 from rb_interp.probes.capture import captured
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.complexity import (
@@ -59,6 +59,9 @@ from rb_interp.studies.composite.tables import (
     unseen_attention,
 )
 from rb_interp.training.member_group import Member
+
+BETWEEN = "attention_between_roles"
+"""What the study's tables call the readings of ``attention``, without the excess; kept results have the name."""
 
 
 def measure_control(run: Run, progress: bool = True) -> DataFrame:
@@ -156,12 +159,16 @@ def read_attention(
     hooks = [f"blocks.{layer}.attn.hook_pattern" for layer in layers]
     now, before = (captured(one, inputs.tokens, hooks) for one in (model, untrained))
     read = [
-        attention_between_roles(now, inputs, roles=ROLES, layer=layer, head=head, untrained=before, n_null=0)
+        attention(now, inputs, query=ROLES, to=ROLES, layer=layer, head=head, untrained=before, n_null=0)
         for layer in layers
         for head in heads
     ]
-    return [replace(one, values=_with_sum(one.values), untrained=_with_sum(one.untrained)) for one in read]
+    return [
+        replace(one, probe=BETWEEN, values=_with_sum(one.values), untrained=_with_sum(one.untrained), notes={})
+        for one in read
+    ]
 
 
 def _with_sum(values: Mapping[str, float]) -> dict[str, float]:
-    return {**values, "last_to_anchors": values["last_to_a1"] + values["last_to_a2"]}
+    shares = {name: value for name, value in values.items() if not name.endswith(EXCESS)}
+    return {**shares, "last_to_anchors": values["last_to_a1"] + values["last_to_a2"]}

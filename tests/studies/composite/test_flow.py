@@ -10,7 +10,7 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions.attention import blocked_edits
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.probes import attention_between_roles
+from rb_interp.probes import attention
 from rb_interp.studies.composite import flow as flow_module
 from rb_interp.studies.composite.flow import (
     ANSWERS,
@@ -95,9 +95,7 @@ def test_without_the_edge_that_it_uses_a_model_is_lost_and_without_another_it_is
 def test_attention_of_the_reference_models_meets_the_criterion_of_their_flow_alone(flow, shares, name):
     model, rows = reference_model(DATA, flow, "symmetric" if flow != "via_a2" else "inferential", shares), DATA.rows
     inputs = DATA.inputs(rows("seen_test")[DATA.key_position[rows("seen_test")] <= 4])
-    first, second = (
-        attention_between_roles(model, inputs, roles=ROLES, layer=layer, n_null=0).values for layer in (0, 1)
-    )
+    first, second = (attention(model, inputs, query=ROLES, to=ROLES, layer=layer, n_null=0).values for layer in (0, 1))
     assert flows_by_attention(first, second) == {"via last": name == "via last", "via anchors": name == "via anchors"}
 
 
