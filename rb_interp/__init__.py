@@ -26,14 +26,17 @@ _WHERE = {
     "Study": "rb_interp.machine",
     "TrainConfig": "rb_interp.training",
     "build_model": "rb_interp.models",
+    "from_pretrained": "rb_interp.machine.sharing",
     "initialisation_table": "rb_interp.models",
     "judge": "rb_interp.claims",
+    "push_to_hub": "rb_interp.machine.sharing",
     "scale_init": "rb_interp.models",
     "scan": "rb_interp.probes",
     "study": "rb_interp.machine",
     "threads": "rb_interp.torch_threads",
     "train_members": "rb_interp.training",
     "train_model": "rb_interp.training",
+    "zoo": "rb_interp.machine.sharing",
 }
 _PACKAGES = ("probes", "interventions")
 
