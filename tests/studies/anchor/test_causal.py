@@ -134,7 +134,7 @@ def test_one_member_patched_and_all_ablated_agree_with_single_calls(run):
         (lambda run: patch_member(run, 0.8, 0, components=("atn_out",)), ModelError, "did you mean 'attn_out'"),
         (lambda run: patch_member(run, 0.8, 0, roles=("keys",)), RolesError, "did you mean 'key'"),
         (lambda run: patch_member(run, 0.8, 0, corrupt="keys"), TaskError, "did you mean 'key'"),
-        (lambda run: patch_member(run, 0.8, 0, metric="logit"), ModelError, "did you mean 'logit_diff'"),
+        (lambda run: patch_member(run, 0.8, 0, metric="logit_dif"), ModelError, "did you mean 'logit_diff'"),
         (lambda run: patch_member(run, 0.8, 7), RunError, "no member with gamma=0.8, seed=7"),
         (lambda run: patch_member(run, 0.8, 0, pairs=1), RunError, "needs at least 2"),
         (lambda run: ablate_members(run, ["z.5"]), ModelError, "has 2 layers"),
