@@ -23,6 +23,7 @@ WIDE = ("tutorial_any_model.md", "tutorial_study.md")
 LENS = (
     *("tutorial_any_model.md", "tutorial_study.md", "tutorial_own_study.md", "models.md"),
     *("reference_models.md", "interventions.md", "calibration.md", "simplified_models.md", "language.md"),
+    "sharing.md",
 )
 
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from rb_interp.machine import Run as Run
     from rb_interp.machine import Study as Study
     from rb_interp.machine import study as study
+    from rb_interp.machine.sharing import from_pretrained as from_pretrained
+    from rb_interp.machine.sharing import push_to_hub as push_to_hub
+    from rb_interp.machine.sharing import zoo as zoo
     from rb_interp.models import ModelConfig as ModelConfig
     from rb_interp.models import build_model as build_model
     from rb_interp.models import initialisation_table as initialisation_table
@@ -52,6 +55,7 @@ else:
             "claims": ("judge",),
             "errors": ("RbInterpError",),
             "machine": ("Run", "Study", "study"),
+            "machine.sharing": ("from_pretrained", "push_to_hub", "zoo"),
             "models": ("ModelConfig", "build_model", "initialisation_table", "scale_init"),
             "probes": ("Reading", "scan"),
             "tasks": ("AnchorTask", "Inputs", "Roles"),

@@ -59,6 +59,8 @@ class Study(WithArrays, KnownFields):
         calibrate: ``calibrate(folder) -> table``: measures these error rates again.
         groups: ``groups(measured) -> Grouping``: which seeds belong together, by an outcome, and which claims are
             judged within each group as well.
+        circuits: ``circuits(measured) -> {(gamma, seed): Circuit}``: the circuits of the main sweep's members, by name,
+            for members that are shared (`Run.export`).
         info: ``info(run) -> {word: text}``: what ``rb-interp info`` shows of a run in addition.
         train_note: ``train_note(config) -> sentences`` to show before training, for instance about stand-ins for data.
 
@@ -81,6 +83,7 @@ class Study(WithArrays, KnownFields):
     calibration: Callable[[Any], Any] | Lazy | None = None
     calibrate: Callable[[Path], Any] | Lazy | None = None
     groups: Callable[[Any], Any] | Lazy | None = None
+    circuits: Callable[[Any], Mapping[tuple[float, int], Any]] | Lazy | None = None
     info: Callable[[Run], Mapping[str, str]] | Lazy | None = None
     train_note: Callable[[Any], list[str]] | Lazy | None = None
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rb_interp.claims import Verdicts
     from rb_interp.figures.evidence import Evidence
     from rb_interp.machine.schema import TableSchema
+    from rb_interp.machine.sharing.member import SharedMember
     from rb_interp.models.protocol import HookedModel
 
 
@@ -238,6 +239,39 @@ class RunFolder:
         """
         self.check_checkpoints()
         return self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
+
+    @checked
+    def export(
+        self,
+        *,
+        gamma: float,
+        seed: int,
+        path: Path | str,
+        stage: str | int = "final",
+        sweep: str = "",
+        name: str = "",
+        description: str = "",
+        licence: str = "mit",
+    ) -> SharedMember:
+        """Write one member into a folder of its own, to share it: weights, what it learned, and what was measured.
+
+        The folder holds ``model.safetensors``, ``config.json`` and ``README.md``, a card in the form of the Hugging
+        Face Hub. `from_pretrained` reads it. It is written whole or not at all, and read back before this returns.
+        Circuit and readings are in it where the run is probed.
+
+        Args:
+            gamma, seed, stage, sweep: as of `model`.
+            path: the folder: a new one, or one that holds this member already.
+            name: by default that of the folder. description: a sentence for the card.
+            licence: of the weights, as the Hub spells it; by default that of this package.
+
+        Raises RunError for a member, stage, step or sweep that the run does not have, and for a folder that holds
+        something else; nothing is changed then.
+        """
+        from rb_interp.machine.sharing.export import export
+
+        facts = {"name": name, "description": description, "licence": licence}
+        return export(self, Path(path), gamma=gamma, seed=seed, stage=stage, sweep=sweep, **facts)
 
     @checked
     def figure(self, name: str) -> Figure:

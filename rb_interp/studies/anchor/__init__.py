@@ -31,4 +31,5 @@ ANCHOR = Study(
     calibration=f"{HERE}.error_rates:calibration",
     calibrate=f"{HERE}.calibrate:calibrate",
     groups=f"{HERE}.within:groups",
+    circuits=f"{HERE}.circuits:circuits",
 )

@@ -26,6 +26,7 @@ so the stages belong to the name. Where the last token is an anchor, looking at 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,9 @@ import pandas as pd
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import RunError
-from rb_interp.interventions.circuit_by_cause import ACCURACY_MIN, SHARES, circuit_by_cause
+from rb_interp.interventions.circuit_by_cause import ACCURACY_MIN, CAUSE_RULES, NAMED, SHARES, circuit_by_cause
+from rb_interp.machine.measured import Measured
+from rb_interp.machine.sharing.circuit import Circuit
 
 TV_MAX = 0.20
 """L0 averages: mean total variation distance from 1/i at most this."""
@@ -115,6 +118,30 @@ def circuit_table(readings: pd.DataFrame) -> pd.DataFrame:
             place = {"gamma": member["gamma"].iloc[0], "seed": member["seed"].iloc[0]}
             rows.append({**place, "circuit": name_circuit(**numbers), "cause": cause, **numbers, **shares})
     return pd.DataFrame(rows, columns=columns)
+
+
+def circuits(measured: Measured) -> dict[tuple[float, int], Circuit]:
+    """Gamma and seed of each member -> its circuit by cause, with the shares that the name rests on."""
+    found = {}
+    for row in measured.tables["circuits"].to_dict("records"):
+        shares = {SHARES[column]: float(row[column]) for column in ROUTES}
+        found[float(row["gamma"]), int(row["seed"])] = circuit_of(shares, float(row["accuracy"]))
+    return found
+
+
+def circuit_of(shares: Mapping[str, float], accuracy: float) -> Circuit:
+    """The circuit by cause; its shares are the two that its rule asks for, or all six where no rule fits.
+
+    Args:
+        shares, accuracy: as of ``circuit_by_cause``.
+
+    >>> circuit_of({"key:from_key": 0.97, "anchors:L0_at_last": 0.8, "key:from_anchors": 0.1}, accuracy=1.0)
+    Circuit: average-then-key, by cause (key:from_key 0.97, anchors:L0_at_last 0.80)
+    """
+    name = circuit_by_cause(shares, accuracy)
+    decide = NAMED[name].shares if name in NAMED else ROUTES
+    told = {SHARES[share]: float(shares.get(SHARES[share], np.nan)) for share in decide}
+    return Circuit(name, "cause", CAUSE_RULES[name], told)
 
 
 def circuit_of_seed(circuits: pd.DataFrame) -> dict[int, str]:

@@ -26,5 +26,6 @@ COMPOSITE = Study(
     narrative=f"{_HERE}.report:narrative",
     families={"C": "Phases", "F": "Information flow", "D": "Representations", "K": "Complexity"},
     calibration=f"{_HERE}.calibration:calibration",
+    circuits=f"{_HERE}.circuits:circuits",
     glossary=f"{_HERE}.glossary:GLOSSARY",
 )
