@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from own_studies import MODEL, TASK
+from own_studies import MODEL, ONE, TASK
 from safetensors.torch import load, save
 
 import rb_interp as rb
 from rb_interp import files
 from rb_interp.errors import ModelError, RbInterpError, RunError
 from rb_interp.machine.measured import Measured
+from rb_interp.machine.run import Run
 from rb_interp.machine.sharing import Circuit, from_pretrained, push_to_hub, save_member
 from rb_interp.machine.sharing.card import text
 from rb_interp.machine.sharing.content import FILE, UNTRAINED, WEIGHTS
@@ -81,6 +82,18 @@ def test_a_member_of_a_run_comes_back_bit_for_bit_with_what_was_measured(one, ex
     assert torch.equal(start.model(TOKENS), again.untrained(TOKENS))
     assert (len(start.readings), start.content.step, start.content.stage) == (0, 0, "init")
     assert (again.content.training["steps"], again.content.step, again.circuit) == (20, 20, None)
+
+
+def test_a_study_names_the_circuits_of_its_members(one, tmp_path):
+    def circuits(measured):
+        assert len(measured.tables["doubled"])
+        rows = measured.readings.to_dict("records")
+        return {(r["gamma"], r["seed"]): Circuit("large", "size", "", {"norm": r["value"]}) for r in rows}
+
+    run = Run.open(one.folder, study=replace(ONE, circuits=circuits))
+    found = run.export(**WHO, path=tmp_path / "one")
+    assert found.circuit.shares["norm"] == pytest.approx(float(found.model.W_E.detach().norm()))
+    assert run.export(**WHO, path=tmp_path / "start", stage="init").circuit is None
 
 
 def test_the_card_has_the_hubs_front_matter_and_nothing_of_it_is_markup(tmp_path):
