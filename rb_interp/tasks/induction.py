@@ -59,10 +59,7 @@ class InductionTask(KnownFields):
         "pairs": Bound(1, 100_000, "pairs", "the last one is the question"),
         "n_sequences": Bound(10, 100_000_000, "rows", "a tenth of them are held out"),
     }
-    sets: ClassVar = SETS
-    train_sets: ClassVar = SETS[:1]
-    predicts: ClassVar = "next"
-    stages: ClassVar[Mapping[str, Stage]] = {}
+    sets, train_sets, predicts = SETS, SETS[:1], "next"
 
     d_vocab: int = 16
     block: int = 8
@@ -78,6 +75,11 @@ class InductionTask(KnownFields):
     def length(self) -> int:
         """Positions of a row."""
         return self.block + 2 * self.pairs - 1
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """None."""
+        return {}
 
     def fingerprint(self) -> str:
         """Twelve hex digits of class and settings."""
