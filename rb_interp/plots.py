@@ -257,15 +257,15 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     'head'
     """
     _check_columns("heads", table, ("probe", "quantity", "layer", "head", "value"), "what rb.scan returns")
-    known = sorted(set(map(str, table["quantity"])))
+    names = table["quantity"].astype(str)
+    known = sorted(set(names))
     if quantity not in known:
         raise ArgumentError(f"heads got quantity={quantity!r}; {nearest(quantity, known)}")
-    chosen = table.loc[table["quantity"] == quantity]
+    chosen = pd.DataFrame(table.loc[names == quantity])
     values = _by("heads", chosen, "layer", "head", "value")
-    inner = None
-    if "untrained" in chosen and np.isfinite(pd.to_numeric(chosen["untrained"], errors="coerce").to_numpy()).any():
+    numbers, inner = values.to_numpy(), None
+    if "untrained" in chosen and chosen["untrained"].notna().to_numpy().any():
         inner = _by("heads", chosen, "layer", "head", "untrained").to_numpy()
-    numbers = values.to_numpy()
     low, high, cmap = colour_range(numbers if inner is None else np.concatenate([numbers, inner]))
     probe = str(chosen["probe"].to_numpy()[0])
     unit = f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity
