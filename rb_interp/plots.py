@@ -14,6 +14,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.checks import checked
@@ -21,7 +22,6 @@ from rb_interp.errors import ArgumentError, nearest
 from rb_interp.statistics.intervals import intervals_or_nan
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 BESIDE, NULL, FAINT = "0.45", "0.85", "0.8"
@@ -256,15 +256,16 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     >>> heads(found, "tv").get_xlabel()
     'head'
     """
-    known = sorted(set(table["quantity"])) if "quantity" in table else []
+    _check_columns("heads", table, ("probe", "quantity", "layer", "head", "value"), "what rb.scan returns")
+    names = table["quantity"].astype(str)
+    known = sorted(set(names))
     if quantity not in known:
         raise ArgumentError(f"heads got quantity={quantity!r}; {nearest(quantity, known)}")
-    chosen = table.loc[table["quantity"] == quantity]
-    values = chosen.pivot(index="layer", columns="head", values="value")
-    inner = None
-    if "untrained" in chosen and np.isfinite(chosen["untrained"].to_numpy(dtype=float)).any():
-        inner = chosen.pivot(index="layer", columns="head", values="untrained").to_numpy(dtype=float)
-    numbers = values.to_numpy(dtype=float)
+    chosen = pd.DataFrame(table.loc[names == quantity])
+    values = _by("heads", chosen, "layer", "head", "value")
+    numbers, inner = values.to_numpy(), None
+    if "untrained" in chosen and chosen["untrained"].notna().to_numpy().any():
+        inner = _by("heads", chosen, "layer", "head", "untrained").to_numpy()
     low, high, cmap = colour_range(numbers if inner is None else np.concatenate([numbers, inner]))
     probe = str(chosen["probe"].to_numpy()[0])
     unit = f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity
@@ -298,11 +299,7 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
 
     Raises ArgumentError where the table lacks a column.
     """
-    lacking = [name for name in ("gamma", "seed", "step", "set", quantity) if name not in curves]
-    if lacking:
-        raise ArgumentError(
-            f"learning_curves got a table without the columns {lacking}; give run.curves, for instance."
-        )
+    _check_columns("learning_curves", curves, ("gamma", "seed", "step", "set", quantity), "run.curves, for instance")
     ax = axes_or_new(ax, 6.0, 3.4)
     curves = curves.assign(gamma=curves["gamma"].fillna("none"))  # a scheme without a gamma
     gammas, sets = list(dict.fromkeys(curves["gamma"])), list(dict.fromkeys(curves["set"]))
@@ -310,9 +307,9 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         rows = curves.loc[(curves["gamma"] == gamma) & (curves["set"] == set_)]
         if rows.empty:
             continue
-        seeds = rows.pivot(index="step", columns="seed", values=quantity).sort_index()
+        seeds = _by("learning_curves", rows, "step", "seed", quantity)
         look: dict[str, Any] = {"color": f"C{gammas.index(gamma)}", "ls": ("-", "--", ":", "-.")[sets.index(set_) % 4]}
-        mean, low, high = intervals_or_nan(seeds.to_numpy(dtype=float)).T
+        mean, low, high = intervals_or_nan(seeds.to_numpy()).T
         ax.plot(seeds.index, seeds, lw=0.6, alpha=0.4, **look)
         ax.plot(seeds.index, mean, lw=2, label=f"{set_}, γ = {gamma}", **look)
         if seeds.shape[1] > 2:
@@ -320,3 +317,23 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
     ax.set(xlabel="training step", ylabel=UNITS.get(quantity, quantity))
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, frameon=False, fontsize="small")
     return ax
+
+
+def _check_columns(asker: str, table: pd.DataFrame, columns: Sequence[str], give: str) -> None:
+    """Raise ArgumentError for a table that lacks a column, or has no rows."""
+    lacking = [name for name in columns if name not in table]
+    if lacking or not len(table):
+        what = f"without the columns {lacking}" if lacking else "without rows"
+        raise ArgumentError(f"{asker} got a table {what}; give {give}.")
+
+
+def _by(asker: str, table: pd.DataFrame, rows: str, columns: str, values: str) -> pd.DataFrame:
+    """Numbers of a long table by two of its columns, both ascending; ArgumentError where a place is there twice."""
+    try:
+        found = table.pivot(index=rows, columns=columns, values=values).astype(float)
+        return found.sort_index().sort_index(axis=1)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{asker} got a table with '{values}' that is no number, or with a {rows} and {columns} twice; give one "
+            f"number for each."
+        ) from None

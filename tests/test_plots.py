@@ -156,6 +156,13 @@ def test_learning_curves_have_a_mean_over_seeds(ax):
         learning_curves(pd.DataFrame(columns=["gamma", "seed", "step", "set"]))
 
 
+def test_what_is_no_axes_is_refused_in_one_sentence():
+    with pytest.raises(ArgumentError, match=r"Reading.plot got ax=3; expected an? Axes or None"):
+        READING.plot(3)
+    with pytest.raises(ArgumentError, match=r"heads got ax='here'; expected an? Axes or None"):
+        heads(pd.DataFrame(), "tv", "here")
+
+
 def test_every_probe_has_a_unit():
     no_readings = {"Null", "Reading", "capture", "captured", "chain_inputs", "scan", "token_table", "typical_tokens"}
     assert set(rb.probes.__all__) - no_readings - set(UNITS) == set()

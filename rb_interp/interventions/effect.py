@@ -98,6 +98,7 @@ class Effect(WithArrays):
         """The summary as a table of one row, so that effects can be put below each other."""
         return pd.DataFrame([self.summary()])
 
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Effect and control (an open dot), each with its 95 % interval over rows, and the draws of the control.
 

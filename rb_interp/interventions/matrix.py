@@ -18,6 +18,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.arrays import WithArrays
+from rb_interp.checks import checked
 from rb_interp.interventions.shares import SHARES, ratio_interval
 from rb_interp.plots import share_cells
 from rb_interp.statistics.reading import html_table
@@ -96,6 +97,7 @@ class PatchingMatrix(WithArrays):
         columns = {SHARES[self.direction]: self.values, "low": low, "high": high, "control": self.control}
         return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
 
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Share of each cell; a small square in a cell has the colour of the control's share.
 

@@ -101,6 +101,7 @@ class PathPatch(WithArrays):
         effects = [self.recovered(), *([] if self.source_labels is None else [self.moved()])]
         return pd.concat([effect.table() for effect in effects], ignore_index=True)
 
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Both shares with their 95 % intervals over rows, beside the control's; on ``ax`` or a new figure."""
         rows = [effect_point(row, row["quantity"]) for row in self.table().to_dict("records")]
@@ -220,6 +221,7 @@ class PathMatrix(WithArrays):
     def _share(self, patched: Float[np.ndarray, "sender receiver row"]) -> Float[np.ndarray, "sender receiver"]:
         return (patched.mean(-1) - self.base.mean()) / (self.source.mean() - self.base.mean())
 
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Share recovered along each path, sender by receiver; what is drawn is as in ``PatchingMatrix.plot``."""
         control = None if self.control_patched is None else self.control

@@ -137,6 +137,7 @@ class Reading(WithArrays):
         places = [f"{name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None]
         return ", ".join([self.probe, *places])
 
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's draws (a bar).
 

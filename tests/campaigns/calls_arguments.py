@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
 from campaigns.calls_on_runs import REFERENCE, RUNS, Valid
 
@@ -80,8 +81,11 @@ def made(run_folder: Path) -> SimpleNamespace:
     effect = interventions.Effect(
         "cut", "attn_out.0", "accuracy_drop", np.ones(4), np.zeros((2, 4)), control_name="noise"
     )
+    places = pd.MultiIndex.from_product([(0.3, 0.8), range(3), (0, 9), ["mem"]], names=["gamma", "seed", "step", "set"])
+    curves = pd.DataFrame({"loss": 2.0, "accuracy": 0.5}, places).reset_index()
     basis = np.linalg.qr(np.random.default_rng(0).standard_normal((16, 2)))[0]
     return SimpleNamespace(
+        axes=Figure().subplots(), curves=curves, scanned=rb.scan(probes.uniformity, model, inputs, n_null=0),
         rb=rb, task=task, data=data, rows=rows, model=model, untrained=untrained, other=other, mlp=mlp, inputs=inputs,
         few=data.inputs(data.sample("rsn_train", 7)), key=task.counterfactual(data, rows, "key"),
         anchors=task.counterfactual(data, rows, "anchors"), noise=task.counterfactual(data, rows, "noise"),
@@ -224,6 +228,10 @@ INTERVENTIONS: dict[str, Valid] = {
     "Site.at": lambda p: {"role": "anchor"},
     "Site.check": lambda p: {"model": p.model},
 }  # fmt: skip
+PLOTS: dict[str, Valid] = {
+    "heads": lambda p: {"table": p.scanned, "quantity": "tv", "ax": p.axes},
+    "learning_curves": lambda p: {"curves": p.curves, "quantity": "loss", "ax": p.axes},
+}
 STATISTICS: dict[str, Valid] = {
     "Interval": lambda p: {"estimate": 0.0, "low": -1.0, "high": 1.0},
     "dirichlet_rows": lambda p: {"n_draws": 3, "length": 4, "rng": p.rng},
@@ -376,5 +384,6 @@ GROUPS: dict[str, dict[str, Valid]] = {
     "rb_interp.statistics": STATISTICS, "rb_interp.claims": CLAIMS, "rb_interp.theory": THEORY,
     "rb_interp.tasks": TASKS, "rb_interp.models": MODELS, "rb_interp.text": TEXT,
     "rb_interp.machine": RUNS, "rb_interp.models.reference": REFERENCE,
+    "rb_interp.plots": PLOTS,
 }  # fmt: skip
 """Module -> its callables, ``Class.method`` for methods, each with its valid arguments."""
