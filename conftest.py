@@ -18,6 +18,7 @@ WITH_SHAPES = [
 install_import_hook(WITH_SHAPES, "beartype.beartype")
 
 collect_ignore = ["docs/conf.py"]
+collect_ignore_glob = ["docs/notebooks/*.py"]
 
 WIDE = ("tutorial_any_model.md", "tutorial_study.md")
 LENS = (

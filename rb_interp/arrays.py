@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:  # the command line answers without numpy
+    import numpy as np
 
 SMALL = 4
 """A vector of so few numbers, and as many entries of a list or a mapping, are shown as they are."""
@@ -25,6 +26,7 @@ class WithArrays:
     Two are equal where they are of one class and all that they hold is equal; NaN equals NaN. The hash rests on
     numbers, texts and tuples of them, so it may be used in sets and as a key.
 
+    >>> import numpy as np
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Curve(WithArrays):
@@ -80,6 +82,7 @@ def _left_out(field: Field, value: Any) -> bool:
 def alike(one: Any, other: Any) -> bool:
     """Whether two values are equal: numbers, arrays, tensors, tables, and lists and mappings of them.
 
+    >>> import numpy as np
     >>> alike({"a": [np.array([1.0, np.nan])]}, {"a": [np.array([1.0, np.nan])]}), alike(np.ones(2), np.ones(3))
     (True, False)
     """
@@ -102,6 +105,8 @@ def alike(one: Any, other: Any) -> bool:
 
 def _array(value: Any) -> np.ndarray:
     """A tensor or anything else as an array."""
+    import numpy as np
+
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value  # numpy has no such type
@@ -111,10 +116,11 @@ def _array(value: Any) -> np.ndarray:
 def brief(value: Any) -> str:
     """A value in a few words: arrays by type and shape, long lists and mappings by their first entries.
 
+    >>> import numpy as np
     >>> brief({"key": np.zeros((200, 1))}), brief(np.array([0.5, 1 / 3])), brief(list(range(9)))
     ("{'key': float64[200, 1]}", '[0.5, 0.3333]', '[0, 1, 2, 3, ... 5 more]')
     """
-    if isinstance(value, np.generic):
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return brief(value.item())
     if isinstance(value, float):
         return f"{value:.4g}"

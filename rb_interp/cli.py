@@ -186,7 +186,7 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
 
 def _start(command: Any, line: str) -> Any:
     from rb_interp.machine.estimate import estimate
-    from rb_interp.machine.reproduce import default_folder, start
+    from rb_interp.machine.reproduction import default_folder, start
 
     chosen = study(command.study)
     folder = command.out or default_folder(chosen, command.settings)
@@ -205,7 +205,7 @@ def notes(study: Any, config: Any) -> list[str]:
 
 
 def _reproduce(command: Any, line: str) -> None:
-    from rb_interp.machine.reproduce import finish
+    from rb_interp.machine.reproduction import finish
 
     run = _start(command, line)
     finish(run, until_decided=command.until_decided)

@@ -29,7 +29,7 @@ BESIDE, NULL, FAINT = "0.45", "0.85", "0.8"
 WRITTEN = 400
 """A heat map of up to so many cells has their numbers in them."""
 UNITS = {
-    **dict.fromkeys(("attention_by_role", "attention_between_roles", "attention_to_key"), "share of attention"),
+    **dict.fromkeys(("attention_by_role", "attention", "attention_to_key"), "share of attention"),
     "uniformity": "total variation distance, or share",
     "variance_explained": "share of variance explained",
     "value_alignment": "cosine or share; ratio of singular values",

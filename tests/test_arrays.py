@@ -109,10 +109,10 @@ def test_settings_are_shown_by_what_differs_from_their_preset():
 
 
 def holds_arrays(node):
-    """Whether a class is a public dataclass with a field that is an array, a tensor or a table."""
+    """Whether a class is a public dataclass, compared by its fields, that holds an array, a tensor or a table."""
     fields = [ast.unparse(one.annotation) for one in node.body if isinstance(one, ast.AnnAssign)]
     held = [field for field in fields if any(kind in field for kind in ("ndarray", "Tensor", "DataFrame"))]
-    made = any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    made = any("dataclass" in (text := ast.unparse(one)) and "eq=False" not in text for one in node.decorator_list)
     return made and not node.name.startswith("_") and any(not field.startswith("Callable") for field in held)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rb_interp.machine.members import MemberModels as MemberModels
     from rb_interp.machine.protocol import Study as Study
     from rb_interp.machine.registry import study as study
-    from rb_interp.machine.reproduce import reproduce as reproduce
+    from rb_interp.machine.reproduction import reproduce as reproduce
     from rb_interp.machine.run import Run as Run
     from rb_interp.machine.sweep import Sweep as Sweep
 else:
@@ -26,7 +26,7 @@ else:
             "members": ("MemberModels",),
             "protocol": ("Study",),
             "registry": ("study",),
-            "reproduce": ("reproduce",),
+            "reproduction": ("reproduce",),
             "run": ("Run",),
             "sweep": ("Sweep",),
         },

@@ -154,7 +154,7 @@ class Study(WithArrays, KnownFields):
         Raises ConfigError for settings that do not fit and for more work or memory than there is, RunError for a folder
         that holds something else.
         """
-        from rb_interp.machine.reproduce import reproduce
+        from rb_interp.machine.reproduction import reproduce
 
         settings = config or self.preset(preset, **changes)
         return reproduce(self, settings, out, progress=progress, until_decided=until_decided, yes=yes)

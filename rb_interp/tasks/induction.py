@@ -94,11 +94,6 @@ class InductionTask(KnownFields):
         """Positions of a row."""
         return self.block + 2 * self.pairs - 1
 
-    @property
-    def stages(self) -> Mapping[str, Stage]:
-        """None."""
-        return {}
-
     def fingerprint(self) -> str:
         """Twelve hex digits of class and settings."""
         return fingerprint(self)

@@ -368,6 +368,8 @@ TEXT: dict[str, Valid] = {
     "verify": lambda p: {"example": p.text.examples[0], "distractors": True},
 }  # fmt: skip
 TOP: dict[str, Valid] = {
+    "from_pretrained": lambda p: {"path": "zoo", "member": "mixed", "revision": None, "task": None},
+    "zoo": lambda p: {},
     "study": lambda p: {"name": "anchor"},
     "threads": lambda p: {"n": 1},
     "train_model": lambda p: {"model": p.model, "task": p.task, "train": p.train, "seed": 0, "progress": False},

@@ -11,7 +11,7 @@ from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.machine.measured import Measured, over_seeds, readings_table, summary_table
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.protocol import Study
-from rb_interp.machine.reproduce import default_folder, reproduce, seeds_to_add
+from rb_interp.machine.reproduction import default_folder, reproduce, seeds_to_add
 from rb_interp.machine.run import Run
 from rb_interp.machine.sweep import Sweep
 from rb_interp.tasks.dataset import Dataset

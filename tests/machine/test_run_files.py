@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from rb_interp.cli import main
 from rb_interp.errors import RunError
 from rb_interp.machine.record import measured_already
-from rb_interp.machine.reproduce import finish
+from rb_interp.machine.reproduction import finish
 from rb_interp.machine.run import Run
 from rb_interp.manifest import Manifest, code_version
 from rb_interp.one_writer import OneWriter

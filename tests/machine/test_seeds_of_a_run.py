@@ -12,7 +12,7 @@ from own_studies import ONE, One
 from rb_interp.bounds import WHOLE
 from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.machine import Run, limits
-from rb_interp.machine.reproduce import seeds_to_add
+from rb_interp.machine.reproduction import seeds_to_add
 from rb_interp.training.plain import evaluate_model
 
 SMALL = One(seeds=(0,))
