@@ -26,6 +26,7 @@ _WHERE = {
     "Study": "rb_interp.machine",
     "TrainConfig": "rb_interp.training",
     "build_model": "rb_interp.models",
+    "from_arrays": "rb_interp.probes",
     "initialisation_table": "rb_interp.models",
     "judge": "rb_interp.claims",
     "scale_init": "rb_interp.models",

@@ -17,7 +17,7 @@ ROWS = DATA.sample("rsn_train", 60)
 INPUTS, KEY = DATA.inputs(ROWS), TASK.counterfactual(DATA, ROWS, "key")
 SIZES: dict[str, Any] = {"n_heads": 2, "d_model": 32, "d_head": 16, "d_mlp": 64, "norm": "pre"}
 PROBES: dict[str, dict] = {
-    "attention_between_roles": {"layer": 0, "head": 0},
+    "attention": {"layer": 0, "head": 0},
     "attention_by_role": {"layer": 1, "head": 1},
     "attention_to_key": {"layer": 0, "head": 0},
     "condensation": {"layer": 0},
