@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rb_interp.models import initialisation_table as initialisation_table
     from rb_interp.models import scale_init as scale_init
     from rb_interp.probes import Reading as Reading
+    from rb_interp.probes import from_arrays as from_arrays
     from rb_interp.probes import scan as scan
     from rb_interp.tasks import AnchorTask as AnchorTask
     from rb_interp.tasks import Inputs as Inputs
@@ -57,7 +58,7 @@ else:
             "machine": ("Run", "Study", "study"),
             "machine.sharing": ("from_pretrained", "push_to_hub", "zoo"),
             "models": ("ModelConfig", "build_model", "initialisation_table", "scale_init"),
-            "probes": ("Reading", "scan"),
+            "probes": ("Reading", "from_arrays", "scan"),
             "tasks": ("AnchorTask", "Inputs", "Roles"),
             "torch_threads": ("threads",),
             "training": ("TrainConfig", "train_members", "train_model"),

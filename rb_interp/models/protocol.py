@@ -64,7 +64,9 @@ def hooked(source: Any, *, caches: bool = False) -> Any:
     """A hooked model, or activations of one where ``caches`` are read; raises WrongError for anything else."""
     cache = hasattr(source, "cache_dict")
     if cache and not caches:
-        raise WrongError("got an ActivationCache and needs a model; pass cache.model.", ModelError)
+        arrays = hasattr(source.model, "arrays")
+        text = "arrays and needs a model that runs" if arrays else "an ActivationCache and needs a model"
+        raise WrongError(f"got {text}; pass {'one' if arrays else 'cache.model'}.", ModelError)
     model = source.model if cache else source
     if (
         isinstance(source, type)

@@ -1,5 +1,6 @@
 """What a trained model computes: one mechanism a file, each gives a Reading with its null and the untrained model's."""
 
+from rb_interp.probes.arrays import from_arrays
 from rb_interp.probes.attention import attention
 from rb_interp.probes.attention_by_role import attention_by_role
 from rb_interp.probes.attention_to_key import attention_to_key
@@ -34,6 +35,7 @@ __all__ = [
     "condensation",
     "cosines_by_target",
     "embedding_rank",
+    "from_arrays",
     "geometry",
     "label_range",
     "lattice",

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.arrays import ArrayModel
 from rb_interp.probes.capture import capture_other
 from rb_interp.probes.check import has_attention
 from rb_interp.probes.source import Source, model_of
@@ -92,9 +93,11 @@ def token_embeddings(
     """Embedding of each token as the head reads it, in float64.
 
     W_E where the head reads the residual stream, and where a model has no head; else LayerNorm's output on constant
-    sequences of ``length`` positions, averaged over them.
+    sequences of ``length`` positions, averaged over them. Of arrays it is their ``token_inputs``.
     """
     model, rows = model_of(source), torch.as_tensor(np.repeat(np.asarray(ids)[:, None], length, 1))
+    if has_attention(model) and isinstance(model, ArrayModel):
+        return model.token_inputs(layer)[torch.as_tensor(ids)].double().numpy()
     if has_attention(model):
         kind, inputs = attention_inputs(source, rows, layer, head)
         if kind == "normalised":

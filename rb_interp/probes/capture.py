@@ -14,6 +14,7 @@ from torch import Tensor
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.arrays import ArrayModel
 from rb_interp.probes.one_pass import OnePass
 from rb_interp.probes.source import Source, held, is_cache, kept, model_of
 from rb_interp.torch_threads import few_threads
@@ -125,17 +126,32 @@ def captured(
 
 
 def logits_of(
-    source: Source, tokens: Tokens, *, batch: int | None = None, keep: Callable[[Tensor], Tensor] | None = None
+    source: Source,
+    tokens: Tokens,
+    *,
+    keep: Callable[[Tensor], Tensor] | None = None,
+    given: Int[np.ndarray, " row"] | None = None,
 ) -> Tensor:
     """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's.
 
-    Raises ModelError where tokens lie outside the vocabulary or context.
+    Args:
+        given: where the source is arrays, the rows of its logits that are meant, which may be longer. By default all.
+
+    Raises ModelError where tokens lie outside the vocabulary or context, and where arrays hold logits of other rows.
     """
     model, rows = model_of(source), as_rows(tokens)
+    if isinstance(model, ArrayModel):
+        logits = model.logits if given is None else model.logits[given, : rows.shape[1]]
+        if logits.shape[:2] != rows.shape:
+            raise ModelError(
+                f"these arrays hold logits of shape {list(model.logits.shape)} and the rows are {list(rows.shape)}; "
+                f"give the logits of these rows."
+            )
+        return kept(logits, keep)
     check_range(model, rows)
     device = next(model.parameters()).device
     with torch.no_grad(), evaluation(model):
-        logits = (model(chunk.to(device)) for chunk in rows.split(batch or passes(model, rows)))
+        logits = (model(chunk.to(device)) for chunk in rows.split(passes(model, rows)))
         return torch.cat([(part if keep is None else keep(part)).cpu() for part in logits])
 
 

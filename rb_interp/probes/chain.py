@@ -154,7 +154,7 @@ def chain_accuracy(
     accuracy_of (a value's name), accuracy and n, the examples or sentences of that number of hops; see `skill_rows`.
 
     Args:
-        model: any TransformerLens model.
+        model: any TransformerLens model, or the logits of ``inputs.tokens`` as arrays.
         inputs: ``chain_inputs(examples, tokenizer)``.
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: draws of each null (0 for none), and the seed of the draws.
@@ -167,7 +167,8 @@ def chain_accuracy(
         raise TextError(f"chain got rows of type {type(inputs).__name__}; pass chain_inputs(examples, tokenizer).")
     encoded, words = inputs.examples, inputs.words
     n_ctx = model_of(model).cfg.n_ctx
-    fitting = [one for one in encoded if len(one.tokens) - 1 <= n_ctx]
+    numbers = [number for number, one in enumerate(encoded) if len(one.tokens) - 1 <= n_ctx]
+    fitting = [encoded[number] for number in numbers]
     if not fitting:
         longest = f"the shortest has {min(len(one.tokens) - 1 for one in encoded)} tokens" if encoded else "none given"
         raise TextError(
@@ -175,8 +176,8 @@ def chain_accuracy(
             f"give examples of fewer hops or a model of a longer context."
         )
     left_out = {"left_out": float(len(encoded) - len(fitting))}
-    outcomes = chain_outcomes(model, fitting, words)
-    before = {} if untrained is None else {**summarise(chain_outcomes(untrained, fitting, words)), **left_out}
+    outcomes = chain_outcomes(model, fitting, words, numbers)
+    before = {} if untrained is None else {**summarise(chain_outcomes(untrained, fitting, words, numbers)), **left_out}
     nulls = {"answer_two_way": answer_null(outcomes, n_null, np.random.default_rng(seed))} if n_null else {}
     values = {**summarise(outcomes), **left_out}
     tables = {"skills": pd.DataFrame(skill_rows(outcomes))}
@@ -213,15 +214,21 @@ def answer_tokens(tokenizer: Any) -> tuple[int, int]:
     return first, second
 
 
-def chain_outcomes(model: Source, examples: Sequence[Encoded], words: tuple[int, int]) -> list[Outcome]:
-    """Run the examples, each with its gold text, and judge every sentence and the answer."""
+def chain_outcomes(
+    model: Source, examples: Sequence[Encoded], words: tuple[int, int], numbers: Sequence[int] | None = None
+) -> list[Outcome]:
+    """Run the examples, each with its gold text, and judge every sentence and the answer.
+
+    ``numbers`` are their rows among the logits of a source that cannot run; by default they are all of its rows.
+    """
+    of_source = np.arange(len(examples)) if numbers is None else np.array(numbers)
     order = sorted(range(len(examples)), key=lambda index: len(examples[index].tokens))
     found = {}
     for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
         at = order[start : start + TOGETHER]
         chunk = [examples[index] for index in at]
         rows = _padded(chunk)
-        logits, gold = logits_of(model, rows[:, :-1]), rows[:, 1:]
+        logits, gold = logits_of(model, rows[:, :-1], given=of_source[at]), rows[:, 1:]
         right = (logits.argmax(-1) == gold).numpy()
         losses = F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold)
         last = torch.tensor([one.answer - 1 for one in chunk])

@@ -1,4 +1,4 @@
-"""What a probe of activations reads: a model, or activations that were captured of it beforehand.
+"""What a probe reads: a model, activations that were captured of it beforehand, or plain arrays.
 
 Several probes of the same model and rows need one pass. ``captured`` makes it, and gives TransformerLens's own
 ``ActivationCache``, which knows its model. A cache of ``model.run_with_cache`` does as well.
@@ -22,7 +22,9 @@ from rb_interp.models.protocol import HookedModel, hooked
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
 
-    Source = HookedModel | ActivationCache
+    from rb_interp.probes.arrays import Arrays
+
+    Source = HookedModel | ActivationCache | Arrays
 else:
     Source = Annotated[Any, Kind("a model or its activations", lambda value, convert: hooked(value, caches=True))]
 
@@ -49,6 +51,8 @@ def held(
     """
     found = {}
     for name in names:
+        if name not in cache.cache_dict and hasattr(cache.model, "arrays"):
+            cast(Any, cache.model).array(name)
         if name not in cache.cache_dict:
             raise ModelError(
                 f"this cache has no '{name}'; capture it too, or pass the model; {nearest(name, cache.cache_dict)}"

@@ -43,6 +43,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, capture
 from rb_interp.probes.check import check_layer_head, check_rows, undefined
 from rb_interp.probes.source import Source, model_of
+from rb_interp.probes.weights import layer_heads
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
@@ -197,7 +198,7 @@ def last_position_outputs(
     for name in hooks if head is not None else ():
         component, _, at = name.partition(".")
         if component == "attn_out":
-            W_O = model_of(model).W_O[int(at), head].detach().cpu().double()
+            W_O = layer_heads(model_of(model), int(at), "W_O")[head].detach().cpu().double()
             outputs[name] = outputs[name][:, head] @ W_O
     return {name: output.numpy() for name, output in outputs.items()}
 

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.arrays import ArrayModel
 
 
 def layer_heads(model: HookedModel, layer: int, name: str) -> Float[Tensor, "head rows columns"]:
@@ -13,5 +14,7 @@ def layer_heads(model: HookedModel, layer: int, name: str) -> Float[Tensor, "hea
 
     ``model.W_V`` would copy the weights of every layer, and in a bridge a block may hold all heads side by side.
     """
+    if isinstance(model, ArrayModel):
+        return model.array(f"blocks.{layer}.attn.{name}")
     held = getattr(model.blocks[layer].attn, name, None)
     return held if isinstance(held, Tensor) and held.ndim == 3 else getattr(model, name)[layer]

@@ -1,0 +1,140 @@
+"""Plain arrays are read as the model that they come from; what is missing is named."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from lens_models import lens_model
+
+from rb_interp import probes
+from rb_interp.errors import ModelError
+from rb_interp.interventions import ablation
+from rb_interp.probes.attention_input import token_embeddings
+from rb_interp.tasks import Inputs
+from rb_interp.tasks.roles import Roles
+
+pytestmark = pytest.mark.lens
+N, LENGTH, LAYERS = 30, 9, 2
+KEY = np.arange(N)[:, None] % 6
+INPUTS = Inputs(
+    np.random.default_rng(0).integers(0, 30, (N, LENGTH)),
+    np.arange(N) % 7,
+    Roles({"key": KEY, "anchor": KEY + np.arange(1, 3)}, {"low": np.arange(6), "high": np.arange(9, 14)}),
+)
+COUNTS = np.stack([np.r_[np.full(15, 40), np.zeros(15, int)], np.r_[np.zeros(15, int), np.full(15, 50)]])
+PLACE = {"layer": 1, "head": 2}
+CASES = {
+    "uniformity": PLACE,
+    "attention": {**PLACE, "query": "anchor", "to": ["key", "anchor"]},
+    "attention_by_role": PLACE,
+    "attention_to_key": PLACE,
+    "value_alignment": PLACE,
+    "variance_explained": PLACE,
+    "cosines_by_target": {"hook": "blocks.1.hook_resid_mid", "role": "key"},
+    "geometry": PLACE,
+    "label_range": {"groups": np.arange(N) % 2, "ranges": [(0, 9), (0, 19)]},
+    "lattice": {"tokens": "low"},
+    "weight_rank": {"layer": 1},
+    "weight_spectra": {"layer": 1},
+    "condensation": {"layer": 1, "matrices": ("W_Q", "W_in")},
+    "embedding_rank": {"counts": COUNTS},
+    "token_similarity": {"counts": COUNTS},
+    "next_token": {"counts": COUNTS},
+}
+BY_LAYER = ("pattern", "z", "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+
+
+def arrays_of(model) -> dict:
+    """Everything under its short name, as numpy arrays, from plain run_with_cache and weights."""
+    with torch.no_grad():
+        logits, cache = model.run_with_cache(torch.from_numpy(INPUTS.tokens))
+        found = {name: np.stack([cache[name, layer].numpy() for layer in range(LAYERS)]) for name in BY_LAYER}
+        weights = ("W_E", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
+        found |= {name: getattr(model, name).detach().numpy() for name in weights}
+    read = [token_embeddings(model, np.arange(30), LENGTH, layer, 0) for layer in range(LAYERS)]
+    return {**found, "logits": logits.numpy(), "token_inputs": np.stack(read)}
+
+
+@pytest.fixture(scope="module")
+def both():
+    model, untrained = (lens_model("gpt2", seed, n_layers=LAYERS) for seed in (0, 1))
+    sources = [probes.from_arrays(**arrays_of(one)) for one in (model, untrained)]
+    return (model, untrained), sources
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_probe_reads_arrays_as_it_reads_the_model(name, both):
+    (model, untrained), (source, before) = both
+    probe, options = getattr(probes, name), {"n_null": 20, **CASES[name]}
+    expected = probe(model, INPUTS, untrained=untrained, **options)
+    found = probe(source, INPUTS, untrained=before, **options)
+    pd.testing.assert_frame_equal(found.table(), expected.table(), rtol=1e-9, atol=1e-12)
+    assert found.notes == expected.notes
+    for key, array in expected.arrays.items():
+        np.testing.assert_allclose(found.arrays[key], array, rtol=1e-6, atol=1e-9)
+
+
+def test_all_probes_are_among_the_cases_or_read_text():
+    named = [name for name in probes.__all__ if "n_null" in getattr(getattr(probes, name), "__annotations__", {})]
+    assert set(named) == {*CASES, "chain_accuracy"}
+
+
+def test_a_scan_reads_arrays(both):
+    (model, _), (source, _) = both
+    for probe in (probes.uniformity, probes.value_alignment):
+        found, expected = (probes.scan(probe, each, INPUTS, n_null=5) for each in (source, model))
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_full_names_layers_in_a_mapping_tensors_and_a_cache_of_one_s_own_do_as_well(both):
+    (model, _), _ = both
+    arrays = arrays_of(model)
+    expected = probes.uniformity(model, INPUTS, layer=1).values
+    pattern = torch.from_numpy(arrays["pattern"][1])
+    for given in (
+        {"blocks.1.attn.hook_pattern": pattern},
+        {("pattern", 1): pattern},
+        {"pattern": {1: pattern}},
+        dict(model.run_with_cache(torch.from_numpy(INPUTS.tokens))[1].cache_dict),
+    ):
+        assert probes.uniformity(probes.from_arrays(given), INPUTS, layer=1).values == expected
+
+
+def test_an_embedding_alone_is_a_model_without_attention():
+    W_E = np.random.default_rng(0).standard_normal((30, 8))
+    found = probes.geometry(probes.from_arrays(W_E=W_E), INPUTS, n_null=0)
+    low = W_E[:6] / np.linalg.norm(W_E[:6], axis=1, keepdims=True)
+    assert found.values["cos_low"] == pytest.approx((low @ low.T)[np.triu_indices(6, 1)].mean())
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "name", "message"),
+    [
+        ("pattern", "uniformity", r"no 'blocks.1.attn.hook_pattern' \[row, head, query, key\]; add it to from_arrays"),
+        ("mlp_out", "variance_explained", r"no 'blocks.1.hook_mlp_out' \[row, pos, d_model\]; add it to from_arrays"),
+        ("W_V", "value_alignment", r"no 'blocks.1.attn.W_V' \[head, d_model, d_head\]; add it"),
+        ("W_O", "value_alignment", r"no 'blocks.1.attn.W_O' \[head, d_head, d_model\]; add it"),
+        ("token_inputs", "value_alignment", r"no 'blocks.1.token_inputs' \[d_vocab, d_model\]; add it"),
+        ("W_Q", "weight_spectra", r"no 'blocks.1.attn.W_Q' \[head, d_model, d_head\]; add it"),
+        ("W_E", "lattice", r"no 'embed.W_E' \[d_vocab, d_model\]; add it"),
+        ("logits", "label_range", r"no 'logits' \[row, pos, d_vocab\]; add it"),
+    ],
+)
+def test_what_is_missing_is_named(leave_out, name, message, both):
+    arrays = {key: value for key, value in arrays_of(both[0][0]).items() if key != leave_out}
+    with pytest.raises(ModelError, match=message):
+        getattr(probes, name)(probes.from_arrays(arrays), INPUTS, **CASES[name])
+
+
+def test_what_does_not_fit_is_refused(both):
+    source = both[1][0]
+    with pytest.raises(ModelError, match="does not know 'patern'; did you mean 'pattern'"):
+        probes.from_arrays(patern=np.zeros((1, 2, 3, 4, 4)))
+    with pytest.raises(ModelError, match=r"pattern of L0 of shape \[3, 4, 4\]; expected \[row, head, query, key\] for"):
+        probes.from_arrays(pattern=np.zeros((2, 3, 4, 4)))
+    with pytest.raises(ModelError, match=r"of shape \[30, 4, 9, 9\] and the rows are \[3, 9\]"):
+        probes.uniformity(source, INPUTS.take(np.arange(3)))
+    with pytest.raises(ModelError, match="uniformity got layer=7; this model has 2 layers"):
+        probes.uniformity(source, INPUTS, layer=7)
+    with pytest.raises(ModelError, match="ablation got arrays and needs a model that runs; pass one"):
+        ablation(source, INPUTS, "z.0")
