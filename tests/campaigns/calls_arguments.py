@@ -157,6 +157,7 @@ PROBES: dict[str, Valid] = {
     "capture": lambda p: {
         "model": p.model, "tokens": p.inputs.tokens, "names": p.hook_names, "batch": 8, "keep": lambda x: x[:, 0]
     },
+    "from_arrays": lambda p: {"arrays": {"pattern": np.ones((2, 3, 1, 4, 4)) / 4}, "attn_only": False},
     "captured": lambda p: {"model": p.model, "tokens": p.inputs.tokens, "names": p.hook_names, "batch": 8},
     "scan": lambda p: {
         "probe": p.rb.probes.uniformity, "model": p.model, "inputs": p.inputs, "layers": (0, 1), "heads": (0,),
