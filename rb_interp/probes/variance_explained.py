@@ -9,7 +9,8 @@ For vectors x_r (one row each) in k groups, n rows, traces over coordinates:
 
 the share of variance that the grouping explains, adjusted for the number of groups (omega squared): 1 where groups fix
 the vector, about 0 (either sign) where they say nothing. Groupings: ``key``, ``anchor_sum``, each single anchor
-``anchor_1`` .. ``anchor_q``, the ordered combination ``anchors``, the pair ``key_and_sum``; and
+``anchor_1`` .. ``anchor_q``, the ordered combination ``anchors``, the pair ``key_and_sum``, or those that the caller
+gives; and
 
     interaction = omega^2(key_and_sum) - omega^2(key) - omega^2(anchor_sum)
 
@@ -36,9 +37,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
-from rb_interp.checks import checked
+from rb_interp.checks import checked, shown
+from rb_interp.errors import RolesError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capture import Tokens, capture
 from rb_interp.probes.check import check_layer_head, check_rows, undefined
@@ -72,39 +74,52 @@ def variance_explained(
     untrained: Source | None = None,
     n_null: int = 200,
     seed: int = 0,
+    groupings: Mapping | None = None,
+    role: str | None = None,
 ) -> Reading:
-    """Share of variance that key and anchors explain in each component's output at the last position.
+    """Share of variance that groupings of the rows explain in each component's output at one position.
 
-    Values: ``f"{component}.{layer}:{grouping}"``, at most 1, with the module's groupings and these components:
-    resid_pre of L0 (embedding + position), attn_out and mlp_out of every layer, resid_post of the last.
-    Null: the rows' labels permuted, for key and anchor_sum.
+    Values: ``f"{component}.{layer}:{grouping}"``, at most 1, with your groupings, or the module's, and these
+    components: resid_pre of L0 (embedding + position), attn_out and mlp_out of every layer, resid_post of the last.
+    Null: the rows' labels permuted, for each of your groupings, or for key and anchor_sum.
     Arrays: shares [component, grouping], in the order of the values.
 
     Args:
         model: a model, or the cache of these rows that ``captured`` gives.
-        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
+        inputs: rows, and where no groupings are given roles that name the positions of ``key`` and ``anchor``.
         layer: one layer, of which all four components are read; by default the components above.
         head: attn_out is what this head writes (z W_O); by default it is the sum over heads.
         untrained: the same model at step 0, read beside it; None for no comparison.
         n_null, seed: draws of each null (0 for none), and the seed of the draws.
+        groupings: name -> a label for each row, numbers or texts; rows with the same label are a group. By default
+            those of the module, which are about a key and its anchors.
+        role: whose position is read, the first one where it has several; None for the last position.
 
     Raises:
         ModelError: for a layer or head that is not there.
-        RolesError: for missing roles, and for roles of other rows.
+        RolesError: for missing roles, for roles of other rows, and for labels of other rows.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
+    >>> rows = data.inputs(data.sample("rsn_train", 100))
+    >>> last = {"last token": rows.tokens[:, -1] % 3}
+    >>> list(variance_explained(model, rows, layer=1, groupings=last, n_null=0).values)[:2]
+    ['resid_pre.1:last token', 'attn_out.1:last token']
     """
     check_layer_head(model, layer or 0, head or 0, "variance_explained", untrained, caches=True)
     rows = check_rows(inputs, "variance_explained").numpy()
-    groupings = row_groupings(rows, inputs.roles)
-    outputs = last_position_outputs(model, rows, layer, head)
-    values = _all_shares(outputs, groupings)
+    labels = row_groupings(rows, inputs.roles) if groupings is None else own_groupings(groupings, len(rows))
+    at = None if role is None else inputs.roles.position(role, "variance_explained")[:, 0]
+    outputs = position_outputs(model, rows, layer, head, at)
+    values = _all_shares(outputs, labels)
     rng = np.random.default_rng(seed)
     nulls = {}
-    for name in NULL_GROUPINGS if n_null else ():
-        permuted = rng.permuted(np.tile(_numbered(groupings[name]), (n_null, 1)), axis=1)
+    for name in (NULL_GROUPINGS if groupings is None else labels) if n_null else ():
+        permuted = rng.permuted(np.tile(_numbered(labels[name]), (n_null, 1)), axis=1)
         for component, draws in _draws_of_each(outputs, permuted).items():
             nulls[f"{component}:{name}"] = Null("labels permuted", draws)
     untrained_values = (
-        {} if untrained is None else _all_shares(last_position_outputs(untrained, rows, layer, head), groupings)
+        {} if untrained is None else _all_shares(position_outputs(untrained, rows, layer, head, at), labels)
     )
     arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
     notes = undefined(values, model, UNDEFINED)
@@ -163,7 +178,7 @@ def _draws_of_each(
 
 
 def shares(vectors: Float[np.ndarray, "row d"], groupings: Mapping[str, Int[np.ndarray, " row"]]) -> dict[str, float]:
-    """Omega squared of every grouping, and ``interaction`` beyond key and anchor sum.
+    """Omega squared of every grouping, and ``interaction`` beyond key and anchor sum where these are among them.
 
     >>> key, total = np.repeat([0, 1], 4), np.tile([0, 0, 1, 1], 2)
     >>> exclusive_or = ((key + total) % 2)[:, None].astype(float)
@@ -172,6 +187,8 @@ def shares(vectors: Float[np.ndarray, "row d"], groupings: Mapping[str, Int[np.n
     (1.0, True)
     """
     found = {name: omega_squared(vectors, labels) for name, labels in groupings.items()}
+    if not {"key_and_sum", "key", "anchor_sum"} <= found.keys():
+        return found
     return {**found, "interaction": found["key_and_sum"] - found["key"] - found["anchor_sum"]}
 
 
@@ -185,20 +202,44 @@ def row_groupings(tokens: Int[np.ndarray, "row pos"], roles: Roles) -> dict[str,
     return {"key": key, "anchor_sum": total, **singles, **joint}
 
 
-def last_position_outputs(
-    model: Source, tokens: Tokens, layer: int | None, head: int | None = None
-) -> dict[str, Float[np.ndarray, "row d"]]:
-    """Output of each component at the last position in float64, keyed ``f"{component}.{layer}"``, in forward order.
+def own_groupings(groupings: Mapping, n: int) -> dict[str, Int[np.ndarray, " row"]]:
+    """The caller's labels as numbers; RolesError where a grouping has no name, or not one label for each row."""
+    found = {}
+    for name, given in groupings.items():
+        labels = np.asarray(given)
+        if not isinstance(name, str) or labels.shape != (n,):
+            raise RolesError(
+                f"variance_explained got the grouping {shown(name)} with {shown(labels)}; expected a name and one "
+                f"label for each of {n} rows."
+            )
+        found[name] = _numbered(labels)
+    if not found:
+        raise RolesError("variance_explained got no grouping; give {name: a label for each row}.")
+    return found
 
-    attn_out is that of all heads with the output bias, or what one head writes.
+
+def position_outputs(
+    model: Source,
+    tokens: Tokens,
+    layer: int | None,
+    head: int | None = None,
+    at: Int[np.ndarray, " row"] | None = None,
+) -> dict[str, Float[np.ndarray, "row d"]]:
+    """Output of each component at one position in float64, keyed ``f"{component}.{layer}"``, in forward order.
+
+    attn_out is that of all heads with the output bias, or what one head writes. ``at`` is the last position by default.
     """
     hooks = component_hooks(model_of(model), layer, head)
-    cache = capture(model, tokens, list(hooks.values()), keep=lambda activation: activation[:, -1])
+    if at is None:
+        cache = capture(model, tokens, list(hooks.values()), keep=lambda activation: activation[:, -1])
+    else:
+        every, row = capture(model, tokens, list(hooks.values())), np.arange(len(at))
+        cache = {hook: activation[row, at] for hook, activation in every.items()}
     outputs = {name: cache[hook].double() for name, hook in hooks.items()}
     for name in hooks if head is not None else ():
-        component, _, at = name.partition(".")
+        component, _, number = name.partition(".")
         if component == "attn_out":
-            W_O = layer_heads(model_of(model), int(at), "W_O")[head].detach().cpu().double()
+            W_O = layer_heads(model_of(model), int(number), "W_O")[head].detach().cpu().double()
             outputs[name] = outputs[name][:, head] @ W_O
     return {name: output.numpy() for name, output in outputs.items()}
 
@@ -239,6 +280,6 @@ def _omega_squared(between: float | np.ndarray, n: int, k: int) -> Any:
     return (between - (k - 1) * mean_within) / (1 + mean_within)
 
 
-def _numbered(labels: Int[np.ndarray, "row ..."]) -> Int[np.ndarray, " row"]:
+def _numbered(labels: Shaped[np.ndarray, "row ..."]) -> Int[np.ndarray, " row"]:
     """Group numbers 0 to k - 1 of labels, or of rows of labels."""
     return np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)

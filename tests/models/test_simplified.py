@@ -265,12 +265,13 @@ def test_geometry_reads_the_rows_of_the_embedding(architecture):
     model, untrained = of_the_task(architecture), of_the_task(architecture, seed=1)
     data = TASK.dataset(0)
     groups = {"key": "key", "reasoning": "reasoning_anchor"}
-    reading = geometry(model, Inputs(data.tokens, roles=data.roles()), untrained=untrained, n_null=20, groups=groups)
+    options: dict[str, Any] = {"groups": groups, "ordered": tuple(groups)}
+    reading = geometry(model, Inputs(data.tokens, roles=data.roles()), untrained=untrained, n_null=20, **options)
     rows = model.W_E.detach().numpy()[[5, 6, 7]]
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     np.testing.assert_allclose(reading.arrays["cos_reasoning_matrix"], unit @ unit.T, atol=1e-12)
     assert reading.values["cos_reasoning"] == pytest.approx((unit @ unit.T)[np.triu_indices(3, 1)].mean())
-    other = geometry(untrained, Inputs(np.zeros((1, 16), int), roles=data.roles()), n_null=0, groups=groups).values
+    other = geometry(untrained, Inputs(np.zeros((1, 16), int), roles=data.roles()), n_null=0, **options).values
     assert reading.untrained["order_rho"] == other["order_rho"]
     assert reading.values["participation_ratio"] == reading.values["participation"] / other["participation"]
 

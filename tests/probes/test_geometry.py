@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from lens_models import lens_model
 
 from rb_interp.errors import ConfigError, RolesError
@@ -19,7 +21,7 @@ from rb_interp.theory.embeddings import theorem_1_embeddings
 
 TOKENS = {"key": np.arange(20, 32), "memory": np.arange(1, 5), "reasoning": np.arange(10, 18)}
 ROW = np.zeros((1, 16), dtype=int)
-OPTIONS = {"alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
+OPTIONS: dict[str, Any] = {"alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}
 USED = np.concatenate(list(TOKENS.values()))
 
 
@@ -155,7 +157,7 @@ def test_probe_reads_the_embedding_of_a_model() -> None:
 @pytest.mark.lens
 def test_groups_of_any_name_are_read_as_the_anchor_task_s_are() -> None:
     model = lens_model("plain", d_vocab=40)
-    renamed = dict(zip(("hour", "place", "shift"), TOKENS.values(), strict=True))
+    renamed: dict[str, Any] = dict(zip(("hour", "place", "shift"), TOKENS.values(), strict=True))
     own = geometry(model, groups=TOKENS, ordered=("key", "reasoning"), n_null=20)
     for inputs in (None, Inputs(ROW, roles=Roles(tokens=renamed))):
         groups = renamed if inputs is None else None
@@ -172,9 +174,48 @@ def test_groups_of_any_name_are_read_as_the_anchor_task_s_are() -> None:
         np.testing.assert_array_equal(found.arrays["pca_theory_group"], own.arrays["pca_theory_group"])
     assert "cos_hour" in found.values
     assert "pc1_place" not in found.values
-    for option in ({"line": "hours"}, {"alike": ("hours",)}, {"ordered": ("place", "hours")}):
+    options: tuple[dict[str, Any], ...] = ({"line": "hours"}, {"alike": ("hours",)}, {"ordered": ("place", "hours")})
+    for option in options:
         with pytest.raises(RolesError, match="geometry has no group 'hours'; did you mean 'hour'?"):
             geometry(model, groups=renamed, **option)
+
+
+ORDER = {"order_rho", "theory", *(f"{kind}_{name}" for kind in ("pc1", "own_pc1") for name in TOKENS)}
+
+
+@pytest.mark.lens
+def test_order_is_read_where_the_caller_gives_numbers() -> None:
+    """The embedding is a line by other numbers than the ids; without numbers nothing is said of order."""
+    model, rng = lens_model("plain", d_vocab=40), np.random.default_rng(0)
+    hidden = rng.permutation(8) * 0.5
+    with torch.no_grad():
+        model.W_E[TOKENS["reasoning"]] = 4 * torch.eye(16)[0] + torch.outer(
+            torch.tensor(hidden).float(), torch.eye(16)[1]
+        )
+    nothing = geometry(model, groups=TOKENS, n_null=5)
+    assert not ORDER & set(nothing.values)
+    assert not ORDER & set(nothing.nulls)
+    assert {"cos_memory", "participation"} <= set(nothing.values)
+    assert "pca_theory" not in nothing.arrays
+    by_token = dict(zip(TOKENS["reasoning"].tolist(), hidden.tolist(), strict=True))
+    for values in ({"reasoning": hidden}, by_token):
+        found = geometry(model, groups=TOKENS, values=values, n_null=500)
+        assert found.values["own_pc1_reasoning"] == pytest.approx(1)
+        assert found.values["order_rho"] < -0.9
+        assert found.nulls["order_rho"].p_value(found.values["order_rho"]) < 0.01
+        assert "theory" not in found.values  # Eq. (14) is about whole numbers
+        assert "pc1_key" not in found.values
+    whole = geometry(model, groups=TOKENS, values={"reasoning": TOKENS["reasoning"]}, n_null=0).values
+    assert dict(whole) == pytest.approx(
+        geometry(model, groups=TOKENS, ordered=("reasoning",), n_null=0).values, nan_ok=True
+    )
+    for values, message in (
+        ({"reasonin": hidden}, "has no group 'reasonin'; did you mean 'reasoning'"),
+        ({"reasoning": hidden[:3]}, "expected a number for each of its 8 tokens"),
+        ({39: 1.0}, "got values of no whole group; the groups are key, memory, reasoning"),
+    ):
+        with pytest.raises(RolesError, match=message):
+            geometry(model, groups=TOKENS, values=values)
 
 
 @pytest.mark.lens

@@ -11,9 +11,9 @@ from lens_models import lens_model
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.probes.variance_explained import (
     ROUNDING,
-    last_position_outputs,
     omega_squared,
     omega_squared_draws,
+    position_outputs,
     row_groupings,
     shares,
     variance_explained,
@@ -30,6 +30,27 @@ BALANCED = {"key": KEY, "anchor_sum": SUM, "key_and_sum": S * KEY + SUM}
 def closed_form(between: float, n: int, k: int) -> float:
     within = (1 - between) / (n - k)
     return (between - (k - 1) * within) / (1 + within)
+
+
+@pytest.mark.lens
+def test_groupings_of_one_s_own_at_a_role_s_position() -> None:
+    """The embedding of the first token is a function of that token, and its label by name says the same."""
+    model, rng = lens_model("plain"), np.random.default_rng(0)
+    tokens = rng.integers(0, 4, (80, 5))
+    tokens[:, 0] = 7
+    names = np.array(["a", "b", "c", "d"])[tokens[:, 1]]
+    inputs = Inputs(tokens, roles=Roles({"verb": np.ones((80, 1), dtype=int)}))
+    labels = {"verb": names, "coin": rng.integers(0, 2, 80)}
+    found = variance_explained(model, inputs, groupings=labels, role="verb", untrained=model)
+    assert found.values["resid_pre.0:verb"] == pytest.approx(1)
+    assert abs(found.values["resid_pre.0:coin"]) < 0.1
+    assert found.nulls["resid_pre.0:verb"].p_value(1.0) == pytest.approx(1 / 201)
+    assert {name.split(":")[1] for name in found.values} == {"verb", "coin"}
+    assert dict(found.untrained) == dict(found.values)
+    last = variance_explained(model, inputs, groupings=labels, n_null=0).values
+    assert last["resid_pre.0:verb"] < 0.3
+    with pytest.raises(RolesError, match=r"grouping 'verb' with an array of shape \[3\] .*; expected a name and one"):
+        variance_explained(model, inputs, groupings={"verb": [1, 2, 3]})
 
 
 def test_omega_squared_by_hand() -> None:
@@ -157,7 +178,7 @@ def test_errors_name_what_is_missing() -> None:
 def test_heads_add_up_to_the_attention_output() -> None:
     model = lens_model("plain", d_vocab=40)
     tokens = np.random.default_rng(0).integers(0, 40, (6, 5))
-    whole = last_position_outputs(model, tokens, 2)["attn_out.2"]
-    heads = [last_position_outputs(model, tokens, 2, head)["attn_out.2"] for head in range(model.cfg.n_heads)]
+    whole = position_outputs(model, tokens, 2)["attn_out.2"]
+    heads = [position_outputs(model, tokens, 2, head)["attn_out.2"] for head in range(model.cfg.n_heads)]
     bias = model.b_O[2].detach().double().numpy()
     np.testing.assert_allclose(sum(heads) + bias, whole, rtol=1e-4, atol=1e-5)

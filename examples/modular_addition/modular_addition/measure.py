@@ -1,5 +1,7 @@
 """What is read of every member: learning order, geometry, Fourier concentration, and the need of L0's attention."""
 
+from functools import partial
+
 import numpy as np
 
 from rb_interp.interventions import ablation
@@ -45,7 +47,8 @@ def measure(run, progress: bool = True) -> Measured:
     models = MemberModels(sweep)
     for member in sweep.members:
         step, data = models.load(member, "final").step, sweep.dataset(member.seed)
-        inputs, probes = data.inputs(data.sample("rule", 500)), (geometry, fourier, attention_needed)
+        inputs = data.inputs(data.sample("rule", 500))
+        probes = (partial(geometry, ordered=("number",)), fourier, attention_needed)
         readings = [probe(models.model, inputs, untrained=models.untrained) for probe in probes]
         readings.append(order(curves.loc[(member.gamma, member.seed)], sweep.config.task.d_vocab))
         place = {"gamma": member.gamma, "seed": member.seed, "stage": "final", "step": step, "set": ""}
