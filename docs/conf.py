@@ -5,11 +5,21 @@ import re
 project = "rb_interp"
 author = "The rb_interp authors"
 copyright = "2026, the rb_interp authors"
-extensions = ["myst_parser"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "conftest.py"]
+exclude_patterns = ["_build", "conf.py"]
 html_theme = "furo"
 html_title = "rb_interp"
+
+# Notebooks are Python files that jupytext opens; each build runs them.
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+
+autosummary_generate = True
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
 
 
 def setup(app):

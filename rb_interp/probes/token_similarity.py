@@ -85,15 +85,15 @@ def token_similarity(
 ) -> Reading:
     """Mean cosines of the embeddings of typical tokens, by corpus and matched in frequency in both directions.
 
-    Values as in the module's table, n_prontoqa, n_stories, control_mismatch and counterpart_mismatch (mean |ln ratio|
-    of matched counts), n_in_range (the stories' tokens that are as frequent as PrOntoQA's) and n_counterpart (effective
-    number of PrOntoQA tokens matched to them, (sum w')^2 / sum w'^2). A list of fewer than two tokens gives nan, a
-    missing control (fewer typical tokens in the stories than in PrOntoQA) too. Table ``token_intervals``: quantity,
-    low, high, the interval over tokens of each cosine and difference. Nulls, side less: corpus labels permuted among
-    typical tokens (difference, difference_centred); PrOntoQA's tokens swapped with their matches, each or not
-    (difference_control, difference_control_centred). Arrays: cos_prontoqa_matrix, cos_stories_matrix,
-    cos_control_matrix (raw, the SHOWN most frequent, in descending order of their count in their own corpus) and
-    tokens_prontoqa, tokens_stories, tokens_control, the ids of their rows.
+    Values as in the module's table, n_prontoqa, n_stories, control_mismatch and counterpart_mismatch (mean distance
+    of matched counts in ln), n_in_range (the stories' tokens that are as frequent as PrOntoQA's) and n_counterpart
+    (the effective number of PrOntoQA tokens matched to them, (sum w')^2 / sum w'^2). A list of fewer than two
+    tokens gives nan, a missing control (fewer typical tokens in the stories than in PrOntoQA) too. Table
+    ``token_intervals``: quantity, low, high, the interval over tokens of each cosine and difference. Nulls, side
+    less: corpus labels permuted among typical tokens (difference, difference_centred); PrOntoQA's tokens swapped
+    with their matches, each or not (difference_control, difference_control_centred). Arrays: cos_prontoqa_matrix,
+    cos_stories_matrix, cos_control_matrix (raw, the SHOWN most frequent, in descending order of their count in
+    their own corpus) and tokens_prontoqa, tokens_stories, tokens_control, the ids of their rows.
 
     Args:
         inputs: not looked at, since the probe reads the embedding alone.

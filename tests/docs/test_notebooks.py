@@ -1,0 +1,27 @@
+"""Each notebook runs from nothing as the script that it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.py"))
+
+
+@pytest.mark.lens
+@pytest.mark.wide
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path):
+    environment = {**os.environ, "MPLBACKEND": "agg"}
+    ended = subprocess.run(
+        [sys.executable, path], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+def test_the_page_lists_every_notebook():
+    listed = (ROOT / "docs/notebooks/index.md").read_text("utf-8").split("maxdepth: 1")[1].split("```")[0].split()
+    assert sorted(listed) == [path.stem for path in NOTEBOOKS]
