@@ -19,8 +19,9 @@ from rb_interp.machine.registry import names, study
 found = study("modular-addition")
 loaded = sorted(name for name in sys.modules if name.startswith("rb_interp.studies."))
 run = found.run(preset="smoke", out="run", progress=False)
-print(json.dumps({"names": names(), "loaded": loaded, "after": sorted(n for n in sys.modules if n.startswith(
-    "rb_interp.studies.")), "verdicts": run.verdicts.table()[["id", "outcome", "n_seeds", "reason"]].values.tolist()}))
+verdicts = run.verdicts.table()[["id", "outcome", "n_seeds", "reason"]].values.tolist()
+after = sorted(name for name in sys.modules if name.startswith("rb_interp.studies."))
+print(json.dumps({"names": names(), "loaded": loaded, "after": after, "verdicts": verdicts}))
 """
 
 
