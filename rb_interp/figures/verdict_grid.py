@@ -24,8 +24,8 @@ def verdict_grid(verdicts: Mapping[str, pd.DataFrame], varied: str, *, marked: s
     """A row for each claim, a column for each run: outcome as colour, seeds that meet the claim as text.
 
     Args:
-        verdicts: what a run is called -> its table of verdicts, as `Verdicts.table` gives it; claims are ordered as in
-            the first.
+        verdicts: what a run is called -> its table of verdicts, as `Verdicts.table` gives it. Claims are ordered as
+            in the first.
         varied: what differs between the runs, the label of the x axis.
         marked: name of a run to frame.
 
