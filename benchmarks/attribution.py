@@ -42,7 +42,7 @@ def members(options: argparse.Namespace) -> Iterator[Case]:
         train = TrainConfig(steps=options.steps, device="cpu", workers=1, eval_every=options.steps)
         trained = train_members(task, config, train, [gamma], [0], progress=False)
         data, made = task.dataset(0), lens_model(config, task.d_vocab, task.length, trained.final.member(gamma, 0))
-        accuracy = trained.curves.table().query("set == 'rsn_train'").accuracy.iloc[-1]
+        accuracy = trained.curves.to_frame().query("set == 'rsn_train'").accuracy.iloc[-1]
         rows = data.sample("rsn_train", options.pairs)
         for change in ("key", "anchors"):
             pair = data.inputs(rows), task.counterfactual(data, rows, change)

@@ -70,8 +70,8 @@ def verdicts(folder: Path) -> None:
     """The study at every rate and at the chosen ones, its verdicts, and their figure."""
     study, found = rb.study("anchor"), {}
     for lr in RATES:
-        found[f"{lr:g}"] = study.run(config=at_rate(lr), out=folder / f"verdicts_{lr:g}").verdicts.table()
-    found[OWN] = study.run(preset="quick", out=folder / "quick").verdicts.table()
+        found[f"{lr:g}"] = study.run(config=at_rate(lr), out=folder / f"verdicts_{lr:g}").verdicts.to_frame()
+    found[OWN] = study.run(preset="quick", out=folder / "quick").verdicts.to_frame()
     pd.concat([table.assign(lr=name) for name, table in found.items()]).to_csv(VERDICTS, index=False)
     draw(found)
 

@@ -138,7 +138,7 @@ new = np.array([rng.choice(some) for some in absent])
 other = np.where(inputs.tokens == inputs.labels[:, None], new[:, None], inputs.tokens)
 corrupted = rb.Inputs(other, new, inputs.roles)
 matrix = iv.patching_matrix(model, inputs, corrupted, roles=("first", "second", "query"))
-matrix.table().pivot(index=["component", "layer"], columns="role", values="recovered").round(2)
+matrix.to_frame().pivot(index=["component", "layer"], columns="role", values="recovered").round(2)
 
 # %% [markdown]
 # The answer stands at `second` until L1, whose attention takes it to the query. A first look at the same cells costs

@@ -41,7 +41,7 @@ run.kept, run.config.seeds, run.config.gammas, run.metadata["command"]
 # Each claim was fixed before the run. A verdict says how many seeds meet it.
 
 # %%
-verdicts = run.verdicts.table()
+verdicts = run.verdicts.to_frame()
 verdicts[["id", "criterion", "outcome", "n_meeting", "n_seeds", "effect", "untrained"]].head(8)
 
 # %% [markdown]

@@ -53,7 +53,7 @@ corrupted = data.task.counterfactual(data, rows, "key")
 
 # %%
 matrix = iv.patching_matrix(model, clean, corrupted, roles=("key", "anchor", "last"))
-share = matrix.table().pivot(index=["component", "layer"], columns="role", values="recovered")
+share = matrix.to_frame().pivot(index=["component", "layer"], columns="role", values="recovered")
 share.round(2)
 
 # %% [markdown]

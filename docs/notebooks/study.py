@@ -96,7 +96,7 @@ table[table.quantity == "tv"][["gamma", "seed", "value", "untrained", "p_value"]
 # No claim about members is decided with fewer than eight seeds.
 
 # %%
-run.verdicts.table()[["id", "criterion", "outcome", "n_meeting", "n_seeds", "reason"]].head(6)
+run.verdicts.to_frame()[["id", "criterion", "outcome", "n_meeting", "n_seeds", "reason"]].head(6)
 
 # %% [markdown]
 # `run.write_report()` draws the figures and writes one HTML file. [A study of your own](../tutorial_own_study.md) shows

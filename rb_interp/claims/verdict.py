@@ -168,7 +168,7 @@ class Verdicts(tuple[Verdict, ...]):
                 return verdict
         raise StudyError(f"no claim '{key}' was judged; {nearest(key, [verdict.id for verdict in self])}")
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """One row a claim, without its conditions."""
         import pandas as pd
 
@@ -179,7 +179,7 @@ class Verdicts(tuple[Verdict, ...]):
         return f"Verdicts({', '.join(f'{n} {outcome}' for outcome, n in sorted(counts.items())) or 'of no claim'})"
 
     def _repr_html_(self) -> str:
-        return self.table().to_html(index=False, float_format="{:.3g}".format)
+        return self.to_frame().to_html(index=False, float_format="{:.3g}".format)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Plain data that `from_json` reads."""

@@ -24,7 +24,7 @@ def verdict_grid(verdicts: Mapping[str, pd.DataFrame], varied: str, *, marked: s
     """A row for each claim, a column for each run: outcome as colour, seeds that meet the claim as text.
 
     Args:
-        verdicts: what a run is called -> its table of verdicts, as `Verdicts.table` gives it. Claims are ordered as
+        verdicts: what a run is called -> its table of verdicts, as `Verdicts.to_frame` gives it. Claims are ordered as
             in the first.
         varied: what differs between the runs, the label of the x axis.
         marked: name of a run to frame.
@@ -40,11 +40,11 @@ def verdict_grid(verdicts: Mapping[str, pd.DataFrame], varied: str, *, marked: s
     1
     """
     if not verdicts:
-        raise ConfigError("verdict_grid got no run; give at least one, as {name: run.verdicts.table()}.")
+        raise ConfigError("verdict_grid got no run; give at least one, as {name: run.verdicts.to_frame()}.")
     for name, table in verdicts.items():
         missing = [column for column in COLUMNS if column not in table]
         if missing:
-            raise ConfigError(f"the verdicts of '{name}' lack {missing}; give what Verdicts.table() returns.")
+            raise ConfigError(f"the verdicts of '{name}' lack {missing}; give what Verdicts.to_frame() returns.")
     ids = list(dict.fromkeys(id for table in verdicts.values() for id in table["id"]))
     figure = new_figure(0.9 + 0.19 * len(ids), 1.2 + 0.75 * len(verdicts))
     axes = figure.subplots()

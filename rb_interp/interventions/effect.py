@@ -94,7 +94,7 @@ class Effect(WithArrays):
         """
         return 1 / (1 + len(self.control)) if len(self.control) > 1 else float("nan")
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """The summary as a table of one row, so that effects can be put below each other."""
         return pd.DataFrame([self.summary()])
 
@@ -119,7 +119,7 @@ class Effect(WithArrays):
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         few = self.smallest_p >= 0.05  # 19 draws reach .05 and do not fall below it
         more = f"; p cannot be below {self.smallest_p:.2g} with {len(self.control)} draws" if few else ""
-        return html_table(self.table()[columns], caption + more)
+        return html_table(self.to_frame()[columns], caption + more)
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""

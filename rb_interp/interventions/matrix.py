@@ -89,7 +89,7 @@ class PatchingMatrix(WithArrays):
         """The metric of the rows that run, and of those that cells are taken from."""
         return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """One row a cell: component, layer, role, recovered (``lost`` when noising), low, high, control, n."""
         names = pd.Index(["component", "layer", "role"])
         cells = pd.DataFrame(product(self.components, self.layers, self.roles), columns=names)
@@ -118,6 +118,6 @@ class PatchingMatrix(WithArrays):
         if self.rank_correlation is not None:
             how += f" (rank correlation with exact cells {self.rank_correlation:.2f})"
         return (
-            html_table(self.table(), f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}")
+            html_table(self.to_frame(), f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}")
             + notes
         )

@@ -98,7 +98,7 @@ def patching_matrix(
     >>> rows = data.sample("rsn_test", 8)
     >>> clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, "key")
     >>> matrix = patching_matrix(model, clean, corrupted, roles=("key", "noise"))
-    >>> matrix.table().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
+    >>> matrix.to_frame().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
     [1.0, 0.0]
     """
     check_model(model, "patching_matrix")

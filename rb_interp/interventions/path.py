@@ -96,21 +96,21 @@ class PathPatch(WithArrays):
             "moved_as_predicted", [(logits.argmax(1).numpy() == self.source_labels) * 1.0 for logits in self._runs()]
         )
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """Two rows: ``recovered`` and ``moved_as_predicted``, each with its interval and its control."""
         effects = [self.recovered(), *([] if self.source_labels is None else [self.moved()])]
-        return pd.concat([effect.table() for effect in effects], ignore_index=True)
+        return pd.concat([effect.to_frame() for effect in effects], ignore_index=True)
 
     @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Both shares with their 95 % intervals over rows, beside the control's; on ``ax`` or a new figure."""
-        rows = [effect_point(row, row["quantity"]) for row in self.table().to_dict("records")]
+        rows = [effect_point(row, row["quantity"]) for row in self.to_frame().to_dict("records")]
         title = f"path patch {self.sender} -> {self.receiver}, n = {len(self.base)}"
         return points(ax, rows, "share of the way, and of rows", title, **legend_of(self.recovered().control_name))
 
     def _repr_html_(self) -> str:
         columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]
-        return html_table(self.table()[columns], f"path patch {self.sender} -> {self.receiver}")
+        return html_table(self.to_frame()[columns], f"path patch {self.sender} -> {self.receiver}")
 
     def _runs(self) -> list[Float[Tensor, "row d_vocab"]]:
         return [self.patched, *([] if self.control_patched is None else [self.control_patched])]
@@ -210,7 +210,7 @@ class PathMatrix(WithArrays):
         """The same share of the control; nan without one."""
         return np.full_like(self.values, np.nan) if self.control_patched is None else self._share(self.control_patched)
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """One row a path: sender, receiver, recovered, low, high (95 %, over inputs), control, n."""
         low, high = ratio_interval(self.patched - self.base, self.source - self.base)
         missing = np.isnan(self.values)

@@ -62,7 +62,7 @@ def patch_member(
         model, data.inputs(chosen), corrupted, components=tuple(dict.fromkeys(components)),
         roles=tuple(dict.fromkeys(roles or _roles(data))), metric=metric, control=control,
     )  # fmt: skip
-    return found.table().assign(gamma=gamma, seed=seed, stage=str(stage), counterfactual=corrupt)
+    return found.to_frame().assign(gamma=gamma, seed=seed, stage=str(stage), counterfactual=corrupt)
 
 
 @checked

@@ -220,7 +220,8 @@ class Sweep:
 
         sets = tuple(self.config.task.sets)
         tables = [
-            saved_curves(self._saved(store), self._members(seeds), sets).table() for seeds, store in self.stores.items()
+            saved_curves(self._saved(store), self._members(seeds), sets).to_frame()
+            for seeds, store in self.stores.items()
         ]
         return pd.concat(tables).sort_values("step", kind="stable", ignore_index=True) if tables[1:] else tables[0]
 

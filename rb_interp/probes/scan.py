@@ -30,7 +30,7 @@ def scan(
 ) -> pd.DataFrame:
     """Readings of a probe on every given layer and head (default: all), one row per layer, head and quantity.
 
-    The columns are those of Reading.table(). With many heads some p-values are small by chance: correct for their
+    The columns are those of Reading.to_frame(). With many heads some p-values are small by chance: correct for their
     number before pointing at one head.
 
     Args:

@@ -101,10 +101,10 @@ class Reading(WithArrays):
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """One row per quantity: probe, layer, head, quantity, value, untrained, null, null_mean, null_sd, p_value, n.
 
-        >>> Reading("uniformity", {"tv": 0.1}, n=5).table()[["probe", "quantity", "value", "n"]]
+        >>> Reading("uniformity", {"tv": 0.1}, n=5).to_frame()[["probe", "quantity", "value", "n"]]
                 probe quantity  value  n
         0  uniformity       tv    0.1  5
         """
@@ -193,7 +193,7 @@ class Reading(WithArrays):
     def _repr_html_(self) -> str:
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
         notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
-        return html_table(self.table()[columns], f"{self.place}, n = {self.n}") + notes
+        return html_table(self.to_frame()[columns], f"{self.place}, n = {self.n}") + notes
 
 
 def html_table(table: Any, caption: str) -> str:

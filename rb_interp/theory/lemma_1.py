@@ -61,7 +61,7 @@ class FreshAttention(WithArrays):
         """Share of initialisations within the tolerance, in [0, 1]."""
         return float(self.within.mean())
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """Rows of the readings table: two quantities for each initialisation, whose number is called ``seed``."""
         place = {"gamma": self.gamma, "stage": "init", "step": 0, "set": ""}
         quantities = {f"within_{self.tolerance:g}": self.within, "max_deviation": self.max_deviation}

@@ -41,7 +41,7 @@ class Curves(WithArrays):
         """Steps that were evaluated, ascending."""
         return [step for step, _ in self.evaluations]
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """Long table: gamma, seed, step, set, loss, accuracy."""
         import pandas as pd
 
@@ -64,7 +64,7 @@ class Curves(WithArrays):
         """``loss`` (nats) or ``accuracy`` of each member over steps, with means over seeds; see `learning_curves`."""
         from rb_interp.plots import learning_curves
 
-        return learning_curves(self.table(), quantity, ax)
+        return learning_curves(self.to_frame(), quantity, ax)
 
     def of_nan(self, members: tuple[Member, ...]) -> Curves:
         """Curves of members of whom nothing is known, at the same steps; NaN throughout."""

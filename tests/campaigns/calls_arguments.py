@@ -170,7 +170,7 @@ PROBES: dict[str, Valid] = {
         "nulls": {"x": p.rb.probes.Null("nothing", np.arange(5.0))}, "arrays": {"a": np.zeros(2)}, "tables": {},
     },
     "Reading.rows": lambda p: {},
-    "Reading.table": lambda p: {},
+    "Reading.to_frame": lambda p: {},
 }  # fmt: skip
 INTERVENTIONS: dict[str, Valid] = {
     "attribution_matrix": lambda p: {
@@ -223,7 +223,7 @@ INTERVENTIONS: dict[str, Valid] = {
         "control": np.zeros((2, 4)), "control_name": "noise redrawn",
     },
     "Effect.summary": lambda p: {},
-    "Effect.table": lambda p: {},
+    "Effect.to_frame": lambda p: {},
     "Site": lambda p: {"component": "z", "layer": 0, "role": "key", "head": 0},
     "Site.parse": lambda p: {"text": "z.0.0@key"},
     "Site.at": lambda p: {"role": "anchor"},
@@ -257,7 +257,7 @@ CLAIMS: dict[str, Valid] = {
     "Verdicts": lambda p: {"verdicts": list(p.verdicts)},
     "Verdicts.__getitem__": lambda p: {"key": "X"},
     "Verdicts.from_json": lambda p: {"data": p.verdicts.to_json()},
-    "Verdicts.table": lambda p: {},
+    "Verdicts.to_frame": lambda p: {},
     "expected_by_chance": lambda p: {"verdicts": p.verdicts},
     "judge": lambda p: {
         "readings": p.readings, "claims": [p.claim], "scale": "quick", "standings": {}, "diverged": (("", 0.8, 1),)

@@ -331,7 +331,7 @@ def test_the_records_are_json_with_every_field_and_the_table_prints_them():
         assert verdict.criterion == BY_ID[verdict.id].criterion
     m7 = verdicts["M7"]
     assert (m7.effect, m7.low, m7.high, m7.n_seeds) == (0.95, 0.95, 0.95, 1)
-    table = verdicts.table().set_index("id")
+    table = verdicts.to_frame().set_index("id")
     assert table.loc["A5", ["outcome", "effect", "n_meeting"]].tolist() == ["HOLDS", 0.95, 8]
     assert list(table.index) == [claim.id for claim in CLAIMS]
     with pytest.raises(StudyError, match="no claim 'A9' was judged"):

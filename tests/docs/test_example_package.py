@@ -19,7 +19,7 @@ from rb_interp.machine.registry import names, study
 found = study("modular-addition")
 loaded = sorted(name for name in sys.modules if name.startswith("rb_interp.studies."))
 run = found.run(preset="smoke", out="run", progress=False)
-verdicts = run.verdicts.table()[["id", "outcome", "n_seeds", "reason"]].values.tolist()
+verdicts = run.verdicts.to_frame()[["id", "outcome", "n_seeds", "reason"]].values.tolist()
 after = sorted(name for name in sys.modules if name.startswith("rb_interp.studies."))
 print(json.dumps({"names": names(), "loaded": loaded, "after": after, "verdicts": verdicts}))
 """

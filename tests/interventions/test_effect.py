@@ -93,7 +93,7 @@ def test_no_input_gives_nan_and_other_inputs_are_refused():
 
 def test_the_table_is_the_summary_and_a_notebook_shows_it():
     found = effect([1.0, 2.0, 3.0], [[0.0, 0.0, 0.0]])
-    assert found.table().iloc[0].to_dict() == pytest.approx(found.summary(), nan_ok=True)
+    assert found.to_frame().iloc[0].to_dict() == pytest.approx(found.summary(), nan_ok=True)
     html = found._repr_html_()
     assert html.startswith("<p>forced_average at pattern.0: loss_increase; control: random patterns</p>")
     assert html.count("<tr") == 2

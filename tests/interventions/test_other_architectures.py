@@ -102,7 +102,7 @@ def test_a_matrix_has_the_components_that_the_model_has_and_says_which_it_has_no
     missing = [name for name in COMPONENTS if name not in matrix.components]
     assert missing == (["resid_mid"] if kind == "side by side" else ["resid_mid", "mlp_out"])
     assert matrix.notes == dict.fromkeys(missing, f"no cells: {why}")
-    cells = matrix.table().set_index(["component", "layer"])["recovered"]
+    cells = matrix.to_frame().set_index(["component", "layer"])["recovered"]
     assert [cells[name, 1] for name in ("resid_pre", "resid_post")] == pytest.approx([1, 1], abs=1e-4)
     clean = capture(model, CLEAN.tokens, [ATTN_OUT])[ATTN_OUT]
     found = run_with(model, CORRUPTED, [(ATTN_OUT, lambda activation, hook: clean)]).double().numpy()

@@ -151,7 +151,7 @@ def test_what_the_callers_hooks_do_is_part_of_the_model():
 def test_all_of_the_stream_recovers_everything_and_what_is_the_same_recovers_nothing():
     for kind in ("none", "post"):
         matrix = patching_matrix(MODELS[kind](), CLEAN, KEY, roles=("all", "key", "noise", "anchor"))
-        cells = matrix.table().set_index(["component", "layer", "role"])
+        cells = matrix.to_frame().set_index(["component", "layer", "role"])
         for name in ("resid_pre", "resid_mid", "resid_post"):
             assert cells.loc[(name, 1, "all"), "recovered"] == pytest.approx(1, abs=1e-5)
         assert cells.loc[("resid_pre", 0, "key"), "recovered"] == pytest.approx(1, abs=1e-5)
@@ -159,7 +159,7 @@ def test_all_of_the_stream_recovers_everything_and_what_is_the_same_recovers_not
             assert cells.loc[(name, 0, role), "recovered"] == 0
         assert (cells.n == len(ROWS)).all()
         assert cells.control.isna().all()
-        assert list(matrix.table().columns) == [
+        assert list(matrix.to_frame().columns) == [
             *("component", "layer", "role", "recovered", "low", "high", "control", "n")
         ]  # fmt: skip
 
@@ -219,7 +219,9 @@ def test_circuits_written_by_hand_are_found(name, change):
     np.put_along_axis(
         redrawn.tokens, noise, np.take_along_axis(data.task.counterfactual(data, rows, "noise").tokens, noise, 1), 1
     )
-    cells = patching_matrix(model, clean, corrupted, control=redrawn).table().set_index(["component", "layer", "role"])
+    cells = (
+        patching_matrix(model, clean, corrupted, control=redrawn).to_frame().set_index(["component", "layer", "role"])
+    )
     for text, expected in EXACT[name, change].items():
         site = Site.parse(text)
         cell = cells.loc[(site.component, site.layer, site.role)]
@@ -335,5 +337,5 @@ def test_interval_by_hand():
     one = PatchingMatrix(
         ("q",), (0,), ("key",), "logit_diff", None, np.ones(1), np.zeros(1), np.full((1, 1, 1, 1), 0.5), None
     )
-    assert one.table()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]
+    assert one.to_frame()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]
     assert PER_HEAD == ("q", "k", "v", "z", "pattern")

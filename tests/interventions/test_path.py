@@ -190,7 +190,7 @@ def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
     model = model_of(norm)
     given = {"mlps": mlps, "control": NOISE, "answer_at": -2, "metric": "kl"}
     matrix = path_matrix(model, BASE, SOURCE, SENDERS, RECEIVERS, **given)
-    table = matrix.table().set_index(["sender", "receiver"])
+    table = matrix.to_frame().set_index(["sender", "receiver"])
     for sender in SENDERS:
         for receiver in RECEIVERS:
             cell = table.loc[(sender, receiver)]

@@ -94,7 +94,7 @@ def test_noising_is_denoising_with_the_rows_exchanged():
     np.testing.assert_allclose(noise.clean, -exchanged.corrupted, atol=1e-5)
     for mine, other in zip(noise.ends, exchanged.ends, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-3)
-    assert "lost" in noise.table().columns
+    assert "lost" in noise.to_frame().columns
     assert "share of the logit_diff lost, n = 3" in noise._repr_html_()
     logits = by_hooks(model, CLEAN, CORRUPTED, [("z", 1, None, "key")], LAST).double().numpy()
     rows, cell = np.arange(3), (noise.components.index("z"), 1, noise.roles.index("key"))

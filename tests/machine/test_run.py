@@ -27,7 +27,7 @@ def snapshot(folder):
 def test_a_run_tells_what_it_found(one):
     assert [verdict.outcome for verdict in one.verdicts] == ["HOLDS"]
     assert one.verdicts["S1"].n_seeds == 8
-    assert one.verdicts.table().loc[0, "outcome"] == "HOLDS"
+    assert one.verdicts.to_frame().loc[0, "outcome"] == "HOLDS"
     norms = one.readings.query("gamma == 0.8")["value"]
     assert one.verdicts["S1"].effect == pytest.approx(norms.median())
     assert one.table("doubled")["value"].tolist() == (2 * one.readings["value"]).tolist()

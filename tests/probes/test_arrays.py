@@ -68,7 +68,7 @@ def test_every_probe_reads_arrays_as_it_reads_the_model(name, both):
     probe, options = getattr(probes, name), {"n_null": 20, **CASES[name]}
     expected = probe(model, INPUTS, untrained=untrained, **options)
     found = probe(source, INPUTS, untrained=before, **options)
-    pd.testing.assert_frame_equal(found.table(), expected.table(), rtol=1e-9, atol=1e-12)
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), rtol=1e-9, atol=1e-12)
     assert found.notes == expected.notes
     for key, array in expected.arrays.items():
         np.testing.assert_allclose(found.arrays[key], array, rtol=1e-6, atol=1e-9)

@@ -85,7 +85,7 @@ def test_the_excess_finds_the_heads_that_are_known(query, to, heads):
     """The roles of another row tell nothing of a previous-token head; attention drawn at random by position does."""
 
     def table(model, layer, head):
-        return attention(model, rows(), query=query, to=to, layer=layer, head=head).table().set_index("quantity")
+        return attention(model, rows(), query=query, to=to, layer=layer, head=head).to_frame().set_index("quantity")
 
     own, over = f"{query}_to_{to}", f"{query}_to_{to}_excess"
     found = {(layer, head): table(known().model, layer, head) for layer in range(2) for head in range(2)}

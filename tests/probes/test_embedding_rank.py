@@ -25,7 +25,7 @@ COUNTS = made_counts()
 
 
 def p_values(reading):
-    return reading.table().set_index("quantity")["p_value"].to_dict()
+    return reading.to_frame().set_index("quantity")["p_value"].to_dict()
 
 
 def test_planted_ranks_are_read():

@@ -45,7 +45,7 @@ def noise(seed: int = 0) -> np.ndarray:
 
 
 def p_values(reading):
-    return reading.table().set_index("quantity")["p_value"].to_dict()
+    return reading.to_frame().set_index("quantity")["p_value"].to_dict()
 
 
 def test_padding_and_the_last_token_follow_nothing():

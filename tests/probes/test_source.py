@@ -43,11 +43,11 @@ PLACES = (
 def test_probes_read_the_same_from_a_cache(probe, where):
     """Ours, and the one that TransformerLens gives; the untrained model's too."""
     model, untrained = lens_model("gpt2"), lens_model("gpt2", seed=1)
-    expected = probe(model, INPUTS, untrained=untrained, n_null=20, **where).table()
+    expected = probe(model, INPUTS, untrained=untrained, n_null=20, **where).to_frame()
     with torch.no_grad():
         own = model.run_with_cache(torch.from_numpy(INPUTS.tokens))[1]
     ours = captured(untrained, INPUTS.tokens, [hook for hook in own if hook in untrained.hook_dict])
-    found = probe(own, INPUTS, untrained=ours, n_null=20, **where).table()
+    found = probe(own, INPUTS, untrained=ours, n_null=20, **where).to_frame()
     assert found.equals(expected)
 
 
@@ -90,7 +90,7 @@ def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(probe, opti
     count, found = passes(model, lambda: scan(probe, model, INPUTS, untrained=untrained, **options))
     assert count <= most
     single = [
-        probe(model, INPUTS, layer=layer, head=head, untrained=untrained, **options).table()
+        probe(model, INPUTS, layer=layer, head=head, untrained=untrained, **options).to_frame()
         for layer in range(4)
         for head in range(4)
     ]
@@ -117,7 +117,7 @@ def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
 def test_probes_of_weights_read_the_model_of_a_cache(probe):
     model = lens_model("gpt2")
     cache = captured(model, INPUTS.tokens)
-    assert probe(cache, INPUTS, untrained=cache).table().equals(probe(model, INPUTS, untrained=model).table())
+    assert probe(cache, INPUTS, untrained=cache).to_frame().equals(probe(model, INPUTS, untrained=model).to_frame())
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ SPREAD = 1 / math.sqrt(len(PRONTOQA) * (len(PRONTOQA) - 1) * D_MODEL / 2)
 
 
 def p_values(reading):
-    return reading.table().set_index("quantity")["p_value"].to_dict()
+    return reading.to_frame().set_index("quantity")["p_value"].to_dict()
 
 
 def test_mean_cosine_without_a_matrix_is_that_of_the_matrix():

@@ -115,7 +115,9 @@ def test_two_corpora_of_the_caller_keep_their_names():
             words = [name.replace("prontoqa", "code").replace("stories", "prose") for name in getattr(own, part)]
             assert list(getattr(theirs, part)) == words
         np.testing.assert_array_equal([*theirs.values.values()], [*own.values.values()])
-        assert not [name for name in map(str, (theirs.table(), *theirs.tables.values())) if "prontoqa" in name.lower()]
+        assert not [
+            name for name in map(str, (theirs.to_frame(), *theirs.tables.values())) if "prontoqa" in name.lower()
+        ]
     for wrong, told in (
         ({"code": counts[0]}, "got counts of 'code'; expected those of two corpora by name"),
         ({"all": counts[0], "prose": counts[1]}, "none of them called control, all"),

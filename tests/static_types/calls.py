@@ -90,7 +90,7 @@ def of_probes(inputs: rb.Inputs) -> None:
     reading = rb.probes.uniformity(model, inputs, layer=1, untrained=model)
     assert_type(reading, rb.Reading)
     assert_type(reading.values["tv"], float)
-    assert_type(reading.table(), pd.DataFrame)
+    assert_type(reading.to_frame(), pd.DataFrame)
     assert_type(rb.scan(rb.probes.uniformity, model, inputs), pd.DataFrame)
     assert_type(rb.interventions.ablation(model, inputs, "z.0"), rb.interventions.Effect)
     rb.probes.uniformity(model, inputs, layr=1)  # type: ignore

@@ -17,7 +17,7 @@ COLUMNS = ["probe", "layer", "head", "quantity", "value", "untrained", "null", "
 
 
 def test_the_table_has_one_row_per_quantity():
-    table = READING.table()
+    table = READING.to_frame()
     assert table.columns.tolist() == COLUMNS
     assert table["quantity"].tolist() == ["tv", "entropy"]
     row = table.iloc[0]

@@ -68,7 +68,7 @@ def test_share_grows_with_gamma_and_seeds_are_fresh():
 
 
 def test_table_and_counts():
-    rows = lemma_1(ModelConfig(), TASK, 0.3, n_init=2).table().to_dict("records")
+    rows = lemma_1(ModelConfig(), TASK, 0.3, n_init=2).to_frame().to_dict("records")
     assert [(row["quantity"], row["seed"], row["value"]) for row in rows[:2]] == [
         ("within_0.05", 0, 0.0),
         ("within_0.05", 1, 0.0),

@@ -67,7 +67,7 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(task, 
     assert isinstance(task, Task)
     store = Store(tmp_path / "whole", task.fingerprint())
     trained = train_members(task, MODEL, TRAIN, [0.4, 0.8], [0, 1], store=store, progress=False)
-    curves = trained.curves.table()
+    curves = trained.curves.to_frame()
     assert curves["set"].unique().tolist() == ["held_out", "low", "high"]
     end = curves[curves.step == 80].groupby("set").loss.mean()
     assert max(end.low, end.high) < 0.7 < 3 < end.held_out

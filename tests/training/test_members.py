@@ -95,7 +95,7 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
         n_sequences=512,
     )
     trained = train_members(easy, MODEL, train, [0.5, 0.8], [0, 1], store=store, progress=False)
-    curves = trained.curves.table()
+    curves = trained.curves.to_frame()
     shares = set(curves.accuracy.dropna())
     assert len(shares) > 5
     assert shares <= {right / 20 for right in range(21)}  # exactly, since criteria compare with .20
@@ -113,7 +113,7 @@ def test_stages_are_kept_with_their_siblings(tmp_path):
 def test_curves_agree_with_the_rows_they_stand_for():
     trained = train_members(TASK, MODEL, short(steps=1), [0.0], [3], progress=False)
     data = TASK.dataset(3)
-    table = trained.curves.table().query("step == 0").set_index("set")
+    table = trained.curves.to_frame().query("step == 0").set_index("set")
     assert set(table.index) == {"mem", "rsn_train", "rsn_test"}
     rows = data.sample("rsn_test", 20)
     assert len(rows) == 20

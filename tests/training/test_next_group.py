@@ -231,10 +231,12 @@ def test_a_language_run_continues_bit_for_bit(texts, tmp_path):
     again = train_members(task_of(texts), GPT2, train, [0.5], [0, 1], store=store, progress=False)
     for name, value in whole.final.tensors.items():
         assert torch.equal(value, again.final.tensors[name]), name
-    np.testing.assert_array_equal(whole.curves.table().loss, again.curves.table().loss)
-    assert set(whole.curves.table()["set"]) == set(TEXT_SETS)
+    np.testing.assert_array_equal(whole.curves.to_frame().loss, again.curves.to_frame().loss)
+    assert set(whole.curves.to_frame()["set"]) == set(TEXT_SETS)
     # early: the first evaluation whose training losses, mean of both corpora, are at most 80 % of the first
-    pooled = whole.curves.table().query("seed == 1 and set in ('prontoqa_train', 'stories_train')").groupby("step").loss
+    pooled = (
+        whole.curves.to_frame().query("seed == 1 and set in ('prontoqa_train', 'stories_train')").groupby("step").loss
+    )
     below = pooled.mean() <= 0.8 * pooled.mean()[0]
     assert below.any()
     assert store.read("early_gamma0.5_seed1").step == below.idxmax()

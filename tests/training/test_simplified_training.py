@@ -129,7 +129,7 @@ def test_stages_are_where_the_curves_say(tmp_path):
     trained = train_members(
         TASK, EMB_MLP, replace(train, n_checkpoints=200), [0.6, 0.8], [0, 1], store=store, progress=False
     )
-    curves, last = trained.curves.table(), []
+    curves, last = trained.curves.to_frame(), []
     for member in trained.curves.members:
         mine = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed)]
         reasoning, memory = mine[mine.set == "rsn_train"], mine[mine.set == "mem"]

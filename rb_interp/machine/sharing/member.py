@@ -111,7 +111,7 @@ class SharedMember:
 
     @property
     def readings(self) -> pd.DataFrame:
-        """What was read of it, one row a quantity; columns as of `Reading.table`, with stage, step and set."""
+        """What was read of it, one row a quantity; columns as of `Reading.to_frame`, with stage, step and set."""
         import pandas as pd
 
         return pd.DataFrame(list(self.content.readings))

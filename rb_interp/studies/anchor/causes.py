@@ -202,7 +202,7 @@ def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
         corrupted = data.task.counterfactual(data, chosen, changed)
         control = with_noise_of(corrupted, other)
         found = patching_matrix(model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control)
-        yield found.table().assign(counterfactual=changed)
+        yield found.to_frame().assign(counterfactual=changed)
 
 
 def _same_circuit(circuits: pd.DataFrame, member: Member) -> list[Member]:
