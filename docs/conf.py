@@ -16,6 +16,7 @@ nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
+nb_output_stderr = "remove"  # progress bars, and notices of other packages
 
 autosummary_generate = True
 autodoc_typehints = "signature"

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import rb_interp as rb
-from rb_interp.interventions.routes import anchor_routes
+from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.machine.config import fingerprint
 from rb_interp.machine.sharing import Circuit, save_member
 from rb_interp.machine.sharing.export import training_of

@@ -52,3 +52,17 @@ def test_packages_are_there_without_another_import():
     code += "assert rb.studies.anchor.ANCHOR.name == 'anchor' and 'anchor' in dir(rb.studies)\n"
     code += "assert rb.models.reference.reference('averager')\nfrom rb_interp import *\nassert AnchorTask\n"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+PACKAGES = sorted(PACKAGE.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: str(path.relative_to(PACKAGE).parent))
+def test_no_name_of_a_package_hides_a_module(path):
+    """Else ``import rb_interp.probes.x as x`` gives a function, and type checkers take the function for a module."""
+    own = path.parent
+    modules = {found.stem for found in own.glob("*.py")} | {found.parent.name for found in own.glob("*/__init__.py")}
+    imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    inside = ".".join(own.relative_to(PACKAGE.parent).parts)
+    names = {alias.asname or alias.name for node in imports if node.module != inside for alias in node.names}
+    assert names & modules == set()

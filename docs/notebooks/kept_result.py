@@ -22,6 +22,8 @@
 # %%
 from pathlib import Path
 
+import matplotlib.pyplot  # noqa: F401 (a notebook shows figures once this is imported)
+
 import rb_interp as rb
 from rb_interp.statistics import proportion_interval
 
@@ -48,7 +50,8 @@ verdicts[["id", "criterion", "outcome", "n_meeting", "n_seeds", "effect", "untra
 # One verdict alone, with its reason where it is undecided:
 
 # %%
-run.verdicts["C2"]
+verdict = run.verdicts["C2"]
+verdict.outcome, verdict.statement, verdict.reason
 
 # %% [markdown]
 # ## Tables

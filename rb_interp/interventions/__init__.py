@@ -4,16 +4,15 @@ The calls that measure an effect are here. Edits, contexts, tables of many sites
 the submodules.
 """
 
-# Not lazily: once a file is imported, its name would hide the function of the same name.
-from rb_interp.interventions.ablation import ablation
+from rb_interp.interventions.ablating import ablation
 from rb_interp.interventions.attention import blocked_attention, forced_average
 from rb_interp.interventions.attribution import attribution_matrix
-from rb_interp.interventions.circuit_by_cause import circuit_by_cause
+from rb_interp.interventions.circuit_names import circuit_by_cause
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.interchange import interchange
+from rb_interp.interventions.interchanging import interchange
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
-from rb_interp.interventions.routes import routes
+from rb_interp.interventions.route_shares import routes
 from rb_interp.interventions.site_patching import patching_effect
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspace import subspace_effect

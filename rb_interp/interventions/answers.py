@@ -20,7 +20,7 @@ from rb_interp.interventions.metrics import Answers, Measured, Metric, labels_of
 from rb_interp.interventions.shares import check_distinct, check_pairs
 from rb_interp.interventions.sites import Edit, positions
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import as_rows
+from rb_interp.probes.capturing import as_rows
 from rb_interp.probes.check import check_labels
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles

@@ -36,9 +36,9 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site, positions
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import Tokens, capture
+from rb_interp.probes.averaging import average_operator
+from rb_interp.probes.capturing import Tokens, capture
 from rb_interp.probes.check import check_model
-from rb_interp.probes.uniformity import average_operator
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 

@@ -43,7 +43,7 @@ from rb_interp.interventions.site_patching import aligned
 from rb_interp.interventions.sites import Site, gather_at
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import as_rows, attached, capture, evaluation, passes
+from rb_interp.probes.capturing import as_rows, attached, capture, evaluation, passes
 from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads

@@ -23,7 +23,7 @@ from rb_interp.interventions.site_patching import aligned
 from rb_interp.interventions.sites import EMBEDDINGS, Edit, Site, gather_at
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import as_rows, capture, check_range, evaluation
+from rb_interp.probes.capturing import as_rows, capture, check_range, evaluation
 from rb_interp.probes.check import check_labels
 from rb_interp.tasks import Inputs
 

@@ -42,7 +42,7 @@ from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.plots import points, share_cells
-from rb_interp.probes.capture import as_rows, capture
+from rb_interp.probes.capturing import as_rows, capture
 from rb_interp.probes.check import check_labels, check_model
 from rb_interp.statistics.reading import html_table
 from rb_interp.tasks.inputs import Inputs

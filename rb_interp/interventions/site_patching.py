@@ -24,12 +24,12 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import logits_at, with_edits, write_at
-from rb_interp.interventions.interchange import Sites, parse_sites, together
+from rb_interp.interventions.interchanging import Sites, parse_sites, together
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.shares import SHARES, Direction, check_pairs
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import Tokens, as_rows, capture
+from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles

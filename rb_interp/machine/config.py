@@ -23,7 +23,7 @@ from rb_interp.checks import KnownFields
 from rb_interp.errors import ConfigError, RbInterpError, first_line, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
-from rb_interp.tasks.fingerprint import class_name
+from rb_interp.tasks.fingerprints import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.training.config import TrainConfig
 

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RunError, TaskError, nearest
-from rb_interp.interventions.ablation import METHODS, ablations
+from rb_interp.interventions.ablating import METHODS, ablations
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site, site_positions
 from rb_interp.machine.measured import over_seeds

@@ -18,7 +18,7 @@ from rb_interp.machine.config import StudyConfig, fingerprint, plain, scale_of, 
 from rb_interp.manifest import FILE as MANIFEST
 from rb_interp.manifest import START, Manifest
 from rb_interp.one_writer import LOCK, WRITER
-from rb_interp.tasks.fingerprint import class_name
+from rb_interp.tasks.fingerprints import class_name
 
 FORMAT = "rb_interp run 4"
 FILE, SETTINGS = "run.json", "config.toml"

@@ -21,7 +21,7 @@ from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.run_folder import RunFolder
 from rb_interp.machine.sweep import train_sweeps
 from rb_interp.manifest import PROBE, REPORT, START, TRAIN, Manifest
-from rb_interp.tasks.fingerprint import class_name
+from rb_interp.tasks.fingerprints import class_name
 
 if TYPE_CHECKING:
     import pandas as pd

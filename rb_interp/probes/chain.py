@@ -42,7 +42,7 @@ from torch import Tensor
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked, shown
 from rb_interp.errors import TextError
-from rb_interp.probes.capture import logits_of
+from rb_interp.probes.capturing import logits_of
 from rb_interp.probes.check import undefined
 from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Null, Reading

@@ -12,7 +12,7 @@ from torch import Tensor
 from rb_interp.checks import WrongError
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.probes.capture import as_rows
+from rb_interp.probes.capturing import as_rows
 from rb_interp.probes.one_pass import OnePass
 from rb_interp.probes.source import Source, model_of
 from rb_interp.tasks.inputs import Inputs

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from rb_interp.errors import ModelError
-from rb_interp.probes.capture import head_pattern
+from rb_interp.probes.capturing import head_pattern
 from rb_interp.probes.check import NOT_FINITE, check_layer_head, check_rows, finite_weights, undefined
 from rb_interp.probes.source import Source
 from rb_interp.statistics.reading import Null, Reading

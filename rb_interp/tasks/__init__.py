@@ -2,7 +2,7 @@
 
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.tasks.dataset import SETS, AnchorDataset, Dataset
-from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.roles import Roles

@@ -26,7 +26,7 @@ from rb_interp.errors import TaskError, nearest
 from rb_interp.presets import WithPresets
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
-from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import LABEL_KINDS, place
 from rb_interp.tasks.protocol import DataCost

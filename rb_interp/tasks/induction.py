@@ -24,7 +24,7 @@ from rb_interp.bounds import Bound
 from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import TaskError
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.tasks.stage import Stage

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.stage import Evaluation, Stage
 from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig

@@ -1,6 +1,5 @@
 """What paper 1 predicts from task and weights: label distributions, drift, Theorem 1, inner products."""
 
-from rb_interp.theory.agreement import agreement, permuted_r2
 from rb_interp.theory.drift import (
     emb_mlp_map,
     leading_direction,
@@ -10,6 +9,7 @@ from rb_interp.theory.drift import (
     value_direction,
     value_flow,
 )
+from rb_interp.theory.drift_agreement import agreement, permuted_r2
 from rb_interp.theory.embeddings import gaussian_profile, theorem_1_embeddings
 from rb_interp.theory.inner_products import InnerProducts, exponent, inner_product_error
 from rb_interp.theory.label_distributions import (

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from rb_interp.arrays import WithArrays
 from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.signals import Interrupts
-from rb_interp.tasks.fingerprint import class_name
+from rb_interp.tasks.fingerprints import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.stage import Stage
 from rb_interp.training.allocator import keep_freed_memory

@@ -8,7 +8,7 @@ from torch import nn
 
 from rb_interp.errors import RbInterpError
 from rb_interp.interventions import ablation, blocked_attention, interchange, patching_matrix, path_patch
-from rb_interp.interventions.ablation import ablate, ablations
+from rb_interp.interventions.ablating import ablate, ablations
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.sites import read_at
 from rb_interp.interventions.subspace import subspace_effect

@@ -12,7 +12,7 @@ from rb_interp.interventions.patching import COMPONENTS
 from rb_interp.interventions.sites import Site, read_at
 from rb_interp.interventions.subspace import without_subspace
 from rb_interp.probes import weight_rank
-from rb_interp.probes.capture import capture
+from rb_interp.probes.capturing import capture
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
 

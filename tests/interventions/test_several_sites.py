@@ -8,7 +8,7 @@ from probes.lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp.errors import ArgumentError, ModelError
 from rb_interp.interventions import Site, ablation, patching_effect, patching_matrix
-from rb_interp.interventions.ablation import ablate
+from rb_interp.interventions.ablating import ablate
 from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.patching import default_roles
 from rb_interp.interventions.site_patching import patch, patched_logits

@@ -24,7 +24,7 @@ from rb_interp.interventions.subspace import (
 from rb_interp.models import build_model
 from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
-from rb_interp.probes.value_alignment import value_matrix
+from rb_interp.probes.alignment import value_matrix
 from rb_interp.statistics import random_subspaces
 from rb_interp.tasks import AnchorTask
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rb_interp as rb
-from rb_interp.interventions.routes import anchor_routes
+from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.machine.sharing import Circuit
 from rb_interp.machine.sharing.pretrained import ZOO_FOLDER, members
 from rb_interp.machine.sharing.save import accuracy

@@ -23,7 +23,7 @@ from rb_interp.models.reference import (
 from rb_interp.models.reference.symmetry import random_rotation
 from rb_interp.models.schemes import parameters
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity
-from rb_interp.probes.capture import capture
+from rb_interp.probes.capturing import capture
 from rb_interp.studies.anchor.circuits import name_circuit
 from rb_interp.tasks import SETS
 from rb_interp.tasks.anchor import AnchorTask

@@ -14,9 +14,9 @@ from rb_interp.errors import ArgumentError, ModelError
 from rb_interp.interventions import patching_matrix
 from rb_interp.interventions.subspace import token_basis
 from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
+from rb_interp.probes.alignment import value_matrix
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_rows
-from rb_interp.probes.value_alignment import value_matrix
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.roles import Roles
@@ -170,10 +170,10 @@ def test_rows_that_are_no_inputs_are_refused():
 
 @pytest.mark.wide
 def test_names_are_probes_whichever_is_imported_first():
-    """The package's names are functions, although their files have the same names; TransformerLens is not imported."""
+    """The package's names are functions; TransformerLens is not imported."""
     code = (
         "import sys; import rb_interp.probes as p;"
-        "import rb_interp.probes.attention_by_role; assert callable(p.attention_by_role);"
+        "import rb_interp.probes.by_role; assert callable(p.attention_by_role);"
         "from rb_interp.probes import uniformity; assert callable(uniformity) and callable(p.uniformity);"
         "assert 'transformer_lens' not in sys.modules"
     )

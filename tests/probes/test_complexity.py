@@ -10,10 +10,10 @@ from lens_models import lens_model
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.probes import condensation, lattice, weight_spectra
-from rb_interp.probes.condensation import condensed_shares, cosine_groups, gaussian_shares
-from rb_interp.probes.lattice import lattice_values
+from rb_interp.probes.neuron_groups import condensed_shares, cosine_groups, gaussian_shares
+from rb_interp.probes.number_lattice import lattice_values
+from rb_interp.probes.spectra import layer_matrices, spectrum_participation, spectrum_stable_rank
 from rb_interp.probes.vectors import cosines
-from rb_interp.probes.weight_spectra import layer_matrices, spectrum_participation, spectrum_stable_rank
 
 IDS = np.arange(20, 100)
 STEPS = (3, 4)

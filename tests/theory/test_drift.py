@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy, softplus
 
 from rb_interp.errors import ConfigError, TaskError
 from rb_interp.tasks import AnchorTask
-from rb_interp.theory.agreement import agreement
 from rb_interp.theory.drift import (
     emb_mlp_map,
     leading_direction,
@@ -23,6 +22,7 @@ from rb_interp.theory.drift import (
     value_direction,
     value_flow,
 )
+from rb_interp.theory.drift_agreement import agreement
 from rb_interp.theory.inner_products import one_layer_logits
 from rb_interp.theory.label_distributions import empirical, excess
 

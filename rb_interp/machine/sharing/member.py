@@ -22,7 +22,7 @@ from rb_interp.machine.registry import study as find_study
 from rb_interp.machine.sharing.circuit import Circuit
 from rb_interp.machine.sharing.content import NONE, Content, TaskTold
 from rb_interp.models.config import ModelConfig
-from rb_interp.tasks.fingerprint import class_name
+from rb_interp.tasks.fingerprints import class_name
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.protocol import Task
 

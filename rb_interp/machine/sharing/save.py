@@ -49,7 +49,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import parameters
 from rb_interp.one_writer import LOCK, TEMPORARY, WRITER
-from rb_interp.tasks.fingerprint import class_name
+from rb_interp.tasks.fingerprints import class_name
 from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.torch_threads import few_threads
 

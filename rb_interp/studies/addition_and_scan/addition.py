@@ -24,7 +24,7 @@ from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.presets import WithPresets
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.stage import Stage
 

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Int
 
 from rb_interp.checks import checked
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import as_rows, evaluation, passes
+from rb_interp.probes.capturing import as_rows, evaluation, passes
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.roles import selected

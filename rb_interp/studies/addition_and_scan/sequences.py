@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from rb_interp.checks import KnownFields
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.stage import Stage
 
 END, ARROW = "<end>", "=>"

@@ -24,9 +24,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from rb_interp.interventions.circuit_by_cause import SHARE_MIN
+from rb_interp.interventions.circuit_names import SHARE_MIN
 from rb_interp.interventions.hooking import last_logits
-from rb_interp.interventions.interchange import key_and_sum
+from rb_interp.interventions.interchanging import key_and_sum
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference.symmetry import READ, WRITE, kind

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rb_interp.arrays import WithArrays
 from rb_interp.claims.learning_order import LARGE, SMALL
-from rb_interp.interventions.ablation import ablations
+from rb_interp.interventions.ablating import ablations
 from rb_interp.interventions.attention import (
     average_beside,
     blocked_attention_costs,
@@ -29,7 +29,7 @@ from rb_interp.interventions.attention import (
     row_entropies,
 )
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.interchange import key_and_sum, n_other_answers
+from rb_interp.interventions.interchanging import key_and_sum, n_other_answers
 from rb_interp.interventions.number_line import permuted_number_line
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.subspace import (
@@ -43,7 +43,7 @@ from rb_interp.machine.intervene import with_noise_of
 from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.value_alignment import value_matrix
+from rb_interp.probes.alignment import value_matrix
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs

@@ -34,7 +34,7 @@ import pandas as pd
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import RunError
-from rb_interp.interventions.circuit_by_cause import ACCURACY_MIN, CAUSE_RULES, NAMED, SHARES, circuit_by_cause
+from rb_interp.interventions.circuit_names import ACCURACY_MIN, CAUSE_RULES, NAMED, SHARES, circuit_by_cause
 from rb_interp.machine.measured import Measured
 from rb_interp.machine.sharing.circuit import Circuit
 

@@ -2,7 +2,7 @@
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.numbers import two_digits
-from rb_interp.interventions.circuit_by_cause import SHARE_MIN
+from rb_interp.interventions.circuit_names import SHARE_MIN
 from rb_interp.report.glossary import shared
 from rb_interp.studies.anchor.error_rates import LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rb_interp.claims.learning_order import SMALL
-from rb_interp.interventions.routes import anchor_routes
+from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.interventions.sites import Site
 from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
@@ -25,8 +25,8 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
+from rb_interp.probes.explained_variance import component_hooks
 from rb_interp.probes.source import Source
-from rb_interp.probes.variance_explained import component_hooks
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.theory.lemma_1 import lemma_1

@@ -8,7 +8,7 @@ from typing import Any
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, number, seeds_text, share_text
-from rb_interp.interventions.circuit_by_cause import CAUSE_RULES
+from rb_interp.interventions.circuit_names import CAUSE_RULES
 from rb_interp.report.learning_order import bias_sentence, learning_order_section
 from rb_interp.report.section import Block, Cell, Details, Heading, Narrative, Paragraph, Row, Section, Table, Terms
 from rb_interp.studies.anchor.circuits import RULES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from rb_interp.interventions.circuit_by_cause import CAUSES
+from rb_interp.interventions.circuit_names import CAUSES
 from rb_interp.machine.intervene import ablation_means
 from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
 from rb_interp.statistics.intervals import interval_or_nan, proportion_interval

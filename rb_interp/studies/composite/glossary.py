@@ -1,7 +1,7 @@
 """What the words of the composite study's report mean, in the order in which a reader meets them."""
 
 from rb_interp.figures.numbers import two_digits
-from rb_interp.probes.condensation import ALIKE
+from rb_interp.probes.neuron_groups import ALIKE
 from rb_interp.studies.composite.phase import DECIDED
 from rb_interp.studies.composite.task import FITTED
 

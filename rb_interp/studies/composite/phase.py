@@ -28,7 +28,7 @@ import pandas as pd
 from jaxtyping import Bool, Int
 
 from rb_interp.checks import checked
-from rb_interp.interventions.interchange import most_likely
+from rb_interp.interventions.interchanging import most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.rows import CompositeDataset

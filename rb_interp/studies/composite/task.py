@@ -31,7 +31,7 @@ from rb_interp.presets import WithPresets
 from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset
 from rb_interp.studies.composite.settings import BOUNDS, SPLITS, check
 from rb_interp.tasks.counterfactual import changed_rows
-from rb_interp.tasks.fingerprint import fingerprint
+from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.roles import selected

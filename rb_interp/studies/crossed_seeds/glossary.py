@@ -1,6 +1,6 @@
 """What the words of the report on crossed seeds mean."""
 
-from rb_interp.interventions.circuit_by_cause import CAUSE_RULES
+from rb_interp.interventions.circuit_names import CAUSE_RULES
 from rb_interp.report.glossary import shared
 
 GLOSSARY: dict[str, str] = {

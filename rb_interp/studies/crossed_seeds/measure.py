@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rb_interp.interventions.circuit_by_cause import circuit_by_cause
-from rb_interp.interventions.routes import anchor_routes
+from rb_interp.interventions.circuit_names import circuit_by_cause
+from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.machine.measured import Measured, readings_table
 from rb_interp.machine.members import MemberModels
 from rb_interp.machine.run import Run

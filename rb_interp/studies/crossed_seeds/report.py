@@ -7,7 +7,7 @@ from collections import Counter
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import number, share_text
-from rb_interp.interventions.circuit_by_cause import CAUSES
+from rb_interp.interventions.circuit_names import CAUSES
 from rb_interp.report.section import Cell, Figure, Narrative, Paragraph, Row, Section, Table
 
 COMPONENTS = {

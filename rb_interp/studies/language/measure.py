@@ -13,12 +13,12 @@ from tqdm import tqdm
 from rb_interp.machine.measured import Measured, readings_table
 from rb_interp.machine.members import MemberModels
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
-from rb_interp.probes.embedding_rank import embedding_rank, weight_rank
-from rb_interp.probes.next_token import next_token
-from rb_interp.probes.token_similarity import token_similarity
+from rb_interp.probes.corpus_cosines import token_similarity
+from rb_interp.probes.followers import next_token
+from rb_interp.probes.ranks import embedding_rank, weight_rank
 from rb_interp.probes.token_typing import token_table
-from rb_interp.probes.uniformity import uniformity_of_heads
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.losses import corpus_loss_table
 from rb_interp.studies.language.tables import KEPT, SIMILARITY, derived

@@ -6,7 +6,7 @@ from interventions.other_answers import Shifted
 from tiny_anchor import FEW, TINY
 
 from rb_interp.errors import ModelError, RolesError, RunError, TaskError
-from rb_interp.interventions.ablation import ablation
+from rb_interp.interventions.ablating import ablation
 from rb_interp.interventions.attention import forced_average, row_entropies
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.machine.intervene import ablate_members, patch_member

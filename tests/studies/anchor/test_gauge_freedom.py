@@ -11,9 +11,9 @@ import torch
 
 from rb_interp import probes
 from rb_interp.interventions.attention import average_beside, forced_average, pattern_of
-from rb_interp.interventions.interchange import most_likely
+from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.number_line import moves
-from rb_interp.interventions.routes import anchor_routes, routes
+from rb_interp.interventions.route_shares import anchor_routes, routes
 from rb_interp.interventions.subspace import leading
 from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model
@@ -21,11 +21,11 @@ from rb_interp.models.gauge import GAUGES, gauge_copy, gauges_of
 from rb_interp.models.generations import write_weights
 from rb_interp.models.reference import perturbed, reference
 from rb_interp.models.schemes import parameters
+from rb_interp.probes.alignment import value_matrix
 from rb_interp.probes.chain import ChainInputs, Encoded
 from rb_interp.probes.gauge_freedom import markdown
+from rb_interp.probes.spectra import MATRICES
 from rb_interp.probes.token_typing import token_vectors
-from rb_interp.probes.value_alignment import value_matrix
-from rb_interp.probes.weight_spectra import MATRICES
 from rb_interp.statistics import random_directions
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.checks import INTERVENTIONS

@@ -15,7 +15,7 @@ from made_up import places
 from synthetic_evidence import make_evidence
 
 from rb_interp.errors import ConfigError
-from rb_interp.interventions.circuit_by_cause import CAUSES
+from rb_interp.interventions.circuit_names import CAUSES
 from rb_interp.machine.config import from_mapping
 from rb_interp.machine.run import Run
 from rb_interp.models.config import ModelConfig

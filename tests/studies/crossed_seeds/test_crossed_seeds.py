@@ -10,7 +10,7 @@ from matplotlib.text import Text
 
 from rb_interp.errors import ConfigError
 from rb_interp.figures.save import draw
-from rb_interp.interventions.routes import anchor_routes
+from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.machine.schema import CURVES_SUMMARY
 from rb_interp.models.config import ModelConfig
 from rb_interp.report.content import report_content

@@ -11,7 +11,7 @@ from made_up import MadeUp, remade
 
 from rb_interp.claims import judge
 from rb_interp.figures.evidence import Evidence
-from rb_interp.probes.label_range import pooled_inside
+from rb_interp.probes.answer_ranges import pooled_inside
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.labels import LABELS
 from rb_interp.studies.labels.claims import CLAIMS

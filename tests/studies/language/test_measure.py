@@ -14,10 +14,10 @@ from rb_interp.errors import RbInterpError, RunError, TextError
 from rb_interp.machine.config import fingerprint, from_mapping, read_toml, scale_of, to_toml
 from rb_interp.machine.run import Run
 from rb_interp.models.config import ModelConfig
+from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
-from rb_interp.probes.token_similarity import token_similarity
+from rb_interp.probes.corpus_cosines import token_similarity
 from rb_interp.probes.token_typing import typical_tokens
-from rb_interp.probes.uniformity import uniformity_of_heads
 from rb_interp.probes.vectors import participation
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig, info, train_note

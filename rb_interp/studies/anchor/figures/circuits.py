@@ -16,7 +16,7 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, INK, KEY, NOISE, REASONING, RED, new_figure
-from rb_interp.interventions.circuit_by_cause import ACCURACY_MIN, SHARE_MIN
+from rb_interp.interventions.circuit_names import ACCURACY_MIN, SHARE_MIN
 
 CIRCUITS = {
     "average-then-key": ("#0c6b6f", ""), "gather-at-last-anchor": ("#9cc9ea", "\\\\\\"),

@@ -13,8 +13,8 @@ from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import heat_map, level, over_seeds, seeds_at, seeds_by_gamma, spread_of, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import COSINES, GREY, WIDTH, gamma_colour, gamma_marker, new_figure, styled
-from rb_interp.probes.condensation import ALIKE
-from rb_interp.probes.weight_spectra import MATRICES
+from rb_interp.probes.neuron_groups import ALIKE
+from rb_interp.probes.spectra import MATRICES
 from rb_interp.studies.composite.complexity import LOWER
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 

@@ -12,7 +12,7 @@ from rb_interp.figures.numbers import seeds_text, two_digits
 from rb_interp.figures.panels import over_seeds, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, GREY, WIDTH, gamma_colour, new_figure, styled
-from rb_interp.probes.lattice import LAGS
+from rb_interp.probes.number_lattice import LAGS
 from rb_interp.studies.composite.complexity import LEADING
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 

@@ -42,7 +42,7 @@ from jaxtyping import Float, Int, Shaped
 from rb_interp.checks import checked, shown
 from rb_interp.errors import RolesError
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import Tokens, capture
+from rb_interp.probes.capturing import Tokens, capture
 from rb_interp.probes.check import check_layer_head, check_rows, undefined
 from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.weights import layer_heads

@@ -40,8 +40,8 @@ from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.probes.check import check_layer_head, undefined
 from rb_interp.probes.source import Source
+from rb_interp.probes.spectra import Matrix, layer_matrices
 from rb_interp.probes.vectors import cosines, pairs
-from rb_interp.probes.weight_spectra import Matrix, layer_matrices
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads

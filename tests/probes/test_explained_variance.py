@@ -9,7 +9,7 @@ import pytest
 from lens_models import lens_model
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.probes.variance_explained import (
+from rb_interp.probes.explained_variance import (
     ROUNDING,
     omega_squared,
     omega_squared_draws,

@@ -9,8 +9,8 @@ from scipy.stats import kstest
 from rb_interp.errors import ArgumentError, ModelError, RolesError
 from rb_interp.models.generations import live_tensors
 from rb_interp.probes import value_alignment
+from rb_interp.probes.alignment import alignment, alignment_nulls, centre, output_matrix, value_matrix, value_svd
 from rb_interp.probes.attention_input import attention_inputs, token_embeddings
-from rb_interp.probes.value_alignment import alignment, alignment_nulls, centre, output_matrix, value_matrix, value_svd
 from rb_interp.tasks import Roles
 from rb_interp.tasks.inputs import Inputs
 

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
-from rb_interp.probes.capture import capture
+from rb_interp.probes.capturing import capture
 from rb_interp.probes.check import check_labels, check_model, check_rows, undefined
 from rb_interp.probes.source import Source
 from rb_interp.probes.vectors import cosines

@@ -75,7 +75,7 @@ def test_messages_say_what_was_given_and_expected(model, tokens, name, message):
 def test_wide_vocabularies_run_in_small_passes(model, monkeypatch):
     from importlib import import_module
 
-    monkeypatch.setattr(import_module("rb_interp.probes.capture"), "MAX_LOGITS", 2 * TOKENS.shape[1] * 30)
+    monkeypatch.setattr(import_module("rb_interp.probes.capturing"), "MAX_LOGITS", 2 * TOKENS.shape[1] * 30)
     sizes = []
     capture(model, TOKENS, [PATTERN], keep=lambda a: sizes.append(len(a)) or a)
     assert sizes == [2, 2, 2, 1]

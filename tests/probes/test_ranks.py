@@ -12,7 +12,7 @@ from lens_models import lens_model
 
 from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model
-from rb_interp.probes.embedding_rank import (
+from rb_interp.probes.ranks import (
     embedding_rank,
     gaussian_participations,
     rank_nulls,

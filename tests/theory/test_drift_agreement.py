@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rb_interp.theory.agreement import agreement, permuted_r2
+from rb_interp.theory.drift_agreement import agreement, permuted_r2
 
 GENERATOR = torch.Generator().manual_seed(0)
 M = torch.randn(2, 7, 3, generator=GENERATOR, dtype=torch.float64)

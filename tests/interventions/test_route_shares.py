@@ -11,9 +11,9 @@ from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import circuit_by_cause, routes
-from rb_interp.interventions.circuit_by_cause import CAUSES, NAMED, SHARES
-from rb_interp.interventions.interchange import most_likely
-from rb_interp.interventions.routes import ROUTES, anchor_routes
+from rb_interp.interventions.circuit_names import CAUSES, NAMED, SHARES
+from rb_interp.interventions.interchanging import most_likely
+from rb_interp.interventions.route_shares import ROUTES, anchor_routes
 from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.models.build import build_model
 from rb_interp.models.build import lens_model as with_weights

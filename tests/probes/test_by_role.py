@@ -7,7 +7,7 @@ from scipy.stats import kstest
 
 from rb_interp.errors import RolesError
 from rb_interp.probes import attention_by_role
-from rb_interp.probes.attention_by_role import mean_by_role, permuted_roles
+from rb_interp.probes.by_role import mean_by_role, permuted_roles
 from rb_interp.statistics import dirichlet_rows
 from rb_interp.tasks import AnchorTask, Roles
 from rb_interp.tasks.inputs import Inputs

@@ -34,8 +34,8 @@ from jaxtyping import Float, Int
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.probes.check import check_model, undefined
-from rb_interp.probes.embedding_rank import gaussian_participations
 from rb_interp.probes.groups import token_groups
+from rb_interp.probes.ranks import gaussian_participations
 from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.token_typing import token_vectors
 from rb_interp.probes.vectors import cosines, participation, principal_components, spearman

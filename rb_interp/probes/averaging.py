@@ -24,7 +24,7 @@ from scipy.special import entr
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import capture
+from rb_interp.probes.capturing import capture
 from rb_interp.probes.check import check_layer_head, check_rows
 from rb_interp.probes.pattern import pattern_reading
 from rb_interp.probes.source import Source

@@ -7,7 +7,7 @@ import torch
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.ablation import METHODS, ablate, ablation, ablations, derangement, replacement
+from rb_interp.interventions.ablating import METHODS, ablate, ablation, ablations, derangement, replacement
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.sites import Site
 from rb_interp.models import build_model

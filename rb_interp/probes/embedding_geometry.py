@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked, shown
 from rb_interp.errors import RolesError, nearest
 from rb_interp.probes.attention_input import token_embeddings
@@ -77,7 +78,7 @@ Embedding = Float[np.ndarray, "d_vocab d_model"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(WithArrays):
     """What a reading of the geometry asks of which group.
 
     Attributes:

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import TaskError
-from rb_interp.probes.capture import Tokens, logits_of
+from rb_interp.probes.capturing import Tokens, logits_of
 from rb_interp.probes.check import NOT_FINITE, check_labels, check_rows, undefined
 from rb_interp.probes.source import Source
 from rb_interp.statistics.reading import Reading

@@ -41,7 +41,7 @@ from rb_interp.interventions.hooking import last_logits, write_at
 from rb_interp.interventions.metrics import Answers, Measured, labels_of, measure, metric_of
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import Tokens, as_rows, capture
+from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.probes.check import check_model
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import AnchorDataset

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rb_interp.errors import ModelError, TaskError
-from rb_interp.probes.label_range import inside_ranges, label_range, mean_outputs, pooled_inside
+from rb_interp.probes.answer_ranges import inside_ranges, label_range, mean_outputs, pooled_inside
 from rb_interp.tasks import AnchorTask, Inputs
 
 PAPER = tuple((30, 29 + 20 * i) for i in (1, 2, 3, 4))

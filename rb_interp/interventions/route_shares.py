@@ -36,7 +36,7 @@ from jaxtyping import Bool, Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
-from rb_interp.interventions.interchange import most_likely
+from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel

@@ -10,7 +10,7 @@ import pandas as pd
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
-from rb_interp.probes.capture import capture
+from rb_interp.probes.capturing import capture
 from rb_interp.probes.check import check_layer_head, has_attention
 from rb_interp.probes.one_pass import OnePass
 from rb_interp.probes.source import Source, model_of

@@ -29,11 +29,11 @@ from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_edits, write_at
-from rb_interp.interventions.interchange import Sites, interchange_edits, parse_sites, together, values_at
+from rb_interp.interventions.interchanging import Sites, interchange_edits, parse_sites, together, values_at
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capture import as_rows
+from rb_interp.probes.capturing import as_rows
 from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads

@@ -9,10 +9,9 @@ import torch
 from interventions.other_answers import Shifted
 from probes.lens_models import hooks_on, lens_model
 
-from rb_interp import interventions
 from rb_interp.errors import ModelError, RolesError, TaskError
 from rb_interp.interventions.hooking import last_logits, with_edits
-from rb_interp.interventions.interchange import interchange, interchange_edits, key_and_sum
+from rb_interp.interventions.interchanging import interchange, interchange_edits, key_and_sum
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks import AnchorTask
@@ -123,7 +122,7 @@ def test_models_written_by_hand_carry_key_and_sum_where_their_circuit_does(name,
 
 
 def test_pairs_differ_in_key_and_sum_and_no_row_is_used_twice():
-    from rb_interp.interventions.interchange import _pairs
+    from rb_interp.interventions.interchanging import _pairs
 
     found, data = reference("carrier"), reference("carrier").task.dataset(0)
     for same_position in (False, True):
@@ -188,14 +187,6 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(RolesError, match="has 1 positions in a source row and 2 in a base row"):
         interchange(model, BASE, fewer, "z.0@anchor", BASE.labels, control=NOISE)
     assert hooks_on(model) == []
-
-
-def test_public_names_are_what_they_say_whatever_was_imported_before():
-    """Two files have the name of a function in them."""
-    from rb_interp.interventions import ablation as file_or_function
-
-    assert callable(file_or_function)
-    assert all(callable(getattr(interventions, name)) for name in interventions.__all__)
 
 
 def test_an_interchange_takes_each_row_from_its_own_source_whatever_rows_a_pass_holds():
