@@ -202,17 +202,26 @@ class Sweep:
         return train_sweeps([self], progress)
 
     def part(self, seeds: tuple[int, ...]) -> Part:
-        """A batch of seeds as a stack trains it."""
-        return Part(self.config.train, self.config.gammas, seeds, dict(self.config.rates), self.stores[seeds])
+        """A batch of seeds as a stack trains it; RunError where there is no such batch."""
+        return Part(self.config.train, self.config.gammas, seeds, dict(self.config.rates), self._store(seeds))
 
     def left(self, seeds: tuple[int, ...]) -> int | None:
-        """The step from which a batch of seeds is to be trained, -1 for the beginning; None where nothing is left."""
-        store = self.stores[seeds]
+        """The step from which a batch of seeds is to be trained, -1 for the beginning; None where nothing is left.
+
+        Raises RunError where there is no such batch.
+        """
+        store = self._store(seeds)
         if self._finished(store):
             return None
         self._keep_provenance()
         step = self._step(store)
         return -1 if step is None else step
+
+    def _store(self, seeds: tuple[int, ...]) -> Store:
+        if seeds not in self.stores:
+            batches = ", ".join(map(str, self.stores))
+            raise RunError(f"this sweep has no batch of the seeds {seeds}; its batches are {batches}.")
+        return self.stores[seeds]
 
     def curves(self) -> pd.DataFrame:
         """Learning curves so far: gamma, seed, step, set, loss (nats), accuracy; by step, then by member."""

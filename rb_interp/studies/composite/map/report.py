@@ -79,11 +79,11 @@ def _best_of_lr(evidence: Evidence) -> Table:
     for row in evidence.records("best_of_lr"):
         found.setdefault(row["gamma"], []).append(row)
     rows = [
-        Row((Cell(f"{gamma:g}", head=True), *(Cell(_mean(rows, name)) for name in ("I", "S")), Cell(str(len(rows)))))
+        Row((Cell(f"{gamma:g}", head=True), *(Cell(_each(rows, name)) for name in ("I", "S"))))
         for gamma, rows in found.items()
     ]
-    return Table(("γ", "highest I, mean over seeds", "highest S, mean over seeds", "seeds"), tuple(rows), dense=True)
+    return Table(("γ", "highest I, each seed", "highest S, each seed"), tuple(rows), dense=True)
 
 
-def _mean(rows: list[dict], name: str) -> str:
-    return two_digits(sum(row[name] for row in rows) / len(rows))
+def _each(rows: list[dict], name: str) -> str:
+    return ", ".join(two_digits(row[name]) for row in rows)
