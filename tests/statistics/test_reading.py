@@ -1,6 +1,7 @@
 """A reading's table and what a notebook shows of it; p-values by hand."""
 
 import numpy as np
+import pytest
 
 from rb_interp.probes import Null, Reading
 
@@ -30,3 +31,12 @@ def test_a_notebook_shows_caption_and_table():
     assert html.startswith("<p>uniformity, L0, head 1, n = 7</p>")
     assert "a &lt; b" in html
     assert html.count("<tr") == 3
+
+
+@pytest.mark.parametrize(("side", "p"), [("greater", 5 / 6), ("less", 4 / 6)])
+def test_draws_that_equal_the_value_count_as_extreme(side, p):
+    null = Null("drawn", np.array([3.0, 1.0, 4.0, 2.0, 2.0]), side)
+    assert null.p_value(2.0) == p
+    assert Reading("a", {"x": 2.0}, nulls={"x": null}).to_frame().p_value[0] == p
+    assert np.isnan(null.p_value(np.nan))
+    assert np.isnan(Null("drawn", np.array([1.0, np.nan]), side).p_value(0.0))
