@@ -25,8 +25,8 @@ from rb_interp.probes.weights import layer_heads
 Found = dict[str, Tensor]
 TOLERANCE = 0.02
 """Relative error up to which a tensor counts as the attention's input; float32 reaches 1e-6, bfloat16 about 1e-2."""
-ROWS_TO_TELL = 2
-"""Rows on which the candidates are compared."""
+ROWS_TO_TELL, POSITIONS_TO_TELL = 2, 4
+"""Rows on which the candidates are compared, and positions of each."""
 
 
 def attention_inputs(source: Source, rows: Int[Tensor, "row pos"], layer: int, head: int) -> tuple[str, Tensor]:
@@ -41,7 +41,7 @@ def attention_inputs(source: Source, rows: Int[Tensor, "row pos"], layer: int, h
     for name in found.keys() - {"attn.hook_v"}:
         found[name] = _read_by(head, found[name], model.cfg.n_heads)
     some = np.unique(np.linspace(0, len(rows) - 1, ROWS_TO_TELL).astype(int))
-    few = {name: value[some].double() for name, value in found.items()}
+    few = {name: value[some, :POSITIONS_TO_TELL].double() for name, value in found.items()}
     candidates = _candidates(model, layer, few)
     errors = _value_errors(model, few["attn.hook_v"], [read(few) for _, read in candidates], layer, head)
     error = min(errors)
