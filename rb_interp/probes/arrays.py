@@ -192,13 +192,21 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
     within, axes = BY_LAYER[name]
     if name == "token_inputs" and not isinstance(value, Mapping | list | tuple) and np.ndim(value) == 2:
         return {name: _array(name, value, axes)}
+    several = isinstance(value, Mapping | list | tuple) or getattr(value, "ndim", 0) > 0
+    if not several:
+        raise ModelError(
+            f"from_arrays got {name}={shown(value)}; expected an array for each layer, stacked, listed or by number."
+        )
     layers = value.items() if isinstance(value, Mapping) else enumerate(value)
     return {f"blocks.{layer}.{within}": _array(f"{name} of L{layer}", one, axes) for layer, one in layers}
 
 
 def _array(name: str, value: Any, axes: str | None) -> Tensor:
     """An array as a tensor on CPU; ModelError where it has another number of axes."""
-    found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    try:
+        found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    except (TypeError, ValueError, RuntimeError):
+        raise ModelError(f"from_arrays got {name}={shown(value)}; expected an array of numbers.") from None
     if axes is not None and found.ndim != len(axes.split()):
         raise ModelError(
             f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes.split())}] for each layer."

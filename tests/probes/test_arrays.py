@@ -132,6 +132,10 @@ def test_what_does_not_fit_is_refused(both):
         probes.from_arrays(patern=np.zeros((1, 2, 3, 4, 4)))
     with pytest.raises(ModelError, match=r"pattern of L0 of shape \[3, 4, 4\]; expected \[row, head, query, key\] for"):
         probes.from_arrays(pattern=np.zeros((2, 3, 4, 4)))
+    with pytest.raises(ModelError, match=r"pattern=nan; expected an array for each layer"):
+        probes.from_arrays({"pattern": float("nan")})
+    with pytest.raises(ModelError, match=r"pattern of L0=.*; expected an array of numbers"):
+        probes.from_arrays(pattern=["a", "b"])
     with pytest.raises(ModelError, match=r"of shape \[30, 4, 9, 9\] and the rows are \[3, 9\]"):
         probes.uniformity(source, INPUTS.take(np.arange(3)))
     with pytest.raises(ModelError, match="uniformity got layer=7; this model has 2 layers"):
