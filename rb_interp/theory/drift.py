@@ -181,6 +181,7 @@ def leading_direction(
     >>> vector.abs(), round(share.item(), 6)
     (tensor([0., 1.]), 0.8)
     """
+    change = change.float() if change.element_size() < 4 else change  # torch has no SVD in half precision
     broken = ~change.isfinite().all(-1).all(-1)
     left, singular, _ = torch.linalg.svd(change.nan_to_num(0, 0, 0), full_matrices=False)
     share = singular[..., 0] ** 2 / (singular**2).sum(-1)
