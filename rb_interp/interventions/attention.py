@@ -290,14 +290,14 @@ def blocked_attention(
     """What each input loses when one role cannot attend to another in a layer.
 
     Args:
-        inputs: rows with roles, ``noise`` among them, and with labels where the metric asks for them.
+        inputs: rows with roles, and with labels where the metric asks for them.
         layer: the layer, counted from 0. head: the only head that is blocked; by default all of them.
         query, key: roles, as in ``sites.positions``.
         metric, answer_at: as for `forced_average`.
         n_draws, seed: draws of the control, and their seed; p cannot be below 1 / (1 + draws), .048 for 20.
 
     The control blocks as many noise positions, among those that the query sees and other than the query where there
-    are enough.
+    are enough. Without a role ``noise`` it blocks positions that have neither of the two roles.
 
     Raises:
         ModelError: where nothing is left to attend to.
@@ -333,11 +333,13 @@ def blocked_attention_costs(
     rng = np.random.default_rng([seed, 11])
     before = answer_logits(model, inputs, (), answer_at, "blocked_attention")
     costs = [Cost(model, inputs, metric, "blocked_attention", answer_at, before) for metric in metrics]
-    blocked = [keys, *(_noise(inputs, queries, keys.shape[1], rng) for _ in range(n_draws))]
+    others = _noise(inputs, queries, keys) if n_draws else keys
+    blocked = [keys, *(_some(others, queries, keys.shape[1], rng) for _ in range(n_draws))]
     edits = (blocked_edits(model, queries, at, layer=layer, head=head) for at in blocked)
     after = [costs[0].logits(each) for each in edits] if costs else []
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
-    return {cost.quantity: _effect(name, site, cost, after, BLOCKED) for cost in costs}
+    control = BLOCKED if "noise" in inputs.roles.positions else "as many other positions"
+    return {cost.quantity: _effect(name, site, cost, after, control) for cost in costs}
 
 
 def _effect(name: str, site: str, cost: Cost, after: Sequence[Tensor], control_name: str) -> Effect:
@@ -386,15 +388,32 @@ def blocked_edits(
 
 
 def _noise(
-    inputs: Inputs, queries: Int[np.ndarray, "row n"], count: int, rng: np.random.Generator
+    inputs: Inputs, queries: Int[np.ndarray, "row n"], keys: Int[np.ndarray, "row m"]
 ) -> Int[np.ndarray, "row count"]:
-    """Random noise positions of each row: those that a query sees first, then queries themselves, then later ones."""
-    noise = inputs.roles.position("noise", "blocked_attention")
-    if noise.shape[1] < count:
+    """Positions that a control may block: noise, or where there is no such role those without the two roles.
+
+    Raises RolesError where rows have fewer than are blocked.
+    """
+    if "noise" in inputs.roles.positions:
+        found = inputs.roles.position("noise", "blocked_attention")
+        least = found.shape[1]
+    else:
+        taken = np.concatenate([queries, keys], 1)
+        free = (np.arange(inputs.tokens.shape[1])[None, :, None] != taken[:, None]).all(-1)
+        least = int(free.sum(1).min())
+        found = np.argsort(~free, axis=1, kind="stable")[:, :least]
+    if least < keys.shape[1]:
         raise RolesError(
-            f"blocked_attention blocks {count} positions and its control as many of noise, but rows have "
-            f"{noise.shape[1]}; block a role with fewer positions."
+            f"blocked_attention blocks {keys.shape[1]} positions and its control as many of noise, but rows have "
+            f"{least}; block a role with fewer positions, or pass n_draws=0 for no control."
         )
-    is_query = (noise[:, :, None] == queries[:, None]).any(-1)
-    order = rng.random(noise.shape) + is_query + 2.0 * (noise > queries.max(1, keepdims=True))
-    return np.take_along_axis(noise, order.argsort(1)[:, :count], 1)
+    return found
+
+
+def _some(
+    others: Int[np.ndarray, "row count"], queries: Int[np.ndarray, "row n"], count: int, rng: np.random.Generator
+) -> Int[np.ndarray, "row some"]:
+    """So many of these positions at random: those that a query sees first, then queries themselves, then later ones."""
+    is_query = (others[:, :, None] == queries[:, None]).any(-1)
+    order = rng.random(others.shape) + is_query + 2.0 * (others > queries.max(1, keepdims=True))
+    return np.take_along_axis(others, order.argsort(1)[:, :count], 1)

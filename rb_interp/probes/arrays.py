@@ -114,12 +114,19 @@ class _Part:
         return model.array(place + name)
 
 
+SUM = 0.05
+"""By how much attention in half precision may miss a sum of 1."""
+TELLING = {"n_heads": "'pattern' or 'W_V'", "d_model": "'resid_pre' or 'W_E'", "d_head": "'W_V'", "d_vocab": "'W_E'"}
+"""Size -> arrays that tell it."""
+
+
 class _Sizes(SimpleNamespace):
     """Sizes as far as the arrays tell them."""
 
     def __getattr__(self, name: str) -> Any:
         if name in SIZES:
-            raise MissingArrayError(f"these arrays do not tell {name}; add an array that has it to from_arrays.")
+            those = TELLING.get(name, "an array that has it")
+            raise MissingArrayError(f"these arrays do not tell {name}; add {those} to from_arrays.")
         raise AttributeError(name)
 
 
@@ -211,4 +218,11 @@ def _array(name: str, value: Any, axes: str | None) -> Tensor:
         raise ModelError(
             f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes.split())}] for each layer."
         )
+    if name.endswith("hook_pattern") or name.startswith("pattern of "):
+        sums = found.double().sum(-1)
+        if found.min() < 0 or bool(((sums - 1).abs() > SUM).any()):
+            raise ModelError(
+                f"from_arrays got {name} with rows that sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}; "
+                f"expected attention after its softmax, each row of which sums to 1."
+            )
     return found

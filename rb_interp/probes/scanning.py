@@ -26,6 +26,7 @@ def scan(
     *,
     layers: Iterable[int] | None = None,
     heads: Iterable[int] | None = None,
+    cache: Source | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Readings of a probe on every given layer and head (default: all), one row per layer, head and quantity.
@@ -37,6 +38,7 @@ def scan(
         probe: any probe that takes ``layer`` and ``head``. model, inputs: what it is given; activations in place of a
             model, if it reads these.
         layers, heads: numbers, counted from 0; by default all.
+        cache: activations of these rows that you have already, such as of ``run_with_cache``; then nothing runs.
         options: go to the probe, such as ``untrained``, ``n_null``, ``seed`` or ``k``.
 
     Raises:
@@ -50,7 +52,7 @@ def scan(
         check_layer_head(looked_at, 0, 0, name)
     heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
     layers = list(range(looked_at.cfg.n_layers) if layers is None else layers)
-    source = OnePass(model, capture, layers)
+    source = OnePass(model if cache is None else cache, capture, layers)
     if options.get("untrained") is not None:
         options["untrained"] = OnePass(options["untrained"], capture, layers)
     readings = (probe(source, inputs, layer=layer, head=head, **options) for layer in layers for head in heads)

@@ -22,7 +22,7 @@ from rb_interp.interventions.hooking import last_logits, with_edits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 from rb_interp.probes.averaging import average_operator
-from rb_interp.tasks import AnchorTask
+from rb_interp.tasks import AnchorTask, Inputs, Roles
 
 TASK = AnchorTask(
     keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
@@ -223,17 +223,21 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
 
 @pytest.mark.lens
 def test_the_control_blocks_noise_that_the_query_sees():
-    from rb_interp.interventions.attention import _noise
+    from rb_interp.interventions.attention import _noise, _some
 
     last, noise = np.full((30, 1), 8), INPUTS.roles.position("noise")
-    drawn = np.concatenate([_noise(INPUTS, last, 1, RNG) for _ in range(200)], 1)
+    drawn = np.concatenate([_some(noise, last, 1, RNG) for _ in range(200)], 1)
     for row in range(30):
         assert set(drawn[row]) == set(noise[row]) - {8}
     anchors = INPUTS.roles.position("anchor")
     before = (noise < anchors[:, -1:]).sum(1) >= 2
-    drawn = _noise(INPUTS, anchors, 2, RNG)
+    drawn = _some(noise, anchors, 2, RNG)
     assert (drawn[before] < anchors[before, -1:]).all()
     assert all(len(set(row)) == 2 for row in drawn)
+    key = INPUTS.roles.position("key")
+    assert (_noise(INPUTS, last, key) == noise).all()
+    other = _noise(Inputs(INPUTS.tokens, roles=Roles({"key": key})), last, key)  # neither the last position nor the key
+    assert [sorted(row) for row in other] == [sorted({*range(8)} - {at})[: other.shape[1]] for at in key[:, 0]]
 
 
 @pytest.mark.lens

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from induction import INDUCTION, OTHER, PREVIOUS, known, rows
 
-from rb_interp.interventions import ablation, attribution_matrix, patching_effect, patching_matrix, path_matrix
+from rb_interp.interventions import (
+    ablation,
+    attribution_matrix,
+    blocked_attention,
+    patching_effect,
+    patching_matrix,
+    path_matrix,
+)
 from rb_interp.tasks import Inputs
 
 pytestmark = [pytest.mark.lens, pytest.mark.xdist_group("induction")]
@@ -70,3 +77,12 @@ def test_attribution_finds_the_cells_that_carry_most():
     fast = attribution_matrix(known().model, *pair, compare=True, **wanted)
     assert {*np.argsort(exact)[-4:]} == {*np.argsort(fast.values.ravel())[-4:]}
     assert fast.rank_correlation > 0.5
+
+
+@pytest.mark.lens
+def test_a_look_is_blocked_where_no_role_is_called_noise():
+    effect = blocked_attention(
+        known().model, rows(), layer=1, query="query", key="second", metric="accuracy", n_draws=3
+    )
+    assert effect.control_name == "as many other positions"
+    assert effect.values.mean() > 0.7 > 0.2 > effect.control.mean()

@@ -132,6 +132,8 @@ def test_what_does_not_fit_is_refused(both):
         probes.from_arrays(patern=np.zeros((1, 2, 3, 4, 4)))
     with pytest.raises(ModelError, match=r"pattern of L0 of shape \[3, 4, 4\]; expected \[row, head, query, key\] for"):
         probes.from_arrays(pattern=np.zeros((2, 3, 4, 4)))
+    with pytest.raises(ModelError, match="rows that sum to 4 to 4; expected attention after its softmax"):
+        probes.from_arrays(pattern=np.ones((1, 2, 3, 4, 4)))
     with pytest.raises(ModelError, match=r"pattern=nan; expected an array for each layer"):
         probes.from_arrays({"pattern": float("nan")})
     with pytest.raises(ModelError, match=r"pattern of L0=.*; expected an array of numbers"):
