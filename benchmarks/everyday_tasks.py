@@ -6,7 +6,7 @@ Each task is two functions that give the same numbers. Lines are those of the fu
 after the other, so that a noisy machine disturbs both alike; seconds are medians of the rounds. The model is the small
 GPT-2 that has learned induction (`rb_interp.training.induction`). What the calls of rb_interp give besides (nulls,
 intervals, the untrained model) is in their time and lines, and is not there on the other side. The Markdown table that
-is printed stands in docs/beside_transformerlens.md.
+is printed stands in docs/beside_transformerlens.md. Needs transformer-lens 3.9: hooks have other names in 4.x.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ def everyday():
     return module
 
 
-@pytest.mark.lens
 @pytest.mark.wide
 def test_both_ways_give_the_same_numbers(everyday):
     world = everyday.world(64)
