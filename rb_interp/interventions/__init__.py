@@ -5,8 +5,9 @@ the submodules.
 """
 
 from rb_interp.interventions.ablating import ablation
-from rb_interp.interventions.attention import blocked_attention, forced_average
+from rb_interp.interventions.attention import forced_average
 from rb_interp.interventions.attribution import attribution_matrix
+from rb_interp.interventions.blocking import blocked_attention
 from rb_interp.interventions.circuit_names import circuit_by_cause
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchanging import interchange

@@ -41,7 +41,7 @@ from jaxtyping import Bool, Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
-from rb_interp.interventions.attention import blocked_edits
+from rb_interp.interventions.blocking import blocked_edits
 from rb_interp.interventions.interchanging import interchange_edits, most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.statistics.reading import Reading
