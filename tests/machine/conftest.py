@@ -1,5 +1,8 @@
 """The runs of this folder's own studies, made once."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from own_studies import ONE, TWO
 
@@ -12,3 +15,15 @@ def one(tmp_path_factory):
 @pytest.fixture(scope="session")
 def two(tmp_path_factory):
     return TWO.run(preset="smoke", seeds=(0, 1), out=tmp_path_factory.mktemp("two") / "run", progress=False)
+
+
+@pytest.fixture(scope="session")
+def exported(one, tmp_path_factory):
+    """A member of a run, shared."""
+    return one.export(gamma=0.8, seed=1, path=tmp_path_factory.mktemp("shared") / "one")
+
+
+@pytest.fixture
+def copy(exported, tmp_path):
+    """The folder of that member, which a test may damage."""
+    return Path(shutil.copytree(exported.folder, tmp_path / "copy"))
