@@ -75,7 +75,7 @@ def native_tensors(model: Any) -> dict[str, Tensor]:
         own.pop(tensor.untyped_storage().data_ptr(), None)
     if own:
         raise ModelError(
-            f"this {type(model).__name__} holds {', '.join(own.values())}, which TransformerLens names not."
+            f"this {type(model).__name__} holds {', '.join(own.values())}, which have no TransformerLens name."
         )
     return found
 

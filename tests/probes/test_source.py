@@ -100,6 +100,9 @@ def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(probe, opti
     with torch.no_grad():
         cache = model.run_with_cache(torch.from_numpy(INPUTS.tokens))[1]
     pd.testing.assert_frame_equal(scan(probe, cache, INPUTS, untrained=untrained, **options), found, check_exact=True)
+    again = passes(model, lambda: scan(probe, model, INPUTS, cache=cache, untrained=untrained, **options))
+    assert again[0] == (probe in (value_alignment, geometry))  # they see tokens through LayerNorm, one row a token
+    pd.testing.assert_frame_equal(again[1], found, check_exact=True)
 
 
 def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
