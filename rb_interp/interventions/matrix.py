@@ -89,6 +89,17 @@ class PatchingMatrix(WithArrays):
         """The metric of the rows that run, and of those that cells are taken from."""
         return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
 
+    @property
+    def caution(self) -> str:
+        """Why shares mean nothing here: clean and corrupted rows hardly differ in the metric. Else empty."""
+        gap = self.clean - self.corrupted
+        if np.isfinite(ratio_interval(gap[None], gap)).all():
+            return ""
+        return (
+            f"the {self.metric} of clean and corrupted rows differs by {gap.mean():.3g}, which may be 0 by its spread "
+            f"over rows: shares are divided by it and mean nothing here."
+        )
+
     def to_frame(self) -> pd.DataFrame:
         """One row a cell: component, layer, role, recovered (``lost`` when noising), low, high, control, n."""
         names = pd.Index(["component", "layer", "role"])
@@ -114,6 +125,7 @@ class PatchingMatrix(WithArrays):
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
+        notes += f"<p>{escape(self.caution)}</p>" if self.caution else ""
         how = "" if self.method == "patching" else f", by {self.method}"
         if self.rank_correlation is not None:
             how += f" (rank correlation with exact cells {self.rank_correlation:.2f})"

@@ -116,7 +116,7 @@ class _Part:
 
 SUM = 0.05
 """By how much attention in half precision may miss a sum of 1."""
-TELLING = {"n_heads": "'pattern' or 'W_V'", "d_model": "'resid_pre' or 'W_E'", "d_head": "'W_V'", "d_vocab": "'W_E'"}
+TELLING = {"d_model": "'resid_pre' or 'W_E'", "d_head": "'W_V'", "d_vocab": "'W_E'"}
 """Size -> arrays that tell it."""
 
 
@@ -178,6 +178,7 @@ def _sizes(held: Mapping[str, Tensor]) -> dict[str, int]:
         for name, array in held.items():
             if name.endswith(within):
                 found.setdefault("n_heads", array.shape[_AXES[within].split().index("head")])
+    found.setdefault("n_heads", 1)  # no array has heads, so no probe can ask for another one
     return found
 
 

@@ -339,3 +339,11 @@ def test_interval_by_hand():
     )
     assert one.to_frame()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]
     assert PER_HEAD == ("q", "k", "v", "z", "pattern")
+
+
+def test_rows_that_hardly_differ_are_noted():
+    cells = np.zeros((1, 1, 1, 4))
+    for gap, noted in ((np.array([1.0, -1.0, 2.0, -1.5]), True), (np.array([1.0, 1.1, 0.9, 1.0]), False)):
+        matrix = PatchingMatrix(("z",), (0,), ("key",), "logit_diff", None, gap, np.zeros(4), cells, None)
+        assert ("differs by 0.125, which may be 0" in matrix._repr_html_()) == bool(matrix.caution) == noted
+        assert np.isfinite(matrix.to_frame().low[0]) == (not noted)

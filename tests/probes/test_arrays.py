@@ -107,6 +107,17 @@ def test_an_embedding_alone_is_a_model_without_attention():
     assert found.values["cos_low"] == pytest.approx((low @ low.T)[np.triu_indices(6, 1)].mean())
 
 
+def test_residuals_alone_do_where_no_head_is_read(both):
+    (model, _), _ = both
+    arrays = arrays_of(model)
+    source = probes.from_arrays({name: arrays[name] for name in ("resid_pre", "attn_out", "mlp_out", "resid_post")})
+    parts = {"first token": INPUTS.tokens[:, 0] % 2}
+    found, expected = (probes.variance_explained(one, INPUTS, groupings=parts, n_null=0) for one in (source, model))
+    assert found.values == pytest.approx(dict(expected.values), abs=1e-6)
+    with pytest.raises(ModelError, match="no 'blocks.0.attn.hook_pattern'"):
+        probes.uniformity(source, INPUTS)
+
+
 @pytest.mark.parametrize(
     ("leave_out", "name", "message"),
     [
