@@ -199,10 +199,18 @@ def test_attention_reads_what_the_anchor_task_s_probes_read():
     assert found == pytest.approx([by_role["key"], to_key["key_from_anchor_2"]])
 
 
-def test_an_untrained_model_that_is_not_finite_is_refused_where_it_would_look_like_a_number():
+def test_an_untrained_model_that_is_not_finite_never_looks_like_a_number():
+    """TransformerLens 3.9 writes 0 for its attention, so it is refused; a bridge of 4 leaves NaN, which has a note."""
     rows = member().inputs("rsn_test", 5)
-    with pytest.raises(ModelError, match="attention got an untrained model whose weights are not all finite"):
-        probes.attention(model("trained"), rows, untrained=model("diverged"))
+    try:
+        found = probes.attention(model("trained"), rows, untrained=model("diverged"))
+    except ModelError as error:
+        said = {str(error).removeprefix("attention got an untrained model whose ")}
+    else:
+        assert np.isnan(list(found.untrained.values())).all()
+        start = "of the untrained model: the model's "
+        said = {found.notes[name].removeprefix(start) for name in found.values if "_excess" not in name}
+    assert said == {"weights are not all finite: its training has diverged."}
     with pytest.raises(
         ModelError, match="what enters attention in L0 is not finite: the model's training has diverged"
     ):
