@@ -289,7 +289,7 @@ def started_alone(w: World) -> np.ndarray:
 
 def started_here(w: World) -> np.ndarray:
     table = rb.initialisation_table(rb.scale_init(w.untrained, gamma=0.8), gamma=0.8)
-    return np.sort(table[table.d_in > 0].intended_std.to_numpy())
+    return np.sort(table[table.d_in > 0].intended_at_init.to_numpy())
 
 
 TASKS: tuple[tuple[Callable, Callable], ...] = (

@@ -144,13 +144,25 @@ def _mapping(args: tuple) -> Kind:
     def fit(value: Any, convert: bool) -> Any:
         if not isinstance(value, Mapping):
             raise WrongError
-        for part, kind in ((value, key), (value.values(), item)):
-            _each(part, kind, words)
+        _each(value, key, words)
+        for name, one in value.items():
+            _item(name, one, item)
         if item is None or item.shape is None:
             return value
         return {name: item.fit(one, convert) for name, one in value.items()}
 
     return Kind(words, fit)
+
+
+def _item(name: Any, value: Any, kind: Kind | None) -> None:
+    """Raise WrongError where what a mapping holds under a name does not fit."""
+    if kind is None:
+        return
+    try:
+        kind.fit(value, True)
+    except WrongError as wrong:
+        text = f"got {{name}}[{shown(name)}]={shown(value)}; expected {kind.words}."
+        raise WrongError(wrong.text or text, wrong.kind) from None
 
 
 def _list_of(origin: Any, args: tuple) -> Kind:

@@ -78,8 +78,7 @@ def product(W_in: Float[Tensor, "d_model d_mlp"], W_out: Float[Tensor, "d_mlp d_
         ({"side": "more"}, "asked got side='more'; expected 'greater' or 'less'."),
         ({"layers": "01"}, "asked got layers='01'; expected a list, each item a whole number."),
         ({"layers": [0, None]}, "asked got layers with None in it; expected a list, each item a whole number."),
-        ({"options": {"x": "y"}}, "asked got options with 'y' in it; expected a mapping, each key a text, "
-         "each value a number."),
+        ({"options": {"x": "y"}}, "asked got options['x']='y'; expected a number."),
         ({"rows": np.zeros((2, 2), dtype=int)}, "asked got rows=an array of shape [2, 2] and type int64; expected an "
          "array of whole numbers of shape [row], not empty."),
         ({"rows": [0.5]}, "asked got rows=[0.5]; expected an array of whole numbers of shape [row], not empty."),

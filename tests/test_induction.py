@@ -46,6 +46,14 @@ def test_the_heads_do_the_work():
     assert min(accuracy(model, head) for head in INDUCTION) > 0.9 > 0.2 > accuracy(model, *INDUCTION)
 
 
+def test_it_is_shown_in_a_line():
+    assert repr(known()) == (
+        "InductionModel(2 layers, 2 heads, d_model=32, "
+        "task=InductionTask(d_vocab=16, block=8, pairs=8, n_sequences=8000))"
+    )
+    assert known()._fields == ("model", "untrained", "task")
+
+
 def test_rows_hold_what_the_roles_say():
     task = InductionTask(d_vocab=7, block=5, pairs=3, n_sequences=50)
     assert isinstance(task, Task)

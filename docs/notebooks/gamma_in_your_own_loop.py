@@ -54,13 +54,14 @@ table[table.d_in > 0][columns].round(3).head(8)
 # %% [markdown]
 # ## Another start, in one line
 #
-# `per` gives one group of matrices a rate of its own. With `gamma` the table has the intended standard deviation too,
-# and `z` says by how many standard errors the measured one misses it.
+# `per` gives one group of matrices a rate of its own. The table knows what this model was drawn with: it has the
+# standard deviation intended at initialisation too, and `z` says by how many standard errors the measured one misses
+# it.
 
 # %%
 model = rb.scale_init(GPT2LMHeadModel(sizes), gamma=0.8, per={"qk": 0.5})
-table = rb.initialisation_table(model, gamma=0.8, per={"qk": 0.5})
-table[table.d_in > 0][["parameter", "group", "intended_std", "measured_std", "z"]].round(3).head(8)
+table = rb.initialisation_table(model)
+table[table.d_in > 0][["parameter", "group", "intended_at_init", "measured_std", "z"]].round(3).head(8)
 
 # %% [markdown]
 # GPT-2's unembedding is its embedding. Such a tensor is written once, and `tied_to` says so.

@@ -13,6 +13,7 @@ from torch import Tensor
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import ModelConfig
+from rb_interp.models.drawn import remember
 from rb_interp.models.generations import live_parameters, make_lens_model, write_weights
 from rb_interp.models.post_norm import PostNormTransformer
 from rb_interp.models.protocol import HookedModel
@@ -61,7 +62,9 @@ def build_model(
     """
     config = _configure(config or ModelConfig(), norm=norm, scheme=scheme, **sizes)
     check_sizes(task)
-    return lens_model(config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype)
+    model = lens_model(config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype)
+    remember(model, config, gamma)
+    return model
 
 
 def lens_model(

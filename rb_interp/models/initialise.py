@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import SCHEMES, MatrixGammas
+from rb_interp.models.drawn import remember
 from rb_interp.models.layers import Held
 from rb_interp.models.modules import split_again, split_layers
 from rb_interp.models.schemes import Rule, intended_std, normal_stream
@@ -38,7 +39,8 @@ def scale_init(
     are those of linear layers, embeddings and norms. The dtype and device of each tensor stay, and what is frozen
     stays frozen. Draws are in float64 on the CPU, from a stream for each tensor's name: models of one seed differ by
     one factor a matrix between gammas, and the caller's random state stays as it was. With the same settings a model of
-    ``build_model`` gets the weights that ``build_model`` writes.
+    ``build_model`` gets the weights that ``build_model`` writes. Afterwards ``initialisation_table`` knows what this
+    model was drawn with.
 
     Args:
         model: changed in place. Make its optimizer afterwards, or at least before its first step.
@@ -56,6 +58,9 @@ def scale_init(
     >>> layer = scale_init(nn.Linear(400, 300), gamma=0.8)
     >>> round(layer.weight.std().item() * 400**0.8, 1), layer.bias.any().item()
     (1.0, False)
+    >>> from rb_interp import initialisation_table
+    >>> float(initialisation_table(layer).intended_at_init[0]) == 400**-0.8
+    True
     """
     held = tensors_of(model)
     rule = rule_of(model, rule_for(held, per, scheme))
@@ -70,6 +75,7 @@ def scale_init(
                 each.tensor.copy_(repeated[each.tied_to].T)
         for attention in split_layers(model).values():
             split_again(attention)
+    remember(model, rule, gamma)
     return model
 
 

@@ -1,4 +1,4 @@
-"""What an initialisation is: the table of every tensor's intended and measured standard deviation.
+"""What an initialisation is: the table of every tensor's standard deviation, intended at initialisation and measured.
 
 Paper 1, section "Initialization": W_ij ~ N(0, (d_in^-gamma)^2). The table of a draw of this package needs neither torch
 nor TransformerLens.
@@ -31,13 +31,16 @@ def initialisation_table(
         ``d_in``: input dimension that sets the scale; 0 for what starts as a constant.
         ``mean``, ``measured_std``: of the tensor as it is.
         ``fitted_gamma``: the rate that this is the standard deviation of, -log(std) / log(d_in); NaN for constants.
-        ``intended_std``: what gamma, per and scheme would give; NaN where none of them is given.
+        ``intended_at_init``: the standard deviation that was intended at initialisation. It is what gamma, per and
+        scheme give; without any of them what ``scale_init`` or ``build_model`` drew this model with, and NaN where
+        neither did. Training leaves it as it is.
         ``z``: measured less intended in standard errors: about N(0, 1) in a model just drawn; beyond 4 it is another
-        initialisation. NaN for constants.
+        initialisation, or has been trained. NaN for constants.
         ``trained``: whether it takes a gradient. ``tied_to``: the tensor that it is, or is a copy of.
 
     Args:
-        model: as in ``scale_init``. gamma, per, scheme: as in ``scale_init``, of the initialisation to compare with.
+        model: as in ``scale_init``. A copy, or a part, of a model that was drawn is not known to be drawn.
+        gamma, per, scheme: as in ``scale_init``, of the initialisation to compare with.
 
     Raises ModelError as ``scale_init`` does.
 
@@ -47,13 +50,19 @@ def initialisation_table(
     >>> table = initialisation_table(layer).set_index("parameter")
     >>> int(table.d_in["weight"]), round(float(table.fitted_gamma["weight"]), 1)  # 100^-0.5 is 0.1
     (100, 0.5)
+    >>> from rb_interp import scale_init
+    >>> table = initialisation_table(scale_init(layer, gamma=1.0)).set_index("parameter")
+    >>> float(table.intended_at_init["weight"]), round(float(table.measured_std["weight"]), 3)
+    (0.01, 0.01)
     """
+    from rb_interp.models.drawn import Drawn, drawn_into
     from rb_interp.models.initialise import rule_for
     from rb_interp.models.tensors import rule_of, tensors_of
 
     held = tensors_of(model)
     asked = gamma is not None or bool(per) or scheme is not None
-    rule = rule_of(model, rule_for(held, per, scheme or "fan_in")) if asked else None
+    drawn = Drawn(rule_of(model, rule_for(held, per, scheme or "fan_in")), gamma) if asked else drawn_into(model)
+    rule, gamma = drawn or (None, None)
     found = [(part, _measured(each.entries(part.group)), each.tied_to) for each in held for part in each.parts()]
     return pd.DataFrame([_row(part, now, rule, gamma, tied_to) for part, now, tied_to in found])
 
@@ -65,7 +74,7 @@ def drawn_table(task: Any, config: ModelConfig, gamma: float | None, seed: int =
 
     >>> from rb_interp.tasks.anchor import AnchorTask
     >>> table = drawn_table(AnchorTask(), ModelConfig(), gamma=0.8, seed=0).set_index("parameter")
-    >>> float(table.intended_std["blocks.0.mlp.W_out"]) == 128**-0.8, bool(table.z.abs().max() < 4)
+    >>> float(table.intended_at_init["blocks.0.mlp.W_out"]) == 128**-0.8, bool(table.z.abs().max() < 4)
     (True, True)
     """
     check_sizes(task)
@@ -102,7 +111,7 @@ def _row(
         "fitted_gamma": -math.log(now.std) / math.log(parameter.d_in)
         if parameter.d_in > 1 and now.std > 0
         else math.nan,
-        "intended_std": intended,
+        "intended_at_init": intended,
         "z": (now.std - intended) / error if error > 0 else math.nan,
         "trained": parameter.trained,
         "tied_to": tied_to,

@@ -324,5 +324,5 @@ def value_alignment(
     if untrained is not None:
         before, _ = both(untrained, _group_vectors(untrained, found, length, layer, head))
     nulls = _nulls_of_seed(W_V.shape, vectors, k, n_null, seed, contrast) if n_null else {}
-    notes = undefined(values, model, UNDEFINED)
+    notes = undefined(values, model, UNDEFINED, before, untrained)
     return Reading("value_alignment", values, layer, head, before, nulls, arrays, notes=notes)

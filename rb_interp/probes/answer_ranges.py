@@ -121,7 +121,7 @@ def label_range(
         "ranges": np.array(ranges),
     }
     before = {} if untrained is None else _read(untrained, inputs, groups, ranges)[1]
-    notes = undefined(values, model, NOT_FINITE)
+    notes = undefined(values, model, NOT_FINITE, before, untrained)
     return Reading("label_range", values, untrained=before, arrays=arrays, n=len(inputs), notes=notes)
 
 

@@ -135,7 +135,8 @@ def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **nam
     """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a source as well.
 
     A probe that reads an array which is not there says which one to add. Nothing runs, so probes that need a model to
-    do something new ask for what it would have given.
+    do something new ask for what it would have given. From ``W_E`` alone ``geometry`` reads the embedding
+    itself; of a model with LayerNorm before its attention it reads what LayerNorm makes of it, your ``token_inputs``.
 
     Args:
         arrays: by name: ``blocks.0.attn.hook_pattern``, ``blocks.0.attn.W_V``, ``("pattern", 0)``, or a short name of

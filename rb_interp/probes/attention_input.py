@@ -7,6 +7,7 @@ weight and bias), so nothing is assumed: the tensor taken is the one that reprod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -45,6 +46,8 @@ def attention_inputs(source: Source, rows: Int[Tensor, "row pos"], layer: int, h
     candidates = _candidates(model, layer, few)
     errors = _value_errors(model, few["attn.hook_v"], [read(few) for _, read in candidates], layer, head)
     error = min(errors)
+    if math.isnan(error):
+        raise ModelError(f"what enters attention in L{layer} is not finite: the model's training has diverged.")
     if not error <= TOLERANCE:
         raise ModelError(
             f"cannot tell what enters attention in L{layer}: x W_V + b_V misses head {head}'s "

@@ -16,10 +16,11 @@ half to the first under an even pattern. Attention shows where a position looks,
 
 There are two nulls, since there are two ways to find a role. The null of query_to_key gives each row the roles of
 another row: it asks whether the head follows what stands in the row. Where roles stand at fixed offsets or places it
-says nothing: a previous-token head reads as much under it. The null of the excess draws one pattern for all rows, each
-query uniform on the simplex of what it sees: it asks whether the head looks at these places more than a head with any
-preference for places would. A small p of the excess alone shows where a head looks and not why: what stands there is
-then as good a reason as where it stands. Nobody sees what comes later, so the excess is for causal attention.
+says nothing: a previous-token head reads as much under it, and a note says so where the places are the same. The null
+of the excess draws one pattern for all rows, each query uniform on the simplex of what it sees: it asks whether the
+head looks at these places more than a head with any preference for places would. A small p of the excess alone shows
+where a head looks and not why: what stands there is then as good a reason as where it stands. Nobody sees what comes
+later, so the excess is for causal attention.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from jaxtyping import Bool, Float
 from rb_interp.checks import checked
 from rb_interp.errors import RolesError
 from rb_interp.probes.excess import excess, random_excess
-from rb_interp.probes.pattern import Found, pattern_reading
+from rb_interp.probes.pattern import Found, pattern_reading, roles_permuted, stand_still
 from rb_interp.probes.source import Source
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
@@ -43,8 +44,6 @@ from rb_interp.torch_threads import few_threads
 EXCESS = "_excess"
 TOGETHER = 2**22
 """Numbers that a part of a null holds at once, about."""
-ROUNDING = 1e-12
-"""What a draw is raised by, so that ties count against the value."""
 BY_PLACE = "attention drawn at random, by position"
 UNDEFINED = (
     "no position has the query's role, or, for an excess, none of them sees the other role and as many other positions."
@@ -100,8 +99,8 @@ def attention(
     queries, keys = (_names(given, inputs.roles) for given in (query, to))
     places = {f"{q}_to_{k}": (at_q, at_k) for at_q, q in enumerate(queries) for at_k, k in enumerate(keys)}
 
-    def masks(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
-        length = pattern.shape[-1]
+    def masks(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        length = rows.shape[-1]
         return role_masks(inputs.roles, queries, length), role_masks(inputs.roles, keys, length)
 
     def measure(pattern: Pattern) -> Found:
@@ -117,15 +116,19 @@ def attention(
             return {}
         looking, seen = masks(pattern)
         draws = other_rows(pattern, looking, seen, n_null, seed)
-        found = {name: Null("roles permuted over rows", draws[:, at_q, at_k]) for name, (at_q, at_k) in places.items()}
+        found = {name: roles_permuted(draws[:, at_q, at_k]) for name, (at_q, at_k) in places.items()}
         for name, (at_q, at_k) in places.items():
             by_place = random_excess(looking[..., at_q], seen[..., at_k], n_null, seed)
             found[f"{name}{EXCESS}"] = Null(BY_PLACE, by_place)
         return found
 
+    def fixed() -> list[str]:
+        looking, seen = masks(inputs.tokens)
+        return [name for name, (at_q, at_k) in places.items() if stand_still(looking[..., at_q], seen[..., at_k])]
+
     return pattern_reading(
         "attention", model, inputs, layer=layer, head=head, untrained=untrained, measure=measure, nulls=nulls,
-        why=UNDEFINED,
+        fixed=fixed, why=UNDEFINED,
     )  # fmt: skip
 
 
@@ -176,7 +179,7 @@ def other_rows(
     n_null: int,
     seed: int,
 ) -> Float[np.ndarray, "draw query key"]:
-    """`between_roles` with the roles of other rows, raised by ROUNDING; ties count against the value."""
+    """`between_roles` with the roles of other rows."""
     n, length = pattern.shape[:2]
     orders = permutations(n_null, n, np.random.default_rng(seed))
     every = np.zeros((n, n, looking.shape[2], seen.shape[2]))  # of each row with the roles of each row
@@ -185,4 +188,4 @@ def other_rows(
         asked = np.einsum("siq,sjk->ijsqk", looking[part].astype(float), seen[part].astype(float))
         every[:, part] = (pattern.reshape(n, -1) @ asked.reshape(length**2, -1)).reshape(n, *asked.shape[2:])
     total, count = every[np.arange(n), orders].sum(1), looking.sum((0, 1))[:, None]
-    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0) + ROUNDING
+    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)

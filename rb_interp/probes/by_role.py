@@ -11,7 +11,8 @@ reasoning and on memory inputs. Other circuits read anchors near 1: there L0 has
 to the anchors. An untrained model reads 1/L for each position, .11 at L = 9, and so does an averaging head. A head that
 attends to a position need not use the token there. After L0 the key's position also holds what L0 wrote, and W_V W_O
 may drop it; see variance_explained. The null gives each row the roles of another row. A head that prefers fixed
-positions is as high under the null. Where roles stand at the same position in every row, the null says nothing (p = 1).
+positions is as high under the null. Where roles stand at the same position in every row, the null says nothing (p = 1),
+and a note says so. ``attention`` reads the same from a role for the last position, with a null by position beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from jaxtyping import Float, Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import RolesError
-from rb_interp.probes.pattern import Found, pattern_reading
+from rb_interp.probes.pattern import Found, pattern_reading, role_of_the_anchor_task, roles_permuted, stand_still
 from rb_interp.probes.source import Source
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
@@ -56,12 +57,12 @@ def permuted_roles(
     shuffled = positions[permutations(n_null, len(attention), rng)]
     first = attention.shape[1] * np.arange(len(attention))[None, :, None]
     found = attention.ravel().take(first + shuffled)
-    return Null("roles permuted over rows", found.sum(2).mean(1))
+    return roles_permuted(found.sum(2).mean(1))
 
 
 def _key_and_anchors(roles: Roles) -> tuple[KeyPositions, AnchorPositions]:
     """Positions of key and anchors; RolesError where one position has two roles."""
-    key, anchors = roles.position("key", "attention_by_role"), roles.position("anchor", "attention_by_role")
+    key, anchors = (role_of_the_anchor_task(roles, name, "attention_by_role") for name in ("key", "anchor"))
     both = np.sort(np.concatenate([key, anchors], 1), 1)
     clash = np.flatnonzero((np.diff(both, axis=1) == 0).any(1))
     if len(clash):
@@ -101,7 +102,7 @@ def attention_by_role(
 
     Raises:
         ModelError: for a layer or head that is not there.
-        RolesError: for missing roles, and where one position has two.
+        RolesError: for missing roles, and where one position has two. ``attention`` reads roles of any names.
     """
 
     def measure(attention: LastQuery) -> Found:
@@ -111,7 +112,11 @@ def attention_by_role(
         rng, places = np.random.default_rng(seed), zip(("key", "anchors"), _key_and_anchors(inputs.roles), strict=True)
         return {name: permuted_roles(attention, at, n_null, rng) for name, at in places if n_null}
 
+    def fixed() -> list[str]:
+        places = zip(("key", "anchors"), _key_and_anchors(inputs.roles), strict=True)
+        return [name for name, at in places if stand_still(np.sort(at, 1))]
+
     return pattern_reading(
         "attention_by_role", model, inputs, layer=layer, head=head, untrained=untrained, measure=measure, nulls=nulls,
-        queries=-1,
+        fixed=fixed, queries=-1,
     )  # fmt: skip

@@ -181,7 +181,7 @@ def chain_accuracy(
     nulls = {"answer_two_way": answer_null(outcomes, n_null, np.random.default_rng(seed))} if n_null else {}
     values = {**summarise(outcomes), **left_out}
     tables = {"skills": pd.DataFrame(skill_rows(outcomes))}
-    notes = undefined(values, model, "no example that fits into the context has such a sentence.")
+    notes = undefined(values, model, "no example that fits into the context has such a sentence.", before, untrained)
     return Reading("chain", values, untrained=before, nulls=nulls, n=len(outcomes), tables=tables, notes=notes)
 
 

@@ -68,19 +68,34 @@ def finite_weights(model: Source) -> bool:
     return all(bool(weight.isfinite().all()) for weight in getattr(model_of(model), "parameters", tuple)())
 
 
-def undefined(values: Mapping[str, float], model: Source | None, why: str | Mapping[str, str]) -> dict[str, str]:
-    """The notes of a reading: why some of its values are not finite.
+def undefined(
+    values: Mapping[str, float],
+    model: Source | None,
+    why: str | Mapping[str, str],
+    before: Mapping[str, float] | None = None,
+    untrained: Source | None = None,
+) -> dict[str, str]:
+    """The notes of a reading: why some of its values, or the untrained model's, are not finite.
 
     Args:
         values: quantity -> number. model: what they were read from; weights that are not finite are named first. None
             where it is known that these are not the reason.
         why: the reason, or several by what the names of their quantities begin with, the first that fits.
+        before, untrained: the same of the untrained model, if there is one; said of values that are finite themselves.
 
     >>> from types import SimpleNamespace
     >>> model = SimpleNamespace(parameters=lambda: ())
     >>> undefined({"cos": np.nan, "ratio": np.nan, "n": 2.0}, model, {"ratio": "no untrained model.", "": "no pair."})
     {'cos': 'no pair.', 'ratio': 'no untrained model.'}
+    >>> undefined({"cos": 0.5}, model, "no pair.", {"cos": np.nan}, model)
+    {'cos': 'of the untrained model: no pair.'}
     """
+    notes = _reasons(values, model, why)
+    first = _reasons({name: value for name, value in (before or {}).items() if name in values}, untrained, why)
+    return {name: f"of the untrained model: {reason}" for name, reason in first.items()} | notes
+
+
+def _reasons(values: Mapping[str, float], model: Source | None, why: str | Mapping[str, str]) -> dict[str, str]:
     names = [name for name, value in values.items() if not np.isfinite(value)]
     if not names:
         return {}
@@ -91,6 +106,13 @@ def undefined(values: Mapping[str, float], model: Source | None, why: str | Mapp
         name: next((reason for first, reason in reasons.items() if name.startswith(first)), NOT_FINITE)
         for name in names
     }
+
+
+def occupied(places: Int[np.ndarray, "row n"], role: str, probe: str) -> Int[np.ndarray, "row n"]:
+    """Positions of a role that has one at least; RolesError where it has none."""
+    if not places.shape[1]:
+        raise RolesError(f"{probe} got the role '{role}' without a position; give it one or more in each row.")
+    return places
 
 
 def check_inputs(inputs: Any, probe: str) -> None:
@@ -117,7 +139,7 @@ def check_rows(inputs: Any, probe: str) -> Int[Tensor, "row pos"]:
         if at.size and not 0 <= at.min() <= at.max() < rows.shape[1]:
             raise RolesError(
                 f"{probe} got role '{role}' at positions {at.min()} to {at.max()}; "
-                f"these rows have positions 0 to {rows.shape[1] - 1}."
+                f"these rows have positions 0 to {rows.shape[1] - 1}. Leave out rows that lack it: inputs.take(rows)."
             )
     return rows
 

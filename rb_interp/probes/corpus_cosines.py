@@ -118,7 +118,7 @@ def token_similarity(
     arrays = _matrices(model, counts, typical)
     values = {**similarity_values(vectors, typical), **sizes}
     tables = tables if n_draws else {}
-    notes = undefined(values, model, UNDEFINED)
+    notes = undefined(values, model, UNDEFINED, before, untrained)
     return in_names(
         Reading("token_similarity", values, untrained=before, nulls=nulls, arrays=arrays, tables=tables, notes=notes),
         names,

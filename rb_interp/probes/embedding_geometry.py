@@ -169,7 +169,7 @@ def geometry(
             draws = nulls["participation"].draws / before["participation"]
             nulls["participation_ratio"] = Null("random vectors", draws, "less")
     arrays = geometry_arrays(embedding, layout)
-    notes = undefined(read, model, UNDEFINED)
+    notes = undefined(read, model, UNDEFINED, before, untrained)
     return Reading("geometry", read, untrained=before, nulls=nulls, arrays=arrays, notes=notes)
 
 

@@ -43,7 +43,7 @@ from rb_interp.checks import checked, shown
 from rb_interp.errors import RolesError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, capture
-from rb_interp.probes.check import check_layer_head, check_rows, undefined
+from rb_interp.probes.check import check_layer_head, check_rows, occupied, undefined
 from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.weights import layer_heads
 from rb_interp.statistics.reading import Null, Reading
@@ -109,7 +109,7 @@ def variance_explained(
     check_layer_head(model, layer or 0, head or 0, "variance_explained", untrained, caches=True)
     rows = check_rows(inputs, "variance_explained").numpy()
     labels = row_groupings(rows, inputs.roles) if groupings is None else own_groupings(groupings, len(rows))
-    at = None if role is None else inputs.roles.position(role, "variance_explained")[:, 0]
+    at = None if role is None else _places(inputs.roles, role)[:, 0]
     outputs = position_outputs(model, rows, layer, head, at)
     values = _all_shares(outputs, labels)
     rng = np.random.default_rng(seed)
@@ -118,12 +118,10 @@ def variance_explained(
         permuted = rng.permuted(np.tile(_numbered(labels[name]), (n_null, 1)), axis=1)
         for component, draws in _draws_of_each(outputs, permuted).items():
             nulls[f"{component}:{name}"] = Null("labels permuted", draws)
-    untrained_values = (
-        {} if untrained is None else _all_shares(position_outputs(untrained, rows, layer, head, at), labels)
-    )
+    before = {} if untrained is None else _all_shares(position_outputs(untrained, rows, layer, head, at), labels)
     arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
-    notes = undefined(values, model, UNDEFINED)
-    return Reading("variance_explained", values, layer, head, untrained_values, nulls, arrays, n=len(rows), notes=notes)
+    notes = undefined(values, model, UNDEFINED, before, untrained)
+    return Reading("variance_explained", values, layer, head, before, nulls, arrays, n=len(rows), notes=notes)
 
 
 def omega_squared(vectors: Float[np.ndarray, "row d"], labels: Int[np.ndarray, " row"]) -> float:
@@ -194,12 +192,16 @@ def shares(vectors: Float[np.ndarray, "row d"], groupings: Mapping[str, Int[np.n
 
 def row_groupings(tokens: Int[np.ndarray, "row pos"], roles: Roles) -> dict[str, Int[np.ndarray, " row"]]:
     """The label of each row under each grouping of the module, read off tokens and roles."""
-    key = np.take_along_axis(tokens, roles.position("key", "variance_explained"), 1)[:, 0]
-    anchors = np.take_along_axis(tokens, roles.position("anchor", "variance_explained"), 1)
+    key, anchors = (np.take_along_axis(tokens, _places(roles, name), 1) for name in ("key", "anchor"))
+    key = key[:, 0]
     total = anchors.sum(1)
     singles = {f"anchor_{j + 1}": anchors[:, j] for j in range(anchors.shape[1])}
     joint = {"anchors": _numbered(anchors), "key_and_sum": _numbered(np.stack([key, total], 1))}
     return {"key": key, "anchor_sum": total, **singles, **joint}
+
+
+def _places(roles: Roles, role: str) -> Int[np.ndarray, "row n"]:
+    return occupied(roles.position(role, "variance_explained"), role, "variance_explained")
 
 
 def own_groupings(groupings: Mapping, n: int) -> dict[str, Int[np.ndarray, " row"]]:

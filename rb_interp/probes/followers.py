@@ -101,6 +101,8 @@ def next_token(
     counts, names = counts_and_names(counts)
     check_counts(counts, model, untrained, names)
     tokens = inputs.tokens
+    if not tokens.size:
+        raise TextError("next_token got no rows of text; give one or more.")
     lengths = np.full(len(tokens), tokens.shape[1]) if lengths is None else lengths
     if len(lengths) != len(tokens):
         raise TextError(f"got {len(lengths)} lengths for {len(tokens)} rows of text; give one for each row.")
@@ -120,7 +122,7 @@ def next_token(
         orders = banded_orders(first, len(ids), n_null, np.random.default_rng(seed))
         nulls = _nulls(labels, token_vectors(model, ids), where, orders)
     arrays = {"tokens_prontoqa": ids[:first], "tokens_stories": ids[first:]}
-    notes = undefined(values, model, UNDEFINED)
+    notes = undefined(values, model, UNDEFINED, before, untrained)
     return in_names(
         Reading("next_token", values, untrained=before, nulls=nulls, arrays=arrays, n=len(tokens), notes=notes), names
     )

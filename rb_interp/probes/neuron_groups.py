@@ -90,7 +90,7 @@ def condensation(
             nulls |= {f"{what}_{name}": null for what, null in gaussian_shares(matrix.shape, n_null, rng).items()}
     for name, matrix in before.items():
         first |= _named(name, *_grouped(matrix))
-    notes = undefined(values, model, "fewer than two neurons are not zero.")
+    notes = undefined(values, model, "fewer than two neurons are not zero.", first, untrained)
     return Reading("condensation", values, layer=layer, untrained=first, nulls=nulls, arrays=arrays, notes=notes)
 
 

@@ -102,7 +102,7 @@ def lattice(
     scores = np.zeros((len(ids), COMPONENTS))
     found = principal_components(vectors)[0][:, :COMPONENTS]
     scores[:, : found.shape[1]] = found
-    notes = undefined(values, model, UNDEFINED)
+    notes = undefined(values, model, UNDEFINED, before, untrained)
     arrays = {"tokens": ids, "pca": scores}
     return Reading("lattice", values, untrained=before, nulls=nulls, arrays=arrays, notes=notes)
 

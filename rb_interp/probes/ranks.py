@@ -104,7 +104,7 @@ def embedding_rank(
             before[f"participation_ratio_{name}"] = 1.0
         arrays |= _spectra(first, "spectrum_untrained")
     nulls = rank_nulls(vectors, before, n_null, np.random.default_rng(seed)) if n_null else {}
-    notes = undefined(values, model, UNDEFINED)
+    notes = undefined(values, model, UNDEFINED, before, untrained)
     return in_names(Reading("embedding_rank", values, untrained=before, nulls=nulls, arrays=arrays, notes=notes), names)
 
 
@@ -209,7 +209,7 @@ def weight_rank(
     check_layer_head(model, layer, None, "weight_rank", untrained, caches=True)
     before = {} if untrained is None else _stable_ranks(untrained, layer)
     values = _stable_ranks(model, layer)
-    notes = undefined(values, model, "the matrix is zero.")
+    notes = undefined(values, model, "the matrix is zero.", before, untrained)
     return Reading("weight_rank", values, layer=layer, untrained=before, notes=notes)
 
 

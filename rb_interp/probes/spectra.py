@@ -68,7 +68,7 @@ def weight_spectra(
     values = _values(spectra)
     before = {} if untrained is None else _values(singular_values(untrained, layer))
     arrays = {f"singular_values_{name}": found for name, found in spectra.items()}
-    notes = undefined(values, model, "the matrix is zero.")
+    notes = undefined(values, model, "the matrix is zero.", before, untrained)
     return Reading("weight_spectra", values, layer=layer, untrained=before, arrays=arrays, notes=notes)
 
 

@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.probes.capturing import capture
-from rb_interp.probes.check import check_labels, check_model, check_rows, undefined
+from rb_interp.probes.check import check_labels, check_model, check_rows, occupied, undefined
 from rb_interp.probes.source import Source
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
@@ -106,14 +106,15 @@ def cosines_by_target(
     values, compared, centred = read(model)
     draws = permutations(n_null, len(targets), np.random.default_rng(seed))
     null = np.array([means_by_target(compared, _equal(targets[order], pairs))["difference"] for order in draws])
+    before = {} if untrained is None else read(untrained)[0]
     return Reading(
         NAME,
         values,
-        untrained={} if untrained is None else read(untrained)[0],
+        untrained=before,
         nulls={"difference": Null("targets permuted over rows", null)} if n_null else {},
         arrays={"cosines": compared, "centred_cosines": centred},
         n=len(inputs),
-        notes=undefined(values, model, UNDEFINED),
+        notes=undefined(values, model, UNDEFINED, before, untrained),
     )
 
 
@@ -127,7 +128,9 @@ def position_vectors(model: Source, inputs: Inputs, hook: str, role: str | None 
     Raises ModelError for an activation without positions, RolesError for a role that is not there.
     """
     length = inputs.tokens.shape[1]
-    at = np.full(len(inputs), length - 1) if role is None else inputs.roles.position(role, NAME)[:, 0]
+    at = np.full(len(inputs), length - 1)
+    if role is not None:
+        at = occupied(inputs.roles.position(role, NAME), role, NAME)[:, 0]
     found = capture(model, inputs.tokens, [hook])[hook]
     if found.ndim < 3 or found.shape[1] != length:
         raise ModelError(

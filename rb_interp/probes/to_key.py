@@ -8,10 +8,11 @@ Paper 2, Fig. 3 ("inferential" information flow): L0 moves the key onto the anch
 positions to the last token. In paper 1's own circuit (Fig. 6) L0 averages instead, and reads 1/i from position i.
 
 How it can mislead. At the task's quick sizes a model that carries reads above .99; one that averages about .25, and an
-untrained one at small initialisation the mean of 1/i over the anchors' positions: .25 for the first of two anchors in
-9 positions, .19 for the second. A head that looks at the previous position reads 1 for the first anchor whatever
-stands there: its null, with the roles of another row, is as high. Attention to the key does not show that the key's
-value is passed on; patch to know.
+untrained one at small initialisation the mean of 1/i over the anchors' positions: .25 for the first of two anchors in 9
+positions, .19 for the second. A head that looks at the previous position reads 1 for the first anchor whatever stands
+there: its null, with the roles of another row, is as high, and where the roles never move a note says that the null
+says nothing. ``attention`` reads the same with a null by position beside it. Attention to the key does not show that
+the key's value is passed on; patch to know.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.checks import checked
-from rb_interp.probes.pattern import Found, pattern_reading
+from rb_interp.probes.check import occupied
+from rb_interp.probes.pattern import Found, pattern_reading, role_of_the_anchor_task, roles_permuted, stand_still
 from rb_interp.probes.source import Source
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
@@ -54,11 +56,12 @@ def attention_to_key(
 
     Raises:
         ModelError: for a layer or head that is not there.
-        RolesError: for missing roles, and for roles of other rows.
+        RolesError: for missing roles, and for roles of other rows. ``attention`` reads roles of any names.
     """
 
     def positions() -> list[np.ndarray]:
-        return [inputs.roles.position(role, "attention_to_key") for role in ("anchor", "key")]
+        name = "attention_to_key"
+        return [occupied(role_of_the_anchor_task(inputs.roles, role, name), role, name) for role in ("anchor", "key")]
 
     def measure(pattern: np.ndarray) -> Found:
         anchors, key = positions()
@@ -69,11 +72,16 @@ def attention_to_key(
         anchors, key = positions()
         orders = permutations(n_null, len(key), np.random.default_rng(seed))
         draws = key_pattern(pattern, anchors[orders], key[orders, 0]).mean(1).T
-        return {name: Null("roles permuted over rows", draw) for name, draw in _named(draws).items() if n_null}
+        return {name: roles_permuted(draw) for name, draw in _named(draws).items() if n_null}
+
+    def fixed() -> list[str]:
+        anchors, key = positions()
+        return [name for name, at in _named(anchors.T).items() if stand_still(at, key[:, 0])]
 
     return pattern_reading(
-        "attention_to_key", model, inputs, layer=layer, head=head, untrained=untrained, measure=measure, nulls=nulls
-    )
+        "attention_to_key", model, inputs, layer=layer, head=head, untrained=untrained, measure=measure, nulls=nulls,
+        fixed=fixed,
+    )  # fmt: skip
 
 
 def key_pattern(

@@ -87,7 +87,8 @@ class Reading(WithArrays):
         arrays: what figures draw (patterns, spectra, cosine matrices, coordinates).
         n: rows that the reading rests on (0 for readings of weights alone).
         tables: name -> DataFrame, for what one number does not tell (accuracy by number of hops).
-        notes: quantity -> why its value is NaN or infinite, in words; no entry for the others.
+        notes: quantity -> why its value, or the untrained model's, is NaN or infinite, or why its null says nothing, in
+            words; no entry for the others.
     """
 
     probe: str

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
+from typing import Annotated, Any
 
 import numpy as np
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
+from rb_interp.checks import Kind, checked
 from rb_interp.errors import RolesError
+from rb_interp.kinds import kind_of
 from rb_interp.tasks.roles import Roles, selected
 
 SHOWN_ROWS, SHOWN_TOKENS = 5, 30
 """What a notebook shows of some rows, at most."""
+ROLES: Kind = kind_of(Roles)
+
+
+def _roles(value: Any, convert: bool) -> Roles:
+    return Roles() if value is None else ROLES.fit(value, convert)
 
 
 @checked(nan=True, empty=True)
@@ -25,7 +32,7 @@ class Inputs(WithArrays):
     Attributes:
         tokens: integers ``[row, pos]``.
         labels: ``[row]``, the right answer at the last position. None where nothing asks for answers.
-        roles: what the positions are for, and which tokens form a group. Empty by default.
+        roles: what the positions are for, and which tokens form a group. Empty by default, and where None is given.
 
     Raises RolesError for a single token or label in place of rows of them, for tokens that are no whole numbers, and
     for more or fewer labels than rows.
@@ -37,7 +44,7 @@ class Inputs(WithArrays):
 
     tokens: np.ndarray
     labels: np.ndarray | None = None
-    roles: Roles = field(default_factory=Roles)
+    roles: Annotated[Roles, Kind(f"{ROLES.words}, or None for no roles", _roles)] = field(default_factory=Roles)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", np.asarray(self.tokens, order="C"))

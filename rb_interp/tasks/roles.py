@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Int
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
+from rb_interp.checks import Kind, checked
 from rb_interp.errors import RolesError
+from rb_interp.kinds import kind_of
+
+PLACES = "positions of shape [row, n], such as np.full((n_rows, 1), 3) for one place in every row"
+Places = Annotated[np.ndarray, Kind(PLACES, kind_of(np.ndarray).fit)]
 
 
 @checked(nan=True, empty=True)
@@ -37,7 +41,7 @@ class Roles(WithArrays):
     [[1], [3]]
     """
 
-    positions: Mapping[str, np.ndarray] = field(default_factory=dict)
+    positions: Mapping[str, Places] = field(default_factory=dict)
     tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
     set: np.ndarray | None = None
     task: str = "this task"

@@ -34,6 +34,10 @@ class InductionModel(NamedTuple):
     untrained: HookedModel
     task: InductionTask
 
+    def __repr__(self) -> str:
+        cfg = self.model.cfg
+        return f"InductionModel({cfg.n_layers} layers, {cfg.n_heads} heads, d_model={cfg.d_model}, task={self.task!r})"
+
 
 @checked
 def induction_model(seed: int = SEED, train: TrainConfig = TRAIN) -> InductionModel:

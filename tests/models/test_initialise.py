@@ -1,7 +1,10 @@
 """scale_init: every tensor of anybody's model has the standard deviation of gamma, and nothing else changes."""
 
+import copy
+import gc
 import math
 import re
+import weakref
 from typing import Any
 
 import pytest
@@ -11,7 +14,10 @@ from torch import nn
 
 import rb_interp as rb
 from rb_interp.errors import ModelError
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.drawn import _DRAWN
 from rb_interp.models.schemes import lens_parameter, standard_draw
+from rb_interp.models.table import drawn_table
 from rb_interp.models.tensors import tensors_of
 
 pytestmark = [pytest.mark.lens, pytest.mark.filterwarnings("ignore")]
@@ -77,7 +83,7 @@ def test_every_tensor_has_the_standard_deviation_of_its_gamma(family, per):
         d_in, groups = expected[name]
         std = d_in ** -per.get(row.group, GAMMA)
         met |= {(name, row.group)}
-        assert (row.d_in, row.intended_std) == (d_in, pytest.approx(std, rel=1e-12)), row
+        assert (row.d_in, row.intended_at_init) == (d_in, pytest.approx(std, rel=1e-12)), row
         assert abs(row.z) < 4.5, row
         if row.group == groups:
             weight = weights[row.parameter]
@@ -203,11 +209,50 @@ def test_a_users_own_loop():
     assert losses[-1] < 0.2 * losses[0]
 
 
+def test_the_table_knows_what_a_model_was_drawn_with():
+    """The intended deviation stays, whatever training does; a draw takes the place of the one before."""
+    model = rb.scale_init(made("GPT2LMHeadModel"), 0.8, per={"qk": 0.5}, seed=1)
+    names = set(model.state_dict())
+    given = rb.initialisation_table(model, 0.8, per={"qk": 0.5})
+    assert rb.initialisation_table(model).equals(given)
+    with torch.no_grad():
+        model.transformer.wte.weight.mul_(3)
+    later = rb.initialisation_table(model)
+    assert later.intended_at_init.equals(given.intended_at_init)
+    assert later.measured_std[0] == pytest.approx(3 * given.measured_std[0])
+    assert later.z[0] > 4 > abs(given.z[0])
+    assert rb.initialisation_table(model, 0.3).intended_at_init[0] == D**-0.3
+    assert rb.initialisation_table(rb.scale_init(model, 0.4)).intended_at_init[0] == D**-0.4
+    assert set(model.state_dict()) == names
+    assert rb.initialisation_table(copy.deepcopy(model)).intended_at_init.isna().all()
+
+
+def test_a_model_that_is_gone_is_not_remembered():
+    model = rb.scale_init(nn.Linear(4, 4), 0.5)
+    known, gone = len(_DRAWN), weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+    assert len(_DRAWN) < known
+
+
+@pytest.mark.parametrize("kind", ["pre", "post", "tied", "d_model", "conv1d", "fixed", "emb_mlp"])
+def test_what_build_model_drew_is_known_too(kind):
+    given: Any = OWN[kind]
+    model = rb.build_model(TASK, 0.7, **given)
+    drawn = drawn_table(TASK, ModelConfig(**given), 0.7).set_index("parameter")
+    table = rb.initialisation_table(model).set_index("parameter")
+    assert table.z.abs().max() < 4.5
+    shared = table.index.intersection(drawn.index)
+    assert len(shared) == len(drawn)
+    assert table.intended_at_init[shared].to_dict() == drawn.intended_at_init[shared].to_dict()
+
+
 def test_the_gamma_of_what_transformers_starts_with():
     model = made("GPT2LMHeadModel")
     table = rb.initialisation_table(model).set_index("parameter")
     assert table.fitted_gamma["transformer.wte.weight"] == pytest.approx(-math.log(0.02) / math.log(D), rel=0.02)
-    assert table[["intended_std", "z"]].isna().all(axis=None)
+    assert table[["intended_at_init", "z"]].isna().all(axis=None)
     assert table.tied_to["lm_head.weight"] == "transformer.wte.weight"
     parts = table.loc["transformer.h.0.attn.c_attn.weight"]
     assert list(zip(parts["shape"], parts.group, strict=True)) == [((D, 2 * D), "qk"), ((D, D), "vo")]

@@ -212,7 +212,7 @@ def test_draws_have_the_standard_deviation_of_gamma(architecture, gamma):
             assert not weight.any()
             continue
         std = d_in[kind] ** -gamma
-        assert table.intended_std[name] == pytest.approx(std, rel=1e-12)
+        assert table.intended_at_init[name] == pytest.approx(std, rel=1e-12)
         assert float(weight.std(correction=0)) == pytest.approx(std, rel=4 / (2 * weight.numel()) ** 0.5), name
     other = draw(config, 100, 3, 0.5, 0)
     assert all(

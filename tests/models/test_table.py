@@ -26,9 +26,9 @@ def test_rows_by_hand():
     config = ModelConfig(n_heads=2, norm="pre")
     table = drawn_table(AnchorTask(), config, gamma=0.5, seed=1).set_index("parameter")
     out, bias, scale = table.loc["blocks.1.attn.W_O"], table.loc["blocks.0.mlp.b_in"], table.loc["ln_final.w"]
-    assert (out["shape"], out.d_in, out.intended_std, out.trained) == ((2, 32, 64), 64, 0.125, True)
+    assert (out["shape"], out.d_in, out.intended_at_init, out.trained) == ((2, 32, 64), 64, 0.125, True)
     assert out.measured_std == pytest.approx(0.125 * (1 + out.z / math.sqrt(2 * 2 * 32 * 64)), rel=1e-12)
-    assert (bias.d_in, bias.intended_std, bias.measured_std, bias.trained) == (0, 0, 0, False)
+    assert (bias.d_in, bias.intended_at_init, bias.measured_std, bias.trained) == (0, 0, 0, False)
     assert math.isnan(bias.z)
     assert (scale.measured_std, scale.trained, table.loc["unembed.b_U"].trained) == (0, True, True)
     assert drawn_table(AnchorTask(), ModelConfig(train_biases=True), 0.5).trained.all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rb_interp.errors import RolesError
+from rb_interp.errors import ArgumentError, RolesError
 from rb_interp.probes.groups import token_groups
 from rb_interp.tasks import Inputs, Roles
 
@@ -29,3 +29,11 @@ def test_token_ids_of_a_group_come_in_any_array():
     for ids in ([3, 4], (3, 4), torch.tensor([3, 4]), np.array([[3], [4]], dtype=np.uint8)):
         assert token_groups({"a": ids}, Roles(), "geometry")["a"].tolist() == [3, 4]
     assert token_groups({"a": []}, Roles(), "geometry")["a"].tolist() == []
+
+
+def test_no_roles_are_none_or_left_out():
+    rows = np.ones((2, 3), dtype=int)
+    assert Inputs(rows, None, None) == Inputs(rows)
+    assert Inputs(rows, None, None).take([0]).roles == Roles()
+    with pytest.raises(ArgumentError, match=r"Inputs got roles=3; expected .*Roles\(.*\), or None for no roles\."):
+        Inputs(rows, None, 3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rb_interp.errors import RolesError
+from rb_interp.errors import RbInterpError, RolesError
 from rb_interp.tasks import Roles
 
 
@@ -30,3 +30,13 @@ def test_take_selects_rows_of_everything():
     assert taken.position("key").tolist() == [[2], [0]]
     assert taken.set.tolist() == ["rsn_train", "mem"]
     assert len(taken) == 2
+
+
+@pytest.mark.parametrize("given", [1, 1.5, "x", None, [[1], [2, 3]]])
+def test_places_that_are_no_array_are_told_by_role(given):
+    with pytest.raises(RbInterpError) as caught:
+        Roles({"key": np.zeros((2, 1)), "a": given})
+    assert str(caught.value) == (
+        f"Roles got positions['a']={given!r}; expected positions of shape [row, n], such as np.full((n_rows, 1), 3) "
+        f"for one place in every row."
+    )

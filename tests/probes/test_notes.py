@@ -1,0 +1,217 @@
+"""A number that nothing defines has a note, whatever the model and the rows; so has a null that cannot differ."""
+
+from functools import cache
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from induction import PREVIOUS, known
+from induction import rows as induction_rows
+from test_chain import EXAMPLES, TOKENIZER
+
+import rb_interp as rb
+from rb_interp import probes
+from rb_interp.errors import ModelError, RbInterpError, RolesError, TextError
+from rb_interp.models.generations import live_parameters
+from rb_interp.tasks import Inputs, Roles
+
+pytestmark = pytest.mark.lens
+COUNTS = np.zeros((2, 200), dtype=int)
+COUNTS[0, :40], COUNTS[1, 40:120] = 40, 50
+LONE = np.zeros((2, 200), dtype=int)
+LONE[0, 30], LONE[1, 31] = 40, 50
+"""Counts of two corpora, and of two that have one token each."""
+CASES: dict[str, list[dict[str, Any]]] = {
+    "attention": [{}],
+    "attention_by_role": [{}],
+    "attention_to_key": [{}],
+    "chain_accuracy": [{}],
+    "condensation": [{"matrices": ("W_Q", "W_out")}],
+    "cosines_by_target": [{"hook": "blocks.1.hook_resid_mid"}, {"hook": "blocks.0.hook_attn_out", "role": "key"}],
+    "embedding_rank": [{"counts": COUNTS}, {"counts": LONE}],
+    "geometry": [{}, {"groups": {"lone": [5], "two": [5, 6]}, "ordered": ["lone", "two"]}],
+    "label_range": [{"groups": [0], "ranges": [(0, 19)]}],
+    "lattice": [{}, {"tokens": [3]}],
+    "next_token": [{"counts": COUNTS}, {"counts": LONE}],
+    "token_similarity": [{"counts": COUNTS, "n_draws": 3}, {"counts": LONE, "n_draws": 0}],
+    "uniformity": [{}],
+    "value_alignment": [{}, {"groups": {"lone": [5], "same": [5]}, "k": 1}],
+    "variance_explained": [{}, {"groupings": {"one group": [0]}}],
+    "weight_rank": [{}],
+    "weight_spectra": [{}],
+}
+MODELS = ("trained", "untrained", "zero", "constant embedding", "diverged", "diverged at its end")
+PAIRS = [("trained", None), ("trained", "untrained"), ("trained", "diverged"), *((name, "zero") for name in MODELS)]
+DEGENERATE = {
+    "as they are": lambda rows: rows,
+    "one row": lambda rows: rows.take([0]),
+    "all equal": lambda rows: rows.take(np.zeros(20, dtype=int)),
+    "no key": lambda rows: Inputs(rows.tokens, rows.labels, _with(rows.roles, key=np.zeros((len(rows), 0), dtype=int))),
+    "key absent in a row": lambda rows: Inputs(
+        rows.tokens, rows.labels, _with(rows.roles, key=np.where(np.arange(len(rows))[:, None] == 3, -1, 2))
+    ),
+    "no rows": lambda rows: rows.take(np.zeros(0, dtype=int)),
+}
+
+
+def _with(roles: Roles, **positions: np.ndarray) -> Roles:
+    return Roles({**roles.positions, **positions}, {**roles.tokens, "key": roles.tokens["key"]})
+
+
+@cache
+def member():
+    return rb.from_pretrained("zoo", member="average-then-key")
+
+
+@cache
+def model(name: str, probe: str = ""):
+    text = probe == "chain_accuracy"
+    if name in ("trained", "untrained") and not text:
+        return member().model if name == "trained" else member().untrained
+    task = SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=200) if text else rb.AnchorTask()
+    made = rb.build_model(task, gamma=0.3 if name == "trained" else 0.8)
+    if name in ("trained", "untrained"):
+        return made
+    live = live_parameters(made)
+    with torch.no_grad():
+        if name == "constant embedding":
+            live["embed.W_E"][:] = live["embed.W_E"][0].clone()
+        elif name == "diverged at its end":
+            live["unembed.W_U"].fill_(np.nan)
+        else:
+            for weight in live.values():
+                weight.fill_(0.0 if name == "zero" else np.nan)
+    return made
+
+
+def made_for(probe: str, rows: Inputs, options: dict) -> tuple[Inputs, dict]:
+    """The rows as a probe takes them, and options with one entry for each row."""
+    if probe == "chain_accuracy":
+        return probes.chain_inputs(EXAMPLES[:1], TOKENIZER), options
+    by_row = {"groups": options.get("groups"), "groupings": options.get("groupings")}
+    if by_row["groups"] == [0]:
+        return rows, {**options, "groups": np.zeros(len(rows), dtype=int)}
+    if by_row["groupings"]:
+        return rows, {"groupings": {name: np.zeros(len(rows), dtype=int) for name in by_row["groupings"]}}
+    return rows, options
+
+
+@pytest.mark.parametrize("probe", CASES)
+def test_what_is_not_a_number_has_a_note(probe: str):
+    """Or the probe refuses it with an error of its own; nothing else leaves it."""
+    every, read = member().inputs("rsn_test", 40), set()
+    tried = [("as they are", *pair) for pair in PAIRS] + [(rows, "trained", "zero") for rows in DEGENERATE]
+    for (rows, name, untrained), options in product(tried, CASES[probe]):
+        now, before = (one and model(one, probe) for one in (name, untrained))
+        inputs, options = made_for(probe, DEGENERATE[rows](every), options)
+        try:
+            found = getattr(probes, probe)(now, inputs, untrained=before, n_null=3, **options)
+        except RbInterpError:
+            continue
+        read.add(name)
+        table = found.to_frame().set_index("quantity")
+        silent = table.drop(list(found.notes))
+        assert np.isfinite(silent.value).all(), (rows, name, untrained)
+        assert before is None or np.isfinite(silent.untrained).all(), (rows, name, untrained)
+        assert np.isfinite(silent.p_value[silent.null.notna()]).all(), (rows, name, untrained)
+    assert {"trained", "untrained", "zero"} <= read
+
+
+def test_every_public_probe_is_among_the_cases():
+    named = [name for name in probes.__all__ if "n_null" in getattr(getattr(probes, name), "__annotations__", {})]
+    assert set(named) == set(CASES)
+
+
+def test_a_note_tells_the_untrained_model_s_reason_from_the_model_s_own():
+    found = probes.weight_spectra(model("trained"), untrained=model("zero"))
+    assert set(found.notes.values()) == {"of the untrained model: the matrix is zero."}
+    assert probes.weight_spectra(model("zero"), untrained=model("zero")).notes == dict.fromkeys(
+        found.values, "the matrix is zero."
+    )
+
+
+@pytest.mark.parametrize("probe", ["attention_to_key", "variance_explained", "cosines_by_target"])
+def test_a_role_without_a_position_is_refused(probe: str):
+    rows = DEGENERATE["no key"](member().inputs("rsn_test", 5))
+    options = {"hook": "blocks.0.hook_resid_pre", "role": "key"} if probe == "cosines_by_target" else {}
+    with pytest.raises(RolesError, match=f"{probe} got the role 'key' without a position; give it one or more in each"):
+        getattr(probes, probe)(model("trained"), rows, **options)
+
+
+def test_a_role_that_a_row_lacks_and_text_without_rows_are_refused():
+    every = member().inputs("rsn_test", 5)
+    with pytest.raises(RolesError, match=r"positions -1 to 2; .* Leave out rows that lack it: inputs.take\(rows\)"):
+        probes.uniformity(model("trained"), DEGENERATE["key absent in a row"](every))
+    with pytest.raises(TextError, match="next_token got no rows of text; give one or more"):
+        probes.next_token(model("trained"), DEGENERATE["no rows"](every), counts=COUNTS)
+
+
+@pytest.mark.xdist_group("induction")
+def test_a_null_that_cannot_differ_has_a_note():
+    """Where all rows have the previous-token head's places alike, only the null by position knows it."""
+    every = induction_rows()
+    still = every.take(every.roles.position("first")[:, 0] == 3)
+    here = dict(zip(("layer", "head"), PREVIOUS, strict=True))
+    look: dict[str, Any] = {**here, "query": "second", "to": "first"}
+    found, moving = (probes.attention(known().model, rows, **look) for rows in (still, every))
+    table = found.to_frame().set_index("quantity")
+    assert table.p_value["second_to_first"] == 1 > 0.01 > table.p_value["second_to_first_excess"]
+    assert set(found.notes) == {"second_to_first"}
+    assert found.notes["second_to_first"].startswith(
+        "the roles stand at the same positions in every row, so their null"
+    )
+    assert "second_to_first: the roles stand at the same positions" in found._repr_html_()
+    assert moving.notes == probes.attention(known().model, still, n_null=0, **look).notes == {}
+    assert set(probes.attention(known().model, every.take([0]), **look).notes) == {"second_to_first"}
+
+
+@pytest.mark.parametrize(
+    ("probe", "quantities"),
+    [("attention_by_role", {"key", "anchors"}),
+     ("attention_to_key", {"key_from_anchor_1", "key_from_anchor_2", "key_from_last_anchor"})],
+)  # fmt: skip
+def test_the_anchor_task_s_probes_say_it_too(probe: str, quantities: set):
+    every = member().inputs("rsn_test", 100)
+    still = every.take(every.roles.position("key")[:, 0] == 2)
+    found = getattr(probes, probe)(member().model, still, layer=1)
+    assert set(found.notes) == quantities == set(found.nulls)
+    assert {null.p_value(found.values[name]) for name, null in found.nulls.items()} == {1.0}
+    assert getattr(probes, probe)(member().model, every, layer=1).notes == {}
+    other = Inputs(every.tokens, roles=Roles({"subject": every.roles.position("key")}))
+    with pytest.raises(RolesError, match=r"Roles of other names are read by attention\(query=, to=\)"):
+        getattr(probes, probe)(member().model, other)
+
+
+def test_attention_reads_what_the_anchor_task_s_probes_read():
+    rows = member().inputs("rsn_test", 100)
+    anchors, end = rows.roles.position("anchor"), np.full((100, 1), rows.tokens.shape[1] - 1)
+    places = {"key": rows.roles.position("key"), "second": anchors[:, 1:], "last": end}
+    own = Inputs(rows.tokens, roles=Roles(places))
+    found = [
+        probes.attention(member().model, own, query=query, to="key", layer=layer).values[f"{query}_to_key"]
+        for query, layer in (("last", 1), ("second", 0))
+    ]
+    by_role, to_key = (probe(member().model, rows, layer=layer).values for probe, layer in
+                       ((probes.attention_by_role, 1), (probes.attention_to_key, 0)))  # fmt: skip
+    assert found == pytest.approx([by_role["key"], to_key["key_from_anchor_2"]])
+
+
+def test_an_untrained_model_that_is_not_finite_never_looks_like_a_number():
+    """TransformerLens 3.9 writes 0 for its attention, so it is refused; a bridge of 4 leaves NaN, which has a note."""
+    rows = member().inputs("rsn_test", 5)
+    try:
+        found = probes.attention(model("trained"), rows, untrained=model("diverged"))
+    except ModelError as error:
+        said = {str(error).removeprefix("attention got an untrained model whose ")}
+    else:
+        assert np.isnan(list(found.untrained.values())).all()
+        start = "of the untrained model: the model's "
+        said = {found.notes[name].removeprefix(start) for name in found.values if "_excess" not in name}
+    assert said == {"weights are not all finite: its training has diverged."}
+    with pytest.raises(
+        ModelError, match="what enters attention in L0 is not finite: the model's training has diverged"
+    ):
+        probes.value_alignment(model("trained"), rows, untrained=model("diverged"))
