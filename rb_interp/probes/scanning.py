@@ -56,4 +56,4 @@ def scan(
     if options.get("untrained") is not None:
         options["untrained"] = OnePass(options["untrained"], capture, layers)
     readings = (probe(source, inputs, layer=layer, head=head, **options) for layer in layers for head in heads)
-    return pd.DataFrame([row for reading in readings for row in reading.rows()])
+    return pd.DataFrame([row for reading in readings for row in reading.noted_rows()])

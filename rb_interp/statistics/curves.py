@@ -41,7 +41,7 @@ def readings_of_curves(curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, 
         name = f"member gamma={gamma}, seed={seed}"
         if member.duplicated(["step", "set"]).any():
             raise RunError(f"{name} has an evaluation twice; drop duplicated (step, set) rows.")
-        block = read(member, name, seed).to_frame()
+        block = pd.DataFrame(read(member, name, seed).rows())
         place = {
             "gamma": gamma,
             "seed": seed,

@@ -103,16 +103,22 @@ class Reading(WithArrays):
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per quantity: probe, layer, head, quantity, value, untrained, null, null_mean, null_sd, p_value, n.
+        """One row per quantity, with its untrained value, its null, p-value and note.
+
+        The note says why a number is NaN, or what its null cannot say. It is empty where there is nothing to say.
 
         >>> Reading("uniformity", {"tv": 0.1}, n=5).to_frame()[["probe", "quantity", "value", "n"]]
                 probe quantity  value  n
         0  uniformity       tv    0.1  5
         """
-        return pd.DataFrame(self.rows())
+        return pd.DataFrame(self.noted_rows())
+
+    def noted_rows(self) -> list[dict]:
+        """The rows of the table with the note of each quantity."""
+        return [row | {"note": self.notes.get(row["quantity"], "")} for row in self.rows()]
 
     def rows(self) -> list[dict]:
-        """The rows of the table, one dictionary per quantity."""
+        """The rows that a run keeps, one dictionary per quantity: all columns but the note."""
         return [self._row(quantity) for quantity in self.values]
 
     def _row(self, quantity: str) -> dict:

@@ -158,6 +158,9 @@ def test_a_null_that_cannot_differ_has_a_note():
     look: dict[str, Any] = {**here, "query": "second", "to": "first"}
     found, moving = (probes.attention(known().model, rows, **look) for rows in (still, every))
     table = found.to_frame().set_index("quantity")
+    assert dict(table.note) == dict.fromkeys(table.index, "") | dict(found.notes)
+    everywhere = probes.scan(probes.attention, known().model, still, query="second", to="first")
+    assert set(everywhere.note[everywhere.quantity == "second_to_first"]) == {found.notes["second_to_first"]}
     assert table.p_value["second_to_first"] == 1 > 0.01 > table.p_value["second_to_first_excess"]
     assert set(found.notes) == {"second_to_first"}
     assert found.notes["second_to_first"].startswith(

@@ -19,7 +19,8 @@ COLUMNS = ["probe", "layer", "head", "quantity", "value", "untrained", "null", "
 
 def test_the_table_has_one_row_per_quantity():
     table = READING.to_frame()
-    assert table.columns.tolist() == COLUMNS
+    assert table.columns.tolist() == [*COLUMNS, "note"]
+    assert [*READING.rows()[0]] == COLUMNS  # what a run keeps
     assert table["quantity"].tolist() == ["tv", "entropy"]
     row = table.iloc[0]
     assert (row["untrained"], row["null_mean"], row["p_value"], row["n"]) == (0.5, 0.2, 2 / 3, 7)
