@@ -13,14 +13,18 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 
+AGAIN = 0.01
+"""Seconds until a signal that was lost is sent once more, when what lost it has ended."""
 _noting: list[Interrupts] = []
 
 
@@ -68,10 +72,15 @@ class Interrupts:
 
 
 class _Ending:
-    """Handles a signal for the command line, and notes in ``come`` that it has come."""
+    """Handles a signal for the command line, and notes in ``come`` that it has come.
+
+    Python only prints what is raised where it has nobody to hand an error to, such as in ``__del__`` and in callbacks
+    of weak references. A signal that is lost there is sent once more.
+    """
 
     def __init__(self) -> None:
         self.come: list[int] = []
+        self.usual = sys.unraisablehook
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.come.append(number)
@@ -81,6 +90,16 @@ class _Ending:
         if not _noting:
             raise Stopped(number)
         _noting[-1].note(number)
+
+    def lost(self, unraisable: Any) -> None:
+        """What Python calls in place of raising an error; see ``sys.unraisablehook``."""
+        stopped, main = unraisable.exc_value, threading.main_thread().ident
+        if not isinstance(stopped, Stopped) or main is None:
+            return self.usual(unraisable)
+        self.come.clear()
+        again = threading.Timer(AGAIN, signal.pthread_kill, (main, stopped.signal))
+        again.daemon = True
+        again.start()
 
 
 def say(sentence: str) -> None:
@@ -110,9 +129,11 @@ def stopped_by_signals(to_the_end: bool = False) -> Iterator[list[int]]:
         return
 
     before = {number: signal.signal(number, handle) for number in SIGNALS if now[number] in DEFAULTS}
+    sys.unraisablehook = handle.lost
     try:
         yield come
     finally:
+        sys.unraisablehook = handle.usual
         if to_the_end:
             come.append(0)
             atexit.register(_ignore, tuple(before))

@@ -128,6 +128,30 @@ def test_a_signal_while_python_takes_itself_apart_leaves_the_status_alone():
     assert subprocess.run([sys.executable, "-c", LATE], check=False).returncode == 129
 
 
+LOST = """
+import os, signal, sys, threading
+from rb_interp.signals import Stopped, stopped_by_signals
+
+class Loses:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(10_000):
+            pass
+
+with stopped_by_signals() as come:
+    try:
+        Loses()
+        threading.Event().wait(60)
+    except Stopped as stopped:
+        print(stopped, come, file=sys.stderr)
+"""
+
+
+def test_a_signal_that_python_would_only_print_is_sent_again():
+    ended = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, f"stopped by SIGINT [{signal.SIGINT.value}]\n")
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal goes away here")
 def test_a_terminal_that_goes_away_is_noted():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)

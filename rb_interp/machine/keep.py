@@ -7,9 +7,11 @@ any run, and its report is drawn without training. Its configuration has all see
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 CHECKPOINTS = "checkpoints"
 """The part of a path that only files of members' weights have."""
+LOOKS = (0, 0.05, 0.1, 0.2, 0.3)
+"""Seconds before each look at the folder that is needed, for another ``keep`` may be filling or removing it."""
 Held = tuple[str, dict[str, bytes]]
 """The version of the code that carried out a step, and the content of its files by name."""
 
@@ -86,16 +90,25 @@ def _check_empty(folder: Path) -> None:
 def _check_ours(temporary: Path) -> None:
     """Raise RunError where a folder holds something else than what a killed process kept there."""
     check_free(temporary)
-    if temporary.is_symlink() or (temporary.is_dir() and not _is_left(temporary)):
-        raise RunError(
-            f"{temporary} is needed for a moment, and holds something else; nothing was changed. Move it away."
-        )
+    for wait in LOOKS:
+        time.sleep(wait)
+        if _is_free(temporary):
+            return
+    raise RunError(f"{temporary} is needed for a moment, and holds something else; nothing was changed. Move it away.")
+
+
+def _is_free(temporary: Path) -> bool:
+    """Whether a folder is not there, or ours; False also where another process fills or removes it at this moment."""
+    try:
+        return not temporary.is_symlink() and (not temporary.is_dir() or _is_left(temporary))
+    except FileNotFoundError:
+        return False
 
 
 def _is_left(temporary: Path) -> bool:
     """Whether a folder is what a killed process left: a lock, and files that its manifest knows or that were begun."""
     found = {path.name: path for path in temporary.iterdir()}
-    begun = {path.name for pattern in TEMPORARY for path in temporary.glob(pattern)}
+    begun = {name for pattern in TEMPORARY for name in fnmatch.filter(found, pattern)}
     ours = {LOCK, WRITER, MANIFEST, *manifest_of(temporary).content.files} | begun
     return not found or (LOCK in found and found.keys() <= ours and not any(map(Path.is_dir, found.values())))
 

@@ -21,6 +21,7 @@ from rb_interp.checks import checked
 from rb_interp.errors import RunError
 from rb_interp.json_files import json_of
 from rb_interp.manifest import TRAIN, Manifest
+from rb_interp.signals import Interrupts
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
 SUFFIX = ".safetensors"
@@ -109,21 +110,25 @@ class Store:
         if self.manifest.name(path) not in self.manifest.content.files:
             raise RunError(f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}.")
         self.manifest.check(path)
-        try:
-            with safe_open(path, framework="pt") as file:
-                content = json_of((file.metadata() or {}).get(KEY, "{}"))
-                self._check(path, content)
-                step = int(content["step"])
-                members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])
-                names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
-                if member is None:
-                    tensors = {key: file.get_tensor(key) for key in names}
-                else:
-                    index = _place(member, members)
-                    tensors = {key: file.get_slice(key)[index : index + 1] for key in names}
-        except (SafetensorError, OSError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
-            raise not_written(path, repr(error)) from None
-        return Checkpoint(step, members if member is None else (member,), tensors)
+        with Interrupts() as interrupts:  # inside torch a signal may come out as a ValueError about the file
+            try:
+                found = self._read(path, prefix, member)
+            except (SafetensorError, OSError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+                raise not_written(path, repr(error)) from None
+        interrupts.check()
+        return found
+
+    def _read(self, path: Path, prefix: str, member: tuple[float, int] | None) -> Checkpoint:
+        with safe_open(path, framework="pt") as file:
+            content = json_of((file.metadata() or {}).get(KEY, "{}"))
+            self._check(path, content)
+            step = int(content["step"])
+            members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])
+            names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
+            if member is None:
+                return Checkpoint(step, members, {key: file.get_tensor(key) for key in names})
+            index = _place(member, members)
+            return Checkpoint(step, (member,), {key: file.get_slice(key)[index : index + 1] for key in names})
 
     def _check(self, path: Path, content: Mapping[str, Any]) -> None:
         if content.get("format") != FORMAT:

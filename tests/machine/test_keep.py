@@ -142,6 +142,23 @@ def test_what_a_killed_process_kept_is_removed_and_what_is_not_ours_stays(one, t
     assert whole / "run.json" in before
 
 
+def test_a_folder_that_another_keep_is_removing_is_looked_at_again(one, tmp_path, monkeypatch):
+    """Its lock may be gone first, or a file between two looks."""
+    going, looks = tmp_path / ".kept.keep", []
+    going.mkdir()
+    (going / "run.json").write_text("{}")
+    looked = keeping._is_left
+
+    def removed_meanwhile(folder):
+        looks.append(looked(folder))
+        shutil.rmtree(folder)
+        return looked(folder)
+
+    monkeypatch.setattr(keeping, "_is_left", removed_meanwhile)
+    assert Run.open(one.keep(tmp_path / "kept"), study=ONE).verify() == {}
+    assert looks == [False]
+
+
 def test_what_somebody_put_beside_a_killed_keep_and_a_whole_result_of_that_name_stay(one, tmp_path):
     one.keep(tmp_path / ".whole.keep")
     (tmp_path / ".mixed.keep").mkdir()

@@ -7,8 +7,10 @@ import pytest
 from own_studies import ONE, only_store, start
 
 from rb_interp.errors import RunError
+from rb_interp.json_files import json_of
 from rb_interp.machine import Run
 from rb_interp.signals import Stopped
+from rb_interp.training import store as stores
 from rb_interp.training.loop import Training
 from rb_interp.training.member_group import MemberGroup
 
@@ -63,6 +65,25 @@ def test_a_signal_while_the_last_state_is_saved_loses_nothing(tmp_path, monkeypa
     finally:
         signal.signal(signal.SIGINT, before)
     assert run.finished
+
+
+def test_a_signal_while_a_checkpoint_is_read_is_not_taken_for_a_bad_file(one, monkeypatch):
+    """Inside torch KeyboardInterrupt has come out as ValueError("could not determine the shape of object type ...")."""
+
+    def as_torch_does(text):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("could not determine the shape") from None
+        return json_of(text)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(stores, "json_of", as_torch_does)
+    try:
+        with pytest.raises(Stopped, match="stopped by SIGINT"):
+            only_store(one).read("state")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_training_that_ended_before_its_table_writes_it_when_continued(tmp_path):
