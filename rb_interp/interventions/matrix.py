@@ -20,11 +20,15 @@ from jaxtyping import Float
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.interventions.shares import SHARES, ratio_interval
+from rb_interp.lazy import listed
 from rb_interp.plots import share_cells
 from rb_interp.statistics.reading import html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["PatchingMatrix"]
+__dir__ = listed(__name__)
 
 
 @dataclass(frozen=True)
