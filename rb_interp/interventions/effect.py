@@ -106,7 +106,7 @@ class Effect(WithArrays):
         """
         rows = [effect_point(self.summary(), self.site, self.control.mean(1) if len(self.control) > 1 else NOTHING)]
         title = f"{self.intervention}, n = {len(self.values)}"
-        return points(ax, rows, unit_of(self.quantity), title, **legend_of(self.control_name))
+        return points(ax, rows, unit_of(self.quantity), title, **looks_of(self.control_name))
 
     def __repr__(self) -> str:
         row = self.summary()
@@ -143,9 +143,10 @@ def effect_point(row: Mapping[str, Any], label: str, draws: np.ndarray = NOTHING
     return Point(label, *map(float, ends), null=draws)
 
 
-def legend_of(control_name: str) -> dict[str, str]:
-    """What the parts of a plot of effects are."""
-    return {"value": "effect, 95 % interval over rows", "beside": f"control: {control_name}", "null": "control"}
+def looks_of(control_name: str) -> dict[str, Any]:
+    """What the parts of a plot of effects are; all have one unit."""
+    named = {"value": "effect, 95 % interval over rows", "beside": f"control: {control_name}", "null": "control"}
+    return {**named, "mixed": False}
 
 
 def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:

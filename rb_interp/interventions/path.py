@@ -34,7 +34,7 @@ from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
-from rb_interp.interventions.effect import Effect, effect_point, legend_of
+from rb_interp.interventions.effect import Effect, effect_point, looks_of
 from rb_interp.interventions.hooking import last_logits, logits_at, write_at
 from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
 from rb_interp.interventions.shares import check_distinct, check_pairs, ratio_interval
@@ -110,7 +110,7 @@ class PathPatch(WithArrays):
         """Both shares with their 95 % intervals over rows, beside the control's; on ``ax`` or a new figure."""
         rows = [effect_point(row, row["quantity"]) for row in self.to_frame().to_dict("records")]
         title = f"path patch {self.sender} -> {self.receiver}, n = {len(self.base)}"
-        return points(ax, rows, "share of the way, and of rows", title, **legend_of(self.recovered().control_name))
+        return points(ax, rows, "share of the way, and of rows", title, **looks_of(self.recovered().control_name))
 
     def _repr_html_(self) -> str:
         columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]

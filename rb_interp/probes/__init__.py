@@ -1,7 +1,6 @@
 """What a trained model computes: one mechanism a file, each gives a Reading with its null and the untrained model's."""
 
 from rb_interp.lazy import listed
-from rb_interp.probes import averaging, vectors
 from rb_interp.probes.alignment import value_alignment
 from rb_interp.probes.answer_ranges import label_range
 from rb_interp.probes.arrays import from_arrays
@@ -30,7 +29,6 @@ __all__ = [
     "attention",
     "attention_by_role",
     "attention_to_key",
-    "averaging",
     "capture",
     "captured",
     "chain_accuracy",
@@ -50,7 +48,6 @@ __all__ = [
     "uniformity",
     "value_alignment",
     "variance_explained",
-    "vectors",
     "weight_rank",
     "weight_spectra",
 ]

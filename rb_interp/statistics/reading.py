@@ -137,6 +137,11 @@ class Reading(WithArrays):
         places = [f"{name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None]
         return ", ".join([self.probe, *places])
 
+    @property
+    def _title(self) -> str:
+        """Its place, and the rows that it rests on, of which a reading of weights has none."""
+        return f"{self.place}, n = {self.n}" if self.n else f"{self.place}, from weights"
+
     @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's draws (a bar).
@@ -154,7 +159,7 @@ class Reading(WithArrays):
             )
             for name, value in self.values.items()
         ]
-        return points(ax, rows, UNITS.get(self.probe, "value"), f"{self.place}, n = {self.n}", beside="untrained")
+        return points(ax, rows, UNITS.get(self.probe, "value"), self._title, beside="untrained")
 
     @checked
     def circuitsvis(self, tokens: Sequence[str] | None = None) -> Any:
@@ -193,7 +198,7 @@ class Reading(WithArrays):
     def _repr_html_(self) -> str:
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
         notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
-        return html_table(self.to_frame()[columns], f"{self.place}, n = {self.n}") + notes
+        return html_table(self.to_frame()[columns], self._title) + notes
 
 
 def html_table(table: Any, caption: str) -> str:
