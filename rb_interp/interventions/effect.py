@@ -22,12 +22,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.plots import NOTHING, Point, points, unit_of
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
-from rb_interp.statistics.reading import html_table
+from rb_interp.statistics.shown import Shown, WithTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,8 +36,8 @@ NO_CONTROL = "none given"
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Effect(WithArrays):
-    """One intervention on one model. A notebook shows it as its table.
+class Effect(WithTable):
+    """One intervention on one model. A notebook shows it as its table, and so does ``print``.
 
     Attributes:
         intervention: what was done, in words. site: where.
@@ -114,12 +113,13 @@ class Effect(WithArrays):
         control = f"control {row['control']:.3g} ({self.control_name})" if len(self.control) else "no control"
         return f"Effect({self.intervention} at {self.site}: {told}, {control}, n={row['n']})"
 
-    def _repr_html_(self) -> str:
+    def shown(self) -> Shown:
+        """The columns that are not in the caption, which says what was done and where."""
         columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         few = self.smallest_p >= 0.05  # 19 draws reach .05 and do not fall below it
         more = f"; p cannot be below {self.smallest_p:.2g} with {len(self.control)} draws" if few else ""
-        return html_table(self.to_frame()[columns], caption + more)
+        return Shown(caption + more, pd.DataFrame(self.to_frame()[columns]))
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
@@ -30,7 +29,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
@@ -45,7 +43,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.plots import points, share_cells
 from rb_interp.probes.capturing import as_rows, capture
 from rb_interp.probes.check import check_labels, check_model
-from rb_interp.statistics.reading import html_table
+from rb_interp.statistics.shown import Shown, WithTable
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
@@ -62,8 +60,8 @@ Mlps = Literal["frozen", "recomputed"]
 
 
 @dataclass(frozen=True)
-class PathPatch(WithArrays):
-    """The outcome of a path patch; a notebook shows it as its table; rows of logits are at the answer's position.
+class PathPatch(WithTable):
+    """The outcome of a path patch; a notebook and ``print`` show it as its table. Logits are at the answer's position.
 
     Attributes:
         sender, receiver: the sites. base, source: logits of the rows as they are. patched: of the base rows with the
@@ -112,9 +110,10 @@ class PathPatch(WithArrays):
         title = f"path patch {self.sender} -> {self.receiver}, n = {len(self.base)}"
         return points(ax, rows, "share of the way, and of rows", title, **looks_of(self.recovered().control_name))
 
-    def _repr_html_(self) -> str:
+    def shown(self) -> Shown:
+        """Both shares."""
         columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]
-        return html_table(self.to_frame()[columns], f"path patch {self.sender} -> {self.receiver}")
+        return Shown(f"path patch {self.sender} -> {self.receiver}", pd.DataFrame(self.to_frame()[columns]))
 
     def _runs(self) -> list[Float[Tensor, "row d_vocab"]]:
         return [self.patched, *([] if self.control_patched is None else [self.control_patched])]
@@ -180,8 +179,8 @@ def path_patch(
 
 
 @dataclass(frozen=True)
-class PathMatrix(WithArrays):
-    """Share that each path recovers; a notebook shows it as its table.
+class PathMatrix(WithTable):
+    """Share that each path recovers; a notebook and ``print`` show it as its table.
 
     Attributes:
         senders, receivers: the sites, in the order of the cells. metric: its name.
@@ -234,11 +233,12 @@ class PathMatrix(WithArrays):
         ax.set(xlabel="receiver", ylabel="sender")
         return ax
 
-    def _repr_html_(self) -> str:
+    def shown(self) -> Shown:
+        """Senders by receivers, and what is to be said of some paths."""
         shares = pd.DataFrame(self.values, pd.Index(self.senders, name="sender"), pd.Index(self.receivers))
-        notes = "".join(f"<p>{escape(f'{path}: {why}')}</p>" for path, why in self.notes.items())
+        notes = [f"{path}: {why}" for path, why in self.notes.items()]
         caption = f"share of the {self.metric} recovered along each path, n = {len(self)}"
-        return html_table(shares.reset_index(), caption) + notes
+        return Shown(caption, shares.reset_index(), notes)
 
 
 @checked

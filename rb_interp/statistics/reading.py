@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from jaxtyping import Float
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError
+from rb_interp.statistics.shown import Shown, WithTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +76,8 @@ class Null(WithArrays):
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Reading(WithArrays):
-    """One probe on one model. A notebook shows it as its table.
+class Reading(WithTable):
+    """One probe on one model. A notebook shows it as its table, and so does ``print``.
 
     Attributes:
         probe: the probe's name. layer, head: where it looked (None: not tied to one).
@@ -195,12 +195,8 @@ class Reading(WithArrays):
         text = f"{self.place}, n={self.n}: {', '.join(told)}"
         return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
 
-    def _repr_html_(self) -> str:
+    def shown(self) -> Shown:
+        """The columns that tell something, and why a number is none."""
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
-        notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
-        return html_table(self.to_frame()[columns], self._title) + notes
-
-
-def html_table(table: Any, caption: str) -> str:
-    """A table as a notebook shows it, below its caption."""
-    return f"<p>{escape(caption)}</p>\n{table.to_html(index=False, na_rep='', float_format='{:.4g}'.format)}"
+        notes = [f"{name}: {why}" for name, why in self.notes.items()]
+        return Shown(self._title, pd.DataFrame(self.to_frame()[columns]).fillna({"null": ""}), notes)
