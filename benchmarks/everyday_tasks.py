@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from rb_interp.tasks import Inputs, Roles
 from rb_interp.training.induction import induction_model
 
 N_LAYERS, N_HEADS = 2, 2
+patching.tqdm = partial(patching.tqdm, disable=True)  # its bar would stand in the table, and in the time
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build", "conf.py"]
 html_theme = "furo"
 html_title = "rb_interp"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 
 # Notebooks are Python files that jupytext opens; each build runs them.
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
@@ -25,6 +27,7 @@ autodoc_member_order = "bysource"
 
 def setup(app):
     app.connect("source-read", without_blank_line)
+    app.connect("include-read", lambda app, path, page, text: without_blank_line(app, page, text))
 
 
 def without_blank_line(app, name, text):

@@ -1,4 +1,4 @@
-"""Public names that import their module at first use, so that importing a package stays cheap.
+"""Public names: they import their module at first use, so that importing a package stays cheap, and alone are listed.
 
 A package writes each name twice: in the mapping that `lazy_package` takes, and as an import under ``TYPE_CHECKING``,
 which is all that a type checker sees. A test compares the two.
@@ -39,8 +39,19 @@ def lazy_package(package: str, names_of: Mapping[str, Sequence[str]], modules: S
             raise AttributeError(reason, name=name, obj=sys.modules[package])
         return getattr(import_module(f"{package}.{where[name]}"), name)
 
-    def listed() -> list[str]:
-        own = (name for name in vars(sys.modules[package]) if name.startswith("__") and name.endswith("__"))
-        return sorted({*names, *own})
+    return LazyPackage(find, listed(package), names)
 
-    return LazyPackage(find, listed, names)
+
+def listed(module: str) -> Callable[[], list[str]]:
+    """The ``__dir__`` of a module: the names of its ``__all__``, and no name that it imports for itself.
+
+    Args:
+        module: its ``__name__``.
+    """
+
+    def names() -> list[str]:
+        found = vars(sys.modules[module])
+        own = (name for name in found if name.startswith("__") and name.endswith("__"))
+        return sorted({*found["__all__"], *own})
+
+    return names

@@ -19,10 +19,14 @@ from jaxtyping import Float
 
 from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError, nearest
+from rb_interp.lazy import listed
 from rb_interp.statistics.intervals import intervals_or_nan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["heads", "learning_curves"]
+__dir__ = listed(__name__)
 
 BESIDE, NULL, FAINT = "0.45", "0.85", "0.8"
 """Greys of what stands beside a value, of its null, and of lines to look along."""
@@ -101,28 +105,31 @@ def points(
     value: str = "value",
     beside: str,
     null: str = "null",
+    mixed: bool = True,
 ) -> Axes:
     """Numbers below each other, each with its interval, its null as a grey bar, and what stands beside it.
 
-    The axis is logarithmic beyond 1 where a ratio or a rank would leave no room for the shares.
-
     Args:
         unit: name of the axis. value, beside, null: what dots, open dots and bars are, for the legend.
+        mixed: whether the numbers have several units. The axis is then logarithmic beyond 1 where a ratio or a rank
+            would leave no room for the shares.
     """
     ax = axes_or_new(ax, 7.5, 1.2 + 0.26 * len(rows))
     at = np.arange(len(rows), dtype=float)
     _, found, low, high, other, other_low, other_high, nulls = zip(*rows, strict=True) if rows else ((),) * 8
     ends = [np.quantile(draws, (0.025, 0.975)) if len(draws) else (np.nan, np.nan) for draws in nulls]
     bars = np.reshape(np.asarray(ends, dtype=float), (-1, 2))
-    if np.isfinite(bars).any():
-        ax.hlines(at, bars[:, 0], bars[:, 1], color=NULL, lw=7, label=f"{null}, 95 % of its draws", zorder=1)
+    ax.plot(found, at, "o", color="C0", label=value, zorder=4)
     if np.isfinite(other).any():
         ax.plot(other, at, "o", mfc="none", mec=BESIDE, label=beside, zorder=2)
         whiskers(ax, at, other_low, other_high, BESIDE)
-    ax.plot(found, at, "o", color="C0", label=value, zorder=4)
+    if np.isfinite(bars).any():
+        ax.hlines(at, bars[:, 0], bars[:, 1], color=NULL, lw=7, label=f"{null}, 95 % of its draws", zorder=1)
+        ax.plot(bars, at, "|", color=NULL, ms=12, mew=3, zorder=1)  # so that draws that are all the same show too
     wide = np.abs([*found, *other])
-    if (wide[np.isfinite(wide)] > 4).any():
+    if mixed and (wide[np.isfinite(wide)] > 4).any():
         ax.set_xscale("symlog", linthresh=1)
+        ax.xaxis.set_major_formatter("{x:g}")
         unit += " (logarithmic beyond 1)"
     whiskers(ax, at, low, high, "C0")
     beyond(ax, at, np.asarray(found, dtype=float))
@@ -131,9 +138,16 @@ def points(
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlabel(unit)
     ax.set_title(title)
-    if len(ax.get_legend_handles_labels()[0]) > 1:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, frameon=False, fontsize="small")
+    if value != "value" or len(ax.get_legend_handles_labels()[0]) > 1:
+        legend_beside(ax)
     return ax
+
+
+def legend_beside(ax: Axes, title: str = "") -> None:
+    """The legend, on the right of the axes; dots and lines before bars, as they were drawn."""
+    handles, labels = ax.get_legend_handles_labels()
+    look = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0, "frameon": False}
+    ax.legend(handles, labels, title=title, alignment="left", fontsize="small", title_fontsize="small", **look)
 
 
 def whiskers(ax: Axes, at: Sequence[float] | np.ndarray, low: Any, high: Any, colour: str) -> None:
@@ -174,23 +188,25 @@ def cells(
     cmap: str = "Blues",
 ) -> Axes:
     """A matrix as coloured cells with a colour bar; ``inner`` is a small square in the corner of each cell."""
-    ax = axes_or_new(ax, 2.2 + 0.55 * len(columns), max(3.4, 1.4 + 0.3 * len(rows)))
+    ax = axes_or_new(ax, 2.8 + 0.55 * len(columns), max(3.4, 1.4 + 0.3 * len(rows)))
     image = ax.imshow(np.ma.masked_invalid(values), vmin=low, vmax=high, cmap=cmap, aspect="auto")
     for row, column in np.argwhere(~np.isfinite(values)).tolist():
         hatch(ax, row, column)
-    outside = (values < low) | (values > high)
+    digits = max(2, 1 - int(np.floor(np.log10(high))))
+    shown = np.round(values, digits) + 0.0  # no -0.00
+    outside = (shown < np.round(low, digits)) | (shown > np.round(high, digits))
     for row, column in np.argwhere(outside).tolist():
         frame(ax, row, column)
     for row, column in np.argwhere(np.isfinite(values) & (outside | (values.size <= WRITTEN))).tolist():
         ink = "white" if is_dark(image.to_rgba(values[row, column])) else "black"
-        ax.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", color=ink, fontsize="small")
+        ax.text(column, row, f"{shown[row, column]:.{digits}f}", ha="center", va="center", color=ink, fontsize="small")
     if inner is not None:
         for row, column in np.argwhere(np.isfinite(inner)).tolist():
             corner(ax, row, column, image.to_rgba(inner[row, column]))
     turned = {"rotation": 30, "ha": "right"} if max(map(len, columns), default=0) > 6 else {}
     ax.set_xticks(range(len(columns)), columns, **turned)
     ax.set_yticks(range(len(rows)), rows)
-    ends = (bool((values < low).any()), bool((values > high).any()))
+    ends = (bool((outside & (values < low)).any()), bool((outside & (values > high)).any()))
     extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(ends, "neither")
     ax.figure.colorbar(image, ax=ax, label=unit, extend=extend)
     return ax
@@ -207,7 +223,7 @@ def share_cells(
 ) -> Axes:
     """A matrix of shares, from -1 to 1, with those of the control as small squares."""
     ax = cells(ax, values, rows, columns, unit, inner=control, low=-1.0, high=1.0, cmap="RdBu_r")
-    ax.set_title(title if control is None else f"{title} (small square: control)")
+    ax.set_title(title if control is None else f"{title}\n(small square: control)")
     return ax
 
 
@@ -273,7 +289,7 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
         ax, numbers, [f"L{layer}" for layer in values.index], [str(head) for head in values.columns], unit,
         inner=inner, low=low, high=high, cmap=cmap,
     )  # fmt: skip
-    ax.set(xlabel="head", ylabel="layer", title=probe if inner is None else f"{probe} (small square: untrained)")
+    ax.set(xlabel="head", ylabel="layer", title=probe if inner is None else f"{probe}\n(small square: untrained)")
     return ax
 
 
@@ -313,9 +329,10 @@ def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | Non
         ax.plot(seeds.index, seeds, lw=0.6, alpha=0.4, **look)
         ax.plot(seeds.index, mean, lw=2, label=f"{set_}, γ = {gamma}", **look)
         if seeds.shape[1] > 2:
-            ax.fill_between(seeds.index, low, high, color=look["color"], alpha=0.15, lw=0)
+            most = 1 if quantity == "accuracy" else None
+            ax.fill_between(seeds.index, *np.clip((low, high), 0, most), color=look["color"], alpha=0.15, lw=0)
     ax.set(xlabel="training step", ylabel=UNITS.get(quantity, quantity))
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, frameon=False, fontsize="small")
+    legend_beside(ax, "thin: each seed\nthick: mean\nband: its 95 % interval\n")
     return ax
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,33 @@ def test_a_name_that_is_not_there_is_an_attribute_error_that_tells_the_nearest(p
     with pytest.raises(AttributeError, match=f"module '{own.__name__}' has no attribute 'nothing'") as error:
         _ = own.nothing
     assert error.value.obj is own
+
+
+def public_modules(name="rb_interp"):
+    """A package or module, and the public ones inside it; those of a study are its own business."""
+    yield name
+    module = importlib.import_module(name)
+    for found in module.__all__:
+        if hasattr(getattr(module, found), "__file__") and name != "rb_interp.studies":
+            yield from public_modules(f"{name}.{found}")
+
+
+PUBLIC = sorted(
+    {
+        *public_modules(),
+        *(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py")
+          if re.search("^__dir__ = listed", path.read_text(), re.M) and path.stem != "__init__"),
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_dir_lists_the_public_names_of_a_module_and_nothing_else(name):
+    module = importlib.import_module(name)
+    assert [found for found in dir(module) if not found.startswith("__")] == sorted(module.__all__)
+    for found in module.__all__:
+        inside = getattr(getattr(module, found), "__name__", name)
+        assert not hasattr(getattr(module, found), "__file__") or inside == f"{name}.{found}", "no module of others"
 
 
 def test_packages_are_there_without_another_import():

@@ -17,7 +17,7 @@ from rb_interp.errors import ArgumentError
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.matrix import PatchingMatrix
 from rb_interp.interventions.path import PathMatrix
-from rb_interp.plots import UNITS, heads, learning_curves
+from rb_interp.plots import UNITS, cells, heads, learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
 
@@ -64,7 +64,7 @@ def test_a_reading_is_drawn_beside_its_untrained_model_and_its_null(ax):
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first quantity is on top
     assert (ax.get_xlabel(), ax.get_title()) == (UNITS["uniformity"], "uniformity, L0, head 1, n = 7")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        *("null, 95 % of its draws", "untrained", "value")
+        *("value", "untrained", "null, 95 % of its draws")
     ]
 
 
@@ -185,3 +185,38 @@ def test_a_pattern_is_handed_to_circuitsvis(monkeypatch):
         pattern.circuitsvis(["a", "b", "c"])
     with pytest.raises(ArgumentError, match="a reading of uniformity has no mean pattern"):
         READING.circuitsvis()
+
+
+def legend(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_an_effect_always_says_which_mark_is_the_effect_and_its_axis_is_linear(ax):
+    values, none, same = np.full(8, 24.0), np.zeros((0, 8)), np.zeros((20, 8))
+    effect = Effect("mean ablation", "z.0", "loss_increase", values, same, "noise redrawn")
+    effect.plot(ax)
+    assert legend(ax) == [*("effect, 95 % interval over rows", "control: noise redrawn", "control, 95 % of its draws")]
+    assert (ax.get_xscale(), ax.get_xlabel()) == ("linear", "increase of loss (nats)")
+    ticks = [line.get_xydata().tolist() for line in ax.lines if line.get_marker() == "|"]
+    assert ticks == [[[0, 0]], [[0, 0]]]  # draws that are all the same are seen
+    replace(effect, control=none).plot(axes := Figure().subplots())
+    assert legend(axes) == ["effect, 95 % interval over rows"]
+    Reading("geometry", {"cos_key": 0.5}).plot(alone := Figure().subplots())
+    assert (alone.get_legend(), alone.get_title()) == (None, "geometry, from weights")
+
+
+def test_rounding_neither_frames_a_cell_nor_writes_minus_zero_nor_hides_small_numbers(ax):
+    cells(ax, np.array([[1 + 1e-9, -1e-9, 1.2]]), ["z"], ["a", "b", "c"], "share", low=-1.0)
+    assert [text.get_text() for text in ax.texts] == ["1.00", "0.00", "1.20"]
+    assert [patch.get_x() > 1 for patch in ax.patches] == [True]
+    assert ax.images[0].colorbar.extend == "max"
+    cells(small := Figure().subplots(), np.array([[0.0042]]), ["z"], ["a"], "share", high=0.0042)
+    assert [text.get_text() for text in small.texts] == ["0.0042"]
+
+
+def test_bands_stay_within_what_a_curve_can_be_and_the_legend_says_what_they_are(ax):
+    rows = [(0.8, seed, step, "mem", float(seed == 0)) for seed in range(3) for step in (0, 100)]
+    learning_curves(pd.DataFrame(rows, columns=["gamma", "seed", "step", "set", "accuracy"]), "accuracy", ax)
+    band = ax.collections[0].get_paths()[0].get_extents()
+    assert (band.ymin, band.ymax) == (0, 1)
+    assert "band: its 95 % interval" in ax.get_legend().get_title().get_text()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from rb_interp.lazy import lazy_package
 
 if TYPE_CHECKING:
+    from rb_interp.claims import rule as rule
     from rb_interp.claims.calibration import Calibration as Calibration
     from rb_interp.claims.calibration import Standing as Standing
     from rb_interp.claims.causal_checks import CausalCheck as CausalCheck
@@ -31,4 +32,5 @@ else:
             "verdict": ("Verdict", "Verdicts"),
             "within": ("Grouping", "Within", "judge_within"),
         },
+        modules=("rule",),
     )

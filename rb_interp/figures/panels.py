@@ -19,11 +19,34 @@ from numpy.typing import ArrayLike
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import SIGNS, interval_text, two_digits
 from rb_interp.figures.style import COSINES, DASHED, GREY, INK, gamma_colour, gamma_marker, new_figure
+from rb_interp.lazy import listed
 from rb_interp.plots import hatch, is_dark
 from rb_interp.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     import pandas as pd
+
+__all__ = [
+    "by_gamma",
+    "gamma_axis",
+    "heat_map",
+    "interval_of",
+    "level",
+    "mean_at",
+    "note",
+    "offsets",
+    "over_seeds",
+    "say",
+    "seeds_at",
+    "seeds_by_gamma",
+    "sentence_figure",
+    "spread_of",
+    "threshold",
+    "threshold_at",
+    "try_panel",
+    "written",
+]
+__dir__ = listed(__name__)
 
 Number = float | int
 

@@ -4,6 +4,22 @@ The calls that measure an effect are here. Edits, contexts, tables of many sites
 the submodules.
 """
 
+from rb_interp.interventions import (
+    ablating,
+    attention,
+    attribution,
+    blocking,
+    hooking,
+    interchanging,
+    matrix,
+    metrics,
+    number_line,
+    path,
+    route_shares,
+    site_patching,
+    sites,
+    subspace,
+)
 from rb_interp.interventions.ablating import ablation
 from rb_interp.interventions.attention import forced_average
 from rb_interp.interventions.attribution import attribution_matrix
@@ -17,20 +33,36 @@ from rb_interp.interventions.route_shares import routes
 from rb_interp.interventions.site_patching import patching_effect
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspace import subspace_effect
+from rb_interp.lazy import listed
 
 __all__ = [
     "Effect",
     "Site",
+    "ablating",
     "ablation",
+    "attention",
+    "attribution",
     "attribution_matrix",
     "blocked_attention",
+    "blocking",
     "circuit_by_cause",
     "forced_average",
+    "hooking",
     "interchange",
+    "interchanging",
+    "matrix",
+    "metrics",
+    "number_line",
     "patching_effect",
     "patching_matrix",
+    "path",
     "path_matrix",
     "path_patch",
+    "route_shares",
     "routes",
+    "site_patching",
+    "sites",
+    "subspace",
     "subspace_effect",
 ]
+__dir__ = listed(__name__)

@@ -32,6 +32,7 @@ from rb_interp.interventions.hooking import with_edits, write_at
 from rb_interp.interventions.interchanging import Sites, interchange_edits, parse_sites, together, values_at
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
+from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows
 from rb_interp.probes.check import check_model
@@ -40,6 +41,9 @@ from rb_interp.torch_threads import few_threads
 
 if TYPE_CHECKING:
     import pandas as pd
+
+__all__ = ["ablate", "ablation", "ablation_edits", "ablations"]
+__dir__ = listed(__name__)
 
 METHODS = ("zero", "mean", "resample")
 """What can stand in a component's place."""

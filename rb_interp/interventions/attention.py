@@ -32,12 +32,24 @@ from rb_interp.interventions.answers import AnswerAt, Cost
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
+from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import average_operator
 from rb_interp.probes.capturing import Tokens, capture
 from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+
+__all__ = [
+    "average_beside",
+    "forced_average",
+    "forced_pattern",
+    "forced_pattern_of",
+    "pattern_of",
+    "random_patterns",
+    "row_entropies",
+]
+__dir__ = listed(__name__)
 
 CONTROL = "random fixed pattern of the same entropy"
 BESIDE = "pattern of another model on the same inputs"

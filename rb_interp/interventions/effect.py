@@ -22,12 +22,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.plots import NOTHING, Point, points, unit_of
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
-from rb_interp.statistics.reading import html_table
+from rb_interp.statistics.shown import Shown, WithTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,8 +36,8 @@ NO_CONTROL = "none given"
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Effect(WithArrays):
-    """One intervention on one model. A notebook shows it as its table.
+class Effect(WithTable):
+    """One intervention on one model. A notebook shows it as its table, and so does ``print``.
 
     Attributes:
         intervention: what was done, in words. site: where.
@@ -106,7 +105,7 @@ class Effect(WithArrays):
         """
         rows = [effect_point(self.summary(), self.site, self.control.mean(1) if len(self.control) > 1 else NOTHING)]
         title = f"{self.intervention}, n = {len(self.values)}"
-        return points(ax, rows, unit_of(self.quantity), title, **legend_of(self.control_name))
+        return points(ax, rows, unit_of(self.quantity), title, **looks_of(self.control_name))
 
     def __repr__(self) -> str:
         row = self.summary()
@@ -114,12 +113,13 @@ class Effect(WithArrays):
         control = f"control {row['control']:.3g} ({self.control_name})" if len(self.control) else "no control"
         return f"Effect({self.intervention} at {self.site}: {told}, {control}, n={row['n']})"
 
-    def _repr_html_(self) -> str:
+    def shown(self) -> Shown:
+        """The columns that are not in the caption, which says what was done and where."""
         columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         few = self.smallest_p >= 0.05  # 19 draws reach .05 and do not fall below it
         more = f"; p cannot be below {self.smallest_p:.2g} with {len(self.control)} draws" if few else ""
-        return html_table(self.to_frame()[columns], caption + more)
+        return Shown(caption + more, pd.DataFrame(self.to_frame()[columns]))
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""
@@ -143,9 +143,10 @@ def effect_point(row: Mapping[str, Any], label: str, draws: np.ndarray = NOTHING
     return Point(label, *map(float, ends), null=draws)
 
 
-def legend_of(control_name: str) -> dict[str, str]:
-    """What the parts of a plot of effects are."""
-    return {"value": "effect, 95 % interval over rows", "beside": f"control: {control_name}", "null": "control"}
+def looks_of(control_name: str) -> dict[str, Any]:
+    """What the parts of a plot of effects are; all have one unit."""
+    named = {"value": "effect, 95 % interval over rows", "beside": f"control: {control_name}", "null": "control"}
+    return {**named, "mixed": False}
 
 
 def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:

@@ -40,6 +40,7 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import last_logits, write_at
 from rb_interp.interventions.metrics import Answers, Measured, labels_of, measure, metric_of
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
+from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.probes.check import check_model
@@ -47,6 +48,9 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+
+__all__ = ["KeyAndSum", "interchange", "interchange_edits", "key_and_sum"]
+__dir__ = listed(__name__)
 
 Sites = Site | str | Sequence[Site | str]
 

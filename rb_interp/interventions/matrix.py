@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -17,19 +16,22 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.interventions.shares import SHARES, ratio_interval
+from rb_interp.lazy import listed
 from rb_interp.plots import share_cells
-from rb_interp.statistics.reading import html_table
+from rb_interp.statistics.shown import Shown, WithTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["PatchingMatrix"]
+__dir__ = listed(__name__)
+
 
 @dataclass(frozen=True)
-class PatchingMatrix(WithArrays):
-    """What each cell recovers; a notebook shows it as its table.
+class PatchingMatrix(WithTable):
+    """What each cell recovers; a notebook shows it as its table, and so does ``print``.
 
     Arrays are ``[component, layer, role]`` in the order of the three names.
 
@@ -123,13 +125,11 @@ class PatchingMatrix(WithArrays):
         ax.set_xlabel("role")
         return ax
 
-    def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
-        notes += f"<p>{escape(self.caution)}</p>" if self.caution else ""
+    def shown(self) -> Shown:
+        """Every cell, why some are not there, and the caution where shares mean nothing."""
+        notes = [f"{name}: {why}" for name, why in self.notes.items()] + [self.caution] * bool(self.caution)
         how = "" if self.method == "patching" else f", by {self.method}"
         if self.rank_correlation is not None:
             how += f" (rank correlation with exact cells {self.rank_correlation:.2f})"
-        return (
-            html_table(self.to_frame(), f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}")
-            + notes
-        )
+        caption = f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}"
+        return Shown(caption, self.to_frame().drop(columns="n"), notes)

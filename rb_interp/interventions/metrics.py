@@ -36,6 +36,10 @@ from torch import Tensor
 
 from rb_interp.checks import Kind, WrongError, checked
 from rb_interp.errors import ModelError, RbInterpError, first_line, nearest
+from rb_interp.lazy import listed
+
+__all__ = ["METRICS", "Answers", "Metric", "logit", "logit_diff", "measure", "metric_of", "probability"]
+__dir__ = listed(__name__)
 
 
 class Answers(NamedTuple):

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
@@ -30,26 +29,29 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
-from rb_interp.interventions.effect import Effect, effect_point, legend_of
+from rb_interp.interventions.effect import Effect, effect_point, looks_of
 from rb_interp.interventions.hooking import last_logits, logits_at, write_at
 from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
 from rb_interp.interventions.shares import check_distinct, check_pairs, ratio_interval
 from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
+from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.plots import points, share_cells
 from rb_interp.probes.capturing import as_rows, capture
 from rb_interp.probes.check import check_labels, check_model
-from rb_interp.statistics.reading import html_table
+from rb_interp.statistics.shown import Shown, WithTable
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["PathMatrix", "PathPatch", "path_matrix", "path_patch"]
+__dir__ = listed(__name__)
 
 STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_post": 6}
 STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
@@ -58,8 +60,8 @@ Mlps = Literal["frozen", "recomputed"]
 
 
 @dataclass(frozen=True)
-class PathPatch(WithArrays):
-    """The outcome of a path patch; a notebook shows it as its table; rows of logits are at the answer's position.
+class PathPatch(WithTable):
+    """The outcome of a path patch; a notebook and ``print`` show it as its table. Logits are at the answer's position.
 
     Attributes:
         sender, receiver: the sites. base, source: logits of the rows as they are. patched: of the base rows with the
@@ -106,11 +108,12 @@ class PathPatch(WithArrays):
         """Both shares with their 95 % intervals over rows, beside the control's; on ``ax`` or a new figure."""
         rows = [effect_point(row, row["quantity"]) for row in self.to_frame().to_dict("records")]
         title = f"path patch {self.sender} -> {self.receiver}, n = {len(self.base)}"
-        return points(ax, rows, "share of the way, and of rows", title, **legend_of(self.recovered().control_name))
+        return points(ax, rows, "share of the way, and of rows", title, **looks_of(self.recovered().control_name))
 
-    def _repr_html_(self) -> str:
+    def shown(self) -> Shown:
+        """Both shares."""
         columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]
-        return html_table(self.to_frame()[columns], f"path patch {self.sender} -> {self.receiver}")
+        return Shown(f"path patch {self.sender} -> {self.receiver}", pd.DataFrame(self.to_frame()[columns]))
 
     def _runs(self) -> list[Float[Tensor, "row d_vocab"]]:
         return [self.patched, *([] if self.control_patched is None else [self.control_patched])]
@@ -176,8 +179,8 @@ def path_patch(
 
 
 @dataclass(frozen=True)
-class PathMatrix(WithArrays):
-    """Share that each path recovers; a notebook shows it as its table.
+class PathMatrix(WithTable):
+    """Share that each path recovers; a notebook and ``print`` show it as its table.
 
     Attributes:
         senders, receivers: the sites, in the order of the cells. metric: its name.
@@ -230,11 +233,12 @@ class PathMatrix(WithArrays):
         ax.set(xlabel="receiver", ylabel="sender")
         return ax
 
-    def _repr_html_(self) -> str:
+    def shown(self) -> Shown:
+        """Senders by receivers, and what is to be said of some paths."""
         shares = pd.DataFrame(self.values, pd.Index(self.senders, name="sender"), pd.Index(self.receivers))
-        notes = "".join(f"<p>{escape(f'{path}: {why}')}</p>" for path, why in self.notes.items())
+        notes = [f"{path}: {why}" for path, why in self.notes.items()]
         caption = f"share of the {self.metric} recovered along each path, n = {len(self)}"
-        return html_table(shares.reset_index(), caption) + notes
+        return Shown(caption, shares.reset_index(), notes)
 
 
 @checked

@@ -39,6 +39,7 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
+from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.check import check_labels, check_model, undefined
 from rb_interp.statistics.reading import Reading
@@ -47,6 +48,9 @@ from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+
+__all__ = ["anchor_routes", "routes"]
+__dir__ = listed(__name__)
 
 ROUTES = {
     "from_key": "the key's own position",

@@ -28,12 +28,16 @@ from rb_interp.interventions.interchanging import Sites, parse_sites, together
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.shares import SHARES, Direction, check_pairs
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
+from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+
+__all__ = ["patch", "patched_logits", "patching_effect"]
+__dir__ = listed(__name__)
 
 
 @checked(empty=True)

@@ -14,6 +14,7 @@ a head are those that it shares.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -25,11 +26,15 @@ from torch import Tensor
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, nearest
+from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.probes.check import has_attention
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+
+__all__ = ["HOOKS", "PER_HEAD", "Edit", "Site", "components_of", "positions", "read_at"]
+__dir__ = listed(__name__)
 
 HOOKS = {
     **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
@@ -43,6 +48,8 @@ PER_HEAD = ("q", "k", "v", "z", "pattern")
 """Components that have a head axis: axis 2 of q, k, v and z, axis 1 of pattern."""
 EMBEDDINGS = ("embed", "pos_embed")
 """Components that stand before the first layer."""
+NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+"""A layer, head or neuron as it is written; not 01, which may be meant as 0.1."""
 
 
 class Edit(NamedTuple):
@@ -80,8 +87,8 @@ class Site:
             raise ModelError(f"there is no component '{self.component}'; {nearest(self.component, HOOKS)}")
         if self.head is not None and self.component not in PER_HEAD:
             raise ModelError(
-                f"site '{self}' names a head, but {self.component} is the sum over heads; "
-                f"the components of one head are {', '.join(PER_HEAD)}."
+                f"site '{self}' names a head, and {self.component} has none; the components of one head are "
+                f"{', '.join(PER_HEAD)}."
             )
         if self.neuron is not None and self.component != "mlp_post":
             raise ModelError(f"site '{self}' names a neuron; only mlp_post has neurons, such as mlp_post.0.5@last.")
@@ -93,7 +100,8 @@ class Site:
     def parse(text: str | Site) -> Site:
         """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``.
 
-        A neuron stands in the place of a head, and an embedding has neither: ``mlp_post.1.37``, ``embed@key``.
+        A neuron stands in the place of a head, and an embedding has no layer: ``mlp_post.1.37``, ``embed@key``. No part
+        is left unread: ``str`` of the site is the text again.
 
         Raises:
             ModelError: for a text of another form, and for a component that there is not.
@@ -102,9 +110,14 @@ class Site:
             return text
         place, at, role = str(text).partition("@")
         component, *numbers = place.split(".")
-        if component in EMBEDDINGS and not numbers and (role or not at):
+        if component in EMBEDDINGS and numbers:
+            raise ModelError(
+                f"cannot read the site '{text}'; {component} stands before the first layer and has no numbers: write "
+                f"{component}@last."
+            )
+        if component in EMBEDDINGS and (role or not at):
             return Site(component, 0, role or None)
-        if not 1 <= len(numbers) <= 2 or not all(number.isdigit() for number in numbers) or (at and not role):
+        if not 1 <= len(numbers) <= 2 or not all(map(NUMBER.fullmatch, numbers)) or (at and not role):
             raise ModelError(
                 f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, or with a head "
                 f"component.layer.head@role, such as z.0.2@key."

@@ -41,6 +41,7 @@ from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.answers import AnswerAt, Cost
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
+from rb_interp.lazy import listed
 from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.attention_input import token_embeddings
@@ -49,6 +50,19 @@ from rb_interp.probes.groups import token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+
+__all__ = [
+    "Match",
+    "leading",
+    "only_subspace",
+    "span",
+    "spans_in_embedding",
+    "spans_of_tokens",
+    "subspace_effect",
+    "token_basis",
+    "without_subspace",
+]
+__dir__ = listed(__name__)
 
 RANK = 1e-6
 """Directions with less than this share of the largest singular value do not count as spanned."""

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 from rb_interp.lazy import lazy_package
 
 if TYPE_CHECKING:
+    from rb_interp.machine import config as config
+    from rb_interp.machine import estimate as estimate
+    from rb_interp.machine import sharing as sharing
     from rb_interp.machine.config import StudyConfig as StudyConfig
     from rb_interp.machine.config import SweepConfig as SweepConfig
     from rb_interp.machine.measured import Measured as Measured
@@ -30,4 +33,5 @@ else:
             "run": ("Run",),
             "sweep": ("Sweep",),
         },
+        modules=("config", "estimate", "sharing"),
     )

@@ -21,11 +21,15 @@ from typing import Any, ClassVar, get_type_hints
 from rb_interp import bounds
 from rb_interp.checks import KnownFields
 from rb_interp.errors import ConfigError, RbInterpError, first_line, nearest
+from rb_interp.lazy import listed
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks.fingerprints import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.training.config import TrainConfig
+
+__all__ = ["StudyConfig", "SweepConfig", "comparable", "fingerprint", "from_mapping", "overlay", "read_toml", "to_toml"]
+__dir__ = listed(__name__)
 
 LARGEST_FILE = 1_000_000
 """Bytes of a TOML file, at most."""

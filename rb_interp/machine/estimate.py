@@ -23,10 +23,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from rb_interp.lazy import listed
 from rb_interp.machine.config import StudyConfig, SweepConfig, stacks
 from rb_interp.models.config import EMB_MLP, ONE_LAYER
 from rb_interp.tasks.protocol import DataCost
 from rb_interp.training.group_sizes import HIDDEN_ON_GPU, LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
+
+__all__ = ["Estimate", "estimate"]
+__dir__ = listed(__name__)
 
 GIB = 2**30
 HOUR = 3600.0

@@ -28,8 +28,12 @@ import torch
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
+from rb_interp.lazy import listed
 from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.models.reference.symmetry import READ, WRITE, kind, random_rotation, rescale_residual, rotate_residual
+
+__all__ = ["GAUGES", "Gauge", "gauge_copy", "gauges_of"]
+__dir__ = listed(__name__)
 
 Weights = Mapping[str, Tensor]
 MOST = 2.0

@@ -23,6 +23,7 @@ from scipy.special import entr
 
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError
+from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import capture
 from rb_interp.probes.check import check_layer_head, check_rows
@@ -32,6 +33,9 @@ from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+
+__all__ = ["average_operator", "distance_from_uniform", "relative_entropy", "uniformity", "uniformity_of_heads"]
+__dir__ = listed(__name__)
 
 Pattern = Float[np.ndarray, "row query key"]
 MAX_PATTERN = 2**20

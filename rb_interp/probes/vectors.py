@@ -10,6 +10,11 @@ import math
 import numpy as np
 from jaxtyping import Float, Num
 
+from rb_interp.lazy import listed
+
+__all__ = ["cosines", "expected_abs_cos", "participation", "pearson", "principal_components", "spearman"]
+__dir__ = listed(__name__)
+
 
 def cosines(vectors: Float[np.ndarray, "token d"]) -> Float[np.ndarray, "token token"]:
     """Cosine of every pair of rows, in [-1, 1]; nan where a row is zero.
@@ -23,7 +28,7 @@ def cosines(vectors: Float[np.ndarray, "token d"]) -> Float[np.ndarray, "token t
 
 
 def expected_abs_cos(d_model: int) -> float:
-    """Mean |cos| of two independent random directions in d_model dimensions (E4's reference), in (0, 1].
+    """Mean abs(cos) of two independent random directions in d_model dimensions (E4's reference), in (0, 1].
 
     >>> round(expected_abs_cos(3), 6), round(expected_abs_cos(200) * math.sqrt(200 * math.pi / 2), 2)
     (0.5, 1.0)

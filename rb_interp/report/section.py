@@ -7,6 +7,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rb_interp.errors import StudyError, nearest
+from rb_interp.lazy import listed
+
+__all__ = [
+    "Cell",
+    "Choice",
+    "Details",
+    "Figure",
+    "Heading",
+    "Narrative",
+    "Paragraph",
+    "Row",
+    "Section",
+    "Table",
+    "Terms",
+]
+__dir__ = listed(__name__)
 
 
 @dataclass(frozen=True)

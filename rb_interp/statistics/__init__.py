@@ -1,6 +1,7 @@
 """Nulls, intervals over seeds, and statistics of tables and curves. None of them takes a model.
 
-``learning_order`` and ``corpus_loss`` read learning curves. They are imported from their submodules.
+Its submodules ``learning_order`` and ``corpus_loss`` read learning curves, ``disagreement`` and ``variance_components``
+compare members.
 """
 
 from typing import TYPE_CHECKING
@@ -8,6 +9,10 @@ from typing import TYPE_CHECKING
 from rb_interp.lazy import lazy_package
 
 if TYPE_CHECKING:
+    from rb_interp.statistics import corpus_loss as corpus_loss
+    from rb_interp.statistics import disagreement as disagreement
+    from rb_interp.statistics import learning_order as learning_order
+    from rb_interp.statistics import variance_components as variance_components
     from rb_interp.statistics.intervals import Interval as Interval
     from rb_interp.statistics.intervals import paired_differences as paired_differences
     from rb_interp.statistics.intervals import proportion_interval as proportion_interval
@@ -32,4 +37,5 @@ else:
                 "random_subspaces",
             ),
         },
+        modules=("corpus_loss", "disagreement", "learning_order", "variance_components"),
     )

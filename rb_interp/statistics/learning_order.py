@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from rb_interp.lazy import listed
 from rb_interp.statistics.curves import Curve, by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, Dataset
@@ -34,6 +35,17 @@ from rb_interp.tasks.stage import HALF
 
 if TYPE_CHECKING:
     import pandas as pd
+
+__all__ = [
+    "bias_index",
+    "fraction_left",
+    "half_index",
+    "label_entropy",
+    "learning_order",
+    "learning_order_of",
+    "learning_order_table",
+]
+__dir__ = listed(__name__)
 
 
 def learning_order(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from jaxtyping import Float
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError
+from rb_interp.statistics.shown import Shown, WithTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +76,8 @@ class Null(WithArrays):
 
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
-class Reading(WithArrays):
-    """One probe on one model. A notebook shows it as its table.
+class Reading(WithTable):
+    """One probe on one model. A notebook shows it as its table, and so does ``print``.
 
     Attributes:
         probe: the probe's name. layer, head: where it looked (None: not tied to one).
@@ -144,6 +144,11 @@ class Reading(WithArrays):
         places = [f"{name}{at}" for name, at in (("L", self.layer), ("head ", self.head)) if at is not None]
         return ", ".join([self.probe, *places])
 
+    @property
+    def _title(self) -> str:
+        """Its place, and the rows that it rests on, of which a reading of weights has none."""
+        return f"{self.place}, n = {self.n}" if self.n else f"{self.place}, from weights"
+
     @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's draws (a bar).
@@ -161,7 +166,7 @@ class Reading(WithArrays):
             )
             for name, value in self.values.items()
         ]
-        return points(ax, rows, UNITS.get(self.probe, "value"), f"{self.place}, n = {self.n}", beside="untrained")
+        return points(ax, rows, UNITS.get(self.probe, "value"), self._title, beside="untrained")
 
     @checked
     def circuitsvis(self, tokens: Sequence[str] | None = None) -> Any:
@@ -197,12 +202,8 @@ class Reading(WithArrays):
         text = f"{self.place}, n={self.n}: {', '.join(told)}"
         return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
 
-    def _repr_html_(self) -> str:
+    def shown(self) -> Shown:
+        """The columns that tell something, and why a number is none."""
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
-        notes = "".join(f"<p>{escape(f'{name}: {why}')}</p>" for name, why in self.notes.items())
-        return html_table(self.to_frame()[columns], f"{self.place}, n = {self.n}") + notes
-
-
-def html_table(table: Any, caption: str) -> str:
-    """A table as a notebook shows it, below its caption."""
-    return f"<p>{escape(caption)}</p>\n{table.to_html(index=False, na_rep='', float_format='{:.4g}'.format)}"
+        notes = [f"{name}: {why}" for name, why in self.notes.items()]
+        return Shown(self._title, pd.DataFrame(self.to_frame()[columns]).fillna({"null": ""}), notes)

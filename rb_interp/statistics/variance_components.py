@@ -47,7 +47,11 @@ import numpy as np
 from jaxtyping import Float
 
 from rb_interp.errors import RunError
+from rb_interp.lazy import listed
 from rb_interp.statistics.intervals import Interval
+
+__all__ = ["VarianceComponents", "variance_components"]
+__dir__ = listed(__name__)
 
 Table = Float[np.ndarray, "... row column"]
 Parts = Float[np.ndarray, "... 3"]

@@ -1,5 +1,7 @@
 """What a model is trained on: tokens, labels, sets, and the role of every position. Needs numpy alone."""
 
+from rb_interp.lazy import listed
+from rb_interp.tasks import battery, induction
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.tasks.dataset import SETS, AnchorDataset, Dataset
 from rb_interp.tasks.fingerprints import fingerprint
@@ -8,4 +10,17 @@ from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.roles import Roles
 from rb_interp.tasks.stage import Stage
 
-__all__ = ["SETS", "AnchorDataset", "AnchorTask", "Dataset", "Inputs", "Roles", "Stage", "Task", "fingerprint"]
+__all__ = [
+    "SETS",
+    "AnchorDataset",
+    "AnchorTask",
+    "Dataset",
+    "Inputs",
+    "Roles",
+    "Stage",
+    "Task",
+    "battery",
+    "fingerprint",
+    "induction",
+]
+__dir__ = listed(__name__)

@@ -23,11 +23,15 @@ from rb_interp import bounds
 from rb_interp.bounds import Bound
 from rb_interp.checks import KnownFields, checked
 from rb_interp.errors import TaskError
+from rb_interp.lazy import listed
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.tasks.stage import Stage
+
+__all__ = ["InductionTask"]
+__dir__ = listed(__name__)
 
 SETS = ("seen", "unseen")
 

@@ -1,5 +1,7 @@
 """What paper 1 predicts from task and weights: label distributions, drift, Theorem 1, inner products."""
 
+from rb_interp.lazy import listed
+from rb_interp.theory import lemma_1
 from rb_interp.theory.drift import (
     emb_mlp_map,
     leading_direction,
@@ -31,6 +33,7 @@ __all__ = [
     "gaussian_profile",
     "inner_product_error",
     "leading_direction",
+    "lemma_1",
     "one_layer_drift",
     "one_layer_maps",
     "permuted_r2",
@@ -43,3 +46,4 @@ __all__ = [
     "value_direction",
     "value_flow",
 ]
+__dir__ = listed(__name__)

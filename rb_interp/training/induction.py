@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rb_interp.checks import checked
+from rb_interp.lazy import listed
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import draw
 from rb_interp.tasks.induction import InductionTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
+
+__all__ = ["InductionModel", "induction_model"]
+__dir__ = listed(__name__)
 
 MODEL = ModelConfig(
     n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=4, act="gelu_new", norm="pre", train_biases=True

@@ -21,10 +21,20 @@ def everyday():
 
 
 @pytest.mark.wide
-def test_both_ways_give_the_same_numbers(everyday):
+def test_both_ways_give_the_same_numbers_and_print_nothing(everyday, capfd):
     world = everyday.world(64)
     for alone, here in everyday.TASKS:
         assert np.abs(alone(world) - here(world)).max() < 1e-5, alone.__doc__
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.wide
+def test_the_code_on_the_page_is_that_of_one_task_both_ways(everyday):
+    page = (ROOT / "docs/beside_transformerlens.md").read_text("utf-8")
+    shown = [getattr(everyday, name) for name in re.findall(r"^:pyobject: (\w+)$", page, re.MULTILINE)]
+    tasks = [(everyday.SHARED.get(alone, alone), here) for alone, here in everyday.TASKS]
+    assert len(shown) >= 8
+    assert set(zip(shown[::2], shown[1::2], strict=True)) <= set(tasks)
 
 
 @pytest.mark.wide

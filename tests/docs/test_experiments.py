@@ -4,18 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.cli import starting_point
+from rb_interp.cli import parse, starting_point
 from rb_interp.machine.config import comparable, scale_of
 from rb_interp.machine.registry import study
 
 FOLDER = Path(__file__).parents[2] / "experiments"
+AT_ONE_RATE = {"rates": []}
+"""The preset's own rates were chosen without LayerNorm, for the scheme ``fan_in``."""
 DIFFERS = {
     "fig3_gamma_sweep": ("anchor", "quick", {}),
     "fig3_paper": ("anchor", "paper", {}),
-    "norm_pre": ("anchor", "quick", {"model.norm": "pre"}),
-    "norm_post": ("anchor", "quick", {"model.norm": "post"}),
+    "norm_pre": ("anchor", "quick", {"model.norm": "pre", **AT_ONE_RATE}),
+    "norm_post": ("anchor", "quick", {"model.norm": "post", **AT_ONE_RATE}),
     "learning_rate_post_2e-4": ("anchor", "paper", {"train.lr": 2e-4, "train.steps": 60_000}),
-    "scheme_d_model": ("anchor", "quick", {"model.scheme": "d_model"}),
+    "scheme_d_model": ("anchor", "quick", {"model.scheme": "d_model", **AT_ONE_RATE}),
     "emb_mlp": ("emb-mlp", "quick", {}),
     "emb_mlp_relu": ("emb-mlp", "quick", {f"{s}.model.act": "relu" for s in ("adamw", "descent", "one_layer")}),
     "emb_mlp_paper": ("emb-mlp", "paper", {}),
@@ -56,6 +58,14 @@ def test_it_differs_from_its_preset_in_what_its_name_says(name):
     changed = {key: value for key, value in after.items() if value != before.get(key)}
     assert (found, config.preset, changed) == (wanted, preset, expected)
     assert scale_of(config) == ("custom" if expected else preset)
+
+
+def test_what_the_norms_are_compared_with_differs_in_the_norm_alone():
+    arguments = ["reproduce", "--config", str(FOLDER / "fig3_gamma_sweep.toml"), "--rates"]
+    without = flat(comparable(parse(arguments).settings))
+    for name in ("norm_pre", "norm_post"):
+        _, config = starting_point(["--config", str(FOLDER / f"{name}.toml")])
+        assert {key for key, value in flat(comparable(config)).items() if value != without[key]} == {"model.norm"}
 
 
 @pytest.mark.parametrize("name", DIFFERS)

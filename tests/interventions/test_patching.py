@@ -258,7 +258,7 @@ def test_a_patch_ends_with_its_context_and_knows_its_rows():
         ({"metric": "logitdiff"}, ModelError, r"there is no metric 'logitdiff'; did you mean 'logit_diff'\?"),
         ({"layers": [2]}, ModelError, r"site 'resid_pre.2' is in layer 2; this model has 2 layers"),
         ({"head": 2}, ModelError, r"is in head 2; this model has 2 heads"),
-        ({"head": 0, "components": ["mlp_out"]}, ModelError, r"names a head, but mlp_out is the sum over heads"),
+        ({"head": 0, "components": ["mlp_out"]}, ModelError, r"names a head, and mlp_out has none"),
         ({"corrupted": FEW}, ModelError, r"clean has tokens of shape \[24, 9\] and corrupted of \[5, 9\]; patching"),
         ({"control": FEW}, ModelError, r"the source has tokens of shape \[5, 9\] and corrupted of"),
         ({"corrupted": CLEAN}, ModelError, r"the mean logit_diff is 0 on the clean rows and 0 on the cor"),

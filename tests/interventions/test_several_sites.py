@@ -158,7 +158,7 @@ def test_embeddings_and_neurons_are_hooks_by_hand(kind):
 
 WRONG = {
     "mlp_post.0.32": "is in neuron 32; this model has 32 neurons, counted from 0. Use neuron 0 to 31",
-    "mlp_out.0.3": "names a head, but mlp_out is the sum over heads",
+    "mlp_out.0.3": "names a head, and mlp_out has none",
 }
 
 

@@ -1,10 +1,13 @@
 """Sites name places, read them and write them; hooks are gone afterwards, whatever happens."""
 
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
@@ -38,14 +41,33 @@ def test_names_can_be_read_back():
     assert [Site.parse(name).position_axis for name in ("pattern.0", "q.0")] == [2, 1]
 
 
+PART = st.sampled_from(["0", "1", "12", "01", "-1", "+1", "1.0", "²", "٣", " 1", "1 ", "", "10" * 3000, "last", "@"])
+PLACE = st.sampled_from([*HOOKS, "", " z", "Z", "z ", "hook_z"])
+
+
+@settings(max_examples=400, deadline=None)
+@example("embed", ["0"], "@last")
+@given(
+    PLACE, st.lists(PART, max_size=3), st.sampled_from(["", "@", "@last", "@ key", "@anchor_1", "@key@last", " @key"])
+)
+def test_a_text_is_refused_or_means_all_that_it_says(component, numbers, role):
+    text = ".".join([component, *numbers]) + role
+    with suppress(ModelError):
+        assert str(Site.parse(text)) == text
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("embed.0@last", "embed.0@last'; embed stands before the first layer and has no numbers: write embed@last."),
+        ("pos_embed.0.1", "has no numbers: write pos_embed@last"),
+        ("z.01@key", "cannot read the site"),
+        ("z.²", "cannot read the site"),
         ("attnout.1@last", "there is no component 'attnout'; did you mean 'attn_out'?"),
         ("attn_out@last", "cannot read the site 'attn_out@last'; write component.layer@role, such as attn_out.1@last"),
         ("z.0.1.2", "cannot read the site"),
         ("z.-1", "cannot read the site"),
-        ("mlp_out.0.1", "names a head, but mlp_out is the sum over heads; the components of one head are q, k, v, z"),
+        ("mlp_out.0.1", "names a head, and mlp_out has none; the components of one head are q, k, v, z"),
     ],
 )
 def test_bad_names_say_what_to_write(text, message):
