@@ -50,17 +50,18 @@ run
 
 # %%
 curves = run.curves
-curves.tail(3)
+members = curves[curves.sweep == ""]  # the other sweep trains with L0 fixed at an average
+members.tail(3)
 
 # %%
-gammas = sorted(curves.gamma.unique())
+gammas = sorted(members.gamma.unique())
 figure, axes = plt.subplots(1, len(gammas), sharey=True, figsize=(3.2 * len(gammas), 2.6), layout="constrained")
 for ax, gamma in zip(axes, gammas, strict=True):
-    for name, rows in curves[curves.gamma == gamma].groupby("set"):
+    for name, rows in members[members.gamma == gamma].groupby("set"):
         ax.plot(rows.groupby("step").loss.mean(), label=name)
     ax.set(title=f"γ = {gamma:g}", xlabel="step")
 axes[0].set_ylabel("loss (nats)")
-axes[-1].legend()
+legend = axes[-1].legend()
 
 # %% [markdown]
 # ## One member as a TransformerLens model

@@ -79,7 +79,7 @@ def read_members(run: Run, progress: bool = True) -> tuple[list[dict[str, Any]],
             prefix = f"{member.gamma}/{member.seed}/{stage}/{set}/{reading.probe}{_place(reading)}"
             arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
     for gamma in config.gammas:
-        rows += lemma_1(config.model, config.task, gamma, n_init=config.n_init).rows()
+        rows += lemma_1(config.model, config.task, gamma, n_init=config.n_init).to_frame().to_dict("records")
     return rows, arrays
 
 
