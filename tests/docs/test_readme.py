@@ -25,7 +25,7 @@ STUDIES = (
     "composite-map",
     "addition-and-scan",
 )
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def page_id(path: Path) -> str:
