@@ -112,6 +112,11 @@ class OneWriter:
         write_bytes(self.folder / WRITER, json.dumps(held).encode())
 
     @property
+    def held(self) -> bool:
+        """Whether it is entered now."""
+        return self._lock.is_locked
+
+    @property
     def holder(self) -> str:
         """Who writes the folder, in words; "" where nobody does. One killed on another host is named until the next."""
         held = self._writer_file()

@@ -3,7 +3,7 @@
 Each function takes axes, or makes a figure of its own with pyplot, and returns the axes to be changed further. Colours
 and fonts are the caller's, as matplotlib's settings have them. The figures of a report are in ``rb_interp.figures``.
 
-What cannot be drawn to scale is marked: NaN is hatched or a cross, infinity an arrow at the edge, and a cell beyond the
+What cannot be drawn to scale is marked: NaN is hatched or a word, infinity an arrow at the edge, and a cell beyond the
 colours' range has a frame and its number.
 """
 
@@ -32,8 +32,9 @@ BESIDE, NULL, FAINT = "0.45", "0.85", "0.8"
 """Greys of what stands beside a value, of its null, and of lines to look along."""
 WRITTEN = 400
 """A heat map of up to so many cells has their numbers in them."""
+ATTENTION = "share of attention"
 UNITS = {
-    **dict.fromkeys(("attention_by_role", "attention", "attention_to_key"), "share of attention"),
+    **dict.fromkeys(("attention_by_role", "attention", "attention_to_key"), ATTENTION),
     "uniformity": "total variation distance, or share",
     "variance_explained": "share of variance explained",
     "value_alignment": "cosine or share; ratio of singular values",
@@ -131,6 +132,8 @@ def points(
         ax.set_xscale("symlog", linthresh=1)
         ax.xaxis.set_major_formatter("{x:g}")
         unit += " (logarithmic beyond 1)"
+    else:
+        ax.locator_params(axis="x", nbins=6)
     whiskers(ax, at, low, high, "C0")
     beyond(ax, at, np.asarray(found, dtype=float))
     ax.axvline(0, color=FAINT, lw=0.8, zorder=0)
@@ -167,10 +170,16 @@ def whiskers(ax: Axes, at: Sequence[float] | np.ndarray, low: Any, high: Any, co
 
 
 def beyond(ax: Axes, at: np.ndarray, found: np.ndarray) -> None:
-    """Mark numbers that have no place on the axis: NaN by a cross, infinity by an arrow at its edge."""
+    """Mark numbers that have no place on the axis: NaN by a word, infinity by an arrow at its edge."""
     look = {"color": "C3", "ls": "", "transform": ax.get_yaxis_transform(), "zorder": 5}
-    marks = ((np.isnan(found), 0.02, "x", "undefined"), (found == np.inf, 0.98, ">", "infinite"))
-    for chosen, x, marker, name in (*marks, (found == -np.inf, 0.02, "<", "minus infinity")):
+    for place in at[np.isnan(found)]:
+        ax.text(
+            0.5, place, "undefined", transform=look["transform"], color="C3", ha="center", va="center", fontsize="small"
+        )
+    for chosen, x, marker, name in (
+        (found == np.inf, 0.98, ">", "infinite"),
+        (found == -np.inf, 0.02, "<", "minus infinity"),
+    ):
         if chosen.any():
             ax.plot(np.full(chosen.sum(), x), at[chosen], marker=marker, label=name, **look)
 
@@ -282,8 +291,10 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     numbers, inner = values.to_numpy(), None
     if "untrained" in chosen and chosen["untrained"].notna().to_numpy().any():
         inner = _by("heads", chosen, "layer", "head", "untrained").to_numpy()
-    low, high, cmap = colour_range(numbers if inner is None else np.concatenate([numbers, inner]))
     probe = str(chosen["probe"].to_numpy()[0])
+    low, high, cmap = colour_range(numbers if inner is None else np.concatenate([numbers, inner]))
+    if UNITS.get(probe) == ATTENTION:
+        low, high = (low and -1.0), 1.0  # so that a small share looks small
     unit = f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity
     ax = cells(
         ax, numbers, [f"L{layer}" for layer in values.index], [str(head) for head in values.columns], unit,

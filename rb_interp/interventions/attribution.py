@@ -38,7 +38,7 @@ from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
 from rb_interp.interventions.matrix import PatchingMatrix
 from rb_interp.interventions.metrics import Measured, measure
 from rb_interp.interventions.patching import cells_of, patching_matrix
-from rb_interp.interventions.shares import Direction
+from rb_interp.interventions.shares import Direction, check_control
 from rb_interp.interventions.site_patching import aligned
 from rb_interp.interventions.sites import Site, gather_at
 from rb_interp.lazy import listed
@@ -106,6 +106,7 @@ def attribution_matrix(
     source, base, start = (
         (clean, corrupted, pair.corrupted) if direction == "denoise" else (corrupted, clean, pair.clean)
     )
+    check_control(control, source, base, "attribution_matrix")
     attribution = _Attribution(model, base, source, cells.groups, cells.roles, pair, answer_at)
     changes = attribution.run([some for some in (source, control) if some is not None], steps)
     estimates = [cells.placed(start + change) for change in changes]

@@ -34,7 +34,7 @@ from rb_interp.interventions.answers import AnswerAt
 from rb_interp.interventions.batched_patching import PatchGrid
 from rb_interp.interventions.matrix import PatchingMatrix
 from rb_interp.interventions.metrics import Measured, metric_of
-from rb_interp.interventions.shares import Direction, check_distinct
+from rb_interp.interventions.shares import Direction, check_control, check_distinct
 from rb_interp.interventions.sites import (
     EMBEDDINGS,
     HOOKS,
@@ -87,7 +87,8 @@ def patching_matrix(
         metric: a name, such as ``logit_diff`` (nats) or ``probability`` of the clean answer, or a function; see
             ``interventions.metrics``.
         answer_at: where the answer is read, by default at the last position. direction: ``denoise`` or ``noise``.
-        control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise: ``clean``).
+        control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise: ``clean``), such
+            as ``corrupted.with_tokens_of(other, "noise")``.
 
     Raises:
         ModelError: where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
@@ -103,6 +104,7 @@ def patching_matrix(
     """
     check_model(model, "patching_matrix")
     known, (source, base) = metric_of(metric), (clean, corrupted) if direction == "denoise" else (corrupted, clean)
+    check_control(control, source, base, "patching_matrix")
     cells = cells_of(model, clean, corrupted, control, components, layers, roles, head)
     grid = PatchGrid(
         model, source, base, cells.groups, cells.roles, known, answer_at=answer_at, denoise=direction == "denoise"

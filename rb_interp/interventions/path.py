@@ -35,7 +35,7 @@ from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, a
 from rb_interp.interventions.effect import Effect, effect_point, looks_of
 from rb_interp.interventions.hooking import last_logits, logits_at, write_at
 from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
-from rb_interp.interventions.shares import check_distinct, check_pairs, ratio_interval
+from rb_interp.interventions.shares import check_control, check_distinct, check_pairs, ratio_interval
 from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.lazy import listed
@@ -128,7 +128,7 @@ class PathPatch(WithTable):
     def _effect(self, quantity: str, values: Sequence[np.ndarray]) -> Effect:
         control = np.reshape(values[1:], (len(values) - 1, len(self.base)))
         path = f"{self.sender} -> {self.receiver}"
-        return Effect("path patch", path, quantity, values[0], control, "source with noise redrawn")
+        return Effect("path patch", path, quantity, values[0], control, "noise redrawn")
 
 
 @checked
@@ -173,6 +173,7 @@ def path_patch(
     paths = _Paths(model, base, [sent_by], [received_by], mlps, answer_at)
     _check_order(sent_by, received_by, paths.side_by_side)
     patched = paths.run(source, sent_by, [received_by])[0]
+    check_control(control, source, base, "path_patch")
     harmless = None if control is None else paths.run(control, sent_by, [received_by])[0]
     logits = [answer_logits(model, rows, (), answer_at, "path_patch") for rows in (base, source)]
     return PathPatch(sent_by, received_by, logits[0], logits[1], patched, harmless, labels[1], labels[0], known)

@@ -10,6 +10,7 @@ from scipy import special
 from torch import Tensor
 
 from rb_interp.errors import ModelError
+from rb_interp.tasks.inputs import Inputs
 
 Direction = Literal["denoise", "noise"]
 SHARES = {"denoise": "recovered", "noise": "lost"}
@@ -28,6 +29,18 @@ def check_distinct(
         raise ModelError(
             f"the mean {metric} is {first.mean():.3g} on the {one} rows and {second.mean():.3g} on the {other} ones, "
             f"so there is nothing to recover; let them differ in what the answer depends on, with another right answer."
+        )
+
+
+def check_control(control: Inputs | None, source: Inputs, base: Inputs, asker: str) -> None:
+    """Raise ModelError where a control was made of the source's rows, and so carries what the source carries."""
+    if control is None or control.labels is None or source.labels is None or base.labels is None:
+        return
+    shapes = {rows.labels.shape for rows in (control, source, base) if rows.labels is not None}
+    if len(shapes) == 1 and (control.labels == source.labels).all() and (source.labels != base.labels).any():
+        raise ModelError(
+            f"{asker} got a control with the right answers of the rows that activations are taken from, so it is like "
+            f"the effect and no control; make it of the rows that run: with_tokens_of(other, 'noise') of these."
         )
 
 

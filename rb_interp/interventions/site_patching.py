@@ -26,7 +26,7 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import logits_at, with_edits, write_at
 from rb_interp.interventions.interchanging import Sites, parse_sites, together
 from rb_interp.interventions.metrics import Measured
-from rb_interp.interventions.shares import SHARES, Direction, check_pairs
+from rb_interp.interventions.shares import SHARES, Direction, check_control, check_pairs
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
@@ -138,7 +138,7 @@ def patching_effect(
         clean, corrupted: pairs of rows with different answers. sites: any, with or without a role.
         metric: a name or a function, see ``interventions.metrics``. answer_at: where the answer is read.
         direction: ``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones into clean rows.
-        control: rows that differ in noise alone from those that run.
+        control: rows that differ in noise alone from those that run, as for ``patching_matrix``.
 
     Raises:
         ModelError: where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
@@ -159,6 +159,7 @@ def patching_effect(
     source, base, end, start = clean, corrupted, pair.clean, pair.corrupted
     if direction == "noise":
         source, base, end, start = base, source, start, end
+    check_control(control, source, base, "patching_effect")
 
     def share(rows: Inputs) -> Float[np.ndarray, " row"]:
         found = patched_logits(model, base.tokens, base.roles, rows.tokens, rows.roles, parsed, answer_at=answer_at)

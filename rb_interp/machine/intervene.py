@@ -57,7 +57,7 @@ def patch_member(
     model, data = of.model(gamma=gamma, seed=seed, stage=stage), of.dataset(seed)
     chosen = data.sample(set or of.config.task.train_sets[-1], pairs)
     corrupted = _counterfactual(of, data, chosen, corrupt)
-    control = with_noise_of(corrupted, _counterfactual(of, data, chosen, "noise"))
+    control = corrupted.with_tokens_of(_counterfactual(of, data, chosen, "noise"), "noise")
     found = patching_matrix(
         model, data.inputs(chosen), corrupted, components=tuple(dict.fromkeys(components)),
         roles=tuple(dict.fromkeys(roles or _roles(data))), metric=metric, control=control,
@@ -115,13 +115,6 @@ def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
     named = table.assign(before=table["accuracy"] + table["accuracy_drop"])
     by = ["gamma", "stage", "set", "component", "method"]
     return over_seeds(named, by, ["accuracy", "accuracy_drop", "control_accuracy_drop", "before"])
-
-
-def with_noise_of(given: Inputs, other: Inputs) -> Inputs:
-    """The given inputs with the noise tokens of other inputs, where those have noise at the same positions."""
-    tokens, noise = given.tokens.copy(), given.roles.position("noise")
-    np.put_along_axis(tokens, noise, np.take_along_axis(other.tokens, noise, 1), 1)
-    return Inputs(tokens, given.labels, given.roles)
 
 
 def _counterfactual(sweep: Sweep, data: Any, rows: np.ndarray, change: str) -> Inputs:

@@ -142,8 +142,10 @@ class RunFolder:
         if self.manifest.outdated(step):
             raise self._outdated(step)
         if step not in self.manifest.content.steps:
-            busy = self.manifest.writer
+            busy = "" if self.manifest.held else self.manifest.writer
             makes = f"wait until {busy} has made it" if busy else f"'rb-interp {step} {self.folder}' makes it"
+            if self.kept:
+                makes += f", in runs/{self.folder.resolve().name}-{step}"
             raise RunError(f"{self.folder} has no finished {step} yet; {makes}.")
 
     def _outdated(self, step: str) -> RunError:
@@ -183,6 +185,8 @@ class RunFolder:
         """Learning curves of every sweep so far: sweep, gamma, seed, step, set, loss (nats), accuracy."""
         import pandas as pd
 
+        if self.kept:
+            return self.table("curves")
         tables = [sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()]
         table = pd.concat(tables, ignore_index=True)
         table.insert(0, "sweep", table.pop("sweep"))

@@ -82,6 +82,11 @@ class Manifest:
         """Who writes the folder now, in words; "" where nobody does, or a writer was killed and none came after."""
         return self._writer.holder
 
+    @property
+    def held(self) -> bool:
+        """Whether this process writes the folder now."""
+        return self._writer.held
+
     def names(self, folder: Path) -> list[str]:
         """Names of the files right in a folder that stand in it and are there."""
         found = (self.folder / name for name in self.content.files)

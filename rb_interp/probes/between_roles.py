@@ -42,6 +42,8 @@ from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
 
 EXCESS = "_excess"
+LAST = "last"
+"""The last position, where no role has this name."""
 TOGETHER = 2**22
 """Numbers that a part of a null holds at once, about."""
 BY_PLACE = "attention drawn at random, by position"
@@ -77,7 +79,8 @@ def attention(
     Args:
         model: a model, or its activations on these rows.
         inputs: rows, and roles that name the positions asked for.
-        query: roles that look, one name or several; by default every role of the inputs.
+        query: roles that look, one name or several; by default every role of the inputs. ``last`` is the last position
+            where no role has that name.
         to: roles that are looked at, likewise. A position with several of them counts as the first.
         layer, head: the head that is read, both counted from 0.
         untrained: the same model at step 0, read beside it; None for no comparison.
@@ -152,7 +155,10 @@ def role_masks(roles: Roles, names: Sequence[str], length: int) -> Masks:
     masks = np.zeros((len(roles), length, len(names)), dtype=bool)
     for number, name in enumerate(names):
         here = np.zeros((len(roles), length), dtype=bool)
-        np.put_along_axis(here, roles.position(name, "attention"), True, 1)
+        if name == LAST and name not in roles.positions:
+            here[:, -1] = True
+        else:
+            np.put_along_axis(here, roles.position(name, "attention"), True, 1)
         masks[:, :, number] = here & ~masks.any(2)
     return masks
 

@@ -47,6 +47,10 @@ def scan(
     name = getattr(probe, "__name__", "this probe")
     if not {"layer", "head"} <= set(signature(probe).parameters):
         raise ModelError(f"{name} does not look at single layers and heads; call {name}(model, inputs) itself.")
+    if one := sorted({"layer", "head"} & set(options)):
+        raise ModelError(
+            f"scan got {one[0]}={options[one[0]]!r}; it reads many: give {one[0]}s=[...], or leave it away."
+        )
     looked_at = model_of(model)
     if not has_attention(looked_at):
         check_layer_head(looked_at, 0, 0, name)

@@ -11,13 +11,15 @@ from probes.lens_models import hooks_on, lens_model
 from transformer_lens import patching as peer
 
 from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.batched_patching import PatchGrid
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.matrix import PatchingMatrix
 from rb_interp.interventions.metrics import METRICS
 from rb_interp.interventions.patching import COMPONENTS, ROLES, patching_matrix
+from rb_interp.interventions.path import path_patch
 from rb_interp.interventions.shares import ratio_interval
-from rb_interp.interventions.site_patching import patch, patched_logits
+from rb_interp.interventions.site_patching import patch, patched_logits, patching_effect
 from rb_interp.interventions.sites import PER_HEAD, Site, positions, read_at
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
@@ -214,11 +216,7 @@ def test_circuits_written_by_hand_are_found(name, change):
     rows = data.sample("rsn_train", 90)
     rows = rows[data.anchor_positions[rows, -1] < 8]  # else the last position is that of an anchor
     clean, corrupted = data.inputs(rows), data.task.counterfactual(data, rows, change)
-    redrawn = Inputs(corrupted.tokens.copy(), corrupted.labels, corrupted.roles)
-    noise = corrupted.roles.positions["noise"]
-    np.put_along_axis(
-        redrawn.tokens, noise, np.take_along_axis(data.task.counterfactual(data, rows, "noise").tokens, noise, 1), 1
-    )
+    redrawn = corrupted.with_tokens_of(data.task.counterfactual(data, rows, "noise"), "noise")
     cells = (
         patching_matrix(model, clean, corrupted, control=redrawn).to_frame().set_index(["component", "layer", "role"])
     )
@@ -288,6 +286,20 @@ def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_patt
     assert "pattern" in patching_matrix(model, turned, BOTH, roles=("last",)).components
     moved_control = patching_matrix(model, CLEAN, BOTH, control=NOISE.take(order), layers=[0])
     assert "pattern" not in moved_control.components
+
+
+def test_a_control_made_of_the_rows_that_activations_are_taken_from_is_refused():
+    """It would read as much as the effect, which would then look like nothing."""
+    model, right = MODELS["none"](), BOTH.with_tokens_of(NOISE, "noise")
+    for call in (patching_matrix, attribution_matrix, partial(patching_effect, sites="attn_out.0")):
+        with pytest.raises(ModelError, match=r"control with the right answers of the rows that activations are taken"):
+            call(model, CLEAN, BOTH, control=NOISE)
+        with pytest.raises(ModelError, match="make it of the rows that run"):
+            call(model, CLEAN, BOTH, control=right, direction="noise")
+        call(model, CLEAN, BOTH, control=right)
+        call(model, CLEAN, BOTH, control=NOISE, direction="noise")
+    with pytest.raises(ModelError, match="path_patch got a control with the right answers"):
+        path_patch(model, BOTH, CLEAN, "attn_out.0@anchor", "v.1@anchor", control=NOISE)
 
 
 def test_sources_that_do_not_fit_are_refused():

@@ -53,6 +53,14 @@ def test_several_sweeps_and_added_seeds_are_kept_together(two, tmp_path):
     assert (kept.config, kept.batches) == (two.config, [two.config.seeds])
 
 
+def test_a_kept_result_has_its_curves_and_says_where_its_report_goes(one, kept, tmp_path):
+    assert kept.curves.equals(one.curves)
+    with pytest.raises(
+        RunError, match=r"no finished report yet; 'rb-interp report .*one' makes it, in runs/one-report\.$"
+    ):
+        _ = kept.report
+
+
 @pytest.mark.parametrize(
     "ask",
     [

@@ -54,6 +54,17 @@ def test_planted_patterns_are_read():
     assert carried.untrained == pytest.approx(dict(carried.values), nan_ok=True)
 
 
+def test_last_is_the_last_position_where_no_role_has_that_name():
+    model, bare = lens_model("plain"), Roles({"key": INPUTS.roles.position("key")})
+    named, found = (
+        attention(model, Inputs(INPUTS.tokens, roles=roles), query="last", to=["key", "last"]).values
+        for roles in (INPUTS.roles, bare)
+    )
+    assert found == pytest.approx(dict(named))
+    own = Roles({"key": bare.position("key"), "last": bare.position("key")})
+    assert attention(model, Inputs(INPUTS.tokens, roles=own), query="last", to="key").values["last_to_key"] > 0
+
+
 def test_the_null_is_what_a_head_reads_that_looks_at_fixed_positions():
     model = lens_model("plain")
     with model.hooks(fwd_hooks=[("blocks.1.attn.hook_pattern", plant)]):

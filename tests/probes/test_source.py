@@ -105,6 +105,11 @@ def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(probe, opti
     pd.testing.assert_frame_equal(again[1], found, check_exact=True)
 
 
+def test_a_scan_asked_for_one_layer_says_how():
+    with pytest.raises(ModelError, match=r"scan got layer=0; it reads many: give layers=\[...\]"):
+        scan(uniformity, lens_model("gpt2"), INPUTS, layer=0)
+
+
 def test_a_scan_without_room_takes_more_passes_and_gives_the_same(monkeypatch):
     from rb_interp.probes import one_pass
 

@@ -34,7 +34,6 @@ from rb_interp.interventions.subspace import (
     subspace_effect,
     token_basis,
 )
-from rb_interp.machine.intervene import with_noise_of
 from rb_interp.machine.members import MemberModels, each_member
 from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
@@ -195,7 +194,7 @@ def matrices(model: HookedModel, data: AnchorDataset) -> Iterator[pd.DataFrame]:
     clean, other = data.inputs(chosen), data.task.counterfactual(data, chosen, "noise")
     for changed in ("key", "anchors"):
         corrupted = data.task.counterfactual(data, chosen, changed)
-        control = with_noise_of(corrupted, other)
+        control = corrupted.with_tokens_of(other, "noise")
         found = patching_matrix(model, clean, corrupted, components=COMPONENTS, roles=ROLES, control=control)
         yield found.to_frame().assign(counterfactual=changed)
 
