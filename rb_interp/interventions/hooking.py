@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.checks import checked
@@ -56,7 +56,7 @@ def _hook(edit: Edit, rows: Int[Tensor, " batch"] | None, passed: _Passed | None
             return edit.change(activation, rows)
         if edit.tokens is None or passed is None:
             return edit.change(activation, torch.arange(len(activation)))
-        return edit.change(activation, passed.rows_of(edit.tokens))
+        return edit.change(activation, passed.rows_of(edit.tokens, edit.alike))
 
     return change
 
@@ -83,11 +83,20 @@ class _Passed:
         finally:
             handle.remove()
 
-    def rows_of(self, tokens: Int[Tensor, "row pos"]) -> Int[Tensor, " batch"]:
-        """Where the rows of the pass stand among others; ModelError for a row that does not."""
+    def rows_of(
+        self, tokens: Int[Tensor, "row pos"], alike: Bool[Tensor, " row"] | None = None
+    ) -> Int[Tensor, " batch"]:
+        """Where the rows of the pass stand among others; ModelError for one that does not, or could be two of them."""
         if id(tokens) not in self._found:
             self._found[id(tokens)] = self._look_up(tokens)
-        return self._found[id(tokens)]
+        found = self._found[id(tokens)]
+        if alike is not None and not torch.equal(found, torch.arange(len(tokens))) and alike[found].any():
+            raise ModelError(
+                f"{int(alike[found].sum())} of the {len(found)} rows of this pass have the tokens of several rows that "
+                f"the edits change in different ways; call the model with all {len(tokens)} rows in their order, or "
+                f"leave out such rows."
+            )
+        return found
 
     def _look_up(self, tokens: Int[Tensor, "row pos"]) -> Int[Tensor, " batch"]:
         passed = self.tokens
@@ -182,7 +191,22 @@ def _write(
 ) -> list[Edit]:
     if site.component == "resid_mid" and resid_mid_is_a_copy(model):
         return _write_resid_mid(site, values, at, tokens)
-    return [Edit(site.hook, lambda activation, rows: scatter_at(site, activation, at[rows], values[rows]), tokens)]
+    alike = None if tokens is None else _alike(tokens, values, at)
+    change = lambda activation, rows: scatter_at(site, activation, at[rows], values[rows])  # noqa: E731
+    return [Edit(site.hook, change, tokens, alike)]
+
+
+def _alike(tokens: Int[Tensor, "row pos"], values: Tensor, at: Int[Tensor, "row n"]) -> Bool[Tensor, " row"] | None:
+    """Rows with the tokens of another row, where other values or other positions are written; None without any."""
+    kinds = tokens.unique(dim=0, return_inverse=True)[1]
+    n_kinds = int(kinds.max()) + 1 if len(kinds) else 0
+    if n_kinds == len(tokens):
+        return None
+    first = torch.full((n_kinds,), len(tokens)).scatter_reduce(0, kinds, torch.arange(len(tokens)), "amin")[kinds]
+    other = (values != values[first]).flatten(1).any(1).cpu() | (at != at[first]).any(1)
+    unlike = torch.zeros(n_kinds, dtype=torch.bool)
+    unlike[kinds[other]] = True
+    return unlike[kinds] if other.any() else None
 
 
 def _in_any_row(edit: Edit, site: Site, length: int) -> Edit:
@@ -213,7 +237,8 @@ def _write_resid_mid(
         here, to = torch.arange(len(rows))[:, None], at[rows]
         return scatter_at(attn_out, activation, to, values[rows].to(activation) - held["resid_pre"][here, to])
 
-    return [Edit(before.hook, remember), Edit(attn_out.hook, replace, tokens)]
+    alike = None if tokens is None else _alike(tokens, values, at)
+    return [Edit(before.hook, remember), Edit(attn_out.hook, replace, tokens, alike)]
 
 
 @checked(empty=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from rb_interp.checks import checked
@@ -57,12 +57,14 @@ class Edit(NamedTuple):
 
     ``rows`` ``[batch]`` says which rows of the whole input they are. ``change`` must not write into the activation it
     is given: other readers may hold it. ``tokens`` ``[row, pos]`` are the rows that the edit has data of; None where it
-    has none, or nobody knows them.
+    has none, or nobody knows them. ``alike`` ``[row]`` are rows that their tokens do not tell from another row, for
+    which the edit does something else.
     """
 
     hook: str
     change: Callable[[Tensor, Int[Tensor, " batch"]], Tensor]
     tokens: Int[Tensor, "row pos"] | None = None
+    alike: Bool[Tensor, " row"] | None = None
 
 
 @checked

@@ -103,9 +103,10 @@ class Dataset(WithArrays):
 
     @checked(empty=True)
     def inputs(self, rows: Int[np.ndarray, " n"]) -> Inputs:
-        """Tokens, labels and roles of the given rows; RolesError for rows that are not there."""
+        """Tokens, right answers at the last position, and roles of the given rows; RolesError for other rows."""
         rows = selected(rows, len(self))
-        return Inputs(self.tokens[rows], self.labels[rows], self.roles(rows))
+        labels = self.labels[rows]
+        return Inputs(self.tokens[rows], labels if labels.ndim == 1 else labels[:, -1], self.roles(rows))
 
 
 @checked(empty=True)

@@ -12,7 +12,7 @@ from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.sites import Site
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
-from rb_interp.tasks import AnchorTask
+from rb_interp.tasks import AnchorTask, Inputs, Roles
 
 TASK = AnchorTask(
     keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
@@ -152,6 +152,23 @@ def test_some_of_the_rows_in_any_order_lose_what_they_lose_among_all(kind, site)
         torch.testing.assert_close(model(once[None]), model(tokens)[:1], atol=1e-4, rtol=1e-4)
     assert not model.embed._forward_pre_hooks
     assert hooks_on(model) == []
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("method", ["mean", "resample"])
+def test_rows_that_tokens_do_not_tell_apart_are_refused_where_they_are_edited_in_different_ways(method):
+    model, tokens = lens_model("plain"), np.concatenate([INPUTS.tokens[:15], INPUTS.tokens[:15]])
+    key = INPUTS.roles.position("key")
+    elsewhere, same = (Inputs(tokens, roles=Roles({"key": np.concatenate([key[:15], at])})) for at in
+                       (key[15:30], key[:15]))  # fmt: skip
+    with ablate(model, elsewhere, "z.0.1@key", method=method):
+        model(torch.from_numpy(tokens))  # all of them in their order are known
+        for some in (tokens[15:], tokens[:15], tokens[::-1].copy()):
+            with pytest.raises(ModelError, match=r"rows of this pass have the tokens of several rows that the edits"):
+                model(torch.from_numpy(some))
+    with ablate(model, same, "z.0.1@key", method="mean"):
+        whole = model(torch.from_numpy(tokens))
+        torch.testing.assert_close(model(torch.from_numpy(tokens[15:])), whole[15:])
 
 
 @pytest.mark.lens
