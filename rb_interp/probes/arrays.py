@@ -196,7 +196,7 @@ def _read(name: Any, value: Any) -> dict[str, Tensor]:
     if name not in BY_LAYER:
         known = [*BY_LAYER, *WHOLE]
         raise ModelError(
-            f"from_arrays does not know {shown(name)}; {nearest(str(name), known)}, or a hook's full name."
+            f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {nearest(str(name), known)}"
         )
     within, axes = BY_LAYER[name]
     if name == "token_inputs" and not isinstance(value, Mapping | list | tuple) and np.ndim(value) == 2:

@@ -192,7 +192,11 @@ def shares(vectors: Float[np.ndarray, "row d"], groupings: Mapping[str, Int[np.n
 
 def row_groupings(tokens: Int[np.ndarray, "row pos"], roles: Roles) -> dict[str, Int[np.ndarray, " row"]]:
     """The label of each row under each grouping of the module, read off tokens and roles."""
-    key, anchors = (np.take_along_axis(tokens, _places(roles, name), 1) for name in ("key", "anchor"))
+    try:
+        places = [_places(roles, name) for name in ("key", "anchor")]
+    except RolesError as error:
+        raise RolesError(f"{error} Other ways to group rows are given by groupings={{name: labels}}.") from None
+    key, anchors = (np.take_along_axis(tokens, at, 1) for at in places)
     key = key[:, 0]
     total = anchors.sum(1)
     singles = {f"anchor_{j + 1}": anchors[:, j] for j in range(anchors.shape[1])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from inspect import signature
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -59,5 +60,8 @@ def scan(
     source = OnePass(model if cache is None else cache, capture, layers)
     if options.get("untrained") is not None:
         options["untrained"] = OnePass(options["untrained"], capture, layers)
-    readings = (probe(source, inputs, layer=layer, head=head, **options) for layer in layers for head in heads)
-    return pd.DataFrame([row for reading in readings for row in reading.noted_rows()])
+    rows = []
+    for layer, head in product(layers, heads):
+        reading = probe(source, inputs, layer=layer, head=head, **options)
+        rows += [row | {"layer": layer, "head": head} for row in reading.noted_rows()]
+    return pd.DataFrame(rows)

@@ -139,7 +139,7 @@ def test_what_is_missing_is_named(leave_out, name, message, both):
 
 def test_what_does_not_fit_is_refused(both):
     source = both[1][0]
-    with pytest.raises(ModelError, match="does not know 'patern'; did you mean 'pattern'"):
+    with pytest.raises(ModelError, match="does not know 'patern', nor is it .*; did you mean 'pattern'"):
         probes.from_arrays(patern=np.zeros((1, 2, 3, 4, 4)))
     with pytest.raises(ModelError, match=r"pattern of L0 of shape \[3, 4, 4\]; expected \[row, head, query, key\] for"):
         probes.from_arrays(pattern=np.zeros((2, 3, 4, 4)))

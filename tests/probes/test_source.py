@@ -90,7 +90,9 @@ def test_a_scan_takes_one_pass_and_gives_the_numbers_of_single_calls(probe, opti
     count, found = passes(model, lambda: scan(probe, model, INPUTS, untrained=untrained, **options))
     assert count <= most
     single = [
-        probe(model, INPUTS, layer=layer, head=head, untrained=untrained, **options).to_frame()
+        probe(model, INPUTS, layer=layer, head=head, untrained=untrained, **options)
+        .to_frame()
+        .assign(layer=layer, head=head)  # a reading of the embedding has none of its own
         for layer in range(4)
         for head in range(4)
     ]
