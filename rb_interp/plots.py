@@ -38,7 +38,7 @@ UNITS = {
     "uniformity": "total variation distance, or share",
     "variance_explained": "share of variance explained",
     "value_alignment": "cosine or share; ratio of singular values",
-    "geometry": "cosine or correlation; ratio to random vectors",
+    "geometry": "cosine, ratio, or number of dimensions",
     **dict.fromkeys(("cosines_by_target", "token_similarity"), "cosine"),
     **dict.fromkeys(("condensation", "next_token"), "cosine or correlation"),
     **dict.fromkeys(("embedding_rank", "weight_rank"), "rank, in dimensions"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from textwrap import fill
 from typing import Any
 
 from rb_interp.errors import printable
@@ -24,10 +25,17 @@ UNTRAINED = {
     "none": "It has no untrained counterpart.",
 }
 UNKNOWN = "Nobody has named its circuit."
-EXPLAINED = """\
-Shares are of the change of the answer that a changed input makes, by exchange of activations. A name and its shares are
-of the rows that the member answers rightly. What each number means, and how it can mislead, stands in the documentation
-of rb_interp under *probes* and *interventions*."""
+EXCHANGED = "Shares are of the change of the answer that a changed input makes, by exchange of activations."
+SHARES = {
+    "cause": EXCHANGED,
+    "interchange": EXCHANGED,
+    "ablation": "Shares are of the accuracy, lost where a component is replaced by its mean.",
+}
+"""How a circuit was named -> what its shares are of."""
+EXPLAINED = (
+    "A name and its shares are of the rows that the member answers rightly. What each number means, and how it can "
+    "mislead, stands in the documentation of rb_interp under *probes* and *interventions*."
+)
 
 
 def card(content: Content) -> str:
@@ -96,7 +104,8 @@ def _circuit(content: Content) -> str:
         return f"## Circuit\n\n{UNKNOWN}"
     rule = f"\n\nThe rule of the name: {text(found.rule)}." if found.rule else ""
     rows = [(text(name), _number(share)) for name, share in found.shares.items()]
-    table = f"\n\n{_table(('share', 'value'), rows)}\n\n{EXPLAINED}" if rows else ""
+    about = fill(f"{SHARES.get(found.by, '')} {EXPLAINED}".strip(), 120)
+    table = f"\n\n{_table(('share', 'value'), rows)}\n\n{about}" if rows else ""
     return f"## Circuit\n\n**{text(found.name)}**, named by {text(found.by)}.{rule}{table}"
 
 
