@@ -24,6 +24,9 @@ def _roles(value: Any, convert: bool) -> Roles:
     return Roles() if value is None else ROLES.fit(value, convert)
 
 
+ROLES_OR_NONE = Kind(f"{ROLES.words}, or None for no roles", _roles)
+
+
 @checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Inputs(WithArrays):
@@ -44,7 +47,7 @@ class Inputs(WithArrays):
 
     tokens: np.ndarray
     labels: np.ndarray | None = None
-    roles: Annotated[Roles, Kind(f"{ROLES.words}, or None for no roles", _roles)] = field(default_factory=Roles)
+    roles: Annotated[Roles, ROLES_OR_NONE] = field(default_factory=Roles)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", np.asarray(self.tokens, order="C"))
