@@ -58,6 +58,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_is_short)  # a long group that begins last leaves the other process idle
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         tutorial = item.path.name in WIDE and item.path.parent.name == "docs"
@@ -67,6 +68,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lens)
             # Readers of the 3.x generation see this notice too; it is no fault of the tutorial.
             item.add_marker(pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated:DeprecationWarning"))
+
+
+def _is_short(item: pytest.Item) -> bool:
+    return not {"anchor_run", "studies", "campaigns", "notebooks"} & {
+        *getattr(item, "fixturenames", ()), *item.path.parts, item.path.stem.removeprefix("test_")
+    }  # fmt: skip
 
 
 def _group(item: pytest.Item) -> str:
