@@ -67,6 +67,7 @@ def test_rows_hold_what_the_roles_say():
             assert labels[at] == block[block.index(tokens[at]) + 1]
             assert at == 9 or tokens[at + 1] == labels[at]
         assert [label for at, label in enumerate(labels) if at not in (5, 7, 9)] == [-1] * 7
+    assert data.inputs(np.array([3, 4])).labels.tolist() == data.labels[3:5, 9].tolist()  # the last answer alone
     inputs = task.inputs(20, seed=1)
     answers = np.asarray(inputs.labels)
     for row, tokens in enumerate(inputs.tokens.tolist()):

@@ -142,6 +142,13 @@ def test_heads_of_a_scan_stand_by_layer_and_head(ax):
         heads(table, "vt")
 
 
+@pytest.mark.parametrize(("values", "ends"), [([0.02, 0.1], (0, 1)), ([-0.02, 0.1], (-1, 1))])
+def test_attention_has_the_same_colours_in_every_picture(values, ends, ax):
+    place = {"layer": [0, 0], "head": [0, 1], "value": values}
+    heads(pd.DataFrame({"probe": "attention", "quantity": "a_to_b", **place}), "a_to_b", ax)
+    assert ax.images[0].get_clim() == ends
+
+
 def test_learning_curves_have_a_mean_over_seeds(ax):
     rows = [(0.8, seed, step, "mem", 5.0 - step / 100 + seed) for seed in range(3) for step in (0, 100)]
     learning_curves(pd.DataFrame(rows, columns=["gamma", "seed", "step", "set", "loss"]), ax=ax)

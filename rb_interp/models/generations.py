@@ -1,4 +1,4 @@
-"""The bridge to TransformerLens: the only module that knows its two generations apart.
+"""The bridge to TransformerLens: the only module that builds its models and imports what only one generation has.
 
 Up to 3.9 a model is a ``HookedTransformer``; from 4.0 on it is a ``TransformerBridge`` booted from a native
 configuration. Either way the model computes the textbook transformer: scores over sqrt(d_head), causal softmax,

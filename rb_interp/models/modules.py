@@ -21,7 +21,7 @@ def place(tensor: Tensor) -> tuple[int, ...]:
 
 
 def is_bridge(model: nn.Module) -> bool:
-    """Whether a model is a TransformerBridge."""
+    """Whether a model is one that TransformerLens 4 has put bridges around; needs no import of TransformerLens."""
     return hasattr(model, "tl_parameters") and hasattr(model, "original_model")
 
 

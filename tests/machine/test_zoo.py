@@ -10,6 +10,7 @@ import torch
 import rb_interp as rb
 from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.machine.sharing import Circuit
+from rb_interp.machine.sharing.card import card
 from rb_interp.machine.sharing.pretrained import ZOO_FOLDER, members
 from rb_interp.machine.sharing.save import accuracy
 from rb_interp.studies.anchor.circuits import circuit_of
@@ -85,6 +86,13 @@ def test_a_member_of_the_zoo_is_what_its_card_says(name):
 @pytest.mark.parametrize("name", BOTH_GENERATIONS)
 def test_a_member_is_the_same_in_both_generations(name):
     check(rb.from_pretrained("zoo", member=name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_card_is_written_from_what_it_holds(name):
+    """So it says, for instance, what the shares of its circuit are of."""
+    found = rb.from_pretrained("zoo", member=name)
+    assert (ZOO_FOLDER / name / "README.md").read_text() == card(found.content)
 
 
 def test_the_zoo_is_small_and_its_page_lists_it():

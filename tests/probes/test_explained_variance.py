@@ -168,7 +168,9 @@ def test_model_without_mlp_has_no_mlp_out() -> None:
 @pytest.mark.lens
 def test_errors_name_what_is_missing() -> None:
     model, (tokens, roles) = lens_model("folded"), rows_with_the_key_last()
-    with pytest.raises(RolesError, match=r"variance_explained needs the role 'anchor'; this task provides \{key\}"):
+    with pytest.raises(
+        RolesError, match=r"needs the role 'anchor'; this task provides \{key\}.*by groupings=\{name: labels\}"
+    ):
         variance_explained(model, Inputs(tokens, roles=Roles({"key": roles.positions["key"]})))
     with pytest.raises(ModelError, match="layer=4; this model has 4 layers"):
         variance_explained(model, Inputs(tokens, roles=roles), layer=4)
