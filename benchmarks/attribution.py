@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rb_interp import AnchorTask
+from rb_interp import AnchorTask, from_pretrained
 from rb_interp.interventions import attribution_matrix, patching_matrix
 from rb_interp.interventions.attribution import rank_correlation
 from rb_interp.interventions.matrix import PatchingMatrix
@@ -27,7 +27,6 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.training import TrainConfig, train_members
-from rb_interp.training.induction import induction_model
 
 STREAM = ("resid_pre", "resid_mid", "resid_post")
 Case = tuple[str, Any, Inputs, Inputs]
@@ -60,7 +59,7 @@ def induction(options: argparse.Namespace) -> Iterator[Case]:
     """The induction model, where the answer and another token of the block trade names."""
     if options.case not in "induction":
         return
-    known = induction_model()
+    known = from_pretrained("zoo", member="induction")
     rows = known.task.inputs(options.pairs, seed=7)
     at, places = np.arange(len(rows)), rows.roles.positions
     one, other = (rows.tokens[at, places[role][:, 0]] for role in ("second", "other"))

@@ -4,7 +4,7 @@
 
 Each task is two functions that give the same numbers. Lines are those of the function's body. Each round times one
 after the other, so that a noisy machine disturbs both alike; seconds are medians of the rounds. The model is the small
-GPT-2 that has learned induction (`rb_interp.training.induction`). What the calls of rb_interp give besides (nulls,
+GPT-2 that has learned induction (the zoo's `induction`). What the calls of rb_interp give besides (nulls,
 intervals, the untrained model) is in their time and lines, and is not there on the other side. The Markdown table that
 is printed stands in docs/beside_transformerlens.md. Needs transformer-lens 3.9: hooks have other names in 4.x.
 """
@@ -29,7 +29,6 @@ import rb_interp as rb
 from rb_interp import interventions as iv
 from rb_interp.probes import attention, uniformity, variance_explained
 from rb_interp.tasks import Inputs, Roles
-from rb_interp.training.induction import induction_model
 
 N_LAYERS, N_HEADS = 2, 2
 patching.tqdm = partial(patching.tqdm, disable=True)  # its bar would stand in the table, and in the time
@@ -58,14 +57,14 @@ class World:
 
 def world(n: int = 256) -> World:
     """Rows of induction, and the same with another token in place of the answer wherever it stands."""
-    model, untrained, task = induction_model()
-    clean, rng = task.inputs(n), np.random.default_rng(0)
+    member, rng = rb.from_pretrained("zoo", member="induction"), np.random.default_rng(0)
+    clean = member.task.inputs(n)
     positions = {**clean.roles.positions, "noise": clean.roles.position("other")}  # what a control may change
     clean = replace(clean, roles=Roles(positions))
-    absent = [np.setdiff1d(np.arange(task.d_vocab), row) for row in clean.tokens]
+    absent = [np.setdiff1d(np.arange(member.task.d_vocab), row) for row in clean.tokens]
     new = np.array([rng.choice(some) for some in absent])
     tokens = np.where(clean.tokens == clean.labels[:, None], new[:, None], clean.tokens)
-    return World(model, untrained, clean, Inputs(tokens, new, clean.roles))
+    return World(member.model, member.untrained, clean, Inputs(tokens, new, clean.roles))
 
 
 def evenness_alone(w: World) -> np.ndarray:

@@ -26,6 +26,7 @@ from rb_interp.machine.sharing import Circuit, save_member
 from rb_interp.machine.sharing.export import training_of
 from rb_interp.machine.sharing.pretrained import ZOO_FOLDER, listed, members
 from rb_interp.models.build import lens_model
+from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
@@ -37,7 +38,7 @@ from rb_interp.studies.composite.flow import read_interchange
 from rb_interp.studies.composite.phase import read_phase
 from rb_interp.tasks.induction import InductionTask
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.training.induction import GAMMA, MODEL, SEED, TRAIN
+from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import step_name
 from rb_interp.training.members import Part, train_members, train_together
 from rb_interp.training.store import Store
@@ -51,6 +52,16 @@ SEEDS: dict[tuple[str, str], dict[float, tuple[int, ...]]] = {
 }
 """Study and norm -> gamma -> seeds: what is trained, those of a study and norm in one stack."""
 BY_HAND = ("averager", "carrier")
+MODEL = ModelConfig(
+    n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=4, act="gelu_new", norm="pre", train_biases=True
+)
+"""What learns induction: learned positions, LayerNorm before each sublayer and at the end, biases, as in GPT-2."""
+TRAIN = TrainConfig(
+    steps=450, batch_size=32, lr=1e-2, lr_final=1e-4, warmup=20, betas=(0.9, 0.98), eval_every=100, eval_rows=200,
+    n_checkpoints=1, device="cpu", workers=1,
+)  # fmt: skip
+GAMMA, SEED = 0.6, 9
+"""Of the members that were tried, the one whose heads share the least: one head of L0 does all of its work."""
 LOST = 0.70
 """A head is needed for induction: at least this share of the accuracy is lost without it."""
 WIDTH = 64
@@ -134,12 +145,11 @@ def by_hand(name: str) -> dict[str, Any]:
 def induced(folder: Path) -> dict[str, Any]:
     """What `save_member` takes of a model that has learned induction."""
     task: Any = InductionTask()
-    model, train, gamma, seed = MODEL, TRAIN, GAMMA, SEED
-    store = Store(folder / "induction", fingerprint(task, model, train, gamma, seed))
-    found = train_members(task, model, train, [gamma], [seed], store=store, progress=False)
+    store = Store(folder / "induction", fingerprint(task, MODEL, TRAIN, GAMMA, SEED))
+    found = train_members(task, MODEL, TRAIN, [GAMMA], [SEED], store=store, progress=False)
     return {
-        "study": "", "model": model, "task": task, "gamma": gamma, "seed": seed, "data_seed": seed,
-        "weights": found.final.member(gamma, seed), "step": found.final.step, "training": training_of(train),
+        "study": "", "model": MODEL, "task": task, "gamma": GAMMA, "seed": SEED, "data_seed": SEED,
+        "weights": found.final.member(GAMMA, SEED), "step": found.final.step, "training": training_of(TRAIN),
         "description": "Pairs that repeat: which token followed this one before? The parts are GPT-2's.",
     }  # fmt: skip
 

@@ -1,12 +1,12 @@
-"""The model that has learned induction, trained once a session, and what its heads do, found without a probe."""
+"""The zoo's model that has learned induction, and what its heads do, found without a probe."""
 
 from functools import cache
 
 import numpy as np
 import torch
 
+import rb_interp as rb
 from rb_interp.tasks import Inputs
-from rb_interp.training.induction import InductionModel, induction_model
 
 PREVIOUS, OTHER = (0, 1), (0, 0)
 """Layer and head of the previous-token head, and of L0's other head, which is none."""
@@ -15,9 +15,9 @@ INDUCTION = ((1, 0), (1, 1))
 
 
 @cache
-def known() -> InductionModel:
+def known():
     """The model, its untrained counterpart and its task."""
-    return induction_model()
+    return rb.from_pretrained("zoo", member="induction")
 
 
 @cache

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 from induction import INDUCTION, OTHER, PREVIOUS, accuracy, known, patterns, rows
 
 from rb_interp.errors import TaskError
 from rb_interp.tasks import Task
 from rb_interp.tasks.induction import InductionTask
 
-pytestmark = [pytest.mark.lens, pytest.mark.xdist_group("induction")]
+pytestmark = pytest.mark.lens
 
 
 def looked_back(pattern) -> float:
@@ -46,14 +45,6 @@ def test_the_heads_do_the_work():
     assert min(accuracy(model, head) for head in INDUCTION) > 0.9 > 0.2 > accuracy(model, *INDUCTION)
 
 
-def test_it_is_shown_in_a_line():
-    assert repr(known()) == (
-        "InductionModel(2 layers, 2 heads, d_model=32, "
-        "task=InductionTask(d_vocab=16, block=8, pairs=8, n_sequences=8000))"
-    )
-    assert known()._fields == ("model", "untrained", "task")
-
-
 def test_rows_hold_what_the_roles_say():
     task = InductionTask(d_vocab=7, block=5, pairs=3, n_sequences=50)
     assert isinstance(task, Task)
@@ -79,14 +70,3 @@ def test_rows_hold_what_the_roles_say():
         assert answers[row] == tokens[second[0]]
     with pytest.raises(TaskError, match="block=8 of d_vocab=7 tokens; its tokens differ, so give fewer"):
         InductionTask(d_vocab=7)
-
-
-def test_two_trainings_give_the_same_weights():
-    from dataclasses import replace
-
-    from rb_interp.training.induction import TRAIN, induction_model
-
-    short = replace(TRAIN, steps=3, eval_rows=10)
-    first, second = (induction_model(train=short).model.W_E for _ in range(2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, induction_model(seed=1, train=short).model.W_E)

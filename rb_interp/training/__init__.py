@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from rb_interp.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from rb_interp.training import induction as induction
     from rb_interp.training.config import TrainConfig as TrainConfig
     from rb_interp.training.members import train_members as train_members
     from rb_interp.training.plain import train_model as train_model
@@ -17,5 +16,4 @@ else:
             "members": ("train_members",),
             "plain": ("train_model",),
         },
-        modules=("induction",),
     )

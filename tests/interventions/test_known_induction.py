@@ -19,7 +19,7 @@ from rb_interp.interventions import (
 )
 from rb_interp.tasks import Inputs
 
-pytestmark = [pytest.mark.lens, pytest.mark.xdist_group("induction")]
+pytestmark = pytest.mark.lens
 
 HEADS = [f"z.{layer}.{head}@query" for layer, head in INDUCTION]
 BACK, ASIDE = (f"z.{layer}.{head}" for layer, head in (PREVIOUS, OTHER))

@@ -92,7 +92,6 @@ def test_a_role_that_nobody_has_is_undefined_and_says_why():
         attention(model, inputs, to=("key", "anchors"))
 
 
-@pytest.mark.xdist_group("induction")
 @pytest.mark.parametrize(
     ("query", "to", "heads"), [("second", "first", {PREVIOUS}), ("query", "second", set(INDUCTION))], ids=str
 )

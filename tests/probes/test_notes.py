@@ -149,7 +149,6 @@ def test_a_role_that_a_row_lacks_and_text_without_rows_are_refused():
         probes.next_token(model("trained"), DEGENERATE["no rows"](every), counts=COUNTS)
 
 
-@pytest.mark.xdist_group("induction")
 def test_a_null_that_cannot_differ_has_a_note():
     """Where all rows have the previous-token head's places alike, only the null by position knows it."""
     every = induction_rows()
