@@ -26,6 +26,7 @@ LENS = (
     *("reference_models.md", "interventions.md", "calibration.md", "simplified_models.md", "language.md"),
     "sharing.md",
 )
+TRAINS = ("models.md", "studies.md", "training.md", "tutorial_any_model.md", "tutorial_study.md")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -64,6 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         tutorial = item.path.name in WIDE and item.path.parent.name == "docs"
         if tutorial or "anchor_run" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.wide)
+        if item.path.name in TRAINS and item.path.parent.name == "docs":
+            item.add_marker(pytest.mark.trains)
         if item.path.name in LENS and item.path.parent.name == "docs":
             item.add_marker(pytest.mark.lens)
             # Readers of the 3.x generation see this notice too; it is no fault of the tutorial.

@@ -10,6 +10,8 @@ from rb_interp.machine import Run
 from rb_interp.machine.intervene import patch_member
 from rb_interp.tasks import AnchorTask
 
+pytestmark = pytest.mark.trains
+
 
 @dataclass(frozen=True)
 class Renamed(AnchorTask):

@@ -19,6 +19,8 @@ from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.models.generations import read_weights
 from rb_interp.tasks import AnchorTask
 
+pytestmark = pytest.mark.trains
+
 
 def snapshot(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -14,6 +14,8 @@ from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.store import Store
 
+pytestmark = pytest.mark.trains
+
 TRAIN = TrainConfig(steps=12, batch_size=16, eval_every=4, eval_rows=20, lr=1e-2, workers=1, n_checkpoints=2)
 LOW = SweepConfig((0.3, 0.8), AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20), TRAIN)
 

@@ -197,6 +197,7 @@ def test_dtype_frozen_tensors_and_random_state_stay_and_gammas_share_their_draws
     assert not torch.equal(rb.scale_init(model, 0.8, seed=8).lm_head.weight, large["lm_head.weight"])
 
 
+@pytest.mark.trains
 def test_a_users_own_loop():
     model = rb.scale_init(made("LlamaForCausalLM"), gamma=0.4)
     tokens, optimizer = torch.arange(40).view(4, 10), torch.optim.AdamW(model.parameters(), lr=3e-3)

@@ -312,6 +312,7 @@ def test_probes_of_attention_refuse_emb_mlp(probe):
         )
 
 
+@pytest.mark.trains
 @pytest.mark.parametrize("architecture", CONFIGS)
 def test_a_few_steps_of_training_lower_the_loss(architecture):
     model = of_the_task(architecture)

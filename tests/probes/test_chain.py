@@ -163,6 +163,7 @@ def test_an_untrained_model_writes_nothing_and_guesses_answers():
         assert all_at_once.losses == pytest.approx(alone.losses, rel=1e-5)
 
 
+@pytest.mark.trains
 @pytest.mark.lens
 def test_chain_is_what_greedy_decoding_writes():
     """A small model, trained on half of the examples for a moment, right on some chains and wrong on others."""

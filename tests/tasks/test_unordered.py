@@ -138,6 +138,7 @@ def test_loss_without_order_counts_rows():
     assert irreducible_loss(data, "rsn_test") == 0
 
 
+@pytest.mark.trains
 @pytest.mark.wide
 @pytest.mark.lens
 def test_emb_mlp_cannot_go_below_the_floor_of_ordered_labels():

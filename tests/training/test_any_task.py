@@ -17,7 +17,7 @@ from rb_interp.training.members import train_members
 from rb_interp.training.plain import train_model
 from rb_interp.training.store import Store
 
-pytestmark = pytest.mark.wide
+pytestmark = [pytest.mark.wide, pytest.mark.trains]
 
 MODEL = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=24)
 TRAIN = TrainConfig(

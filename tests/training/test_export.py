@@ -14,7 +14,7 @@ from rb_interp.training.member_group import Member
 from rb_interp.training.members import train_members
 from rb_interp.training.plain import train_model
 
-pytestmark = pytest.mark.lens
+pytestmark = [pytest.mark.lens, pytest.mark.trains]
 
 TASK = AnchorTask.preset("smoke")
 TRAIN = TrainConfig(steps=30, dtype="float64", batch_size=16, eval_every=10, eval_rows=50, lr=1e-2)

@@ -9,6 +9,8 @@ import torch
 from rb_interp.training import matmul
 from rb_interp.training.matmul import SMALL, has_onednn, member_matmul
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.mark.skipif(not has_onednn(), reason="this torch has no oneDNN operator")
 @pytest.mark.parametrize("contiguous", [True, False])

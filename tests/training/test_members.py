@@ -28,6 +28,8 @@ from rb_interp.training.members import Part, share_out, train_members, train_tog
 from rb_interp.training.schedule import checkpoint_steps, learning_rate
 from rb_interp.training.store import Store
 
+pytestmark = pytest.mark.trains
+
 TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
 
 RUN = """

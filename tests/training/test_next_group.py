@@ -24,6 +24,8 @@ from rb_interp.training.members import members_a_group, train_members
 from rb_interp.training.next_group import NextGroup
 from rb_interp.training.store import Store
 
+pytestmark = pytest.mark.trains
+
 SMALL = TextTask(sequences=6, held_out=2, answers=2, d_vocab=300, n_ctx=80)
 GPT2 = ModelConfig(
     n_layers=2, n_heads=2, d_model=16, d_head=8, d_mlp=32, act="gelu_new", norm="pre", train_biases=True, tied=True

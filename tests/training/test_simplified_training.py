@@ -21,6 +21,8 @@ from rb_interp.training.members import train_members
 from rb_interp.training.schedule import checkpoint_steps
 from rb_interp.training.store import Store
 
+pytestmark = pytest.mark.trains
+
 TASK = AnchorTask(
     length=3, keys=(21, 30), memory_anchors=(1, 2), reasoning_anchors=(11, 13), masked=((11, 13), (13, 11)), d_vocab=58,
     n_sequences=720, unordered=True, balanced_keys=True,

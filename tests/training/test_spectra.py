@@ -15,6 +15,8 @@ from rb_interp.training.members import train_members
 from rb_interp.training.spectra import MOST, leading_eigenvalues
 from rb_interp.training.store import Store
 
+pytestmark = pytest.mark.trains
+
 TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
 TRAIN = TrainConfig(steps=20, batch_size=16, eval_every=5, eval_rows=10, schedule="constant", workers=2)
 

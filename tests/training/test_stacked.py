@@ -9,6 +9,8 @@ from rb_interp.training.config import TrainConfig
 from rb_interp.training.last_group import LastGroup
 from rb_interp.training.member_group import Member, clip_per_member
 
+pytestmark = pytest.mark.trains
+
 TASK = AnchorTask.preset("smoke")
 TRAIN = TrainConfig(steps=50, dtype="float64", batch_size=16, eval_rows=20, lr=1e-2)
 NORMS = ["none", "pre", "post"]

@@ -13,7 +13,7 @@ from rb_interp.training.last_group import LastGroup
 from rb_interp.training.member_group import Member
 from rb_interp.training.plain import train_model
 
-pytestmark = pytest.mark.lens
+pytestmark = [pytest.mark.lens, pytest.mark.trains]
 
 TASK = AnchorTask.preset("smoke")
 TRAIN = TrainConfig(steps=20, dtype="float64", batch_size=16, eval_every=20, eval_rows=20, lr=1e-2)

@@ -97,6 +97,7 @@ def test_attention_that_looks_like_a_circuit_costs_nothing_and_other_attention_d
     assert scores.grad[0, 0, 0] == pytest.approx(-1)
 
 
+@pytest.mark.trains
 def test_training_lowers_the_loss_of_every_member_and_leaves_its_start_alone():
     data = [TASK.dataset(seed) for seed in (0, 1)]
     drawn = [draw(SIZES, TASK.d_vocab, TASK.length, 0.5, seed) for seed in (0, 1)]

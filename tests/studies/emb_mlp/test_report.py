@@ -16,6 +16,8 @@ from rb_interp.studies.emb_mlp.figures.common import at_leaving
 from rb_interp.studies.emb_mlp.report import COLUMNS, last_position, narrative, theory_section, theory_sentences
 from rb_interp.tasks import AnchorTask
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.fixture(scope="module")
 def content(evidence):
