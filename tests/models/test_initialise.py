@@ -207,7 +207,7 @@ def test_a_users_own_loop():
         losses[-1].backward()
         optimizer.step()
         optimizer.zero_grad()
-    assert losses[-1] < 0.2 * losses[0]
+    assert losses[-1] < 0.2 * losses[0]  # .046; two instruction sets differ by 6e-9
 
 
 def test_the_table_knows_what_a_model_was_drawn_with():

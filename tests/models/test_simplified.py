@@ -319,6 +319,6 @@ def test_a_few_steps_of_training_lower_the_loss(architecture):
     before = read_weights(model)
     curves = train_model(model, TASK, TrainConfig(steps=30, batch_size=64, lr=1e-2), progress=False)
     loss = curves.groupby("step").loss.mean()
-    assert loss.iloc[-1] < 0.7 * loss.iloc[0]
+    assert loss.iloc[-1] < 0.7 * loss.iloc[0]  # .56 and .54; two instruction sets differ by 1e-15, in float64
     for name, weight in read_weights(model).items():
         assert torch.equal(weight, before[name]) == name.rsplit(".", 1)[-1].startswith("b_"), name

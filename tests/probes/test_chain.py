@@ -185,7 +185,7 @@ def test_chain_is_what_greedy_decoding_writes():
                 text.append(int(model(torch.tensor([text]))[0, -1].argmax()))
         greedy.append(text == one.tokens[: len(text)].tolist())
     assert [all(one.sentences) for one in outcomes] == greedy
-    assert set(greedy) == {True, False}
+    assert set(greedy) == {True, False}  # loss .007 on the first two, 5 on the others; instruction sets differ by 1e-5
 
 
 def test_examples_longer_than_the_context_are_left_out_and_counted():

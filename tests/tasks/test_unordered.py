@@ -154,7 +154,7 @@ def test_emb_mlp_cannot_go_below_the_floor_of_ordered_labels():
         assert found["rsn_train"] < 0.1
     assert floors[True] == 0
     assert floors[False] <= losses[False] < floors[False] + 0.1
-    assert losses[True] < 0.1 < floors[False]
+    assert losses[True] < 0.1 < floors[False]  # .004, .27; two instruction sets differ by 1e-8
 
 
 def test_range_entropy_by_hand():

@@ -70,7 +70,7 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(task, 
     curves = trained.curves.to_frame()
     assert curves["set"].unique().tolist() == ["held_out", "low", "high"]
     end = curves[curves.step == 80].groupby("set").loss.mean()
-    assert max(end.low, end.high) < 0.7 < 3 < end.held_out
+    assert max(end.low, end.high) < 0.7 < 3 < end.held_out  # .39 and 13; two instruction sets differ by 1e-6
     for member in trained.curves.members:
         mine = curves[(curves.gamma == member.gamma) & (curves.seed == member.seed)]
         pooled = mine[mine.set != "held_out"].groupby("step").loss.mean()

@@ -109,7 +109,7 @@ def test_training_lowers_the_loss_of_every_member_and_leaves_its_start_alone():
     batch = next(pairs(data, "average-then-key", 50, left_out=True))
     with torch.no_grad():
         losses_of = [losses(weights, batch, SIZES, TASK.q, recipe) for weights in (start, found)]
-    assert (losses_of[1] < losses_of[0] - 0.1).all()
+    assert (losses_of[1] < losses_of[0] - 0.1).all()  # by 1.41 and 1.69; two instruction sets differ by 1e-6
     second = {name: weight[1:] for name, weight in start.items()}
     alone = train_routes(second, data[1:], SIZES, recipe, progress=False)
     torch.testing.assert_close(alone["embed.W_E"][0], found["embed.W_E"][1], rtol=0, atol=1e-4)
