@@ -5,7 +5,7 @@
 
 ``find`` trains seeds 100 to 103 at each rate and writes ``results/learning_rates.csv``. The rate of a gamma is the one
 with the lowest final training loss: the mean of mem and rsn_train, and of the seeds. Nothing else is looked at.
-``verdicts`` runs the whole study on the preset's own seeds at each rate, all gammas alike, and writes
+``verdicts`` runs the whole study on seeds 0 to 7 at each rate, all gammas alike, and writes
 ``results/verdicts_by_learning_rate.csv`` and the figure ``docs/figures/verdicts_by_learning_rate.png``.
 
 Both train in run folders below ``runs/learning_rates`` (or the folder given last), and continue where they were
@@ -70,8 +70,9 @@ def verdicts(folder: Path) -> None:
     """The study at every rate and at the chosen ones, its verdicts, and their figure."""
     study, found = rb.study("anchor"), {}
     for lr in RATES:
-        found[f"{lr:g}"] = study.run(config=at_rate(lr), out=folder / f"verdicts_{lr:g}").verdicts.to_frame()
-    found[OWN] = study.run(preset="quick", out=folder / "quick").verdicts.to_frame()
+        run = study.run(config=at_rate(lr, seeds=range(8)), out=folder / f"verdicts_{lr:g}")
+        found[f"{lr:g}"] = run.verdicts.to_frame()
+    found[OWN] = study.run(preset="quick", seeds=range(8), out=folder / "quick").verdicts.to_frame()
     pd.concat([table.assign(lr=name) for name, table in found.items()]).to_csv(VERDICTS, index=False)
     draw(found)
 

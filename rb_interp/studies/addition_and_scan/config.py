@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import StudyConfig, SweepConfig, differences
+from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, differences
 from rb_interp.models.config import ModelConfig
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.cogs import CogsTask
@@ -168,7 +168,7 @@ class AdditionAndScanConfig(StudyConfig):
     def from_preset(cls, preset: str = "quick", **changes: Any) -> AdditionAndScanConfig:
         """A preset, with fields replaced; ConfigError for an unknown preset."""
         cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else tuple(range(8))
+        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
         tasks = (*TASKS, COGS) if preset == "paper" else TASKS
         sweeps = {f"{task}_{decay}": _sweep(f"{task}_{decay}", preset) for task in tasks for decay in DECAYS}
         return replace(cls(preset, seeds, **sweeps), **changes)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import RATES
@@ -85,7 +85,7 @@ class AnchorConfig(SweepConfig, StudyConfig):
         cls.check_preset(preset)
         base = cls(
             preset=preset,
-            seeds=(0, 1) if preset == "smoke" else tuple(range(8)),
+            seeds=(0, 1) if preset == "smoke" else DEFAULT_SEEDS,
             task=AnchorTask.preset(preset),
             model=ModelConfig.preset(preset),
             train=replace(TrainConfig.preset(preset), stages=("half",)),

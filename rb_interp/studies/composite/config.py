@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
@@ -96,7 +96,7 @@ class CompositeConfig(SweepConfig, StudyConfig):
     def from_preset(cls, preset: str = "quick", **changes: Any) -> CompositeConfig:
         """A preset, with fields replaced; ConfigError for an unknown one."""
         cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else tuple(range(8))
+        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
         own = {"task": CompositeTask.preset(preset), "model": MODELS[preset], "train": TRAINING[preset]}
         return replace(cls(preset, seeds, **own), **changes)
 

@@ -16,7 +16,7 @@ from typing import Any
 from rb_interp import bounds
 from rb_interp.checks import KnownFields
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
@@ -113,7 +113,7 @@ class EmbMLPConfig(StudyConfig):
     def from_preset(cls, preset: str = "quick", **changes: Any) -> EmbMLPConfig:
         """A preset, with fields replaced; ConfigError for an unknown preset."""
         cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else tuple(range(8))
+        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
         fixed: dict[str, Any] = {**_sweeps(preset), "scaling": SCALING[preset]}
         return replace(cls(preset, seeds, **fixed), **changes)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import StudyConfig, SweepConfig, comparable
+from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, comparable
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
@@ -98,7 +98,7 @@ class LabelsConfig(StudyConfig):
         """A preset, with fields replaced; ConfigError for an unknown preset."""
         cls.check_preset(preset)
         keys, near_sum, ranges = (_sweep(name, preset) for name in ("keys", "near_sum", "ranges"))
-        seeds = (0, 1) if preset == "smoke" else tuple(range(8))
+        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
         return replace(cls(preset, seeds, keys, near_sum, ranges), **changes)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp import bounds
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
 from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
@@ -70,7 +70,7 @@ class LanguageConfig(SweepConfig, StudyConfig):
     def from_preset(cls, preset: str = "quick", **changes: Any) -> LanguageConfig:
         """A preset, with fields replaced; ConfigError for an unknown one."""
         cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else tuple(range(8))
+        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
         own = {"task": TextTask.preset(preset), "model": MODELS[preset], "train": TRAINING[preset]}
         return replace(cls(preset, seeds, **own), **changes)
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from rb_interp.bounds import GAMMA, MODEL, TRAIN, Bound, check_bound
 from rb_interp.checks import shown
 from rb_interp.errors import ConfigError, nearest
-from rb_interp.machine.config import StudyConfig, SweepConfig
+from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
 from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, TRAINING
 from rb_interp.studies.composite.task import CompositeTask
@@ -116,7 +116,7 @@ class CompositeMapConfig(StudyConfig):
     }
     later_fields: ClassVar[tuple[str, ...]] = ("cells", "changes")
 
-    seeds: tuple[int, ...] = (0, 1)
+    seeds: tuple[int, ...] = DEFAULT_SEEDS[:2]
     gammas: tuple[float, ...] = COARSE
     coarse_gammas: tuple[float, ...] = COARSE
     block_gammas: tuple[float, ...] = (0.5, 0.8)
@@ -263,7 +263,7 @@ class CompositeMapConfig(StudyConfig):
                 "depths": DEPTHS,
                 "model": MODELS["paper"],
             }
-            found = cls(preset, tuple(range(8)), task=task, train=_PAPER, **own)
+            found = cls(preset, DEFAULT_SEEDS, task=task, train=_PAPER, **own)
         else:
             found = cls(preset, task=task)
         return replace(found, **changes)
