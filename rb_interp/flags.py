@@ -87,7 +87,7 @@ def study_command(name: str, study: str, start: StudyConfig) -> tuple[type, Any]
         words = "Begin a new run even where it is estimated to take long (12 hours on a CPU, 30 days on a GPU)."
         flags.append(("yes", Annotated[bool, arg(help=words)], False))
     if name == "reproduce":
-        words = "Add seeds until every claim about them is decided, up to 20 seeds."
+        words = "Add seeds until no claim about them is OPEN, up to 20 seeds."
         flags.append(("until_decided", Annotated[bool, arg(help=words)], False))
     made = make_dataclass(name.title(), [(field, kind) for field, kind, _ in flags], frozen=True)
     made.__doc__ = DESCRIPTIONS[name]

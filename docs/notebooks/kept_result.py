@@ -47,7 +47,7 @@ verdicts = run.verdicts.to_frame()
 verdicts[["id", "criterion", "outcome", "n_meeting", "n_seeds", "effect", "untrained"]].head(8)
 
 # %% [markdown]
-# One verdict alone, with its reason where it is undecided:
+# One verdict alone, with its reason where it is open or not judged:
 
 # %%
 verdict = run.verdicts["C2"]

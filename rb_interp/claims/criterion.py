@@ -120,7 +120,8 @@ class Claim:
         source: where the paper says so.
         conditions: all must hold.
         gate: a part of the criterion: a seed counts only where it meets this too, such as to have learned a mapping.
-        learned: of a criterion without a gate: where fewer than half of the seeds meet this, the verdict is withheld.
+        learned: of a criterion without a gate: all seeds count. Where fewer than half of the seeds meet this, or the
+            gate, the verdict is withheld.
         first_seed: the first seed that the outcome rests on. Seeds below it had been read before the criterion was
             written; they are counted and shown, and decide nothing.
         unit: what is counted: each ``seed`` that meets every condition; the ``share`` of units whose value is 1,

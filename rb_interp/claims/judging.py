@@ -15,8 +15,16 @@ import pandas as pd
 from rb_interp.checks import checked
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.rule import Finding, Outcome, decide, decide_interval, decide_share, joined, outcome_probabilities
-from rb_interp.claims.verdict import Judged, Verdict, Verdicts
+from rb_interp.claims.rule import (
+    Decision,
+    Finding,
+    decide,
+    decide_interval,
+    decide_share,
+    joined,
+    outcome_probabilities,
+)
+from rb_interp.claims.verdict import Judged, Outcome, Verdict, Verdicts
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import Interval, median_and_range, paired_differences, proportion_interval
 
@@ -43,7 +51,7 @@ def judge(
         claims: what to judge.
         scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
         standings: claim id -> what is known of its probe's error rates. Where they are known and missed, the outcome is
-            UNDECIDED. A claim without an entry needs no calibration.
+            NOT JUDGED. A claim without an entry needs no calibration.
         diverged: (sweep, gamma, seed) of members whose training diverged. A claim that would read one of them counts
             its seed as not met.
 
@@ -141,15 +149,16 @@ def _judge_claim(
     read = [_read_condition(readings, condition, claim.unit) for condition in claim.conditions]
     learners = _learners(readings, claim.gate or claim.learned, sorted(set().union(*(one.values for one in read))))
     read = [one.among(learners.seeds) for one in read] if claim.gate else read
-    unlearned = learners.reason if claim.learned and learners.by_half is False else ""
     records = tuple(_judge_condition(one, claim, lost) for one in read)
     if claim.unit != "seed":
-        outcome, finding, met = _of_units(claim, records)
+        finding, met = _of_units(claim, records)
+        outcome = _named(finding.outcome, all(record.outcome != "NOT JUDGED" for record in records))
         shown = next((record for record in records if record.outcome == outcome), records[0])
     else:
         met = _met_by_seed([(one.condition, one.values) for one in read], lost)
-        finding = _decide(met, claim)
-        outcome, shown = finding.outcome, min(records, key=lambda record: record.n_meeting)
+        finding, shown = _decide(met, claim), min(records, key=lambda record: record.n_meeting)
+        outcome = _named(finding.outcome, _eligible(met, claim))
+    barred = bool(known.reason) or learners.by_half is False
     before = _met_by_seed([(one.condition, one.untrained) for one in read], ())
     everyone = set().union(*(one.values for one in read)) | set(lost)
     uncounted = [seed for seed in sorted(everyone) if seed not in met]
@@ -169,7 +178,7 @@ def _judge_claim(
         gamma=claim.gamma,
         stage=claim.stage,
         unit=claim.unit,
-        outcome="UNDECIDED" if known.reason or unlearned else outcome,
+        outcome="NOT JUDGED" if barred else outcome,
         n_seeds=finding.n_seeds,
         n_meeting=finding.n_meeting,
         share_low=finding.share.low,
@@ -179,7 +188,7 @@ def _judge_claim(
         met_at_initialisation=_by_half(before.values()),
         scale=scale,
         calibrated=known.calibrated,
-        withheld=bool(known.reason or unlearned),
+        withheld=bool(known.reason) or (barred and outcome != "NOT JUDGED"),
         uncalibrated_outcome=outcome,
         reason="; ".join(dict.fromkeys(filter(None, reasons))),
         seeds=tuple(met),
@@ -209,14 +218,26 @@ def _met_by_seed(conditions: Sequence[tuple[Condition, Mapping[int, float]]], lo
     }
 
 
-def _of_units(claim: Claim, records: Sequence[Judged]) -> tuple[Outcome, Finding, dict[int, bool]]:
-    """The outcome of a claim about shares, or numbers with intervals, with the count of its first condition's units."""
-    outcomes: list[Any] = [record.outcome for record in records]
+def _named(decision: Decision, able: bool) -> Outcome:
+    """A decision by its name in a verdict: without one, OPEN where more seeds are ``able`` to bring it."""
+    return decision if decision != "UNDECIDED" else "OPEN" if able else "NOT JUDGED"
+
+
+def _eligible(seeds: Iterable[int], claim: Claim) -> bool:
+    """Whether some seeds count towards the outcome of a claim."""
+    return any(seed >= claim.first_seed for seed in seeds)
+
+
+def _of_units(claim: Claim, records: Sequence[Judged]) -> tuple[Finding, dict[int, bool]]:
+    """What is found of a claim about shares, or numbers with intervals; its first condition's units are counted."""
+    decided: list[Any] = [one.outcome if one.outcome in ("HOLDS", "FAILS") else "UNDECIDED" for one in records]
     meets = claim.conditions[0].met if claim.unit == "interval" else (1.0).__eq__
     met = {seed: bool(meets(value)) for seed, value in zip(records[0].seeds, records[0].values, strict=True)}
-    share, outcome = proportion_interval(sum(met.values()), len(met)), joined(outcomes)
-    reasons = dict.fromkeys(record.reason for record in records if record.outcome == "UNDECIDED")
-    return outcome, Finding(outcome, len(met), sum(met.values()), share, reason="; ".join(filter(None, reasons))), met
+    share = proportion_interval(sum(met.values()), len(met))
+    reasons = dict.fromkeys(
+        one.reason for one, decision in zip(records, decided, strict=True) if decision == "UNDECIDED"
+    )
+    return Finding(joined(decided), len(met), sum(met.values()), share, reason="; ".join(filter(None, reasons))), met
 
 
 def _read_condition(readings: pd.DataFrame, condition: Condition, unit: str) -> _Read:
@@ -249,26 +270,26 @@ def _judge_condition(read: _Read, claim: Claim, lost: Collection[int]) -> Judged
     before = list(read.untrained.values())
     if unit == "share":
         shares = [[numbers[seed] for seed in values] for numbers in (read.of, read.minus) if numbers is not None]
-        outcome, interval = decide_share(condition, *shares) if values else ("UNDECIDED", NOTHING)
-        reason = _contains(condition) if outcome == "UNDECIDED" and values else ""
+        decision, interval = decide_share(condition, *shares) if values else ("UNDECIDED", NOTHING)
+        reason = _contains(condition) if decision == "UNDECIDED" and values else ""
         untrained = float(np.mean(before)) if before else float("nan")
         started = condition.met(untrained)
     elif unit == "interval":
         interval, reason = _own_interval(read)
-        outcome = decide_interval(condition, interval)
-        reason = reason or (_contains(condition) if outcome == "UNDECIDED" and values else "")
+        decision = decide_interval(condition, interval)
+        reason = reason or (_contains(condition) if decision == "UNDECIDED" and values else "")
         untrained = before[0] if len(before) == 1 else float("nan")
         started = condition.met(untrained)
     else:
         finding, interval = _decide(met, claim), median_and_range(list(values.values()))
-        outcome, reason, untrained = finding.outcome, "", median_and_range(before).estimate
+        decision, reason, untrained = finding.outcome, "", median_and_range(before).estimate
         started = _by_half(map(condition.met, before))
     return Judged(
         statistic=condition.statistic,
         criterion=condition.criterion,
         gamma=condition.of.gamma,
         stage=condition.of.stage,
-        outcome=outcome,
+        outcome=_named(decision, _eligible(met, claim) if unit == "seed" else bool(np.isfinite(interval).all())),
         **_numbers(interval),
         n_seeds=len(met),
         n_meeting=sum(met.values()),

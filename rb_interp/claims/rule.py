@@ -1,4 +1,4 @@
-"""The rule that turns seeds into HOLDS, FAILS or UNDECIDED.
+"""The rule that turns seeds into HOLDS, FAILS or UNDECIDED; `judging` calls the last OPEN, or NOT JUDGED.
 
 A seed meets a claim or it does not. Of n seeds, taken in ascending order, k meet it, and pi is the share of all seeds
 of this configuration that would. The evidence against "at most half of them do" and against "at least half do" is
@@ -29,7 +29,7 @@ from rb_interp.statistics.intervals import Interval, proportion_interval
 __all__ = ["Finding", "decide", "decide_interval", "decide_share", "evidence", "outcome_probabilities"]
 __dir__ = listed(__name__)
 
-Outcome = Literal["HOLDS", "FAILS", "UNDECIDED"]
+Decision = Literal["HOLDS", "FAILS", "UNDECIDED"]
 ENOUGH = 40.0
 """The evidence that decides."""
 FEWEST = 8
@@ -47,7 +47,7 @@ class Finding:
         reason: why nothing was decided.
     """
 
-    outcome: Outcome
+    outcome: Decision
     n_seeds: int
     n_meeting: int
     share: Interval
@@ -122,7 +122,7 @@ def outcome_probabilities(share: float, n_seeds: int) -> tuple[float, float]:
 
 def decide_share(
     condition: Condition, values: Sequence[float] | np.ndarray, minus: Sequence[float] | np.ndarray | None = None
-) -> tuple[Outcome, Interval]:
+) -> tuple[Decision, Interval]:
     """Judge the share of units whose value is 1, or its excess over the share in ``minus``.
 
     For claims about a share of independent units, such as fresh initialisations, with a threshold of its own. A share
@@ -143,7 +143,7 @@ def decide_share(
     return "HOLDS" if holds else _unless_beyond(condition, interval), interval
 
 
-def decide_interval(condition: Condition, interval: Interval) -> Outcome:
+def decide_interval(condition: Condition, interval: Interval) -> Decision:
     """Judge one number by its own interval, which has to lie on one side of the threshold as a whole.
 
     UNDECIDED where an end is NaN.
@@ -159,12 +159,12 @@ def decide_interval(condition: Condition, interval: Interval) -> Outcome:
     return "HOLDS" if all(map(condition.met, ends)) else _unless_beyond(condition, interval)
 
 
-def _unless_beyond(condition: Condition, interval: Interval) -> Outcome:
+def _unless_beyond(condition: Condition, interval: Interval) -> Decision:
     """FAILS where no part of an interval is on the claimed side."""
     return "UNDECIDED" if condition.met(interval.low) or condition.met(interval.high) else "FAILS"
 
 
-def joined(outcomes: Sequence[Outcome]) -> Outcome:
+def joined(outcomes: Sequence[Decision]) -> Decision:
     """The outcome of all of several: FAILS where one fails, else UNDECIDED where one is undecided."""
     return "FAILS" if "FAILS" in outcomes else "UNDECIDED" if "UNDECIDED" in outcomes else "HOLDS"
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args, overload
 
 from rb_interp.checks import checked, shown
-from rb_interp.claims.rule import Outcome
 from rb_interp.errors import ArgumentError, StudyError, first_line, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Outcome = Literal["HOLDS", "FAILS", "OPEN", "NOT JUDGED"]
+"""OPEN: the seeds disagree, or are too few. NOT JUDGED: something else than seeds is missing; the reason says what."""
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 TABLE = (
     *("id", "criterion", "outcome", "n_seeds", "n_meeting", "share_low", "share_high", "decided_after", "statistic"),
     *("effect", "low", "high", "untrained", "met_at_initialisation", "scale", "calibrated", "learned", "reason"),
@@ -69,7 +71,7 @@ class Verdict:
             of all gammas together.
         unit: what is counted: ``seed``s, or the ``share`` of units such as fresh initialisations; ``interval`` where
             one number of all members is judged by its own interval.
-        outcome: HOLDS, FAILS or UNDECIDED.
+        outcome: HOLDS, FAILS, OPEN (the seeds disagree, or are too few) or NOT JUDGED (``reason`` says why).
         n_seeds, n_meeting: seeds that count, and those that meet every condition.
         share_low, share_high: Clopper-Pearson interval of the share of seeds that meet every condition.
         decided_after: number of seeds after which it was decided; None where it was not.
@@ -81,7 +83,7 @@ class Verdict:
             models and good enough.
         learned: None where the claim asks for nothing that was learned; else whether at least half of the seeds have
             learned it.
-        withheld: whether error rates, or a mapping that was not learned, turned the outcome into UNDECIDED.
+        withheld: whether error rates, or a mapping that was not learned, turned the outcome into NOT JUDGED.
         uncalibrated_outcome: what the numbers alone give.
         reason: why nothing was decided, and which seeds do not count or diverged.
         conditions: every condition. context: numbers that are shown and decide nothing.
@@ -176,7 +178,8 @@ class Verdicts(tuple[Verdict, ...]):
 
     def __repr__(self) -> str:
         counts = Counter(verdict.outcome for verdict in self)
-        return f"Verdicts({', '.join(f'{n} {outcome}' for outcome, n in sorted(counts.items())) or 'of no claim'})"
+        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+        return f"Verdicts({told or 'of no claim'})"
 
     def _repr_html_(self) -> str:
         return self.to_frame().to_html(index=False, float_format="{:.3g}".format)

@@ -14,7 +14,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.figures import legend
 from rb_interp.figures.style import new_figure, styled
 
-LOOKS = {"HOLDS": ("#8cc5bf", ""), "FAILS": ("#e0a07c", "///"), "UNDECIDED": ("#ededed", "")}
+LOOKS = {"HOLDS": ("#8cc5bf", ""), "FAILS": ("#e0a07c", "///"), "OPEN": ("#ededed", ""), "NOT JUDGED": ("#ffffff", "")}
 EDGE = "#666666"
 COLUMNS = ("id", "outcome", "n_meeting", "n_seeds")
 

@@ -148,7 +148,7 @@ class Study(WithArrays, KnownFields):
             preset: sizes to start from. changes: fields of the configuration to replace, such as ``seeds=(0,)``.
             config: a whole configuration instead of both.
             out: the run folder; by default ``runs/`` and the names of study and preset.
-            until_decided: add seeds until every claim about them is decided, up to 20 seeds.
+            until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
             yes: begin a new run that is estimated to take long.
 
         Raises ConfigError for settings that do not fit and for more work or memory than there is, RunError for a folder

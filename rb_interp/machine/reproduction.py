@@ -40,7 +40,7 @@ def reproduce(
         config: its configuration; the ``quick`` preset where none is given.
         out: the run folder; by default ``runs/`` and the names of study and preset.
         command: the command line, to be kept with the run.
-        until_decided: add seeds until every claim about them is decided, up to 20 seeds.
+        until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
         yes: begin a new run that is estimated to take long, see ``machine.estimate``.
     """
     return finish(start(study, config, out, command=command, yes=yes), progress, until_decided)
@@ -51,7 +51,7 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     """Carry a run through its three steps, train, probe and report, and write their seconds to ``timing.json``.
 
     What was measured already, from the same checkpoints and by the same code, is not measured again.
-    With ``until_decided``, seeds are added after probing, four at a time, as long as a claim can still be decided.
+    With ``until_decided``, seeds are added after probing, four at a time, as long as a claim about seeds is OPEN.
     """
     from rb_interp.machine.record import measured_already
 
@@ -74,11 +74,11 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
 def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
     """How many seeds to add so that more claims can be decided; 0 where none can, or the run has 20.
 
-    A claim whose outcome is withheld, or of which no seed can be read, is not decided by more seeds.
+    Seeds decide claims that are OPEN and about seeds.
     """
     from rb_interp.claims.rule import FEWEST
 
-    able = [v for v in verdicts if v.outcome == "UNDECIDED" and not v.withheld and v.unit == "seed" and v.n_seeds]
+    able = any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts)
     return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0
 
 

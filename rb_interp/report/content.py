@@ -9,6 +9,7 @@ from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.claims.rule import FEWEST
+from rb_interp.claims.verdict import OUTCOMES
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.spec import Caption, FigureSpec
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from rb_interp.machine.protocol import Study
 
 EVERY_REPORT = ("scale", "γ, initialisation rate", "seed, member")
-OF_VERDICTS = ("untrained model", "interval", "HOLDS, FAILS, UNDECIDED", "median [range]")
-OUTCOMES = ("HOLDS", "FAILS", "UNDECIDED")
+OF_VERDICTS = ("untrained model", "interval", "HOLDS, FAILS, OPEN, NOT JUDGED", "median [range]")
 
 
 def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _probes(verdicts: Verdicts) -> Iterator[str]:
     if unlearned := [_alone(verdict) for verdict in not_learned(verdicts)]:
         yield (
             "Not learned: fewer than half of the seeds have learned the mapping that these claims speak of, so that "
-            f"they are undecided: {', '.join(unlearned)}."
+            f"they are not judged: {', '.join(unlearned)}."
         )
     for first_seed, named in read_before(verdicts).items():
         yield (
@@ -142,8 +142,8 @@ def _probes(verdicts: Verdicts) -> Iterator[str]:
 
 
 def not_learned(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Those that are undecided and ask for a mapping that fewer than half of the seeds have learned."""
-    return [verdict for verdict in verdicts if verdict.learned is False and verdict.outcome == "UNDECIDED"]
+    """Those that are not judged and ask for a mapping that fewer than half of the seeds have learned."""
+    return [verdict for verdict in verdicts if verdict.learned is False and verdict.outcome == "NOT JUDGED"]
 
 
 def read_before(verdicts: Iterable[Verdict]) -> dict[int, list[str]]:

@@ -34,10 +34,13 @@ SHARED: dict[str, str] = {
         "95 %: Student t for a mean over seeds, Clopper-Pearson for a share. With few seeds it may reach beyond the "
         "values that are possible."
     ),
-    "HOLDS, FAILS, UNDECIDED": (
+    "HOLDS, FAILS, OPEN, NOT JUDGED": (
         "A seed meets a claim where it meets all its conditions. HOLDS: so many seeds meet it that it cannot well be "
         "half of all seeds or fewer. FAILS: so few meet it that it cannot well be half or more. Either is wrong with "
-        "probability 1/40 at most, however many seeds are added. UNDECIDED: neither. 8 seeds that agree decide, and "
+        "probability 1/40 at most, however many seeds are added. OPEN: neither; the seeds disagree, or are "
+        "too few. NOT JUDGED: something else than seeds is missing, and the reason says what: the probe misleads on "
+        "models whose mechanism is known, fewer than half of the seeds have learned the mapping, the criterion was "
+        "written after all these seeds had been read, or the run has no such reading. 8 seeds that agree decide, and "
         "fewer never do; a claim about something else than seeds, such as I1 of the anchor study about "
         "initialisations, says what it counts. The evidence that a reason names is how many times better seeds that "
         "mostly meet the claim (or mostly do not) explain the counts than a fair coin; 40 decides."

@@ -39,7 +39,8 @@ class Cell:
 
     Attributes:
         text: main line. notes: small lines below it.
-        verdict: HOLDS, FAILS or UNDECIDED, shown as a badge in front. badge: a word in a frame, ``good`` or plain.
+        verdict: HOLDS, FAILS, OPEN or NOT JUDGED, shown as a badge in front.
+        badge: a word in a frame, ``good`` or plain.
         link: id of a place on the page. colour: id of a set of inputs, whose colour marks the cell.
         head: whether this is a heading of its row. number: whether the text is a number or an interval.
         columns, rows: how many it spans.

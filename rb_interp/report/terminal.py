@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rb_interp.claims.verdict import OUTCOMES
 from rb_interp.errors import RunError, printable
 from rb_interp.figures.numbers import interval_text, number, share_text
-from rb_interp.report.content import OUTCOMES, calibration_mark, not_learned, read_before
+from rb_interp.report.content import calibration_mark, not_learned, read_before
 from rb_interp.report.within import DESCRIBES
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from rb_interp.machine.run import Run
     from rb_interp.machine.sweep import Sweep
 
-COLOURS = {"HOLDS": "green", "FAILS": "red", "UNDECIDED": "yellow"}
+COLOURS = {"HOLDS": "green", "FAILS": "red", "OPEN": "yellow", "NOT JUDGED": "dim"}
 WIDTH = 100
 HELD = "; held: it is not good enough, so the verdict is withheld"
 
@@ -54,7 +55,7 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     starred = "; * met at initialisation" if any(verdict.met_at_initialisation for verdict in verdicts) else ""
     console.print(Text(", ".join(f"{counts[name]} {name}" for name in OUTCOMES) + starred))
     if unlearned := not_learned(verdicts):
-        console.print(Text(f"not learned by half of the seeds, so undecided: {_ids(unlearned)}"))
+        console.print(Text(f"not learned by half of the seeds, so not judged: {_ids(unlearned)}"))
     for first_seed, named in read_before(verdicts).items():
         console.print(Text(f"decided by seeds from {first_seed} on alone: {printable(', '.join(named))}"))
     if any(marks):

@@ -76,7 +76,7 @@ def test_a_seed_meets_a_claim_where_it_meets_all_of_it():
 def test_a_seed_without_every_number_does_not_count():
     bias, test = (part.of for part in BY_ID["A1"].conditions)
     missing = judged("A1", planted(bias, [0.3] * 8))
-    assert (missing.outcome, missing.statistic, missing.n_seeds) == ("UNDECIDED", "B_test", 0)
+    assert (missing.outcome, missing.statistic, missing.n_seeds) == ("NOT JUDGED", "B_test", 0)
     lost = "seeds without every number: 0, 1, 2, 3, 4, 5, 6, 7"
     assert missing.reason == f"no reading of learning_order/bias_test at gamma 0.8; {lost}; seeds: 0, needed: 8"
     assert missing.effect is None
@@ -90,7 +90,7 @@ def test_a_diverged_member_counts_as_not_met_where_the_claim_reads_it():
     tables = [planted(part.of, [0.3 + part.of.gamma] * 8) for part in a4.conditions]
     tables.append(planted(a4.conditions[1].minus, [0.1] * 8))
     readings = pd.concat(tables).drop(columns="head").drop_duplicates()
-    for gamma, outcome in ((0.3, "UNDECIDED"), (1.0, "HOLDS")):
+    for gamma, outcome in ((0.3, "OPEN"), (1.0, "HOLDS")):
         without = readings[~(np.isclose(readings["gamma"], gamma) & (readings["seed"] == 2))]
         (verdict,) = judge(without, [a4], diverged=[("", gamma, 2), ("other", 0.8, 3)])
         assert (verdict.outcome, verdict.n_seeds) == (outcome, 8)
@@ -119,14 +119,14 @@ def test_other_gammas_stages_rows_and_layers_are_not_read():
         wrong = planted(term, [0.1] * 8, **changed)
         assert judged("M7", right, wrong).outcome == "HOLDS"
         alone = judged("M7", wrong)
-        assert (alone.outcome, alone.n_seeds) == ("UNDECIDED", 0)
+        assert (alone.outcome, alone.n_seeds) == ("NOT JUDGED", 0)
         assert alone.reason.startswith("no reading of attention_by_role/key at gamma 0.8")
 
 
 def test_several_heads_are_not_silently_one():
     term = BY_ID["M7"].conditions[0].of
     claim = judged("M7", planted(term, [0.95] * 5, head=0), planted(term, [0.1] * 5, head=1))
-    assert claim.outcome == "UNDECIDED"
+    assert claim.outcome == "NOT JUDGED"
     assert "several readings of attention_by_role/key per seed" in claim.reason
 
 
@@ -165,9 +165,9 @@ def test_m7b_counts_only_seeds_that_know_the_memory_mapping():
     assert knows.reason == "accuracy on mem >= 0.5 in 8 of 9 seeds"
     assert (knows.learned, knows.withheld) == (True, False)
     learned_late = judged("M7b", attention, accuracy(0.9, 0.8, 0.49, *[0.9] * 5, 0.2))
-    assert (learned_late.outcome, learned_late.n_seeds) == ("UNDECIDED", 7)
+    assert (learned_late.outcome, learned_late.n_seeds) == ("OPEN", 7)
     unknown = judged("M7b", attention)
-    assert (unknown.outcome, unknown.n_seeds) == ("UNDECIDED", 0)
+    assert (unknown.outcome, unknown.n_seeds) == ("NOT JUDGED", 0)
     assert "no reading of learning_order/acc_mem" in unknown.reason
 
 
@@ -175,7 +175,7 @@ def test_m7b_counts_only_seeds_that_know_the_memory_mapping():
     ("seeds", "n_meeting", "outcome", "reason"),
     [
         (range(10, 18), 8, "HOLDS", ""),
-        (range(8), 8, "UNDECIDED", "judged on seeds from 10 on: 0/0; seeds: 0, needed: 8"),
+        (range(8), 8, "NOT JUDGED", "judged on seeds from 10 on: 0/0; seeds: 0, needed: 8"),
         (range(2, 18), 8, "FAILS", "judged on seeds from 10 on: 0/8"),
         (range(18), 18, "HOLDS", "judged on seeds from 10 on: 8/8"),
     ],
@@ -206,10 +206,10 @@ def test_what_was_not_learned_is_not_decided(n_learned):
     assert first.criterion == BY_ID["A2"].criterion == second.criterion.partition("; in seeds with")[0]
     # without a gate in its criterion all seeds count, and the verdict is withheld
     assert (first.n_meeting, first.n_seeds, first.uncalibrated_outcome) == (9, 9, "HOLDS")
-    assert (first.outcome, first.withheld) == (("HOLDS", False) if by_half else ("UNDECIDED", True))
+    assert (first.outcome, first.withheld) == (("HOLDS", False) if by_half else ("NOT JUDGED", True))
     # with it only seeds that have learned count
-    assert (second.n_meeting, second.n_seeds, second.withheld) == (n_learned, n_learned, False)
-    assert second.outcome == ("HOLDS" if n_learned >= 8 else "UNDECIDED")
+    assert (second.n_meeting, second.n_seeds, second.withheld) == (n_learned, n_learned, 0 < n_learned < 5)
+    assert second.outcome == ("HOLDS" if n_learned >= 8 else "NOT JUDGED")
     assert first.learned is second.learned is by_half
     for found in (first, second):
         assert (said in found.reason) == (n_learned < 9)
@@ -225,7 +225,7 @@ def test_half_of_the_seeds_are_enough_to_have_learned(n_learned, by_half):
     claim, accuracy = BY_ID["A5"], [0.96] * n_learned + [0.7] * (8 - n_learned)
     found = judged("A5", planted(claim.conditions[0].of, [0.6] * 8), planted(claim.learned.of, accuracy))
     assert claim.learned.of.gamma == claim.conditions[0].of.gamma == 0.8
-    assert (found.learned, found.outcome) == (by_half, "FAILS" if by_half else "UNDECIDED")
+    assert (found.learned, found.outcome) == (by_half, "FAILS" if by_half else "NOT JUDGED")
     assert found.uncalibrated_outcome == "FAILS"
 
 
@@ -240,13 +240,13 @@ def shares(n: int = 200, **ones: int) -> list[pd.DataFrame]:
     [
         (0, 50, 200, "HOLDS", 0),
         (0, 0, 197, "HOLDS", 0),  # exact lower bound .9568
-        (0, 0, 195, "UNDECIDED", 0),  # .975, but its lower bound is .9426
+        (0, 0, 195, "OPEN", 0),  # .975, but its lower bound is .9426
         (0, 0, 175, "FAILS", 0),  # .875, upper bound .917
         (0, 0, 170, "FAILS", 0),  # although 85 % of the initialisations are uniform
-        (200, 200, 200, "UNDECIDED", 1),  # not less at .3, and not more either
-        (60, 50, 200, "UNDECIDED", 2),  # falls, within chance
+        (200, 200, 200, "OPEN", 1),  # not less at .3, and not more either
+        (60, 50, 200, "OPEN", 2),  # falls, within chance
         (150, 50, 200, "FAILS", 2),  # falls, clearly
-        (0, 200, 199, "UNDECIDED", 3),
+        (0, 200, 199, "OPEN", 3),
     ],
 )
 def test_i1_on_planted_shares(large, middle, small, verdict, decides):
@@ -261,8 +261,8 @@ def test_i1_reports_shares_with_their_clopper_pearson_bounds():
     assert (first.effect, first.low, first.high, first.n_meeting) == (*small, 198)
     assert contrast.effect == pytest.approx(0.94)
     assert (contrast.low, contrast.high) == (small.low - large.high, small.high - large.low)
-    assert judged("I1", *shares(large=0, small=200)).outcome == "UNDECIDED"  # gamma .5 was not tried
-    assert judged("I1", *shares(n=20, large=0, middle=0, small=20)).outcome == "UNDECIDED"  # lower bound .83
+    assert judged("I1", *shares(large=0, small=200)).outcome == "NOT JUDGED"  # gamma .5 was not tried
+    assert judged("I1", *shares(n=20, large=0, middle=0, small=20)).outcome == "OPEN"  # lower bound .83
 
 
 def test_a_claim_about_all_gammas_counts_readings_of_no_single_gamma():
@@ -275,7 +275,7 @@ def test_a_claim_about_all_gammas_counts_readings_of_no_single_gamma():
     assert found.criterion.startswith("all gammas, final: share of members >= 0.9; a share meets")
     assert Verdicts.from_json(json.loads(json.dumps(Verdicts([found]).to_json(), allow_nan=False)))[0] == found
     (nothing,) = judge(single, [claim])
-    assert nothing.outcome == "UNDECIDED"
+    assert nothing.outcome == "NOT JUDGED"
     assert nothing.reason.startswith("no reading of unseen_attention/kept at all gammas")
 
 
@@ -286,12 +286,12 @@ AUC = Term("auc", "within", None, "final", label="AUC")
     ("operator", "numbers", "outcome", "reason"),
     [
         (">=", (0.95, 0.8, 1.0), "HOLDS", ""),
-        (">=", (0.95, 0.79, 1.0), "UNDECIDED", "the interval contains 0.8"),
+        (">=", (0.95, 0.79, 1.0), "OPEN", "the interval contains 0.8"),
         (">=", (0.5, 0.2, 0.79), "FAILS", ""),
         ("<=", (0.5, 0.2, 0.8), "HOLDS", ""),
-        ("<=", (0.7, 0.6, 0.9), "UNDECIDED", "the interval contains 0.8"),
+        ("<=", (0.7, 0.6, 0.9), "OPEN", "the interval contains 0.8"),
         ("<=", (0.9, 0.81, 1.0), "FAILS", ""),
-        (">=", (0.9, NAN, 1.0), "UNDECIDED", "no interval was read with it"),
+        (">=", (0.9, NAN, 1.0), "NOT JUDGED", "no interval was read with it"),
     ],
 )
 def test_a_number_of_all_members_is_judged_by_the_interval_that_was_read_with_it(operator, numbers, outcome, reason):
@@ -327,7 +327,7 @@ def test_the_records_are_json_with_every_field_and_the_table_prints_them():
     for verdict in verdicts:
         assert (verdict.scale, verdict.withheld) == ("smoke", False)
         assert verdict.calibrated is (False if verdict.id in MECHANISM_CLAIMS else None)
-        assert verdict.outcome == ("HOLDS" if verdict.id == "A5" else "UNDECIDED")
+        assert verdict.outcome == {"A5": "HOLDS", "M7": "OPEN"}.get(verdict.id, "NOT JUDGED")
         assert verdict.criterion == BY_ID[verdict.id].criterion
     m7 = verdicts["M7"]
     assert (m7.effect, m7.low, m7.high, m7.n_seeds) == (0.95, 0.95, 0.95, 1)
@@ -350,7 +350,7 @@ def test_the_records_are_json_with_every_field_and_the_table_prints_them():
 def test_rates_that_are_missed_withhold_the_outcome():
     readings = planted(BY_ID["M7"].conditions[0].of, [0.95] * 8).assign(untrained=NAN)
     (m7,) = judge(readings, [BY_ID["M7"]], standings={"M7": Standing(False, "true-positive rate .80")})
-    assert (m7.outcome, m7.uncalibrated_outcome, m7.withheld) == ("UNDECIDED", "HOLDS", True)
+    assert (m7.outcome, m7.uncalibrated_outcome, m7.withheld) == ("NOT JUDGED", "HOLDS", True)
     assert m7.reason == "true-positive rate .80"
 
 

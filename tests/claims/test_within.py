@@ -42,8 +42,8 @@ def test_each_group_is_judged_as_a_run_of_its_seeds_alone(readings, within):
         assert (group.share, group.low, group.high) == proportion_interval(len(group.seeds), group.total)
         assert group.total == 17
     found = [(v.outcome, v.n_meeting, v.n_seeds) for v in (group.verdicts["X"] for group in within.groups)]
-    assert found == [("HOLDS", 9, 9), ("UNDECIDED", 0, 7), ("UNDECIDED", 0, 1)]  # seven never decide
-    assert judge(readings, [CLAIM])["X"].outcome == "UNDECIDED"  # a mixture says nothing
+    assert found == [("HOLDS", 9, 9), ("OPEN", 0, 7), ("OPEN", 0, 1)]  # seven never decide
+    assert judge(readings, [CLAIM])["X"].outcome == "OPEN"  # a mixture says nothing
     assert [group.verdicts["Y"].n_seeds for group in within.groups] == [5, 0, 0]
     assert within.groups[1].verdicts["Y"].reason == "not learned: memory >= 0.5 in 0 of 7 seeds; seeds: 0, needed: 8"
 
@@ -57,7 +57,7 @@ def test_a_member_that_diverged_counts_in_its_own_group(readings):
 def test_error_rates_withhold_within_groups_too(readings):
     held = judge_within(readings, Grouping("c", NAMES, (CLAIM,)), standings={"X": Standing(False, "misleads")})
     verdict = held.groups[0].verdicts["X"]
-    assert (verdict.outcome, verdict.uncalibrated_outcome, verdict.withheld) == ("UNDECIDED", "HOLDS", True)
+    assert (verdict.outcome, verdict.uncalibrated_outcome, verdict.withheld) == ("NOT JUDGED", "HOLDS", True)
 
 
 def test_they_are_plain_data_and_come_back(within):

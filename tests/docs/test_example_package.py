@@ -55,7 +55,7 @@ def test_the_example_runs_from_another_folder_and_imports_no_other_study(install
     told = json.loads(done.stdout.splitlines()[-1])
     assert "modular-addition" in told["names"]
     assert told["loaded"] == told["after"] == []
-    assert told["verdicts"] == [[f"MA{i}", "UNDECIDED", 2, "seeds: 2, needed: 8"] for i in (1, 2, 3)]
+    assert told["verdicts"] == [[f"MA{i}", "OPEN", 2, "seeds: 2, needed: 8"] for i in (1, 2, 3)]
     page = (tmp_path / "run/report.html").read_text()
     for text in ("Modular addition: is the rule learned before its exceptions?", "Order, circles and attention", "MA3"):
         assert text in page

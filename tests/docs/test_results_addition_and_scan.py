@@ -19,7 +19,7 @@ def run():
 
 
 def test_verdicts_are_quoted(run):
-    rows = re.findall(r"^\| (P\d) .*? \| (\w+): (\d+)/(\d+) \| (.*) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| (P\d) .*? \| ([A-Z ]+): (\d+)/(\d+) \| (.*) \|$", PAGE, re.MULTILINE)
     assert [(name, outcome, int(k), int(n)) for name, outcome, k, n, _ in rows] == [
         (verdict.id, verdict.outcome, verdict.n_meeting, verdict.n_seeds) for verdict in run.verdicts
     ]
@@ -52,7 +52,7 @@ def test_contrasts_are_quoted(run):
     assert own[["median", "lowest", "highest"]].tolist() == pytest.approx([0.22, -0.26, 0.54], abs=0.005)
     assert own[["mean", "low", "high"]].tolist() == pytest.approx([0.13, -0.11, 0.37], abs=0.0051)
     contrast = run.verdicts["P1"].conditions[0]
-    assert (contrast.n_meeting, contrast.n_seeds, contrast.outcome) == (4, 8, "UNDECIDED")
+    assert (contrast.n_meeting, contrast.n_seeds, contrast.outcome) == (4, 8, "OPEN")
     decay = [
         table.loc[("addition", f"decay_{init}_init"), ["mean", "low", "high"]].tolist() for init in ("large", "small")
     ]

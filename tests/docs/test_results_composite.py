@@ -30,7 +30,7 @@ def run():
 
 
 def test_every_verdict_is_quoted_with_its_number(run):
-    rows = re.findall(r"^\| ([A-Z]\d+m?) .*? \| (\w+): (\d+)/(\d+) \| (.*) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| ([A-Z]\d+m?) .*? \| ([A-Z ]+): (\d+)/(\d+) \| (.*) \|$", PAGE, re.MULTILINE)
     assert [(name, outcome, int(k), int(n)) for name, outcome, k, n, _ in rows] == [
         (verdict.id, verdict.outcome, verdict.n_meeting, verdict.n_seeds) for verdict in run.verdicts
     ]

@@ -16,14 +16,14 @@ def table(**outcomes):
 
 def test_a_cell_has_its_own_runs_verdict():
     found = {
-        "1e-3": table(A1=("HOLDS", 8, 8), A2=("UNDECIDED", 0, 0)),
-        "own": table(A2=("FAILS", 1, 8), A1=("UNDECIDED", 5, 8)),
+        "1e-3": table(A1=("HOLDS", 8, 8), A2=("NOT JUDGED", 0, 0)),
+        "own": table(A2=("FAILS", 1, 8), A1=("OPEN", 5, 8)),
     }
     axes = verdict_grid(found, "learning rate", marked="own").axes[0]
     cells = {(round(patch.get_x() + 0.46), round(patch.get_y() + 0.43)): patch for patch in axes.patches if patch.fill}
     outcomes = {place: to_hex(patch.get_facecolor()) for place, patch in cells.items()}
-    holds, fails, undecided = (LOOKS[name][0] for name in ("HOLDS", "FAILS", "UNDECIDED"))
-    assert outcomes == {(0, 0): holds, (0, 1): undecided, (1, 0): undecided, (1, 1): fails}
+    holds, fails, is_open, unjudged = (look[0] for look in LOOKS.values())
+    assert outcomes == {(0, 0): holds, (0, 1): unjudged, (1, 0): is_open, (1, 1): fails}
     said = {(round(text.get_position()[0]), round(text.get_position()[1])): text.get_text() for text in axes.texts}
     assert said == {(0, 0): "8/8", (0, 1): "-", (1, 0): "5/8", (1, 1): "1/8"}
     (frame,) = (patch for patch in axes.patches if isinstance(patch, Rectangle) and not patch.fill)

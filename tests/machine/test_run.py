@@ -291,7 +291,7 @@ def test_seeds_whose_member_diverged_count_as_not_met_and_are_named(tmp_path):
     assert [(member.gamma, member.seed) for member in run.sweep().diverged] == [(0.8, 1)]
     run.probe(progress=False)
     verdict = run.verdicts["S1"]
-    assert (verdict.n_seeds, verdict.n_meeting, verdict.met[1], verdict.outcome) == (9, 8, False, "UNDECIDED")
+    assert (verdict.n_seeds, verdict.n_meeting, verdict.met[1], verdict.outcome) == (9, 8, False, "OPEN")
     assert verdict.reason == "diverged, so not met: 1; the evidence is 11.3 after 9 seeds, needed: 40"
     assert not len(run.readings.query("gamma == 0.8 and seed == 1"))
     assert len(run.readings.query("gamma == 0.5 and seed == 1")) == 1

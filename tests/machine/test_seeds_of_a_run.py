@@ -108,9 +108,9 @@ def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("changes", "n_seeds", "more"),
-    [({}, 2, 6), ({}, 8, 4), ({}, 19, 1), ({}, 20, 0), ({}, 30, 0), ({"withheld": True}, 8, 0), ({"n_seeds": 0}, 8, 0),
+    [({}, 2, 6), ({}, 8, 4), ({}, 19, 1), ({}, 20, 0), ({}, 30, 0), ({"outcome": "NOT JUDGED"}, 8, 0),
      ({"unit": "share"}, 8, 0), ({"outcome": "FAILS"}, 8, 0)],
 )  # fmt: skip
 def test_seeds_are_added_where_they_can_decide(one, changes, n_seeds, more):
-    verdicts = [one.verdicts["S1"], replace(one.verdicts["S1"], **{"outcome": "UNDECIDED", **changes})]
+    verdicts = [one.verdicts["S1"], replace(one.verdicts["S1"], **{"outcome": "OPEN", **changes})]
     assert seeds_to_add(verdicts, n_seeds) == more

@@ -149,7 +149,7 @@ def test_a_reader_is_warned(evidence):
     assert unknown.startswith("Not calibrated: M4. ")
     enough, calm = make_evidence(seeds=8), {"met_at_initialisation": False, "calibrated": None}
     quiet = {v.id: replace(v, **calm, learned=None, withheld=False, first_seed=0) for v in enough.verdicts}
-    held = {"withheld": True, "calibrated": False, "outcome": "UNDECIDED", "uncalibrated_outcome": "HOLDS"}
+    held = {"withheld": True, "calibrated": False, "outcome": "NOT JUDGED", "uncalibrated_outcome": "HOLDS"}
 
     def warned(**changes):
         verdicts = {**quiet, **{name: replace(quiet[name], **change) for name, change in changes.items()}}
@@ -161,11 +161,11 @@ def test_a_reader_is_warned(evidence):
     assert met.endswith("by it: A1.")
     (withheld,) = warned(M1=held)
     assert withheld.endswith("models whose mechanism is known: M1 (the numbers alone: HOLDS).")
-    unlearned = {"learned": False, "outcome": "UNDECIDED"}
+    unlearned = {"learned": False, "outcome": "NOT JUDGED"}
     few = {"A2": unlearned | {"withheld": True, "uncalibrated_outcome": "FAILS"}, "A2b": unlearned}
     (told,) = warned(**few, M7b={"learned": False, "outcome": "HOLDS"})  # enough of the seeds that count
     assert told.startswith("Not learned: ")
-    assert told.endswith("they are undecided: A2 (the numbers alone: FAILS), A2b.")
+    assert told.endswith("they are not judged: A2 (the numbers alone: FAILS), A2b.")
     first, *_ = quiet["E1"].seeds
     (early,) = warned(E1={"first_seed": first + 1})
     assert f"so that seeds from {first + 1} on alone decide: E1. " in early
@@ -182,12 +182,12 @@ def test_a_study_without_claims_says_nothing_of_verdicts(evidence):
 
 
 def test_a_mapping_that_was_not_learned_stands_beside_the_verdict(evidence):
-    change = {"learned": False, "withheld": True, "outcome": "UNDECIDED", "uncalibrated_outcome": "HOLDS"}
+    change = {"learned": False, "withheld": True, "outcome": "NOT JUDGED", "uncalibrated_outcome": "HOLDS"}
     known = {v.id: replace(v, learned=None, withheld=False, first_seed=0) for v in evidence.verdicts}
     verdicts = Verdicts({**known, "A3": replace(known["A3"], **change)}.values())
     rows = claim_rows(page_of(replace(evidence, verdicts=verdicts)))
     assert [name for name, row in rows.items() if ">not learned<" in row] == ["A3"]
-    assert "UNDECIDED not learned withheld; the numbers alone: HOLDS" in visible(rows["A3"])
+    assert "NOT JUDGED not learned withheld; the numbers alone: HOLDS" in visible(rows["A3"])
 
 
 def test_verdicts_within_groups_stand_beside_those_of_all_seeds():

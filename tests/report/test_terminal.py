@@ -23,8 +23,8 @@ def verdicts() -> Verdicts:
     changed = {
         "A1": {"outcome": "HOLDS", "effect": 0.312, "met_at_initialisation": True},
         "A5": {"outcome": "FAILS", **NUMBERS},
-        "M1": {"outcome": "UNDECIDED", "calibrated": True},
-        "M7b": {"outcome": "UNDECIDED", "calibrated": False, **UNKNOWN},
+        "M1": {"outcome": "OPEN", "calibrated": True},
+        "M7b": {"outcome": "NOT JUDGED", "calibrated": False, **UNKNOWN},
     }
     quiet = {"met_at_initialisation": False, "calibrated": None, "learned": None}
     return Verdicts(replace(found[name], **quiet | change) for name, change in changed.items())
@@ -46,11 +46,11 @@ def test_the_table_fits_and_names_every_claim(verdicts, encoding):
     lines = printed(verdicts, encoding)
     assert max(map(len, lines)) <= 100
     assert [line.split()[:2] for line in lines if re.match(r"[AM]\d", line)] == [
-        *(["A1", "HOLDS"], ["A5", "FAILS"], ["M1", "UNDECIDED"], ["M7b", "UNDECIDED"])
+        *(["A1", "HOLDS"], ["A5", "FAILS"], ["M1", "OPEN"], ["M7b", "NOT"])
     ]
     text, minus = "\n".join(lines), "−" if encoding == "utf-8" else "-"
     assert f"0.0841 [{minus}0.0210, 0.189]" in text
-    assert "1 HOLDS, 1 FAILS, 2 UNDECIDED; * met at initialisation" in text
+    assert "1 HOLDS, 1 FAILS, 1 OPEN, 1 NOT JUDGED; * met at initialisation" in text
     assert encoding == "utf-8" or text.isascii()
 
 
@@ -74,7 +74,7 @@ def test_without_claims_nothing_is_said_of_verdicts():
 
 def test_the_table_names_what_was_not_learned(verdicts):
     unlearned = Verdicts(replace(v, learned=False) if v.id in ("A1", "M7b") else v for v in verdicts)
-    assert printed(unlearned)[-2] == "not learned by half of the seeds, so undecided: M7b"  # A1 holds all the same
+    assert printed(unlearned)[-2] == "not learned by half of the seeds, so not judged: M7b"  # A1 holds all the same
     assert not any("not learned" in line for line in printed(verdicts))
 
 

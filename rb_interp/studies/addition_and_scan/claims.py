@@ -1,7 +1,7 @@
 """The claims of paper 2 about realistic tasks (arXiv 2405.05409, Figs. 6 and 17a), as data.
 
 The paper changes initialisation and weight decay together, and so do the criteria, which were written down before the
-runs. Beside each stands what either of the two does alone. P4 is undecided where a run has no sentences. P3 is about
+runs. Beside each stands what either of the two does alone. P4 is not judged where a run has no sentences. P3 is about
 text and not here.
 """
 

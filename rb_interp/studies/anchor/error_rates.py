@@ -10,7 +10,7 @@ of each *source* of such models, and the table of the models themselves, with th
 its aim.
 
 A family of models is its norm, number of layers and kind of position embedding. Where the family has rates, of
-hand-written models or of any source of trained ones, and a probe misses them, its claim is UNDECIDED; where the family
+hand-written models or of any source of trained ones, and a probe misses them, its claim is NOT JUDGED; where the family
 has none, verdicts stand and are marked as not calibrated.
 """
 

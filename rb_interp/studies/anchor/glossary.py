@@ -63,7 +63,7 @@ GLOSSARY: dict[str, str] = {
         "Whether the error rates of the probe behind a claim have been measured on models whose mechanism is known and "
         f"are good enough: a true-positive rate of at least {two_digits(LEAST_TRUE_POSITIVE)} and a false-positive "
         f"rate of at most {two_digits(MOST_FALSE_POSITIVE)}. Where they are known and missed, the verdict is withheld "
-        "(UNDECIDED). Losses, contrasts and geometry need none."
+        "(NOT JUDGED). Losses, contrasts and geometry need none."
     ),
     "true- and false-positive rate": (
         "Of perturbed copies of hand-written models: the share of those with the mechanism of which the probe says so, "

@@ -111,7 +111,7 @@ def agreement_of(pairs: Pairs) -> list[str]:
     """
     same, opposite, half, both = [], [], [], []
     for name, own, cause in pairs:
-        undecided = (own, cause).count("UNDECIDED")
+        undecided = sum(outcome not in ("HOLDS", "FAILS") for outcome in (own, cause))
         if undecided == 2:
             both.append(name)
             continue
@@ -121,8 +121,8 @@ def agreement_of(pairs: Pairs) -> list[str]:
         return []
     many = f"{len(pairs)} {'intervention' if len(pairs) == 1 else 'interventions'}"
     found = [f"Of {many} on mechanisms, {_decide(same, 'as the claim does')} and {_decide(opposite, 'the opposite')}."]
-    found += [f"One of the two is undecided for {', '.join(half)}."] if half else []
-    return [*found, f"Both are undecided for {', '.join(both)}."] if both else found
+    found += [f"One of the two is not decided for {', '.join(half)}."] if half else []
+    return [*found, f"Both are not decided for {', '.join(both)}."] if both else found
 
 
 def _decide(named: list[str], how: str) -> str:

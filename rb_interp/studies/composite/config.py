@@ -57,7 +57,7 @@ class CompositeConfig(SweepConfig, StudyConfig):
     """Members at each gamma and seed on one composite task.
 
     Attributes:
-        gammas: initialisation rates. Claims name .1, .5 and .8, and stay undecided where theirs is missing.
+        gammas: initialisation rates. Claims name .1, .5 and .8, and are not judged where theirs is missing.
 
     Raises ConfigError for models that are no transformer of two layers or more, for rows too short to hold noise
     between block and last position, and for held-out pairs that inference and symmetry answer alike.

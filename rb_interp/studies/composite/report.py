@@ -90,10 +90,10 @@ def _flows(evidence: Evidence) -> list[str]:
 
 
 def _warnings(evidence: Evidence) -> tuple[str, ...]:
-    """What keeps claims undecided, and members whose shares differ between early keys and all."""
+    """What keeps claims from being judged, and members whose shares differ between early keys and all."""
     found, missing = [], [f"{gamma:g}" for gamma in GAMMAS if gamma not in evidence.gammas]
     if missing:
-        found.append(f"Claims that read γ = {', '.join(missing)} are undecided: this run has no member there.")
+        found.append(f"Claims that read γ = {', '.join(missing)} are not judged: this run has no member there.")
     for gamma, phase, ids in (
         (MIDDLE, SYMMETRIC, "F1, F3, F4, F6, F8, D2"),
         (SMALL, INFERENTIAL, "F2, F3, F5, F6, D1, D4, D5"),

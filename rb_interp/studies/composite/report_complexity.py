@@ -49,7 +49,7 @@ def _items(evidence: Evidence) -> Table:
 def _phase(evidence: Evidence) -> list[Block]:
     records = evidence.records("phase_auc")
     if not records:
-        return [Paragraph("No γ of this run has inferential and symmetric members, so K8 is undecided.")]
+        return [Paragraph("No γ of this run has inferential and symmetric members, so K8 is not judged.")]
     rows = [
         Row(
             (Cell(f"L{row['layer']}, {row['matrix']}", head=True),

@@ -246,9 +246,9 @@ def test_a_sweep_that_a_preset_lacks_is_no_subcommand_of_its_own(capsys):
         assert ("--cogs-high.task.n-rule" in said) == (preset == "paper")
 
 
-def test_without_sentences_p4_is_undecided_and_the_report_says_what_it_needs():
+def test_without_sentences_p4_is_not_judged_and_the_report_says_what_it_needs():
     judged = verdicts(lambda *_: 1.0, "quick")["P4"]
-    assert (judged.outcome, judged.n_seeds) == ("UNDECIDED", 0)
+    assert (judged.outcome, judged.n_seeds) == ("NOT JUDGED", 0)
     assert "no reading of answers/right at gamma 0.8, sweep 'cogs_high'" in judged.reason
     found = make(3, "quick")
     needs = "P4 needs sentences, which the preset “paper” has: this run has no sweeps of them."

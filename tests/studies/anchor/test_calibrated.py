@@ -150,7 +150,7 @@ def test_rates_that_are_met_leave_the_verdict_and_say_so(plant):
 def test_rates_that_are_missed_withhold_the_verdict_and_keep_what_the_numbers_say(plant, value, numbers_say):
     plant(*LOUD)
     claim = m1(value)
-    assert (claim.outcome, claim.uncalibrated_outcome) == ("UNDECIDED", numbers_say)
+    assert (claim.outcome, claim.uncalibrated_outcome) == ("NOT JUDGED", numbers_say)
     assert (claim.calibrated, claim.withheld) == (False, True)
     assert claim.conditions[0].outcome == numbers_say
     assert claim.reason == (
@@ -199,7 +199,7 @@ def test_one_source_of_trained_models_is_enough_to_withhold_a_verdict(plant):
     fooled = answers("carries", "no", [True, False], source="decorative")
     plant(*GOOD, trained=pd.concat([answers("x", "yes", [True] * 4, source="interchange"), fooled]))
     claim = m1(0.05)
-    assert (claim.outcome, claim.uncalibrated_outcome, claim.withheld) == ("UNDECIDED", "HOLDS", True)
+    assert (claim.outcome, claim.uncalibrated_outcome, claim.withheld) == ("NOT JUDGED", "HOLDS", True)
     assert claim.reason == (
         "the probe misleads on trained models (decorative): false-positive rate 0.50 (worst: carries, 0.50); "
         "needs <= 0.05"

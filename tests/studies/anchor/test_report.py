@@ -49,15 +49,15 @@ def test_causes_stand_beside_the_claims_own_verdicts(evidence):
 
 
 def test_disagreements_of_claims_and_causes_are_counted():
-    pairs = [("M1", "HOLDS", "FAILS"), ("M2", "FAILS", "FAILS"), ("M3", "UNDECIDED", "HOLDS"), ("M4", "FAILS", "HOLDS")]
-    decided, half, neither = agreement_of([*pairs, ("M7", "UNDECIDED", "UNDECIDED")])
+    pairs = [("M1", "HOLDS", "FAILS"), ("M2", "FAILS", "FAILS"), ("M3", "OPEN", "HOLDS"), ("M4", "FAILS", "HOLDS")]
+    decided, half, neither = agreement_of([*pairs, ("M7", "NOT JUDGED", "OPEN")])
     assert decided == (
         "Of 5 interventions on mechanisms, 1 decides as the claim does: M2 (the claim FAILS, the intervention FAILS) "
         "and 2 decide the opposite: M1 (the claim HOLDS, the intervention FAILS), M4 (the claim FAILS, the "
         "intervention HOLDS)."
     )
-    assert half == "One of the two is undecided for M3 (the claim UNDECIDED, the intervention HOLDS)."
-    assert neither == "Both are undecided for M7."
+    assert half == "One of the two is not decided for M3 (the claim OPEN, the intervention HOLDS)."
+    assert neither == "Both are not decided for M7."
     assert agreement_of([]) == []
 
 

@@ -118,12 +118,12 @@ def test_k4_asks_whether_the_largest_eigenvalue_is_the_first(steps, order, outco
     assert (found.outcome, found.effect) == (outcome, pytest.approx(order))
 
 
-def test_k4_is_undecided_where_a_step_is_not_known_or_all_are_the_same():
+def test_k4_is_not_judged_where_a_step_is_not_known_or_all_are_the_same():
     lost = eigenvalues((10, 20, 30, 40, 50))
     lost.loc[lost["step"] == 0, "eigenvalue"] = np.nan
     for table in (lost, eigenvalues((20, 20, 20, 20, 20))):
         found = verdict("K4", growth_readings(growth(table), 50))
-        assert found.outcome == "UNDECIDED"
+        assert found.outcome == "NOT JUDGED"
         assert "no finite order" in found.reason
 
 
@@ -159,12 +159,12 @@ def test_k8_by_hand(inferential, symmetric, outcome):
     assert judged.effect == {"HOLDS": 1.0}.get(outcome, 0.5 if inferential == symmetric else 0.0)
 
 
-def test_k8_is_undecided_where_no_gamma_has_both_phases():
+def test_k8_is_not_judged_where_no_gamma_has_both_phases():
     readings = phase_readings(*members_of({0.5: "ssm", 0.8: "iiu"}, lambda phase, g, s: 1.0), 9)
     assert not len(readings)
-    assert verdict("K8", readings).outcome == "UNDECIDED"
+    assert verdict("K8", readings).outcome == "NOT JUDGED"
     few = verdict("K8", phase_readings(*members_of({0.8: "iisss"}, lambda phase, g, s: float(phase[0] == "s")), 9))
-    assert (few.outcome, few.effect) == ("UNDECIDED", 1)
+    assert (few.outcome, few.effect) == ("OPEN", 1)
 
 
 @pytest.mark.lens

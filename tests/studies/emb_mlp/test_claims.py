@@ -29,8 +29,8 @@ def judged(claim: str, *tables: pd.DataFrame) -> Verdict:
         (HIGH, (0.5, 0.6, 0.5, 0.4) * 2, "HOLDS", "R^2 of the anchors' predicted drift"),
         (HIGH, LOW, "FAILS", "R^2 - that of predictions permuted within kind"),  # right only in what a kind shares
         (LOW, LOW, "FAILS", "R^2 of the anchors' predicted drift"),
-        (SPLIT, HIGH, "UNDECIDED", "R^2 of the anchors' predicted drift"),
-        (HIGH, HIGH[:7], "UNDECIDED", "R^2 - that of predictions permuted within kind"),
+        (SPLIT, HIGH, "OPEN", "R^2 of the anchors' predicted drift"),
+        (HIGH, HIGH[:7], "OPEN", "R^2 - that of predictions permuted within kind"),
         ((0.899,) * 8, HIGH, "FAILS", "R^2 of the anchors' predicted drift"),
         ((0.90,) * 8, (0.10,) * 8, "HOLDS", "R^2 of the anchors' predicted drift"),
     ],
@@ -56,7 +56,7 @@ def test_t3_needs_both_at_both_stages():
     for number, condition in enumerate(BY_ID["T3"].conditions):
         others = [table for index, table in enumerate(tables) if index != number]
         assert judged("T3", *others, planted(condition.of, LOW)).outcome == "FAILS"
-        assert judged("T3", *others, planted(condition.of, values[number], stage="final")).outcome == "UNDECIDED"
+        assert judged("T3", *others, planted(condition.of, values[number], stage="final")).outcome == "NOT JUDGED"
 
 
 def test_readings_of_another_sweep_are_not_read():
@@ -64,7 +64,7 @@ def test_readings_of_another_sweep_are_not_read():
     learned = planted(BY_ID["B5"].learned.of, [1.0] * len(HIGH))
     assert judged("B5", planted(term, HIGH), planted(term, LOW, sweep="descent"), learned).outcome == "HOLDS"
     alone = judged("B5", planted(term, HIGH, sweep="descent"))
-    assert (alone.outcome, alone.n_seeds) == ("UNDECIDED", 0)
+    assert (alone.outcome, alone.n_seeds) == ("NOT JUDGED", 0)
     assert alone.reason.startswith("no reading of learning_order/acc_rsn_test at gamma 0.8, sweep 'adamw'; seeds")
 
 

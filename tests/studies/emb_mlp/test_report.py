@@ -99,7 +99,7 @@ def test_the_short_answer_says_what_the_second_condition_could_reach(evidence):
         return " ".join(narrative(replace(evidence, verdicts=Verdicts([*others, t1, t4]))).answer).replace("\xa0", " ")
 
     r2, excess = t1.conditions
-    unsure = replace(excess, outcome="UNDECIDED", effect=r2.effect - 0.89, low=0.01, high=0.15)
+    unsure = replace(excess, outcome="OPEN", effect=r2.effect - 0.89, low=0.01, high=0.15)
     low = replace(r2, effect=0.89854, low=0.89756, high=0.89953)
     text = told(replace(t1, conditions=(r2, unsure)), replace(t4, outcome="FAILS", conditions=(low, excess)))
     assert "Permuted predictions already reach 0.890, so at most 0.110 can be gained: the second condition" in text

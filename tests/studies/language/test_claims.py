@@ -24,7 +24,7 @@ def judged(id: str, *tables: pd.DataFrame):
 
 @pytest.mark.parametrize(
     ("values", "verdict"),
-    [(UP, "HOLDS"), (DOWN, "FAILS"), (SPLIT, "UNDECIDED"), (UP[:7], "UNDECIDED"), ((0.0,) * 8, "FAILS")],
+    [(UP, "HOLDS"), (DOWN, "FAILS"), (SPLIT, "OPEN"), (UP[:7], "OPEN"), ((0.0,) * 8, "FAILS")],
 )
 @pytest.mark.parametrize(("id", "sign"), [("G1", 1), ("G1n", 1), ("G3", -1)])
 def test_each_has_its_side_of_zero(id, sign, values, verdict):
@@ -56,7 +56,7 @@ def test_g2_is_paired_by_seed_and_needs_both_rises():
     assert at(0.0, 0.4, 0.3).outcome == "FAILS"
     assert at(0.0, 0.0, 0.3).outcome == "FAILS"
     missing = judged("G2", planted(first.of, UP), planted(first.minus, DOWN))
-    assert (missing.outcome, missing.n_seeds) == ("UNDECIDED", 0)
+    assert (missing.outcome, missing.n_seeds) == ("NOT JUDGED", 0)
     assert "no reading of corpus_loss/delta_loss at gamma 0.3" in missing.reason
     shuffled = planted(first.minus, [s + 0.1 for s in seeds]).assign(seed=[1, 2, 3, 4, 5, 6, 7, 0])
     tables = [planted(first.of, [s + 0.3 for s in seeds]), planted(second.minus, seeds)]

@@ -25,7 +25,7 @@ from rb_interp.studies.emb_mlp.figures.drift import caption_drift, draw_drift
 STAGES = ("init", "early", "late")
 REFUTED = (
     " A mean on the wrong side does not yet refute: a claim FAILS where the whole 95 % interval over seeds lies there, "
-    "and is UNDECIDED where the interval holds the threshold."
+    "and is OPEN where the interval holds the threshold."
 )
 
 _adamw = partial(on_sweep, "adamw")
