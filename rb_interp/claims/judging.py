@@ -47,7 +47,8 @@ def judge(
 
     Args:
         readings: one row per sweep, gamma, seed, stage, set, probe, layer, head and quantity. A table without the
-            column ``sweep`` is that of the main sweep of a study, or of its only one.
+            column ``sweep`` is that of the main sweep of a study, or of its only one. Where ``reached`` is False the
+            member never came to the stage; in a table without that column all did.
         claims: what to judge.
         scale: how serious the run is: ``smoke``, ``quick``, ``paper`` or ``custom``.
         standings: claim id -> what is known of its probe's error rates. Where they are known and missed, the outcome is
@@ -106,18 +107,20 @@ def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
 
 @dataclass(frozen=True)
 class _Sample:
-    """One term's values and the untrained models' values by seed, and what is wrong with them."""
+    """One term's values and the untrained models' values by seed, what is wrong with them, seeds that came too late."""
 
     values: dict[int, float]
     untrained: dict[int, float]
     problem: str = ""
+    late: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class _Read:
     """One condition's statistic by seed, in trained and in untrained models, and the numbers that it compares.
 
-    ``ends`` are those of the statistic's own interval, in claims about such.
+    ``ends`` are those of the statistic's own interval, in claims about such; ``late`` the seeds that never came to a
+    stage.
     """
 
     condition: Condition
@@ -127,6 +130,7 @@ class _Read:
     minus: dict[int, float] | None
     problem: str
     ends: tuple[dict[int, float], ...] = ()
+    late: frozenset[int] = frozenset()
 
     def among(self, seeds: Collection[int]) -> _Read:
         """The same of some seeds alone."""
@@ -149,6 +153,8 @@ def _judge_claim(
     read = [_read_condition(readings, condition, claim.unit) for condition in claim.conditions]
     learners = _learners(readings, claim.gate or claim.learned, sorted(set().union(*(one.values for one in read))))
     read = [one.among(learners.seeds) for one in read] if claim.gate else read
+    late, few, told = _late(read, claim, lost)
+    read = [one.among(one.values.keys() - late) for one in read]
     records = tuple(_judge_condition(one, claim, lost) for one in read)
     if claim.unit != "seed":
         finding, met = _of_units(claim, records)
@@ -158,7 +164,7 @@ def _judge_claim(
         met = _met_by_seed([(one.condition, one.values) for one in read], lost)
         finding, shown = _decide(met, claim), min(records, key=lambda record: record.n_meeting)
         outcome = _named(finding.outcome, _eligible(met, claim))
-    barred = bool(known.reason) or learners.by_half is False
+    barred = bool(known.reason) or learners.by_half is False or few
     before = _met_by_seed([(one.condition, one.untrained) for one in read], ())
     everyone = set().union(*(one.values for one in read)) | set(lost)
     uncounted = [seed for seed in sorted(everyone) if seed not in met]
@@ -166,6 +172,7 @@ def _judge_claim(
         known.reason,
         *dict.fromkeys(one.problem for one in read),
         learners.reason,
+        told,
         f"seeds without every number: {_in_words(uncounted)}" if uncounted and claim.unit == "seed" else "",
         f"diverged, so not met: {_in_words(lost)}" if lost else "",
         finding.reason,
@@ -197,7 +204,26 @@ def _judge_claim(
         context=tuple(_shown(readings, term) for term in claim.context),
         learned=learners.by_half,
         first_seed=claim.first_seed,
+        unreached=tuple(late),
+        unreached_met=tuple(late.values()),
     )
+
+
+def _late(read: Sequence[_Read], claim: Claim, lost: Collection[int]) -> tuple[dict[int, bool], bool, str]:
+    """Seeds whose member never came to a stage -> whether they meet the claim at their last step.
+
+    Returns whether these are more than half of the seeds, too, and what to say of them.
+
+    Seeds that diverged count as not met all the same.
+    """
+    every = _met_by_seed([(one.condition, one.values) for one in read], lost) if claim.unit == "seed" else {}
+    late = {seed: met for seed, met in every.items() if seed not in lost and any(seed in one.late for one in read)}
+    if not late:
+        return {}, False, ""
+    few = 2 * len(late) > len(every)
+    first_form = f"with them at their last step {sum(every.values())}/{len(every)}"
+    told = f"{'not reached: ' if few else ''}never at the stage, so left out: {_in_words(late)} ({first_form})"
+    return late, few, told
 
 
 def _lost_seeds(claim: Claim, diverged: Collection[tuple[str, float, int]]) -> list[int]:
@@ -250,7 +276,8 @@ def _read_condition(readings: pd.DataFrame, condition: Condition, unit: str) -> 
     compared = minus.values if minus else None
     ends = [replace(condition.of, quantity=f"{condition.of.quantity}:{end}") for end in ("low", "high")]
     found = tuple(_read(readings, end).values for end in ends) if unit == "interval" else ()
-    return _Read(condition, values, before, of.values, compared, "; ".join(problems), found)
+    late = of.late | (minus.late if minus else frozenset())
+    return _Read(condition, values, before, of.values, compared, "; ".join(problems), found, late)
 
 
 def _decide(met: Mapping[int, bool], claim: Claim) -> Finding:
@@ -360,7 +387,8 @@ def _read(readings: pd.DataFrame, term: Term) -> _Sample:
     lost = len(here) - len(finite)
     whose = "" if term.gamma is None and len(here) == 1 else f"{lost} of {len(here)} seeds have "
     note = f"{whose}no finite {term.quantity}" if lost else ""
-    return _Sample(_by_seed(finite, "value"), _by_seed(finite, "untrained"), note)
+    late = frozenset(here.loc[~here["reached"].astype(bool), "seed"].astype(int)) if "reached" in here else frozenset()
+    return _Sample(_by_seed(finite, "value"), _by_seed(finite, "untrained"), note, late)
 
 
 def _by_seed(rows: pd.DataFrame, column: str) -> dict[int, float]:

@@ -83,7 +83,10 @@ class Verdict:
             models and good enough.
         learned: None where the claim asks for nothing that was learned; else whether at least half of the seeds have
             learned it.
-        withheld: whether error rates, or a mapping that was not learned, turned the outcome into NOT JUDGED.
+        unreached, unreached_met: seeds that are left out since a member never came to a stage that the claim reads, and
+            which of them meet every condition at their last step; `first_form` counts them with the others.
+        withheld: whether error rates, a mapping that was not learned, or a stage that was not reached made it NOT
+            JUDGED.
         uncalibrated_outcome: what the numbers alone give.
         reason: why nothing was decided, and which seeds do not count or diverged.
         conditions: every condition. context: numbers that are shown and decide nothing.
@@ -119,6 +122,13 @@ class Verdict:
     context: tuple[Judged, ...] = ()
     learned: bool | None = None
     first_seed: int = 0
+    unreached: tuple[int, ...] = ()
+    unreached_met: tuple[bool, ...] = ()
+
+    @property
+    def first_form(self) -> str:
+        """How many meet it of how many, with the members that never came to a stage at their last step."""
+        return f"{self.n_meeting + sum(self.unreached_met)}/{self.n_seeds + len(self.unreached)}"
 
     @property
     def n_decisive(self) -> int:
@@ -202,7 +212,7 @@ class Verdicts(tuple[Verdict, ...]):
 def _verdicts(data: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:
     for row in data:
         conditions, context = (tuple(map(_judged, row[name])) for name in ("conditions", "context"))
-        lists = {name: tuple(row[name]) for name in ("seeds", "met")}
+        lists = {name: tuple(row[name]) for name in ("seeds", "met", "unreached", "unreached_met")}
         yield Verdict(**{**row, **lists, "conditions": conditions, "context": context})
 
 

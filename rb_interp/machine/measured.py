@@ -37,13 +37,19 @@ class Measured(WithArrays):
 def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
     """Tables or rows of readings joined into one table with the columns and types of `schema.READINGS`.
 
-    A table without the column ``sweep`` gets the given one. Raises StudyError where another column is missing.
+    A table without the column ``sweep`` gets the given one. ``reached`` is True where it is missing; in the
+    tables of a run it is what the learning curves say. Raises StudyError where another column is missing.
     """
     for part in parts:
         if isinstance(part, str) or not isinstance(part, Iterable):
             raise ArgumentError(f"readings_table got {shown(part)}; expected a table, or a list of rows.")
     tables = [part if isinstance(part, pd.DataFrame) else _table_of(part) for part in parts]
-    tables = [table if "sweep" in table else table.assign(sweep=sweep) for table in tables if len(table)]
+    given = {"sweep": sweep, "reached": True}
+    tables = [
+        table.assign(**{name: value for name, value in given.items() if name not in table})
+        for table in tables
+        if len(table)
+    ]
     for table in tables:
         missing = [name for name in READINGS.columns if name not in table]
         if missing:

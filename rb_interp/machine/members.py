@@ -83,6 +83,7 @@ def probe_members(
         if not isinstance(reading, Reading):
             raise ArgumentError(f"the probe gave {shown(reading)}; expected a Reading.")
         place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage), "step": step, "set": set}
+        place["reached"] = sweep.reached(stage)[member]
         found += [{**place, **row} for row in reading.rows()]
     return readings_table(found, sweep=sweep.name)
 

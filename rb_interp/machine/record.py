@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from rb_interp.machine.judged import read_verdicts, write_verdicts
 from rb_interp.machine.measured import Measured, curves_summary, summary_table
 from rb_interp.machine.schema import EVERY_STUDY, TableSchema, check_tables
 from rb_interp.manifest import PROBE, TRAIN, code_version
+from rb_interp.training.member_group import Member
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +37,7 @@ TABLES = ("curves", "readings", "summary")
 
 def write_measured(run: RunFolder, measured: Measured) -> None:
     """Write tables, arrays, and the verdicts last; StudyError, and nothing written, for other tables than declared."""
+    measured = _with_reached(run, measured)
     tables = {
         "curves": run.curves,
         "curves_summary": curves_summary(run.curves),
@@ -54,6 +58,32 @@ def write_measured(run: RunFolder, measured: Measured) -> None:
                 run.write_table(name, table)
         run.manifest.write_bytes(run.folder / ARRAYS, save(whole), PROBE)
         write_verdicts(run, measured)
+
+
+def _with_reached(run: RunFolder, measured: Measured) -> Measured:
+    """The same, with the column ``reached`` as the learning curves say in each table that declares it.
+
+    A number of several members or sweeps together has no stage that could be missed.
+    """
+    came: dict[tuple[str, str], Mapping[Member, bool]] = {}
+
+    def reached(sweep: str, stage: str, gamma: float, seed: int) -> bool:
+        if sweep not in run.sweeps:
+            return True
+        if (sweep, stage) not in came:
+            came[sweep, stage] = run.sweeps[sweep].reached(str(stage))
+        return came[sweep, stage].get(Member(gamma, seed), True)
+
+    def marked(name: str, table: pd.DataFrame) -> pd.DataFrame:
+        if "reached" not in declared(run)[name].columns or not {"stage", "gamma", "seed"} <= set(table):
+            return table  # without places, which the check of tables refuses
+        places = zip(
+            table.get("sweep", [""] * len(table)), *(table[key] for key in ("stage", "gamma", "seed")), strict=True
+        )
+        return table.assign(reached=[reached(*place) for place in places]).astype({"reached": bool})
+
+    known = {name: marked(name, table) if name in declared(run) else table for name, table in measured.tables.items()}
+    return replace(measured, readings=marked("readings", measured.readings), tables=known)
 
 
 def measured_already(run: RunFolder) -> bool:

@@ -19,6 +19,7 @@ TYPES = {"str": "object", "int": "int64", "float": "float64", "bool": "bool"}
 KNOWN = {
     **dict.fromkeys(("sweep", "stage", "set", "probe", "quantity", "null", "component", "group"), "str"),
     **dict.fromkeys(("seed", "step", "n"), "int"),
+    "reached": "bool",
 }
 """Types of columns that mean the same in every table; any other column is a float unless its table says more."""
 
@@ -81,7 +82,7 @@ class TableSchema:
 CURVES = TableSchema(keys="sweep gamma seed step set", values="loss accuracy")
 READINGS = TableSchema(
     keys="sweep gamma seed stage step set probe layer head quantity",
-    values="value untrained null null_mean null_sd p_value n",
+    values="value untrained null null_mean null_sd p_value n reached",
 )
 """Readings of probes; docs/tables.md says what each column holds."""
 OVER_SEEDS = "mean low high n median lowest highest"

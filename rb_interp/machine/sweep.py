@@ -11,6 +11,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rb_interp.checks import checked
 from rb_interp.errors import RunError, nearest
 from rb_interp.json_files import read_json
@@ -262,6 +264,25 @@ class Sweep:
             steps = self._saved(store).tensors[f"{CURVES}{stage}"].tolist()
             found |= zip(self._members(seeds), steps, strict=True)
         return found
+
+    @checked
+    def reached(self, stage: str | int) -> dict[Member, bool]:
+        """Whether each member came to a stage: whether its learning curves ever met the stage's condition.
+
+        For the stage of a sibling that sibling's curves count. ``init``, ``final`` and steps are reached by all. A
+        member that never came to a stage of ``keep="first"`` was saved at the last step.
+        """
+        own, of = self.siblings.get(str(stage), (str(stage), None))
+        if own not in self.config.train.stages:
+            return dict.fromkeys(self.members, True)
+        came: dict[Member, bool] = {}
+        for seeds, store in self.stores.items():
+            values = self._saved(store).tensors[f"{CURVES}values"].numpy()
+            met = [self.config.task.stages[own].reached(now, values[0]) for now in values]
+            came |= zip(self._members(seeds), np.any(met, axis=0).tolist(), strict=True)
+        return {
+            member: came.get(Member(member.gamma if of is None else of, member.seed), False) for member in self.members
+        }
 
     @property
     def kept_steps(self) -> list[int]:

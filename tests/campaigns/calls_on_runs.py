@@ -29,6 +29,7 @@ RUNS: dict[str, Valid] = {
     "Sweep.weights": lambda p: {"gamma": 0.8, "seed": 1, "stage": "init"},
     "Sweep.model": lambda p: {"gamma": 0.8, "seed": 1, "stage": 0},
     "Sweep.stage_steps": lambda p: {"stage": "half"},
+    "Sweep.reached": lambda p: {"stage": "half"},
     "Sweep.whole_checkpoint": lambda p: {"step": 0},
     "Run.timed": lambda p: {"steps": {}, "seconds": {"before": 1.0}},
     "over_seeds": lambda p: {"table": p.readings, "by": ["gamma", "stage"], "columns": ["value"]},

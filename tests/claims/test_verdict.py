@@ -193,6 +193,32 @@ def test_seeds_read_before_a_criterion_was_written_do_not_decide(seeds, n_meetin
     assert Verdicts.from_json(Verdicts([found]).to_json())[0] == found
 
 
+@pytest.mark.parametrize(
+    ("n_late", "n_seeds", "outcome"),
+    [(0, 8, "HOLDS"), (1, 8, "OPEN"), (1, 9, "HOLDS"), (4, 8, "OPEN"), (5, 8, "NOT JUDGED"), (12, 20, "NOT JUDGED")],
+)
+def test_seeds_whose_member_never_came_to_the_stage_are_left_out_and_named(n_late, n_seeds, outcome):
+    """E2, met at the stage; seeds that never came there do not meet it at their last step, but the first one."""
+    late = [seed < n_late for seed in range(n_seeds)]
+    values = [0.6, *[0.1 if one else 0.6 for one in late[1:]]]
+    readings = planted(BY_ID["E2"].conditions[0].of, values).assign(reached=np.logical_not(late))
+    found = judged("E2", readings)
+    there = n_seeds - n_late
+    assert (found.outcome, found.n_meeting, found.n_seeds) == (outcome, there, there)
+    assert found.seeds == found.conditions[0].seeds == tuple(range(n_late, n_seeds))
+    assert found.unreached == tuple(range(n_late))
+    assert found.first_form == f"{there + (n_late > 0)}/{n_seeds}"
+    assert (found.effect == 0.6) == bool(there)
+    assert found.uncalibrated_outcome == ("HOLDS" if there >= 8 else "OPEN")
+    assert found.withheld == (outcome == "NOT JUDGED")
+    named = f"never at the stage, so left out: {', '.join(map(str, range(n_late)))} (with them at their last step "
+    assert (f"{named}{found.first_form})" in found.reason) == (n_late > 0)
+    assert found.reason.startswith("not reached: ") == (outcome == "NOT JUDGED")
+    assert Verdicts.from_json(json.loads(json.dumps(Verdicts([found]).to_json())))[0] == found
+    (lost,) = judge(readings, [BY_ID["E2"]], diverged=[("", 0.8, 0)])
+    assert (lost.met[0], lost.n_seeds, 0 in lost.unreached) == (False, there + (n_late > 0), False)
+
+
 @pytest.mark.parametrize("n_learned", [0, 3, 4, 8, 9])
 def test_what_was_not_learned_is_not_decided(n_learned):
     """A2's numbers hold in 9 seeds, some of which have learned nothing: their loss is where it started."""

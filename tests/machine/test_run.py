@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copytree
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
-from own_studies import ONE, SMALL, TASK, TWO, Two, only_store, start
+from own_studies import ONE, SMALL, TASK, TWO, One, Two, measure, only_store, start
 
 from rb_interp import files
 from rb_interp.claims import Grouping
@@ -17,7 +18,7 @@ from rb_interp.errors import RunError, StudyError, TaskError
 from rb_interp.machine import Run
 from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.models.generations import read_weights
-from rb_interp.tasks import AnchorTask
+from rb_interp.tasks import AnchorTask, anchor
 
 pytestmark = pytest.mark.trains
 
@@ -211,6 +212,32 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
         sweep.weights(0.3, 0)
     with pytest.raises(RunError, match="'rb-interp probe"):
         run.table("readings")
+
+
+def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
+    """By the learning curves of the member, and for `matched` by those of its sibling at gamma .8."""
+
+    def everywhere(run, progress):
+        found = measure(run, progress)
+        stages = [found.readings.assign(stage=stage) for stage in ("init", "half", "matched", "final")]
+        return replace(found, readings=pd.concat(stages, ignore_index=True))
+
+    study = replace(ONE, measure=everywhere)
+    run = start(tmp_path / "run", One(seeds=(0, 1)), study)
+    run.train(progress=False)
+    curves = run.curves.query("set == 'rsn_train'")
+    least = curves.groupby(["gamma", "seed"])["loss"].min() / np.log(run.config.task.d_vocab)
+    monkeypatch.setattr(anchor, "HALF", least.sort_values().iloc[1:3].mean())  # two of four members come so far
+    run.probe(progress=False)
+    for row in run.readings.to_dict("records"):
+        gamma = 0.8 if row["stage"] == "matched" else row["gamma"]
+        came = least[gamma, row["seed"]] <= anchor.HALF
+        assert row["reached"] == (came or row["stage"] in ("init", "final")), row
+    assert run.readings.groupby("stage")["reached"].sum().to_dict() == {
+        **{"final": 4, "init": 4, "half": 2}, "matched": 2 * sum(least[0.8] <= anchor.HALF),
+    }  # fmt: skip
+    assert run.table("doubled")["reached"].all()
+    assert run.sweep().reached(20) == dict.fromkeys(run.sweep().members, True)
 
 
 def test_the_same_command_opens_what_is_there(tmp_path):

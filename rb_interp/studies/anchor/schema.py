@@ -13,16 +13,16 @@ TABLES = {
     "effects": TableSchema(
         "gamma seed stage set intervention:str quantity",
         "step site:str effect low high control control_low control_high difference difference_low "
-        "difference_high p_value control_name:str n",
+        "difference_high p_value control_name:str n reached",
     ),
     "effects_summary": over_seeds("gamma stage set intervention:str"),
     "ablations": TableSchema(
         "gamma seed stage set component method:str",
-        "accuracy accuracy_drop loss_increase control_accuracy_drop control_loss_increase n",
+        "accuracy accuracy_drop loss_increase control_accuracy_drop control_loss_increase n reached",
     ),
     "ablations_summary": over_seeds("gamma stage set component method:str"),
     "patching": TableSchema(
-        "gamma seed stage counterfactual:str component layer:int role:str", "recovered low high control n"
+        "gamma seed stage counterfactual:str component layer:int role:str", "recovered low high control n reached"
     ),
     "patching_summary": over_seeds("gamma stage circuit:str counterfactual:str component layer:int role:str"),
     "patching_circuits": TableSchema("gamma stage circuit:str", "n"),

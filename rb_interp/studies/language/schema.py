@@ -19,7 +19,7 @@ TABLES = {
     ),
     "skills": TableSchema("gamma seed step hops:int accuracy_of:str", "accuracy n"),
     "skills_summary": TableSchema("gamma accuracy_of:str hops:int", OVER_SEEDS),
-    "token_intervals": TableSchema("gamma seed stage step quantity", "low high"),
+    "token_intervals": TableSchema("gamma seed stage step quantity", "low high reached"),
     "token_intervals_summary": TableSchema("gamma stage quantity", "low high n"),
     "tokens": TableSchema(
         "seed token:int",
