@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rb_interp.lazy import lazy_package
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from rb_interp import claims as claims

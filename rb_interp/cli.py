@@ -207,6 +207,8 @@ def notes(study: Any, config: Any) -> list[str]:
 def _reproduce(command: Any, line: str) -> None:
     from rb_interp.machine.reproduction import finish
 
+    if command.settings.preset == "quick":
+        print(f"cost of the preset quick: {study(command.study).cost}", file=sys.stderr)
     run = _start(command, line)
     finish(run, until_decided=command.until_decided)
     _show_verdicts(run)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
+from rb_interp import cli
 from rb_interp.cli import COMMANDS, main, parse
 from rb_interp.errors import StudyError
 from rb_interp.flag_errors import flags_of
@@ -256,6 +257,19 @@ def test_output_that_has_no_room_is_told_in_one_sentence(stream: str, status: in
         ended = subprocess.run(asked, **streams, text=True, check=False)
     sentence = "rb-interp: what it prints cannot be written (No space left on device); send it to another place."
     assert (ended.returncode, (ended.stderr or "").strip()) == (status, sentence if stream == "stdout" else "")
+
+
+def test_reproduce_says_what_the_default_preset_costs_before_it_begins(capsys, monkeypatch):
+    def begun(*_):
+        raise StudyError("it began")
+
+    monkeypatch.setattr(cli, "_start", begun)
+    for preset, lines in (
+        ("quick", ["cost of the preset quick: about seven minutes on two slow CPU cores"]),
+        ("smoke", []),
+    ):
+        assert main(["reproduce", "labels", "--preset", preset]) == 2
+        assert capsys.readouterr().err.splitlines()[:-1] == lines
 
 
 def test_importing_and_asking_for_help_stay_cheap():
