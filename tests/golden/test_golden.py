@@ -1,0 +1,51 @@
+"""Numbers that a change of the code must not change; ``make.py`` makes them again where a change is meant.
+
+Models and training are in float64. Values agree within 1e-6, the mean of a null within its own standard error, and
+what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs between processors by more.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from golden import calls
+from golden.compared import differing
+
+HERE = Path(__file__).parent
+PLACE = ["sweep", "gamma", "seed", "stage", "step", "set", "probe", "layer", "head", "quantity"]
+
+
+@cache
+def _stored(name: str) -> pd.DataFrame:
+    return pd.read_parquet(HERE / f"{name}.parquet")
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.wide if "composite" in name else ()) for name in calls.SUBJECTS]
+)
+def test_readings(name):
+    stored = _stored("readings")
+    found = differing(calls.rows_of(name), stored[stored["model"] == name], ["model", "call", "quantity"], ["value"])
+    assert found.empty, found.to_string(max_rows=20)
+
+
+def test_verdicts_on_stored_readings():
+    stored = pd.read_csv(HERE / "verdicts.csv")
+    words = ["of", "seeds_from", "claim", "asked", "outcome", "uncalibrated"]
+    found = differing(calls.verdicts(HERE), stored, words, ["k", "n", "effect", "low", "high"])
+    assert found.empty, found.to_string(max_rows=20)
+
+
+def test_fingerprints():
+    assert calls.fingerprints() == json.loads((HERE / "fingerprints.json").read_text())
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("study", calls.STUDIES)
+def test_smoke(study, tmp_path):
+    now, then = (calls.comparable(study, t) for t in (calls.smoke(study, tmp_path / "run"), _stored(f"smoke_{study}")))
+    found = differing(now, then, PLACE, ["value", "untrained", "null_mean"], tolerance=1e-4)
+    assert found.empty, found.to_string(max_rows=20)
