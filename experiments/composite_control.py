@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 import rb_interp as rb
-from rb_interp.machine.members import MemberModels
+from rb_interp.runs.members import MemberModels
 from rb_interp.studies.composite.flow import flow_of, read_interchange
 from rb_interp.studies.composite.phase import phase_of, read_control, read_phase
 

@@ -5,7 +5,7 @@
 
 Members of studies have the presets' settings at size `quick`. Which circuit a seed learns may differ between
 processors, so names are given by what each member reads. Two models are written by hand, without most of the directions
-that nothing reads. All are written to ``rb_interp/machine/sharing/members``, where
+that nothing reads. All are written to ``rb_interp/runs/zoo``, where
 ``rb.from_pretrained("zoo", member=...)`` finds them. About eight minutes on one core.
 """
 
@@ -21,16 +21,16 @@ import torch
 
 import rb_interp as rb
 from rb_interp.interventions.route_shares import anchor_routes
-from rb_interp.machine.config import fingerprint
-from rb_interp.machine.sharing import Circuit, save_member
-from rb_interp.machine.sharing.export import training_of
-from rb_interp.machine.sharing.pretrained import ZOO_FOLDER, listed, members
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity, value_alignment
+from rb_interp.runs.config import fingerprint
+from rb_interp.runs.sharing import Circuit, save_member
+from rb_interp.runs.sharing.export import training_of
+from rb_interp.runs.sharing.pretrained import ZOO_FOLDER, listed, members
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.anchor.circuits import circuit_of
 from rb_interp.studies.composite.circuits import circuit_of as flow_circuit

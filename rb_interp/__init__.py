@@ -17,10 +17,10 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from rb_interp import claims as claims
     from rb_interp import interventions as interventions
-    from rb_interp import machine as machine
     from rb_interp import models as models
     from rb_interp import plots as plots
     from rb_interp import probes as probes
+    from rb_interp import runs as runs
     from rb_interp import statistics as statistics
     from rb_interp import studies as studies
     from rb_interp import tasks as tasks
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from rb_interp import training as training
     from rb_interp.claims import judge as judge
     from rb_interp.errors import RbInterpError as RbInterpError
-    from rb_interp.machine import Run as Run
-    from rb_interp.machine import Study as Study
-    from rb_interp.machine import study as study
-    from rb_interp.machine.sharing import from_pretrained as from_pretrained
-    from rb_interp.machine.sharing import push_to_hub as push_to_hub
-    from rb_interp.machine.sharing import zoo as zoo
     from rb_interp.models import ModelConfig as ModelConfig
     from rb_interp.models import build_model as build_model
     from rb_interp.models import initialisation_table as initialisation_table
@@ -42,6 +36,12 @@ if TYPE_CHECKING:
     from rb_interp.probes import Reading as Reading
     from rb_interp.probes import from_arrays as from_arrays
     from rb_interp.probes import scan as scan
+    from rb_interp.runs import Run as Run
+    from rb_interp.runs import Study as Study
+    from rb_interp.runs import study as study
+    from rb_interp.runs.sharing import from_pretrained as from_pretrained
+    from rb_interp.runs.sharing import push_to_hub as push_to_hub
+    from rb_interp.runs.sharing import zoo as zoo
     from rb_interp.tasks import AnchorTask as AnchorTask
     from rb_interp.tasks import Inputs as Inputs
     from rb_interp.tasks import Roles as Roles
@@ -55,8 +55,8 @@ else:
         {
             "claims": ("judge",),
             "errors": ("RbInterpError",),
-            "machine": ("Run", "Study", "study"),
-            "machine.sharing": ("from_pretrained", "push_to_hub", "zoo"),
+            "runs": ("Run", "Study", "study"),
+            "runs.sharing": ("from_pretrained", "push_to_hub", "zoo"),
             "models": ("ModelConfig", "build_model", "initialisation_table", "scale_init"),
             "probes": ("Reading", "from_arrays", "scan"),
             "tasks": ("AnchorTask", "Inputs", "Roles"),
@@ -64,7 +64,7 @@ else:
             "training": ("TrainConfig", "train_members", "train_model"),
         },
         modules=(
-            *("claims", "interventions", "machine", "models", "plots", "probes", "statistics", "studies", "tasks"),
+            *("claims", "interventions", "runs", "models", "plots", "probes", "statistics", "studies", "tasks"),
             *("text", "theory", "training"),
         ),
     )

@@ -4,7 +4,7 @@ A class has the bounds of its own settings in ``BOUNDS``, whoever wrote it; here
 docs/configuration.md lists the bounds of every setting of every study.
 
 A bound keeps out what nothing can be made of: a number that no tensor, file name or loop can hold. Whether a machine
-can hold a run is another question, see ``machine.estimate``. Relations between settings stand with their classes.
+can hold a run is another question, see ``runs.estimate``. Relations between settings stand with their classes.
 
 Nothing heavy is imported here: the command line reads settings before it imports torch or numpy.
 """

@@ -24,7 +24,7 @@ from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, f
 from rb_interp.files import check_place, write_bytes
 from rb_interp.flag_errors import in_one_sentence, too_many
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
-from rb_interp.machine.registry import DEFAULT, installed_studies, names, study
+from rb_interp.runs.registry import DEFAULT, installed_studies, names, study
 from rb_interp.signals import Stopped, stopped_by_signals
 
 HELP = {"-h", "--help", "--tyro-print-completion", "--tyro-write-completion"}
@@ -154,8 +154,8 @@ def parse(arguments: Sequence[str]) -> Any:
 
 def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     """The study that comes first, and the configuration that its flags change: of --config, of --preset, or quick."""
-    from rb_interp.machine.config import from_mapping, read_toml
-    from rb_interp.machine.metadata import check_settings
+    from rb_interp.runs.config import from_mapping, read_toml
+    from rb_interp.runs.metadata import check_settings
 
     # Flags and their defaults come from the study and its starting point, and tyro wants them before it reads a word.
     # Its own presets (``extras.overridable_config_cli``) would be subcommands, with every study loaded to make them.
@@ -185,8 +185,8 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
 
 
 def _start(command: Any, line: str) -> Any:
-    from rb_interp.machine.estimate import estimate
-    from rb_interp.machine.reproduction import default_folder, start
+    from rb_interp.runs.estimate import estimate
+    from rb_interp.runs.reproduction import default_folder, start
 
     chosen = study(command.study)
     folder = command.out or default_folder(chosen, command.settings)
@@ -205,7 +205,7 @@ def notes(study: Any, config: Any) -> list[str]:
 
 
 def _reproduce(command: Any, line: str) -> None:
-    from rb_interp.machine.reproduction import finish
+    from rb_interp.runs.reproduction import finish
 
     if command.settings.preset == "quick":
         print(f"cost of the preset quick: {study(command.study).cost}", file=sys.stderr)
@@ -264,8 +264,8 @@ def _studies(command: Any, line: str) -> None:
 
 
 def _patch(command: Any, line: str) -> None:
-    from rb_interp.machine.intervene import patch_member
     from rb_interp.report.interventions import print_matrix
+    from rb_interp.runs.intervene import patch_member
 
     check_table(command.out)
     _check_member(command.gamma, command.seed or 0)
@@ -282,8 +282,8 @@ def _patch(command: Any, line: str) -> None:
 
 
 def _ablate(command: Any, line: str) -> None:
-    from rb_interp.machine.intervene import ablate_members, ablation_means
     from rb_interp.report.interventions import print_ablations
+    from rb_interp.runs.intervene import ablate_members, ablation_means
 
     check_table(command.out)
     table = ablate_members(
@@ -339,10 +339,10 @@ def check_table(out: Path | None) -> None:
 
 
 def _open(folder: Path) -> Any:
-    from rb_interp.machine.metadata import read_metadata
+    from rb_interp.runs.metadata import read_metadata
 
     read_metadata(folder)  # a folder that is no run is refused before torch and the studies are imported
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.run import Run
 
     return Run.open(folder)
 

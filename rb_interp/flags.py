@@ -14,10 +14,10 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from rb_interp.machine.registry import DEFAULT
+from rb_interp.runs.registry import DEFAULT
 
 if TYPE_CHECKING:
-    from rb_interp.machine.config import StudyConfig
+    from rb_interp.runs.config import StudyConfig
 
 DESCRIPTIONS = {
     "reproduce": "Train a study's models, probe them, judge the claims, and write report.html.",

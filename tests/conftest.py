@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.run import Run
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def anchor_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run, trained and measured, without figures. Whoever damages it works on a copy."""
     from tiny_anchor import TINY
 
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.run import Run
     from rb_interp.studies.anchor import ANCHOR
 
     study = replace(ANCHOR, figures=())

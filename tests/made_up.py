@@ -17,10 +17,10 @@ import pandas as pd
 
 from rb_interp.claims import Verdicts, judge, judge_checks, judge_within
 from rb_interp.figures.evidence import Evidence
-from rb_interp.machine.config import StudyConfig
-from rb_interp.machine.measured import Measured, summary_table
-from rb_interp.machine.protocol import Study
-from rb_interp.machine.schema import EVERY_STUDY, SUMMARY, check_tables
+from rb_interp.runs.config import StudyConfig
+from rb_interp.runs.measured import Measured, summary_table
+from rb_interp.runs.protocol import Study
+from rb_interp.runs.schema import EVERY_STUDY, SUMMARY, check_tables
 
 NEUTRAL = {"str": "", "int": 0, "float": math.nan, "bool": False}
 """What stands in a column that is not given, by its type."""

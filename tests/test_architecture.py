@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.machine import registry
+from rb_interp.runs import registry
 
 PACKAGE = Path(__file__).parents[1] / "rb_interp"
 FLOORS = (
     *("errors", "lazy", "__init__", "signals", "files", "json_files", "checks kinds arrays", "bounds", "presets"),
     *("torch_threads", "one_writer", "manifest"),
     *("tasks", "text", "statistics plots", "models", "theory", "training", "probes", "interventions"),
-    *("claims", "figures", "report", "machine", "studies", "flags", "flag_errors", "cli", "__main__"),
+    *("claims", "figures", "report", "runs", "studies", "flags", "flag_errors", "cli", "__main__"),
 )
 """Modules and packages from below; two that stand together may import each other."""
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
@@ -109,4 +109,4 @@ def test_the_library_names_no_study():
         ]
         assert path.relative_to(PACKAGE).parts[0] in LIBRARY or not families, f"{path}: ids of claims are a study's"
         assert not [name for name in names if not name.isalpha() and name in path.read_text()], path
-    assert found == [("machine/intervene.py", "anchor"), ("machine/registry.py", "anchor")]
+    assert found == [("runs/intervene.py", "anchor"), ("runs/registry.py", "anchor")]

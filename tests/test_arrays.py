@@ -15,7 +15,7 @@ from rb_interp.interventions.matrix import PatchingMatrix
 from rb_interp.interventions.metrics import metric_of
 from rb_interp.interventions.path import PathPatch
 from rb_interp.interventions.sites import Site
-from rb_interp.machine import study
+from rb_interp.runs import study
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks import AnchorTask, Dataset, Inputs, Roles
 from rb_interp.theory.lemma_1 import FreshAttention

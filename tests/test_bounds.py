@@ -14,9 +14,9 @@ from rb_interp import bounds
 from rb_interp.bounds import check_path
 from rb_interp.checks import RANGES
 from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
-from rb_interp.machine.config import StudyConfig, fingerprint, from_mapping, read_toml
-from rb_interp.machine.registry import names, study
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import StudyConfig, fingerprint, from_mapping, read_toml
+from rb_interp.runs.registry import names, study
 from rb_interp.studies.addition_and_scan.cogs import CogsTask
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.language.config import LanguageConfig

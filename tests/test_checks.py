@@ -27,7 +27,7 @@ from rb_interp.training.config import TrainConfig
 
 PACKAGES = (
     *("probes", "interventions", "statistics", "claims", "theory", "tasks", "models", "models.reference", "text"),
-    "machine",
+    "runs",
 )
 CALLS = [
     (f"{package.__name__}.{name}", value)

@@ -17,9 +17,9 @@ from rb_interp.cli import COMMANDS, main, parse
 from rb_interp.errors import StudyError
 from rb_interp.flag_errors import flags_of
 from rb_interp.flags import ON_RUNS
-from rb_interp.machine import Run, registry
-from rb_interp.machine.config import to_toml
 from rb_interp.models.config import MatrixGammas, ModelConfig
+from rb_interp.runs import Run, registry
+from rb_interp.runs.config import to_toml
 from rb_interp.signals import SIGNALS
 from rb_interp.studies.anchor import figures
 from rb_interp.studies.anchor.config import AnchorConfig

@@ -19,7 +19,7 @@ from rb_interp.report.within import within_section
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts
-    from rb_interp.machine.protocol import Study
+    from rb_interp.runs.protocol import Study
 
 EVERY_REPORT = ("scale", "γ, initialisation rate", "seed, member")
 OF_VERDICTS = ("untrained model", "interval", "HOLDS, FAILS, OPEN, NOT JUDGED", "median [range]")

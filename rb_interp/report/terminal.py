@@ -18,9 +18,9 @@ from rb_interp.report.within import DESCRIBES
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts, Within
-    from rb_interp.machine.registry import InstalledStudy
-    from rb_interp.machine.run import Run
-    from rb_interp.machine.sweep import Sweep
+    from rb_interp.runs.registry import InstalledStudy
+    from rb_interp.runs.run import Run
+    from rb_interp.runs.sweep import Sweep
 
 COLOURS = {"HOLDS": "green", "FAILS": "red", "OPEN": "yellow", "NOT JUDGED": "dim"}
 WIDTH = 100

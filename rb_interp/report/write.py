@@ -16,7 +16,7 @@ from rb_interp.files import write_bytes
 from rb_interp.report.content import report_content
 
 if TYPE_CHECKING:
-    from rb_interp.machine.protocol import Study
+    from rb_interp.runs.protocol import Study
 
 HERE = Path(__file__).parent
 

@@ -30,8 +30,8 @@ RUN = {
 
 def make_run(folder: Path) -> None:
     """One tiny run, trained and measured."""
-    from rb_interp.machine.config import from_mapping
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.config import from_mapping
+    from rb_interp.runs.run import Run
     from rb_interp.studies.emb_mlp import EMB_MLP
 
     run = Run.start(folder, EMB_MLP, from_mapping(EMB_MLP.load("config"), RUN))
@@ -386,7 +386,7 @@ GROUPS: dict[str, dict[str, Valid]] = {
     "rb_interp": TOP, "rb_interp.probes": PROBES, "rb_interp.interventions": INTERVENTIONS,
     "rb_interp.statistics": STATISTICS, "rb_interp.claims": CLAIMS, "rb_interp.theory": THEORY,
     "rb_interp.tasks": TASKS, "rb_interp.models": MODELS, "rb_interp.text": TEXT,
-    "rb_interp.machine": RUNS, "rb_interp.models.reference": REFERENCE,
+    "rb_interp.runs": RUNS, "rb_interp.models.reference": REFERENCE,
     "rb_interp.plots": PLOTS,
 }  # fmt: skip
 """Module -> its callables, ``Class.method`` for methods, each with its valid arguments."""

@@ -79,7 +79,7 @@ def _ask(of: Callable[..., object]) -> Callable[[str, Path], int]:
         import sys
 
         from rb_interp.errors import RbInterpError
-        from rb_interp.machine.run import Run
+        from rb_interp.runs.run import Run
 
         try:
             print(_digest(of(Run.open(RUN))))

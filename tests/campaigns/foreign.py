@@ -195,7 +195,7 @@ def _shown(study: str, figure: Any) -> int:
     import sys
 
     from rb_interp.errors import RbInterpError
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.run import Run
 
     try:
         run = Run.open(RUN)

@@ -148,9 +148,9 @@ def preload() -> None:
     # Its own lock is one of all processes that were forked, and stays closed where one is killed that holds it.
     tqdm.set_lock(threading.RLock())
     tqdm.monitor_interval = 0
-    import rb_interp.machine.run
     import rb_interp.models.build
     import rb_interp.report.write
+    import rb_interp.runs.run
     import rb_interp.training.members  # noqa: F401
 
 

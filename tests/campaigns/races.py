@@ -279,7 +279,7 @@ def _read(name: str) -> Work:
     """Read something of the run from Python."""
 
     def read() -> int:
-        from rb_interp.machine.run import Run
+        from rb_interp.runs.run import Run
 
         return int(len(getattr(Run.open(RUN), name)) == 0)
 
@@ -294,7 +294,7 @@ def _keep_and_read() -> int:
 
 def _sound(kept: str) -> int:
     """1 where a kept result is damaged, incomplete or cannot be drawn."""
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.run import Run
 
     run = Run.open(kept)
     return int(bool(run.verify()) or not run.kept or run.readings.empty or not run.outcomes)

@@ -158,7 +158,7 @@ def _by_flags(study: str, changes: dict[str, Any], folder: Path, out: Path) -> C
 def _by_python(study: str, changes: dict[str, Any], folder: Path, out: Path) -> Callable[[], int]:
     def work() -> int:
         import rb_interp as rb
-        from rb_interp.machine.reproduction import start
+        from rb_interp.runs.reproduction import start
 
         try:
             config = rb.study(study).preset("smoke")

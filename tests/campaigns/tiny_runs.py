@@ -126,7 +126,7 @@ def making(study: str, toml: Path, word: str = "train") -> Work:
 
 def add_seeds() -> int:
     """Add a seed to the run in the current folder, where it has none added, and train it."""
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.run import Run
 
     try:
         run = Run.open(RUN)
@@ -191,7 +191,7 @@ def compared(folder: Path, reference: dict[str, str]) -> tuple[str, str]:
 
 
 def _problems() -> int:
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.run import Run
 
     print(*Run.open(RUN).manifest.problems().values(), sep="\n", end="")
     return 0

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.machine import registry
+from rb_interp.runs import registry
 
 pytestmark = [pytest.mark.lens, pytest.mark.wide]
 
 ROOT = Path(__file__).parents[2]
 RUN = """
 import json, sys
-from rb_interp.machine.registry import names, study
+from rb_interp.runs.registry import names, study
 found = study("modular-addition")
 loaded = sorted(name for name in sys.modules if name.startswith("rb_interp.studies."))
 run = found.run(preset="smoke", out="run", progress=False)
@@ -73,7 +73,7 @@ def test_a_plugin_that_does_not_load_is_one_sentence_and_stops_no_other(tmp_path
     plugin(tmp_path, "renamed", "fine_study:STUDY")
     plugin(tmp_path, "labels", "fine_study:STUDY", study="labels")
     (tmp_path / "fine_study.py").write_text(
-        "from rb_interp.machine.protocol import Study\n"
+        "from rb_interp.runs.protocol import Study\n"
         "STUDY = Study('fine-study', 'Fine', 'Is it?', 'none', config='a:b', measure='a:b')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rb_interp.cli import parse, starting_point
-from rb_interp.machine.config import comparable, scale_of
-from rb_interp.machine.registry import study
+from rb_interp.runs.config import comparable, scale_of
+from rb_interp.runs.registry import study
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 AT_ONE_RATE = {"rates": []}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rb_interp.machine.run import Run
+from rb_interp.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "results_addition_and_scan.md").read_text()

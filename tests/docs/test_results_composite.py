@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rb_interp.machine.run import Run
+from rb_interp.runs.run import Run
 from rb_interp.training.schedule import learning_rate
 
 ROOT = Path(__file__).parents[2]

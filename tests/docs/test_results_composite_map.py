@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.machine.run import Run
 from rb_interp.report.section import Paragraph
+from rb_interp.runs.run import Run
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.studies.composite.map.config import AXES
 from rb_interp.studies.composite.map.figure import caption_map, draw_map

@@ -16,8 +16,6 @@ from rb_interp.claims import Standing, Verdicts, Within, judge
 from rb_interp.errors import StudyError
 from rb_interp.figures.numbers import number
 from rb_interp.figures.panels import sentence_figure
-from rb_interp.machine.config import from_mapping, to_toml
-from rb_interp.machine.protocol import Study
 from rb_interp.report.content import EVERY_REPORT, OF_VERDICTS, OUTCOMES, family_of, json_safe, report_content
 from rb_interp.report.glossary import shared
 from rb_interp.report.section import (
@@ -34,6 +32,8 @@ from rb_interp.report.section import (
     Terms,
 )
 from rb_interp.report.write import render_html, typeset, write_report
+from rb_interp.runs.config import from_mapping, to_toml
+from rb_interp.runs.protocol import Study
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.config import AnchorConfig

@@ -67,7 +67,7 @@ def of_names() -> None:
     print(rb.probes.nonexistent)  # type: ignore
     print(rb.interventions.nonexistent)  # type: ignore
     print(rb.models.nonexistent)  # type: ignore
-    print(rb.machine.nonexistent)  # type: ignore
+    print(rb.runs.nonexistent)  # type: ignore
     print(rb.statistics.nonexistent)  # type: ignore
     print(rb.claims.nonexistent)  # type: ignore
     print(rb.training.nonexistent)  # type: ignore

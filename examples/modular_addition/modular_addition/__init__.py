@@ -1,6 +1,6 @@
 """Does a small initialisation learn modular addition before the pairs that break the rule?"""
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 STUDY = Study(
     name="modular-addition",

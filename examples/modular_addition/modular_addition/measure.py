@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 
 from rb_interp.interventions import ablation
-from rb_interp.machine import Measured, MemberModels, readings_table
 from rb_interp.probes import Null, Reading, geometry
+from rb_interp.runs import Measured, MemberModels, readings_table
 from rb_interp.statistics.learning_order import bias_index, fraction_left
 from rb_interp.tasks import Inputs
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rb_interp.machine import StudyConfig, SweepConfig
+from rb_interp.runs import StudyConfig, SweepConfig
 from rb_interp.tasks import Dataset, Stage, fingerprint
 from rb_interp.training import TrainConfig
 

@@ -4,7 +4,7 @@ Realistic tasks of paper 2: sums, commands and, in the preset ``paper`` alone, s
 to Whether Transformers Fit Composite Functions by Reasoning or Memorizing", arXiv 2405.05409).
 """
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.addition_and_scan"
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, differences
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, differences
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.cogs import CogsTask
 from rb_interp.studies.addition_and_scan.scan import ScanTask

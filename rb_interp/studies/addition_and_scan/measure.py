@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from jaxtyping import Bool, Int
 
-from rb_interp.machine.measured import Measured, arrays_over_seeds, curves_summary, over_seeds, readings_table
-from rb_interp.machine.members import MemberModels, each_member
-from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
+from rb_interp.runs.measured import Measured, arrays_over_seeds, curves_summary, over_seeds, readings_table
+from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.run import Run
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.answers import answers, right

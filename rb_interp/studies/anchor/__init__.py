@@ -1,6 +1,6 @@
 """The anchor study: does a small initialisation learn the rule before the table, and through which circuit?"""
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 HERE = "rb_interp.studies.anchor"
 

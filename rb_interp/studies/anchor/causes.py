@@ -34,10 +34,10 @@ from rb_interp.interventions.subspace import (
     subspace_effect,
     token_basis,
 )
-from rb_interp.machine.members import MemberModels, each_member
-from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.alignment import value_matrix
+from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.run import Run
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs

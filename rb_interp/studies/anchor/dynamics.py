@@ -33,8 +33,6 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.arrays import WithArrays
-from rb_interp.machine.members import MemberModels, each_member
-from rb_interp.machine.run import Run
 from rb_interp.models.build import exported
 from rb_interp.models.generations import write_weights
 from rb_interp.models.protocol import HookedModel
@@ -46,6 +44,8 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
+from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.run import Run
 from rb_interp.studies.anchor.events import QUANTITIES, event_table
 from rb_interp.studies.anchor.readings import OPTIONS, one_pass
 from rb_interp.tasks import Inputs

@@ -27,8 +27,8 @@ from jaxtyping import Int
 from rb_interp.arrays import WithArrays
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.interchanging import most_likely
-from rb_interp.machine.members import MemberModels, each_member
-from rb_interp.machine.run import Run
+from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.run import Run
 from rb_interp.statistics.disagreement import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.studies.anchor.schema import TABLES

@@ -50,9 +50,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from rb_interp.machine.measured import Measured, readings_table
-from rb_interp.machine.run import Run
-from rb_interp.machine.sweep import Sweep
+from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs.run import Run
+from rb_interp.runs.sweep import Sweep
 from rb_interp.statistics.learning_order import label_entropy, learning_order_table
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.circuits import circuit_table

@@ -11,9 +11,6 @@ import numpy as np
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.interventions.sites import Site
-from rb_interp.machine.members import MemberModels, each_member
-from rb_interp.machine.run import Run
-from rb_interp.machine.sweep import Sweep
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes import (
     Reading,
@@ -27,6 +24,9 @@ from rb_interp.probes import (
 )
 from rb_interp.probes.explained_variance import component_hooks
 from rb_interp.probes.source import Source
+from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.run import Run
+from rb_interp.runs.sweep import Sweep
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.theory.lemma_1 import lemma_1

@@ -1,6 +1,6 @@
 """The tables that the anchor study measures beside its readings."""
 
-from rb_interp.machine.schema import TableSchema, over_seeds
+from rb_interp.runs.schema import TableSchema, over_seeds
 
 TABLES = {
     "circuits": TableSchema(

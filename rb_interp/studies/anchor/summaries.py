@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.interventions.circuit_names import CAUSES
-from rb_interp.machine.intervene import ablation_means
-from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
+from rb_interp.runs.intervene import ablation_means
+from rb_interp.runs.measured import arrays_over_seeds, curves_summary, over_seeds
 from rb_interp.statistics.intervals import interval_or_nan, proportion_interval
 from rb_interp.studies.anchor.circuits import CIRCUITS
 from rb_interp.studies.anchor.events import OFFSET, order_table, own_signs

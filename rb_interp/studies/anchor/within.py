@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.claims.within import Grouping
-from rb_interp.machine.measured import Measured
+from rb_interp.runs.measured import Measured
 from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.studies.anchor.claims import CLAIMS
 

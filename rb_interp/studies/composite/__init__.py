@@ -4,7 +4,7 @@ The study of paper 2, "Initialization is Critical to Whether Transformers Fit Co
 Memorizing" (arXiv 2405.05409).
 """
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.composite"
 

@@ -29,12 +29,12 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from rb_interp.machine.measured import over_seeds, readings_table
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.neuron_groups import condensation
 from rb_interp.probes.number_lattice import lattice
 from rb_interp.probes.spectra import layer_matrices, weight_spectra
 from rb_interp.probes.vectors import spearman
+from rb_interp.runs.measured import over_seeds, readings_table
 from rb_interp.statistics.auc import stratified_auc
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MIDDLE, SMALL

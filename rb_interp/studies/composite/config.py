@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
 

@@ -28,12 +28,12 @@ from jaxtyping import Int
 from numpy import ndarray
 from pandas import DataFrame
 
-from rb_interp.machine.measured import Measured, arrays_over_seeds, readings_table
-from rb_interp.machine.members import MemberModels, each_member
-from rb_interp.machine.run import Run
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.between_roles import EXCESS, attention
 from rb_interp.probes.capturing import captured
+from rb_interp.runs.measured import Measured, arrays_over_seeds, readings_table
+from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.run import Run
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.complexity import (
     complexity_arrays,

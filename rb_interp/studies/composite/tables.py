@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rb_interp.machine.measured import curves_summary, over_seeds, readings_table
+from rb_interp.runs.measured import curves_summary, over_seeds, readings_table
 from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.complexity import complexity_summaries, matrix_rows

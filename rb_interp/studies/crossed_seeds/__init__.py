@@ -1,6 +1,6 @@
 """Seeds taken apart: seeds of the data crossed with seeds of the initial weights, everything else the same."""
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.crossed_seeds"
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from rb_interp.bounds import GAMMA, SEEDS, SWEEP, Bound
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import StudyConfig, SweepConfig, check_seeds
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import StudyConfig, SweepConfig, check_seeds
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import RATES
 from rb_interp.training.config import TrainConfig

@@ -15,10 +15,10 @@ from tqdm import tqdm
 
 from rb_interp.interventions.circuit_names import circuit_by_cause
 from rb_interp.interventions.route_shares import anchor_routes
-from rb_interp.machine.measured import Measured, readings_table
-from rb_interp.machine.members import MemberModels
-from rb_interp.machine.run import Run
-from rb_interp.machine.sweep import Sweep
+from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs.members import MemberModels
+from rb_interp.runs.run import Run
+from rb_interp.runs.sweep import Sweep
 from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.statistics.variance_components import variance_components
 from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig

@@ -1,6 +1,6 @@
 """The tables that the study of crossed seeds measures beside its readings."""
 
-from rb_interp.machine.schema import TableSchema
+from rb_interp.runs.schema import TableSchema
 
 TABLES = {
     "crossing": TableSchema("gamma data_seed:int seed", "key_from_key key_from_anchors n circuit:str accuracy"),

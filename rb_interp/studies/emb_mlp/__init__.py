@@ -1,6 +1,6 @@
 """Emb-MLP and the one-layer model, which are simple enough for theory, and the comparison of theory and training."""
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 EMB_MLP = Study(
     name="emb-mlp",

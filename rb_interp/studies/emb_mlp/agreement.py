@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rb_interp.machine import over_seeds
+from rb_interp.runs import over_seeds
 from rb_interp.studies.emb_mlp.claims import BY_ID
 
 AGREES = BY_ID["T1"].conditions[0].threshold

@@ -16,8 +16,8 @@ from typing import Any
 from rb_interp import bounds
 from rb_interp.checks import KnownFields
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 

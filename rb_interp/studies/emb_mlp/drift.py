@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.machine import Sweep
+from rb_interp.runs import Sweep
 from rb_interp.statistics.learning_order import fraction_left
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks import AnchorDataset, AnchorTask

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rb_interp.machine import Measured, MemberModels, Run, Sweep, over_seeds, readings_table
-from rb_interp.machine.measured import arrays_over_seeds, curves_summary
 from rb_interp.probes import geometry
+from rb_interp.runs import Measured, MemberModels, Run, Sweep, over_seeds, readings_table
+from rb_interp.runs.measured import arrays_over_seeds, curves_summary
 from rb_interp.statistics.learning_order import learning_order_of
 from rb_interp.studies.emb_mlp.agreement import agreement_curves, agreement_summary, agreement_table, curves_over_seeds
 from rb_interp.studies.emb_mlp.config import EARLY, LATE, EmbMLPConfig

@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from rb_interp.machine import over_seeds
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes.vectors import cosines
+from rb_interp.runs import over_seeds
 from rb_interp.studies.emb_mlp.config import Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.theory.inner_products import exponent, inner_product_error

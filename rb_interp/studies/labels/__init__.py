@@ -1,6 +1,6 @@
 """The label study: what the distribution of memory labels decides, with everything else the same (paper 1, Fig. 8)."""
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.labels"
 

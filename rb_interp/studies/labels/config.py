@@ -12,8 +12,8 @@ from typing import Any
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, comparable
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, comparable
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 

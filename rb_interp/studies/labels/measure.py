@@ -20,11 +20,11 @@ import pandas as pd
 from jaxtyping import Int
 from tqdm import tqdm
 
-from rb_interp.machine.measured import Measured, readings_table
-from rb_interp.machine.members import MemberModels
-from rb_interp.machine.run import Run
-from rb_interp.machine.sweep import Sweep
 from rb_interp.probes.answer_ranges import label_range
+from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs.members import MemberModels
+from rb_interp.runs.run import Run
+from rb_interp.runs.sweep import Sweep
 from rb_interp.statistics.learning_order import bias_index, learning_order_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.labels.config import BEFORE_MEMORY, LabelsConfig

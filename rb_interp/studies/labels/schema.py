@@ -1,6 +1,6 @@
 """The tables that the label study measures beside its readings."""
 
-from rb_interp.machine.schema import TableSchema, over_seeds
+from rb_interp.runs.schema import TableSchema, over_seeds
 
 TABLES = {
     "in_range": TableSchema("sweep gamma seed step group:int", "low:int high:int inside pooled accuracy"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.machine.measured import curves_summary, over_seeds
+from rb_interp.runs.measured import curves_summary, over_seeds
 from rb_interp.statistics.intervals import paired_differences
 from rb_interp.studies.labels.config import BEFORE_MEMORY
 

@@ -1,6 +1,6 @@
 """The study of language: is the text that needs reasoning learned before stories? (paper 1, Figs. 1 and 7)"""
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.language"
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp import bounds
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from rb_interp.machine.run import Run
+    from rb_interp.runs.run import Run
 
 STAGES = ("early",)
 

@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rb_interp.machine.measured import Measured, readings_table
-from rb_interp.machine.members import MemberModels
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
@@ -19,6 +17,8 @@ from rb_interp.probes.corpus_cosines import token_similarity
 from rb_interp.probes.followers import next_token
 from rb_interp.probes.ranks import embedding_rank, weight_rank
 from rb_interp.probes.token_typing import token_table
+from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs.members import MemberModels
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.language.losses import corpus_loss_table
 from rb_interp.studies.language.tables import KEPT, SIMILARITY, derived
@@ -28,8 +28,8 @@ from rb_interp.text.data import TextData
 from rb_interp.training.member_group import Member
 
 if TYPE_CHECKING:
-    from rb_interp.machine.run import Run
-    from rb_interp.machine.sweep import Sweep
+    from rb_interp.runs.run import Run
+    from rb_interp.runs.sweep import Sweep
     from rb_interp.studies.language.config import LanguageConfig
 
 LAYERS = 2

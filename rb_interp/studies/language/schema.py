@@ -1,6 +1,6 @@
 """The tables that the language study measures beside its readings."""
 
-from rb_interp.machine.schema import OVER_SEEDS, TableSchema, over_seeds
+from rb_interp.runs.schema import OVER_SEEDS, TableSchema, over_seeds
 
 TABLES = {
     "attention": TableSchema("gamma stage set layer", OVER_SEEDS),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.claims.learning_order import LARGE, SMALL
-from rb_interp.machine.measured import curves_summary, over_seeds
+from rb_interp.runs.measured import curves_summary, over_seeds
 
 SIMILARITY = (
     *("cos_prontoqa", "cos_stories", "cos_control", "cos_in_range", "cos_counterpart"),

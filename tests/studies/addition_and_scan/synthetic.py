@@ -11,7 +11,7 @@ from made_up import MadeUp
 
 from rb_interp.claims import Verdicts, judge
 from rb_interp.figures.evidence import Evidence
-from rb_interp.machine.measured import arrays_over_seeds, curves_summary, over_seeds
+from rb_interp.runs.measured import arrays_over_seeds, curves_summary, over_seeds
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.claims import CLAIMS
 from rb_interp.studies.addition_and_scan.config import COGS, DECAYS, LARGE, SMALL, AdditionAndScanConfig

@@ -14,9 +14,9 @@ from studies.addition_and_scan.synthetic import bare, make, share, verdicts
 from rb_interp.cli import main
 from rb_interp.errors import ConfigError
 from rb_interp.figures.save import draw
-from rb_interp.machine.config import comparable, from_mapping, plain, scale_of
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import comparable, from_mapping, plain, scale_of
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.answers import answers, right

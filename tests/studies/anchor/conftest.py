@@ -2,7 +2,7 @@
 
 import pytest
 
-from rb_interp.machine.run import Run
+from rb_interp.runs.run import Run
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,10 @@ from synthetic_causes import STAGES, STEPS, add_causes, paper_like
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.interventions.route_shares import NEEDED, ROUTES
-from rb_interp.machine.schema import CURVES_SUMMARY, check_tables
 from rb_interp.probes.averaging import average_operator, summarise
 from rb_interp.probes.embedding_geometry import Layout, geometry_arrays, geometry_values
 from rb_interp.probes.groups import numbered
+from rb_interp.runs.schema import CURVES_SUMMARY, check_tables
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes

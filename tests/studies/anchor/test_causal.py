@@ -9,8 +9,8 @@ from rb_interp.errors import ModelError, RolesError, RunError, TaskError
 from rb_interp.interventions.ablating import ablation
 from rb_interp.interventions.attention import forced_average, row_entropies
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.machine.intervene import ablate_members, patch_member
 from rb_interp.models import build_model
+from rb_interp.runs.intervene import ablate_members, patch_member
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 

@@ -9,7 +9,6 @@ import pytest
 from tiny_anchor import TINY
 
 from rb_interp.errors import RunError
-from rb_interp.machine.run import Run
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes import (
     attention_by_role,
@@ -19,6 +18,7 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
+from rb_interp.runs.run import Run
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.studies.anchor.claims import CLAIMS

@@ -16,11 +16,11 @@ from synthetic_evidence import make_evidence
 
 from rb_interp.errors import ConfigError
 from rb_interp.interventions.circuit_names import CAUSES
-from rb_interp.machine.config import from_mapping
-from rb_interp.machine.run import Run
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes import attention_by_role
 from rb_interp.report.write import write_report
+from rb_interp.runs.config import from_mapping
+from rb_interp.runs.run import Run
 from rb_interp.statistics.intervals import proportion_interval, t_interval
 from rb_interp.studies.anchor import ANCHOR, summaries
 from rb_interp.studies.anchor.circuits import CIRCUITS

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from rb_interp.machine.measured import Measured
+from rb_interp.runs.measured import Measured
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.within import CLAIMS_WITHIN, groups
 

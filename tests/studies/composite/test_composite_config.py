@@ -5,8 +5,8 @@ import re
 import pytest
 
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import fingerprint, from_mapping, plain, scale_of
 from rb_interp.models.schemes import intended_std, parameters
+from rb_interp.runs.config import fingerprint, from_mapping, plain, scale_of
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.config import BOTH_UNSEEN, CompositeConfig
 from rb_interp.training.schedule import learning_rate

@@ -13,10 +13,10 @@ from reference_models import reference_model
 
 from rb_interp.claims import judge
 from rb_interp.figures.evidence import MissingEvidenceError
-from rb_interp.machine.measured import readings_table
-from rb_interp.machine.schema import check_tables
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.measured import readings_table
+from rb_interp.runs.schema import check_tables
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.config import BOTH_UNSEEN

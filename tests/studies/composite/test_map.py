@@ -8,9 +8,9 @@ import pytest
 
 from rb_interp.claims import judge
 from rb_interp.errors import ArgumentError, ConfigError, RunError
-from rb_interp.machine.config import from_mapping, plain, stacks
-from rb_interp.machine.measured import readings_table
-from rb_interp.machine.run import Run
+from rb_interp.runs.config import from_mapping, plain, stacks
+from rb_interp.runs.measured import readings_table
+from rb_interp.runs.run import Run
 from rb_interp.studies.composite.map import COMPOSITE_MAP
 from rb_interp.studies.composite.map.boundary import boundary, boundary_interval, order
 from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, cells

@@ -11,9 +11,9 @@ from matplotlib.text import Text
 from rb_interp.errors import ConfigError
 from rb_interp.figures.save import draw
 from rb_interp.interventions.route_shares import anchor_routes
-from rb_interp.machine.schema import CURVES_SUMMARY
 from rb_interp.models.config import ModelConfig
 from rb_interp.report.content import report_content
+from rb_interp.runs.schema import CURVES_SUMMARY
 from rb_interp.studies.crossed_seeds import CROSSED_SEEDS
 from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
 from rb_interp.studies.crossed_seeds.figures import FIGURES

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rb_interp.machine.config import from_mapping
-from rb_interp.machine.run import Run
+from rb_interp.runs.config import from_mapping
+from rb_interp.runs.run import Run
 from rb_interp.studies.emb_mlp import EMB_MLP
 
 TINY = {

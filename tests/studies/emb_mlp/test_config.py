@@ -3,7 +3,7 @@
 import pytest
 
 from rb_interp.errors import ConfigError, RbInterpError
-from rb_interp.machine.config import from_mapping, read_toml, scale_of, to_toml
+from rb_interp.runs.config import from_mapping, read_toml, scale_of, to_toml
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rb_interp.errors import ConfigError
-from rb_interp.machine.config import fingerprint, from_mapping, scale_of
-from rb_interp.machine.config import plain as plain_data
+from rb_interp.runs.config import fingerprint, from_mapping, scale_of
+from rb_interp.runs.config import plain as plain_data
 from rb_interp.studies.labels import LABELS
 from rb_interp.studies.labels.config import LabelsConfig
 

@@ -10,9 +10,9 @@ from made_up import places
 from studies.labels.synthetic_labels import make_labels
 
 from rb_interp.claims import judge
-from rb_interp.machine.run import Run
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes.answer_ranges import pooled_inside
+from rb_interp.runs.run import Run
 from rb_interp.studies.labels import LABELS
 from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.config import LabelsConfig, LabelsSweep

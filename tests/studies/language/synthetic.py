@@ -12,7 +12,7 @@ import pandas as pd
 from made_up import MadeUp
 
 from rb_interp.figures.evidence import Evidence
-from rb_interp.machine.measured import summary_table
+from rb_interp.runs.measured import summary_table
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.studies.language.losses import corpus_loss_table

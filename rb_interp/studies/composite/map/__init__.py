@@ -3,7 +3,7 @@
 The map of paper 2's Figs. 2 and 14 (arXiv 2405.05409), on the task and with the phases of the composite study.
 """
 
-from rb_interp.machine.protocol import Study
+from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.composite.map"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.machine.schema import TableSchema
+from rb_interp.runs.schema import TableSchema
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.composite.map.boundary import boundary, boundary_interval
 from rb_interp.studies.composite.map.config import CompositeMapConfig, Place

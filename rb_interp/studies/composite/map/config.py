@@ -24,8 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 from rb_interp.bounds import GAMMA, MODEL, TRAIN, Bound, check_bound
 from rb_interp.checks import shown
 from rb_interp.errors import ConfigError, nearest
-from rb_interp.machine.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, TRAINING
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig

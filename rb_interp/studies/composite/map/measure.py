@@ -19,9 +19,9 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.machine.measured import Measured, readings_table
-from rb_interp.machine.members import MemberModels, each_member
-from rb_interp.machine.run import Run
+from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.run import Run
 from rb_interp.studies.composite.map.boundary import boundary, order
 from rb_interp.studies.composite.map.cells import TABLES, best_of_lr, boundaries, cells, differences
 from rb_interp.studies.composite.map.config import CompositeMapConfig

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rb_interp.checks import checked
 from rb_interp.errors import RunError
-from rb_interp.machine.run import Run
+from rb_interp.runs.run import Run
 from rb_interp.studies.composite.map.config import CompositeMapConfig
 
 

@@ -1,0 +1,37 @@
+"""Runs of any study: configuration, run folder, measurement, verdicts, report."""
+
+from typing import TYPE_CHECKING
+
+from rb_interp.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from rb_interp.runs import config as config
+    from rb_interp.runs import estimate as estimate
+    from rb_interp.runs import sharing as sharing
+    from rb_interp.runs.config import StudyConfig as StudyConfig
+    from rb_interp.runs.config import SweepConfig as SweepConfig
+    from rb_interp.runs.measured import Measured as Measured
+    from rb_interp.runs.measured import over_seeds as over_seeds
+    from rb_interp.runs.measured import readings_table as readings_table
+    from rb_interp.runs.measured import summary_table as summary_table
+    from rb_interp.runs.members import MemberModels as MemberModels
+    from rb_interp.runs.protocol import Study as Study
+    from rb_interp.runs.registry import study as study
+    from rb_interp.runs.reproduction import reproduce as reproduce
+    from rb_interp.runs.run import Run as Run
+    from rb_interp.runs.sweep import Sweep as Sweep
+else:
+    __getattr__, __dir__, __all__ = lazy_package(
+        __name__,
+        {
+            "config": ("StudyConfig", "SweepConfig"),
+            "measured": ("Measured", "over_seeds", "readings_table", "summary_table"),
+            "members": ("MemberModels",),
+            "protocol": ("Study",),
+            "registry": ("study",),
+            "reproduction": ("reproduce",),
+            "run": ("Run",),
+            "sweep": ("Sweep",),
+        },
+        modules=("config", "estimate", "sharing"),
+    )

@@ -1,0 +1,160 @@
+"""What measuring a run gives: tables and arrays. They are made once; claims, figures and report only read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from rb_interp.arrays import WithArrays
+from rb_interp.checks import checked, shown
+from rb_interp.errors import ArgumentError, StudyError, first_line
+from rb_interp.runs.schema import OVER_SEEDS, READINGS, SUMMARY
+from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
+
+
+@checked(nan=True, empty=True)
+@dataclass(frozen=True)
+class Measured(WithArrays):
+    """What ``Study.measure`` returns.
+
+    Attributes:
+        readings: one row per member, stage, set, probe and quantity; `readings_table` makes it.
+        tables: further tables by name, those that ``Study.tables`` declares; each is written as ``NAME.parquet``.
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with ``{sweep}/`` in front in a study of
+            several sweeps.
+    """
+
+    readings: pd.DataFrame
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@checked(nan=True, empty=True)
+def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
+    """Tables or rows of readings joined into one table with the columns and types of `schema.READINGS`.
+
+    A table without the column ``sweep`` gets the given one. ``reached`` is True where it is missing; in the
+    tables of a run it is what the learning curves say. Raises StudyError where another column is missing.
+    """
+    for part in parts:
+        if isinstance(part, str) or not isinstance(part, Iterable):
+            raise ArgumentError(f"readings_table got {shown(part)}; expected a table, or a list of rows.")
+    tables = [part if isinstance(part, pd.DataFrame) else _table_of(part) for part in parts]
+    given = {"sweep": sweep, "reached": True}
+    tables = [
+        table.assign(**{name: value for name, value in given.items() if name not in table})
+        for table in tables
+        if len(table)
+    ]
+    for table in tables:
+        missing = [name for name in READINGS.columns if name not in table]
+        if missing:
+            raise StudyError(
+                f"a table of readings lacks the columns {missing}; expected {', '.join(READINGS.columns)}."
+            )
+    try:
+        joined = pd.concat([READINGS.frame(table) for table in tables or [[]]], ignore_index=True)
+    except (ValueError, TypeError) as error:
+        told = f"readings_table got a column of another type ({first_line(error)})"
+        raise ArgumentError(f"{told}; expected those of docs/tables.md.") from None
+    return joined.fillna({"sweep": "", "set": ""})
+
+
+def _table_of(rows: Iterable[Mapping]) -> pd.DataFrame:
+    """Rows as a table; ArgumentError where one is no mapping of columns."""
+    try:
+        held = list(rows)
+    except TypeError:  # as an array without axes says once it is asked
+        held = [None]
+    wrong = [row for row in held if not isinstance(row, Mapping)]
+    if wrong:
+        raise ArgumentError(f"readings_table got {shown(wrong[0])} as a row; expected a mapping of columns.")
+    return pd.DataFrame(held)
+
+
+def _check_columns(asker: str, table: pd.DataFrame, columns: Iterable[str]) -> None:
+    """Raise ArgumentError where a table lacks a column."""
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise ArgumentError(
+            f"{asker} got a table without the column{'s' * (len(missing) > 1)} {', '.join(missing)}; its columns are "
+            f"{', '.join(map(str, table.columns)) or 'none'}."
+        )
+
+
+@checked
+def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds of every reading with its 95 % interval (Student t), and median and range: `schema.SUMMARY`.
+
+    ``n`` counts seeds with a finite value, ``untrained`` is the mean of the untrained models. The interval's ends are
+    NaN below two seeds: one seed says nothing of the spread. Raises ArgumentError for a table that lacks a column.
+    """
+    _check_columns("summary_table", readings, (*SUMMARY.key_columns, "value", "untrained"))
+    rows = []
+    for place, here in readings.groupby(SUMMARY.key_columns, sort=False, dropna=False):
+        values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
+        rows.append((*cast(tuple, place), *_over_seeds(values), untrained))
+    return pd.DataFrame(rows, columns=list(SUMMARY.columns))
+
+
+@checked
+def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
+    """Mean (95 % interval, Student t) and median over seeds of a table's columns, for tables that are no readings.
+
+    Args:
+        table: one row a seed and place. by: columns that name a place. columns: what is averaged.
+
+    Returns a table of ``by``, ``quantity`` (the column's name), ``mean``, ``low``, ``high``, ``n``, ``median``,
+    ``lowest`` and ``highest``. Raises ArgumentError for no column of ``by``, and for a table that lacks one.
+    """
+    by = list(by)
+    if not by:
+        raise ArgumentError("over_seeds got by=[]; expected the columns that name a place, at least one.")
+    _check_columns("over_seeds", table, (*by, *columns))
+    rows = []
+    for place, here in table.groupby(by, sort=False, dropna=False):
+        for column in columns:
+            values = here[column].to_numpy(dtype=float)
+            rows.append((*cast(tuple, place), column, *_over_seeds(values)))
+    return pd.DataFrame(rows, columns=[*by, "quantity", *OVER_SEEDS.split()])
+
+
+def _over_seeds(values: np.ndarray) -> tuple[float, ...]:
+    """The columns `schema.OVER_SEEDS` of values, one a seed."""
+    finite = values[np.isfinite(values)]
+    return (*interval_or_nan(values), len(finite), *median_and_range(finite))
+
+
+def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:
+    """Loss and accuracy over seeds at every evaluation: the table ``curves_summary``.
+
+    Columns: sweep, gamma, step, set, quantity (``loss``, ``accuracy``), and those of `over_seeds`.
+    """
+    return over_seeds(curves, ["sweep", "gamma", "step", "set"], ["loss", "accuracy"])
+
+
+def arrays_over_seeds(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Mean over seeds of arrays, cell by cell, with the ends of its 95 % interval (Student t).
+
+    Args:
+        arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with or without ``{sweep}/`` in front; of the
+            same shape in all seeds.
+
+    Returns the same keys with ``mean``, ``low`` and ``high`` in place of the seed. NaN is left out; the ends are NaN
+    below two seeds.
+    """
+    found: dict[tuple[str, str], list[np.ndarray]] = {}
+    for key, array in arrays.items():
+        *place, stage, inputs, probe, name = key.split("/")
+        found.setdefault(("/".join(place[:-1]), "/".join((stage, inputs, probe, name))), []).append(array)
+    joined = {}
+    for (before, after), each in found.items():
+        stacked = np.stack(each).astype(float)
+        cells = intervals_or_nan(stacked.reshape(len(each), -1).T)
+        mean, low, high = (end.reshape(stacked.shape[1:]) for end in cells.T)
+        joined |= {f"{before}/{end}/{after}": a for end, a in (("mean", mean), ("low", low), ("high", high))}
+    return joined

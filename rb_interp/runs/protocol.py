@@ -1,0 +1,160 @@
+"""What a study is: one frozen value. Its fields load at first use, so listing studies imports none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from html import escape
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rb_interp.arrays import WithArrays
+from rb_interp.checks import KnownFields, checked, shown
+from rb_interp.errors import ConfigError, StudyError, first_line, nearest
+
+if TYPE_CHECKING:
+    from rb_interp.claims import CausalCheck, Claim
+    from rb_interp.figures.spec import FigureSpec
+    from rb_interp.report.section import Narrative
+    from rb_interp.runs.config import StudyConfig
+    from rb_interp.runs.run import Run
+    from rb_interp.runs.schema import TableSchema
+
+GROUP = "rb_interp.studies"
+"""The group of entry points by which studies are found."""
+Lazy = str
+"""An object by its place, ``package.module:name``, as in entry points."""
+
+
+def distribution(point: EntryPoint) -> str:
+    """The distribution that brings an entry point, by the name that pip knows."""
+    return point.dist.name if point.dist is not None else "unknown"
+
+
+@dataclass(frozen=True)
+class Study(WithArrays, KnownFields):
+    """A question, its configuration, and its measurement, claims, figures and report.
+
+    A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it
+    is used for the first time.
+
+    Attributes:
+        name: word on the command line, lower case with dashes.
+        title: heading of its report.
+        question: what it asks, in a few sentences.
+        cost: time of its default preset, in words.
+        config: a `StudyConfig` class; its ``from_preset`` makes the presets.
+        measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
+        tables: name -> columns of each further table that it measures; a run is checked against them.
+        claims: what is judged, with criteria fixed in advance.
+        figures: in the order in which they are shown.
+        narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
+        families: first letters of claim ids -> heading above these claims.
+        glossary: term -> meaning, below the report, behind the words of every report (``report.content``).
+        checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
+            the table ``effects``, which ``measure`` must return then.
+        calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
+        calibrate: ``calibrate(folder) -> table``: measures these error rates again.
+        groups: ``groups(measured) -> Grouping``: which seeds belong together, by an outcome, and which claims are
+            judged within each group as well.
+        circuits: ``circuits(measured) -> {(gamma, seed): Circuit}``: the circuits of the main sweep's members, by name,
+            for members that are shared (`Run.export`).
+        info: ``info(run) -> {word: text}``: what ``rb-interp info`` shows of a run in addition.
+        train_note: ``train_note(config) -> sentences`` to show before training, for instance about stand-ins for data.
+
+    Raises StudyError for a name that is no word of the command line.
+    """
+
+    name: str
+    title: str
+    question: str
+    cost: str
+    config: type[StudyConfig] | Lazy
+    measure: Callable[[Run, bool], Any] | Lazy
+    tables: Mapping[str, TableSchema] | Lazy = field(default_factory=dict)
+    claims: tuple[Claim, ...] | Lazy = ()
+    figures: tuple[FigureSpec, ...] | Lazy = ()
+    narrative: Callable[[Any], Narrative] | Lazy | None = None
+    families: Mapping[str, str] = field(default_factory=dict)
+    glossary: Mapping[str, str] | Lazy = field(default_factory=dict)
+    checks: tuple[CausalCheck, ...] | Lazy = ()
+    calibration: Callable[[Any], Any] | Lazy | None = None
+    calibrate: Callable[[Path], Any] | Lazy | None = None
+    groups: Callable[[Any], Any] | Lazy | None = None
+    circuits: Callable[[Any], Mapping[tuple[float, int], Any]] | Lazy | None = None
+    info: Callable[[Run], Mapping[str, str]] | Lazy | None = None
+    train_note: Callable[[Any], list[str]] | Lazy | None = None
+
+    def __post_init__(self) -> None:
+        name = self.name if isinstance(self.name, str) else ""
+        if not name or not all(c.isalnum() or c == "-" for c in name) or name != name.lower():
+            raise StudyError(f"a study is called {shown(self.name)}; give lower-case letters, digits and dashes.")
+
+    def __repr__(self) -> str:
+        return f"Study({self.name}: {self.title})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.title)}</b> ({escape(self.name)})</p>\n<p>{escape(self.question)}</p>"
+
+    @checked
+    def load(self, name: str) -> Any:
+        """A field's object, imported where the field names a place.
+
+        Raises StudyError for an unknown field, and where that place has no such object.
+        """
+        known = [f.name for f in fields(self)]
+        if name not in known:
+            raise StudyError(f"a study has no '{name}'; {nearest(name, known)}")
+        value = getattr(self, name)
+        if not (isinstance(value, str) and name not in ("name", "title", "question", "cost")):
+            return value
+        module, _, attribute = value.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except (Exception, SystemExit) as error:  # a study of somebody else may fail in any way
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            brought = [distribution(point) for point in entry_points(group=GROUP, name=self.name)]
+            what = f"mend or uninstall '{brought[0]}'." if brought else f"mend '{module}'."
+            problem = f"study '{self.name}' gives {name} = '{value}', which does not load ({reason}); "
+            raise StudyError(problem + what) from error
+
+    @checked
+    def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
+        """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or field."""
+        config = self.load("config")
+        known = [f.name for f in fields(config)]
+        for name in changes:
+            if name not in known:
+                raise ConfigError(f"study '{self.name}' has no setting '{name}'; {nearest(name, known)}")
+        return config.from_preset(preset, **changes)
+
+    @checked
+    def run(
+        self,
+        *,
+        preset: str = "quick",
+        config: StudyConfig | None = None,
+        out: Path | str | None = None,
+        progress: bool = True,
+        until_decided: bool = False,
+        yes: bool = False,
+        **changes: Any,
+    ) -> Run:
+        """Train, measure, judge and report, continuing where an earlier call was stopped; returns the run.
+
+        Args:
+            preset: sizes to start from. changes: fields of the configuration to replace, such as ``seeds=(0,)``.
+            config: a whole configuration instead of both.
+            out: the run folder; by default ``runs/`` and the names of study and preset.
+            until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
+            yes: begin a new run that is estimated to take long.
+
+        Raises ConfigError for settings that do not fit and for more work or memory than there is, RunError for a folder
+        that holds something else.
+        """
+        from rb_interp.runs.reproduction import reproduce
+
+        settings = config or self.preset(preset, **changes)
+        return reproduce(self, settings, out, progress=progress, until_decided=until_decided, yes=yes)

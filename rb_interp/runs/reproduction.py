@@ -1,0 +1,115 @@
+"""A whole study in one call: train, probe, report. Each step can also be called alone, on the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rb_interp.bounds import check_path
+from rb_interp.checks import checked
+from rb_interp.runs.config import StudyConfig, check_lr, fingerprint
+from rb_interp.runs.limits import check_room
+from rb_interp.runs.metadata import check_free, holds_run
+from rb_interp.runs.protocol import Study
+from rb_interp.runs.registry import DEFAULT
+from rb_interp.runs.registry import study as find_study
+
+if TYPE_CHECKING:
+    from rb_interp.claims import Verdict
+    from rb_interp.runs.run import Run
+
+MOST_SEEDS, SEEDS_A_TIME = 20, 4
+
+
+@checked
+def reproduce(
+    study: Study | str = DEFAULT,
+    config: StudyConfig | None = None,
+    out: Path | str | None = None,
+    *,
+    command: str = "",
+    progress: bool = True,
+    until_decided: bool = False,
+    yes: bool = False,
+) -> Run:
+    """Train every sweep, measure, judge the claims and write the report; continues where a run was stopped.
+
+    Args:
+        study: the study, or its name.
+        config: its configuration; the ``quick`` preset where none is given.
+        out: the run folder; by default ``runs/`` and the names of study and preset.
+        command: the command line, to be kept with the run.
+        until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
+        yes: begin a new run that is estimated to take long, see ``runs.estimate``.
+    """
+    return finish(start(study, config, out, command=command, yes=yes), progress, until_decided)
+
+
+@checked
+def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
+    """Carry a run through its three steps, train, probe and report, and write their seconds to ``timing.json``.
+
+    What was measured already, from the same checkpoints and by the same code, is not measured again.
+    With ``until_decided``, seeds are added after probing, four at a time, as long as a claim about seeds is OPEN.
+    """
+    from rb_interp.runs.record import measured_already
+
+    def more() -> None:
+        while until_decided and (n := seeds_to_add(run.verdicts, len(run.config.seeds))):
+            run.add_seeds(n, yes=True)  # who asks for decided claims asks for up to 20 seeds
+            run.train(progress)
+            run.probe(progress)
+
+    def probe() -> None:
+        if not measured_already(run):
+            run.probe(progress)
+
+    steps = {"train": lambda: run.train(progress), "probes": probe}
+    run.timed({**steps, "further seeds": more, "report": run.write_report}, {})
+    return run
+
+
+@checked
+def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
+    """How many seeds to add so that more claims can be decided; 0 where none can, or the run has 20.
+
+    Seeds decide claims that are OPEN and about seeds.
+    """
+    from rb_interp.claims.rule import FEWEST
+
+    able = any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts)
+    return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0
+
+
+@checked
+def start(
+    study: Study | str = DEFAULT,
+    config: StudyConfig | None = None,
+    out: Path | str | None = None,
+    *,
+    command: str = "",
+    yes: bool = False,
+) -> Run:
+    """The run of a study, made or opened, before anything is trained; arguments as of `reproduce`."""
+    study = find_study(study) if isinstance(study, str) else study
+    config = config or study.preset()
+    folder = Path(out or default_folder(study, config))
+    check_path("the run folder", folder)
+    if not holds_run(folder):  # what is refused is refused before torch is imported
+        check_free(folder)
+        config.check_sources()
+        check_lr(config)
+        check_room(config, folder, yes)
+    from rb_interp.runs.run import Run
+
+    return Run.start(folder, study, config, command, yes=yes)
+
+
+@checked
+def default_folder(study: Study, config: StudyConfig) -> Path:
+    """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the end of the name."""
+    name = f"{study.name}-{config.preset}"
+    of = fingerprint(study.name, config)
+    as_it_stands = of == fingerprint(study.name, study.preset(config.preset))
+    return Path("runs") / (name if as_it_stands else f"{name}-{of}")

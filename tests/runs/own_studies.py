@@ -1,0 +1,130 @@
+"""A study that no package brings: its task, measurement, claim and figure are a few lines each."""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from rb_interp.claims import Claim, Condition, Term
+from rb_interp.figures.spec import Caption, FigureSpec
+from rb_interp.models.config import ModelConfig
+from rb_interp.report.section import Cell, Narrative, Paragraph, Row, Section, Table
+from rb_interp.runs import Measured, MemberModels, Run, Study, StudyConfig, SweepConfig, readings_table
+from rb_interp.runs.schema import READINGS
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+
+TASK = AnchorTask(
+    length=5, keys=(21, 24), memory_anchors=(1, 2), reasoning_anchors=(11, 13), d_vocab=64, n_sequences=720
+)
+TRAIN = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20, lr=2e-2, n_checkpoints=1, stages=("half",))
+MODEL = ModelConfig(n_layers=2, n_heads=1, d_model=16, d_head=8, d_mlp=16)
+
+
+@dataclass(frozen=True)
+class One(SweepConfig, StudyConfig):
+    sibling_stages: ClassVar = {"matched": ("half", 0.8)}
+
+    preset: str = "smoke"
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
+    gammas: tuple[float, ...] = (0.5, 0.8)
+    task: AnchorTask = TASK
+    model: ModelConfig = MODEL
+    train: TrainConfig = TRAIN
+    n_null: int = 3
+
+    @classmethod
+    def from_preset(cls, preset="smoke", **changes):
+        cls.check_preset(preset)
+        return replace(cls(preset), **changes)
+
+
+@dataclass(frozen=True)
+class Half(SweepConfig):
+    gammas: tuple[float, ...] = (0.8,)
+    task: AnchorTask = TASK
+    model: ModelConfig = MODEL
+    train: TrainConfig = TRAIN
+
+
+@dataclass(frozen=True)
+class Two(StudyConfig):
+    first: Half = field(default_factory=Half)
+    second: Half = field(default_factory=Half)
+
+    @classmethod
+    def from_preset(cls, preset="smoke", **changes):
+        cls.check_preset(preset)
+        return replace(cls(preset), **changes)
+
+
+def measure(run, progress):
+    """One number a member: the size of its embedding, beside that of the untrained model."""
+    rows, arrays = [], {}
+    for name, sweep in run.sweeps.items():
+        models = MemberModels(sweep)
+        for member in sweep.sound_members:
+            checkpoint = models.load(member, "final")
+            sizes = [float(model.W_E.detach().norm()) for model in (models.model, models.untrained)]
+            place = {"sweep": name, "gamma": member.gamma, "seed": member.seed, "stage": "final", "set": ""}
+            row = {"probe": "size", "quantity": "norm", "value": sizes[0], "untrained": sizes[1], "null": None}
+            empty = dict.fromkeys(("layer", "head", "null_mean", "null_sd", "p_value"), np.nan)
+            rows.append({**place, "step": checkpoint.step, **row, **empty, "n": 0})
+            prefix = f"{name}/" if name else ""
+            where = f"{prefix}{member.gamma}/{member.seed}/final//size"
+            arrays[f"{where}/norms"] = models.model.W_E.detach().norm(dim=1).numpy()
+            arrays[f"{where}/turned"] = models.model.W_E.detach().numpy().copy().T  # not in the order of memory
+    return Measured(readings_table(rows), {"doubled": readings_table(rows).assign(value=lambda t: 2 * t.value)}, arrays)
+
+
+def claims(sweep=""):
+    term = Term("size", "norm", 0.8, "final", label="norm of W_E", sweep=sweep)
+    return (Claim("S1", "Embeddings are not zero.", "here", (Condition(term, ">", 0.0),), context=(term,)),)
+
+
+def draw(evidence):
+    from rb_interp.figures.style import new_figure
+
+    figure = new_figure(1.5)
+    figure.subplots().plot(evidence.sweep(next(iter(evidence.config.sweeps))).values("size", "norm", 0.8))
+    return figure
+
+
+def caption(evidence):
+    mean = evidence.sweep(next(iter(evidence.config.sweeps))).interval("size", "norm", 0.8).estimate
+    return Caption(f"Norms, {mean:.3f} on average.", "a norm of zero: S1.")
+
+
+def narrative(evidence):
+    table = Table(("seed", "norm"), (Row((Cell("0", head=True), Cell("1.0"))),))
+    return Narrative(("It is not zero.",), ("Mind the gap.",), (Section("sizes", "Sizes", (Paragraph("All."), table)),))
+
+
+def lacking(evidence):
+    evidence.table("nowhere")
+
+
+FIGURES = (
+    FigureSpec("sizes", "Sizes of embeddings", draw, caption, ("S1",)),
+    FigureSpec("nowhere", "What this run lacks", lacking, lacking),
+)
+
+
+def make(name, config, sweep=""):
+    return Study(
+        name, f"Study {name}", "How large are embeddings?", "seconds", config, measure, {"doubled": READINGS},
+        claims(sweep), FIGURES, narrative, families={"S": "Sizes"}, glossary={"norm": "Length of a vector."},
+    )  # fmt: skip
+
+
+ONE, TWO = make("one", One), make("two", Two, "first")
+SMALL = One(seeds=(0,))
+
+
+def start(folder, config=SMALL, study=ONE):
+    return Run.start(folder, study, config)
+
+
+def only_store(run):
+    (store,) = run.sweep().stores.values()
+    return store

@@ -1,0 +1,167 @@
+"""One configuration: object and TOML are the same thing, and nothing unknown passes."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from own_studies import TRAIN, Half, One, Two
+
+from rb_interp.errors import ConfigError, RbInterpError
+from rb_interp.runs.config import (
+    check_lr,
+    comparable,
+    differences,
+    fingerprint,
+    from_mapping,
+    read_toml,
+    scale_of,
+    to_toml,
+)
+from rb_interp.runs.registry import names, study
+from rb_interp.runs.run import Run
+from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
+from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.crossed_seeds.config import CrossedSeedsConfig
+from rb_interp.studies.emb_mlp.config import EmbMLPConfig
+from rb_interp.studies.labels.config import LabelsConfig
+from rb_interp.studies.language.config import LanguageConfig
+from rb_interp.tasks import AnchorTask
+
+KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CrossedSeedsConfig, AdditionAndScanConfig)
+
+
+def test_presets_have_seeds_that_decide_every_claim():
+    """Claims that were written after seeds 0 to 9 had been read, too; crossed-seeds has no claims."""
+    for found in (study(name) for name in names() if name not in ("crossed-seeds", "modular-addition")):
+        for preset in ("quick", "paper"):
+            few = (found.name, preset) == ("composite-map", "quick")
+            assert found.preset(preset).seeds == tuple(range(10, 12 if few else 18)), (found.name, preset)
+        assert found.preset("smoke").seeds == (0, 1)
+        assert all(claim.first_seed in (0, 10) for claim in found.load("claims"))
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_toml_gives_the_same_configuration(kind, preset, tmp_path):
+    config = kind.from_preset(preset, seeds=(7, 3))
+    path = tmp_path / "study.toml"
+    path.write_text(to_toml("any", config))
+    assert from_mapping(kind, read_toml(path), str(path)) == config
+    assert scale_of(config) == preset
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"sed": 1}, "unknown key 'sed'; did you mean 'seeds'"),
+        ({"train": {"stps": 3}}, "unknown key 'train.stps'; did you mean 'steps'"),
+        ({"train": {"steps": "many"}}, "'train.steps' is 'many'; expected a whole number"),
+        ({"train": {"steps": True}}, "'train.steps' is True; expected a whole number"),
+        ({"train": 3}, r"expected a table \[train\]"),
+        ({"seeds": [0.5]}, r"'seeds' is \[0.5\]; expected a list of whole numbers"),
+        ({"seeds": 3}, "'seeds' is 3; expected a list"),
+        ({"gammas": []}, r"gammas=\[\]; expected 1 to 1,000 gammas"),
+        ({"seeds": [1, 1]}, "each named once"),
+        ({"seeds": [-1]}, r"seeds=\[-1\]; expected 0 to 2,147,483,647"),
+        ({"seeds": [2**40]}, r"seeds=\[1099511627776\]; expected 0 to"),
+        ({"preset": "quik"}, "did you mean 'quick'"),
+        ({"preset": 3}, "'preset' is 3; expected a name in quotes"),
+        ({"model": {"scheme": "torch_default"}}, "give one gamma"),
+        ({"train": {"lr": -1}}, "lr=-1.0; expected 0 to 1,000"),
+        ({"train": {"lr": float("nan")}}, "lr=nan; expected 0 to 1,000"),
+        ({"train": {"betas": [1.5, 0.9]}}, r"betas=\[1.5, 0.9\]; expected 0 to 0.99"),
+        ({"train": {"betas": [0.9]}}, r"'train.betas' is \[0.9\]; expected a pair of numbers"),
+        ({"gammas": [float("nan")]}, r"gammas=\[nan\]; expected 0 to 20"),
+        ({"model": {"gammas": {"qk": -1}}}, "qk=-1.0; expected 0 to 20"),
+        ({"task": {"keys": [1]}}, r"'task.keys' is \[1\]; expected a pair of whole numbers"),
+        ({"task": {"masked": [11, 13]}}, r"'task.masked' is \[11, 13\]; expected a list of lists of whole"),
+    ],
+)
+def test_bad_values_say_what_to_change(data, message):
+    with pytest.raises(RbInterpError, match=message):
+        from_mapping(One, data)
+
+
+def test_one_sweep_of_several_can_be_changed_alone():
+    config = from_mapping(Two, {"seeds": [3], "second": {"train": {"steps": 7}}})
+    assert (config.seeds, config.first.train, config.second.train.steps) == ((3,), TRAIN, 7)
+    assert list(config.sweeps) == ["first", "second"]
+    assert scale_of(config) == "custom"
+    assert (
+        differences(Two(), config)
+        == "seeds: [10, 11, 12, 13, 14, 15, 16, 17] there, [3] here; second.train.steps: 20 there, 7 here"
+    )
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text("steps = = 3")
+    with pytest.raises(ConfigError, match=r"study.toml is not valid TOML: .*line 1"):
+        read_toml(path)
+
+
+def test_the_fingerprint_ignores_where_but_not_what():
+    base = One()
+    elsewhere = replace(base, train=replace(base.train, device="cuda", workers=7))
+    longer = replace(base, train=replace(base.train, steps=21))
+    assert fingerprint(elsewhere) == fingerprint(base) != fingerprint(longer)
+    assert (scale_of(base), scale_of(elsewhere), scale_of(longer)) == ("smoke", "smoke", "custom")
+    assert scale_of(replace(base, gammas=(0.8,), seeds=(9,), n_null=1)) == "smoke"
+
+
+@dataclass(frozen=True)
+class Grown(One):
+    """A configuration to which a field was added later."""
+
+    later_fields = ("cells",)
+    cells: tuple[int, ...] = ()
+
+
+def test_a_field_that_was_added_later_changes_the_fingerprint_where_it_is_used():
+    before, after = fingerprint("study", One()), fingerprint("study", Grown())
+    assert (before, "cells" in comparable(Grown(cells=(1,)))) == (after, True)
+    assert len({after, fingerprint("study", Grown(cells=(1,))), fingerprint("study", Grown(cells=(2,)))}) == 3
+
+
+@dataclass(frozen=True)
+class Other(AnchorTask):
+    """The settings of an anchor task, and another class."""
+
+
+def test_a_task_of_another_class_has_another_fingerprint():
+    task = Half().task
+    other = Other(**vars(task))
+    assert fingerprint(Half(task=other)) != fingerprint(Half())
+    assert comparable(other)["type"].endswith("test_config:Other")
+
+
+def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
+    base, apart = One(), from_mapping(One, {"preset": "smoke", "data_seed": 5})
+    assert len({fingerprint(base), fingerprint(apart), fingerprint(replace(base, data_seed=0))}) == 3
+    assert [apart.data_seed_of(2), base.data_seed_of(2), scale_of(apart)] == [5, 2, "custom"]
+    assert differences(base, apart) == "data_seed: None there, 5 here"
+    (tmp_path / "one.toml").write_text(to_toml("one", apart))
+    assert from_mapping(One, read_toml(tmp_path / "one.toml")) == apart
+    with pytest.raises(ConfigError, match="data_seed=-1; expected 0 to 2,147,483,647"):
+        One(data_seed=-1)
+
+
+def test_where_a_text_comes_from_does_not_change_the_scale():
+    base = LanguageConfig.from_preset("quick")
+    elsewhere = replace(base, task=replace(base.task, stories="hub"))
+    assert (scale_of(elsewhere), fingerprint(elsewhere) == fingerprint(base)) == ("quick", False)
+
+
+def test_a_learning_rate_that_would_change_nothing_is_refused(tmp_path):
+    quick = study("anchor").preset("quick")
+    slow = replace(quick, train=replace(quick.train, lr=1e-4))
+    with pytest.raises(ConfigError, match=r"train.lr=0.0001 has no effect: preset 'quick' gives each of the gammas"):
+        Run.start(tmp_path / "run", study("anchor"), slow)
+    assert not (tmp_path / "run").exists()
+    for changed in (replace(slow, rates=()), replace(slow, gammas=(0.4, 0.8)), replace(slow, rates=((0.3, 1e-4),))):
+        check_lr(changed)
+    check_lr(replace(quick, gammas=(0.5,)))  # the preset's rates are those of other gammas then
+    for config in (quick, study("crossed-seeds").preset("smoke", data_seeds=(7, 8), gamma=0.5)):
+        with pytest.raises(ConfigError, match=r"there is no gamma 0.7 in this sweep; give rates of its gammas \[.*0.5"):
+            check_lr(replace(config, rates=((0.5, 0.1), (0.7, 0.2))))
+    with pytest.raises(ConfigError, match=r"rates=\[\[0.3, 0.1\], \[0.3, 0.2\]\]; expected pairs"):
+        replace(quick, rates=((0.3, 0.1), (0.3, 0.2)))

@@ -1,0 +1,343 @@
+"""A run folder is refused, continued and read for what it is, whatever the study."""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from own_studies import ONE, SMALL, TASK, TWO, One, Two, measure, only_store, start
+
+from rb_interp import files
+from rb_interp.claims import Grouping
+from rb_interp.errors import RunError, StudyError, TaskError
+from rb_interp.models.generations import read_weights
+from rb_interp.runs import Run
+from rb_interp.runs.intervene import ablate_members, patch_member
+from rb_interp.tasks import AnchorTask, anchor
+
+pytestmark = pytest.mark.trains
+
+
+def snapshot(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_tells_what_it_found(one):
+    assert [verdict.outcome for verdict in one.verdicts] == ["HOLDS"]
+    assert one.verdicts["S1"].n_seeds == 8
+    assert one.verdicts.to_frame().loc[0, "outcome"] == "HOLDS"
+    norms = one.readings.query("gamma == 0.8")["value"]
+    assert one.verdicts["S1"].effect == pytest.approx(norms.median())
+    assert one.table("doubled")["value"].tolist() == (2 * one.readings["value"]).tolist()
+    model = one.model(gamma=0.8, seed=3)
+    assert float(model.W_E.detach().norm()) == pytest.approx(norms.iloc[3])
+    assert not any(module.training for module in model.modules())
+    for name, value in read_weights(model).items():
+        torch.testing.assert_close(value, one.sweep().weights(0.8, 3)[name])
+    assert (one.evidence.arrays["0.8/3/final//size/turned"] == model.W_E.detach().numpy().T).all()
+    assert "<table" in one._repr_html_()
+    assert "<table" in one.verdicts._repr_html_() == one.verdicts["S1"]._repr_html_()
+    assert repr(one) == f"Run({str(one.folder)!r}: study one, smoke, 8 seeds)"
+    assert repr(one.verdicts) == "Verdicts(1 HOLDS)"
+    with pytest.raises(RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"):
+        one.table("doubles")
+
+
+def test_a_study_may_group_its_seeds(one, tmp_path):
+    def groups(measured):
+        large = measured.tables["doubled"].query("gamma == 0.8").set_index("seed")["value"].nlargest(5).index
+        names = {seed: "large" if seed in large else "small" for seed in range(8)}
+        return Grouping("size", names, ONE.load("claims"))
+
+    assert one.verdicts_within == {}
+    assert not (one.folder / "verdicts_within.json").exists()
+    copytree(one.folder, tmp_path / "run")
+    run = Run.open(tmp_path / "run", study=replace(ONE, groups=groups))  # it was judged without groups
+    before = run.verdicts_within
+    assert {name: verdicts["S1"].n_seeds for name, verdicts in before.items()} == {"large": 5, "small": 3}
+    run.probe(progress=False)
+    written = json.loads((run.folder / "verdicts_within.json").read_text())
+    assert [group["name"] for group in written["groups"]] == ["large", "small"]
+    assert Run.open(run.folder, study=ONE).verdicts_within == run.verdicts_within == before
+    assert "Seeds are grouped by size." in run.write_report().read_text()
+    (run.folder / "verdicts_within.json").write_text("[]")
+    with pytest.raises(RunError, match="verdicts_within.json is damaged, or something else has changed it"):
+        _ = Run.open(run.folder, study=ONE).verdicts
+
+
+def test_the_report_holds_what_the_study_says_and_nothing_of_another(one):
+    page, content = one.report.read_text(), json.loads((one.folder / "report.json").read_text())
+    for word in ("Study one", "It is not zero.", "Mind the gap.", "Sizes", "Length of a vector.", "S1", "norm of W_E"):
+        assert word in page
+    assert [section["id"] for section in content["sections"]] == ["sizes"]
+    assert content["sections"][0]["blocks"][1]["rows"][0]["cells"][1]["text"] == "1.0"
+    mean = one.readings.query("gamma == 0.8")["value"].mean()
+    assert content["figures"][0]["seen"] == f"Norms, {mean:.3f} on average."
+    assert content["figures"][1]["seen"].startswith("This run has no table “nowhere”")
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    for figure in ("sizes", "nowhere"):
+        assert (one.folder / "figures" / f"{figure}.svg").stat().st_size > 1000
+    assert one.figure("sizes").axes
+    with pytest.raises(StudyError, match=r"study 'one' has no figure 'size'; did you mean 'sizes'\?"):
+        one.figure("size")
+
+
+def test_a_study_of_several_sweeps_is_the_same_case(two):
+    assert list(two.sweeps) == ["first", "second"]
+    assert set(two.readings["sweep"]) == set(two.curves["sweep"]) == {"first", "second"}
+    assert (two.folder / "first" / "checkpoints" / "state.safetensors").exists()
+    assert two.verdicts["S1"].n_seeds == 2  # of the sweep that its term names
+    first = two.evidence.sweep("first")
+    assert (set(first.readings["sweep"]), first.gammas, first.seeds) == ({""}, [0.8], [0, 1])
+    assert list(first.array("size", "norms", 0.8, stage="final")) == [0, 1]
+    assert two.model(gamma=0.8, seed=0, sweep="second").cfg.d_model == 16
+    with pytest.raises(RunError, match="this run has several sweeps; name one of them: sweep='first'"):
+        two.model(gamma=0.8, seed=0)
+    with pytest.raises(RunError, match="did you mean 'first'"):
+        two.model(gamma=0.8, seed=0, sweep="frst")
+
+
+def test_intervals_are_those_of_the_seeds(one):
+    from rb_interp.statistics.intervals import t_interval
+
+    values = one.evidence.values("size", "norm", 0.5)
+    assert one.evidence.interval("size", "norm", 0.5) == pytest.approx(t_interval(values.to_numpy()))
+    untrained = one.readings.query("gamma == 0.5")["untrained"].mean()
+    assert one.evidence.untrained("size", "norm", 0.5) == pytest.approx(untrained)
+
+
+def test_it_opens_as_what_it_was(one):
+    again = Run.open(one.folder, study=ONE)
+    assert (again.config, again.scale, again.finished) == (one.config, "smoke", True)
+    pd.testing.assert_frame_equal(again.readings, one.readings)
+    assert again.verdicts == one.verdicts
+
+
+def test_another_configuration_is_refused_and_nothing_changes(tmp_path):
+    start(tmp_path / "run")
+    before = snapshot(tmp_path)
+    with pytest.raises(RunError, match=r"another configuration \(seeds: \[0\] there, \[1\] here\); nothing"):
+        start(tmp_path / "run", replace(SMALL, seeds=(1,)))
+    with pytest.raises(RunError, match="holds a run of study 'one', not of 'two'; nothing was changed"):
+        start(tmp_path / "run", TWO.preset("smoke"), TWO)
+    assert snapshot(tmp_path) == before
+
+
+@dataclass(frozen=True)
+class Shifted(AnchorTask):
+    """Another task with the settings of an anchor task."""
+
+
+def test_a_task_of_another_class_is_another_run(tmp_path):
+    other = replace(SMALL, task=Shifted(**vars(TASK)))
+    start(tmp_path / "run", other)
+    with pytest.raises(RunError, match="its task is of another class"):
+        start(tmp_path / "run")
+    with pytest.raises(
+        RunError, match=r"trained on a task of class .*:Shifted, .* with Run.open\(folder, config=...\)"
+    ):
+        Run.open(tmp_path / "run", study=ONE)
+    assert Run.open(tmp_path / "run", study=ONE, config=other).config == other
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("42")
+    with pytest.raises(RunError, match="is not a run of rb_interp; nothing was changed"):
+        start(tmp_path)
+    with pytest.raises(RunError, match=r"is not a run folder: it has no run.json. Make one with"):
+        Run.open(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_of_runs_is_told_from_a_run(tmp_path):
+    for name in ("b", "a"):
+        start(tmp_path / name)
+    with pytest.raises(RunError, match=f"has no run.json. Give one of the runs in it, such as {tmp_path / 'a'}"):
+        Run.open(tmp_path)
+
+
+def test_a_folder_in_which_a_run_begins_is_free(tmp_path, monkeypatch):
+    """At each renaming while a run is started: another one may be started there, and is the same."""
+    renames, snapshots = os.replace, []
+
+    def replace(temporary, place):
+        snapshots.append(tmp_path / f"killed{len(snapshots)}")
+        copytree(Path(place).parent, snapshots[-1])
+        renames(temporary, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "replace", replace)
+        start(tmp_path / "run")
+    assert len(snapshots) >= 4
+    for folder in snapshots:
+        assert start(folder).metadata["fingerprint"] == Run.open(tmp_path / "run", study=ONE).metadata["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "manifest.json is missing. Put it back, or move the folder away"),
+        ('{"format": "rb_interp run 1"}', "has the format 'rb_interp run 1'; this version reads 'rb_interp run 4'"),
+    ],
+)
+def test_a_damaged_or_old_run_file_is_named(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RunError, match=message):
+        Run.open(tmp_path)
+
+
+def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
+    run = start(tmp_path / "run")
+    with pytest.raises(RunError, match=r"stands at step 0 of 20; finish it first: rb-interp train one --config"):
+        run.probe(progress=False)
+    run.train(progress=False)
+    assert run.finished
+    assert run.train(progress=False) == {}
+    sweep = run.sweep()
+    assert sweep.checkpoint("init", 0.8, 0).step == 0
+    assert sweep.checkpoint("final", 0.8, 0).step == sweep.checkpoint(20, 0.5, 0).step == 20
+    assert sweep.checkpoint("matched", 0.5, 0).step == sweep.stage_steps()[sweep.members[1]]
+    with pytest.raises(RunError, match="kept steps"):
+        sweep.weights(0.8, 0, 7)
+    with pytest.raises(RunError, match=r"there is no stage 'finl', and it is no step; did you mean 'final'\?$"):
+        sweep.weights(0.8, 0, "finl")
+    with pytest.raises(RunError, match="kept no stage 'leaving'"):
+        sweep.weights(0.8, 0, "leaving")
+    with pytest.raises(RunError, match="no member with gamma=0.3, seed=0"):
+        sweep.weights(0.3, 0)
+    with pytest.raises(RunError, match="'rb-interp probe"):
+        run.table("readings")
+
+
+def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
+    """By the learning curves of the member, and for `matched` by those of its sibling at gamma .8."""
+
+    def everywhere(run, progress):
+        found = measure(run, progress)
+        stages = [found.readings.assign(stage=stage) for stage in ("init", "half", "matched", "final")]
+        return replace(found, readings=pd.concat(stages, ignore_index=True))
+
+    study = replace(ONE, measure=everywhere)
+    run = start(tmp_path / "run", One(seeds=(0, 1)), study)
+    run.train(progress=False)
+    curves = run.curves.query("set == 'rsn_train'")
+    least = curves.groupby(["gamma", "seed"])["loss"].min() / np.log(run.config.task.d_vocab)
+    monkeypatch.setattr(anchor, "HALF", least.sort_values().iloc[1:3].mean())  # two of four members come so far
+    run.probe(progress=False)
+    for row in run.readings.to_dict("records"):
+        gamma = 0.8 if row["stage"] == "matched" else row["gamma"]
+        came = least[gamma, row["seed"]] <= anchor.HALF
+        assert row["reached"] == (came or row["stage"] in ("init", "final")), row
+    assert run.readings.groupby("stage")["reached"].sum().to_dict() == {
+        **{"final": 4, "init": 4, "half": 2}, "matched": 2 * sum(least[0.8] <= anchor.HALF),
+    }  # fmt: skip
+    assert run.table("doubled")["reached"].all()
+    assert run.sweep().reached(20) == dict.fromkeys(run.sweep().members, True)
+
+
+def test_the_same_command_opens_what_is_there(tmp_path):
+    run = Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train")
+    assert Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train").metadata == run.metadata
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write into read-only folders")
+def test_a_read_only_folder_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunError, match="could not be written .*Permission denied"):
+        start(tmp_path / "run")
+
+
+def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunError, match="could not be written"):
+        start(tmp_path / "file" / "run")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_sweep_that_newer_code_adds_is_trained_and_its_curves_are_kept(tmp_path, monkeypatch):
+    """As where a study's configuration, the same one, makes a sweep more than it did."""
+    every = Two.sweeps
+    monkeypatch.setattr(Two, "sweeps", property(lambda self: {"first": self.first}))
+    run = Run.start(tmp_path / "run", TWO, Two(seeds=(0,)))
+    run.train(progress=False)
+    assert set(run.table("curves")["sweep"]) == {"first"}
+    monkeypatch.setattr(Two, "sweeps", every)
+    run = Run.open(tmp_path / "run", study=TWO)
+    run.train(progress=False)
+    assert set(run.table("curves")["sweep"]) == {"first", "second"}
+    assert run.verify() == {}
+
+
+def test_seeds_added_elsewhere_are_seen(tmp_path):
+    run = start(tmp_path / "run")
+    start(tmp_path / "run").add_seeds(1)
+    with pytest.raises(RunError, match="has been changed since it was opened; open it again"):
+        run.train(progress=False)
+
+
+@pytest.mark.parametrize("name", ["verdicts.json", "arrays.safetensors", "readings.parquet"])
+def test_a_damaged_table_says_how_to_make_it_again(one, name):
+    whole = (one.folder / name).read_bytes()
+    try:
+        (one.folder / name).write_bytes(whole[:20])
+        with pytest.raises(RunError, match="is damaged, or .*checksum.* Run 'rb-interp probe .*' to make it"):
+            Run.open(one.folder, study=ONE).write_report()
+    finally:
+        (one.folder / name).write_bytes(whole)
+
+
+def test_a_broken_checkpoint_and_a_diverged_member_are_named(tmp_path):
+    run = start(tmp_path / "run")
+    run.train(progress=False)
+    store = only_store(run)
+    kept, path = store.read("step_00000020"), store.path("step_00000020")
+    whole = path.read_bytes()
+    kept.tensors["unembed.b_U"][kept.members.index((0.8, 0))] = float("nan")
+    store.write("step_00000020", kept.step, kept.members, kept.tensors)
+    with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 diverged: its weights at step 20"):
+        run.probe(progress=False)
+    path.write_bytes(whole[:100])
+    with pytest.raises(RunError, match=r"step_00000020.safetensors is damaged.*Put a sound copy of it back. If"):
+        run.probe(progress=False)
+
+
+def test_seeds_whose_member_diverged_count_as_not_met_and_are_named(tmp_path):
+    config = replace(SMALL, seeds=tuple(range(9)))
+    run = start(tmp_path / "run", config)
+    run.train(progress=False)
+    store = only_store(run)
+    state = store.read("state")
+    state.tensors["curves/values"][-1, state.members.index((0.8, 1))] = float("nan")
+    store.write("state", state.step, state.members, state.tensors)
+    run = Run.open(run.folder, study=ONE)
+    assert [(member.gamma, member.seed) for member in run.sweep().diverged] == [(0.8, 1)]
+    run.probe(progress=False)
+    verdict = run.verdicts["S1"]
+    assert (verdict.n_seeds, verdict.n_meeting, verdict.met[1], verdict.outcome) == (9, 8, False, "OPEN")
+    assert verdict.reason == "diverged, so not met: 1; the evidence is 11.3 after 9 seeds, needed: 40"
+    assert not len(run.readings.query("gamma == 0.8 and seed == 1"))
+    assert len(run.readings.query("gamma == 0.5 and seed == 1")) == 1
+
+
+def test_repeating_everything_changes_no_result(one):
+    names = ("verdicts.json", "readings.parquet", "curves.parquet", "report.json", "checkpoints/state.safetensors")
+    before = {name: (one.folder / name).read_bytes() for name in names}
+    ONE.run(preset="smoke", out=one.folder, progress=False)
+    assert {name: (one.folder / name).read_bytes() for name in names} == before
+
+
+def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch):
+    table = patch_member(one, gamma=0.8, seed=0, set="rsn_train", pairs=8, components=("z",))
+    assert {"key", "last"} <= set(table["role"])
+    monkeypatch.delattr(AnchorTask, "counterfactual")
+    with pytest.raises(TaskError, match=r"the task AnchorTask has no counterfactual\(.*\), which patching asks for"):
+        patch_member(one, gamma=0.8, seed=0, set="rsn_train", pairs=8, components=("z",))
+    lost = ablate_members(one, ("z.0",), gammas=(0.8,), methods=("zero",), n=10, progress=False)
+    assert set(lost["set"]) == set(AnchorTask.sets)
+    assert lost["control_accuracy_drop"].isna().all()
+    assert lost["accuracy_drop"].notna().all()

@@ -1,0 +1,116 @@
+"""Seeds of a run: added to it, added until its claims are decided, and seeds of the data that stand apart."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from own_studies import ONE, One
+
+from rb_interp.bounds import WHOLE
+from rb_interp.errors import ArgumentError, ConfigError, RunError
+from rb_interp.runs import Run, limits
+from rb_interp.runs.reproduction import seeds_to_add
+from rb_interp.training.plain import evaluate_model
+
+SMALL = One(seeds=(0,))
+
+
+def start(folder, config):
+    return Run.start(folder, ONE, config)
+
+
+@pytest.mark.wide
+def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
+    whole = start(tmp_path / "whole", replace(SMALL, seeds=(0, 1, 2, 3)))
+    grown = start(tmp_path / "grown", replace(SMALL, seeds=(0, 1)))
+    grown.train(progress=False)
+    with pytest.raises(ArgumentError, match="got n=0; expected a whole number from 1"):
+        grown.add_seeds(0)
+    grown.add_seeds(2)
+    assert not grown.finished
+    assert Run.open(grown.folder, study=ONE).config == grown.config == whole.config
+    for run in (grown, whole):
+        run.train(progress=False)
+        run.probe(progress=False)
+    assert grown.finished
+    assert grown.sweep().members == whole.sweep().members
+    assert grown.sweep().kept_steps == whole.sweep().kept_steps
+    for name in ("curves", "readings", "summary", "doubled"):
+        pd.testing.assert_frame_equal(grown.table(name), whole.table(name))
+    assert grown.verdicts == whole.verdicts
+    assert grown.sweep().stage_steps() == whole.sweep().stage_steps()
+    for step in grown.sweep().kept_steps:
+        one, other = (run.sweep().whole_checkpoint(step) for run in (grown, whole))
+        assert one.members == other.members
+        for name, value in other.tensors.items():
+            torch.testing.assert_close(one.tensors[name], value, rtol=0, atol=1e-6)
+    again = start(grown.folder, replace(SMALL, seeds=(0, 1)))
+    assert again.config == whole.config
+
+
+@pytest.mark.parametrize(
+    ("seeds", "n", "has", "message"),
+    [((WHOLE,), 1, {}, "expected 0 to 2,147,483,647"),
+     ((0,), 10_000, {}, "expected 1 to 10,000 seeds"),
+     ((0,), 4, {"machine_memory": 2**20}, "for 4 members"),
+     ((0,), 4, {"disk_free": 1000}, "use another --out"),
+     ((0,), 4, {"LONG_ON_CPU": 1e-9}, "pass --yes")],
+)  # fmt: skip
+def test_seeds_that_a_run_cannot_have_change_nothing(tmp_path, monkeypatch, seeds, n, has, message):
+    run = start(tmp_path / "run", One(seeds=seeds, gammas=(0.8,)))
+    before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
+    for name, value in has.items():
+        monkeypatch.setattr(limits, name, value if name.isupper() else lambda *_, value=value: value)
+    with pytest.raises(ConfigError, match=message):
+        run.add_seeds(n)
+    assert {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()} == before
+    assert Run.open(run.folder, study=ONE).config == run.config
+    if "LONG_ON_CPU" in has:
+        run.add_seeds(n, yes=True)
+        assert run.config.seeds == (0, 1, 2, 3, 4)
+
+
+def test_members_of_one_data_seed_are_probed_on_its_rows(tmp_path):
+    run = start(tmp_path / "run", replace(SMALL, seeds=(0, 1), data_seed=3))
+    run.train(progress=False)
+    sweep, expected = run.sweep(), SMALL.task.dataset(3)
+    assert sweep.dataset(0) is sweep.dataset(1)
+    np.testing.assert_array_equal(sweep.dataset(1).tokens, expected.tokens)
+    curve = evaluate_model(run.model(gamma=0.8, seed=1), expected, SMALL.train.eval_rows)
+    last = run.curves.query("gamma == 0.8 and seed == 1").set_index(["step", "set"]).loss.loc[SMALL.train.steps]
+    np.testing.assert_allclose([row["loss"] for row in curve], last[[row["set"] for row in curve]], rtol=1e-5)
+    with pytest.raises(RunError, match="data_seed: 3 there, None here"):
+        start(tmp_path / "run", replace(SMALL, seeds=(0, 1)))
+    assert Run.open(tmp_path / "run", study=ONE).config == run.config
+
+
+@pytest.mark.wide
+def test_seeds_are_added_until_claims_are_decided(tmp_path, monkeypatch):
+    """The claim is met by all seeds but 0: 7 of 8 do not decide, 11 of 12 do."""
+    import own_studies
+
+    plain = own_studies.measure
+
+    def without_seed_0(run, progress):
+        found = plain(run, progress)
+        found.readings.loc[found.readings["seed"] == 0, "value"] = -1.0
+        return found
+
+    study = replace(ONE, measure=without_seed_0)
+    run = study.run(config=replace(SMALL, seeds=(0, 1)), out=tmp_path / "run", progress=False, until_decided=True)
+    assert (run.verdicts["S1"].outcome, run.verdicts["S1"].decided_after) == ("HOLDS", 12)
+    assert run.batches == [(0, 1), (2, 3, 4, 5, 6, 7), (8, 9, 10, 11)]
+    assert json.loads((run.folder / "report.json").read_text())["answer"]["n_seeds"] == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_seeds", "more"),
+    [({}, 2, 6), ({}, 8, 4), ({}, 19, 1), ({}, 20, 0), ({}, 30, 0), ({"outcome": "NOT JUDGED"}, 8, 0),
+     ({"unit": "share"}, 8, 0), ({"outcome": "FAILS"}, 8, 0)],
+)  # fmt: skip
+def test_seeds_are_added_where_they_can_decide(one, changes, n_seeds, more):
+    verdicts = [one.verdicts["S1"], replace(one.verdicts["S1"], **{"outcome": "OPEN", **changes})]
+    assert seeds_to_add(verdicts, n_seeds) == more

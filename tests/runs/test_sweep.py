@@ -1,0 +1,86 @@
+"""Sweeps of one stack that were stopped at different steps end with the bits of a run that nothing stopped."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rb_interp.errors import RunError
+from rb_interp.manifest import Manifest
+from rb_interp.models.config import ModelConfig
+from rb_interp.runs.config import SweepConfig
+from rb_interp.runs.sweep import Sweep, train_sweeps
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.store import Store
+
+pytestmark = pytest.mark.trains
+
+TRAIN = TrainConfig(steps=12, batch_size=16, eval_every=4, eval_rows=20, lr=1e-2, workers=1, n_checkpoints=2)
+LOW = SweepConfig((0.3, 0.8), AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20), TRAIN)
+
+
+def sweeps(folder, save_every):
+    low = replace(LOW, train=replace(TRAIN, save_every=save_every))
+    high = replace(low, train=replace(low.train, weight_decay=0.5))
+    manifest = Manifest(folder)
+    return [Sweep(folder / name, name, own, [(0,)], {}, manifest) for name, own in (("low", low), ("high", high))]
+
+
+def weights(folder, save_every=1000.0):
+    tensors = {}
+    for sweep in sweeps(folder, save_every):
+        (store,) = sweep.stores.values()
+        for name in store.names():
+            tensors |= {(sweep.name, name, key): value for key, value in store.read(name).tensors.items()}
+    return tensors
+
+
+class Killed(BaseException):
+    """Nothing handles it."""
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize(("save_every", "at"), [(1000.0, 2), (0.0, 2), (0.0, 4), (0.0, 6)])
+def test_a_sweep_that_was_killed_before_its_sibling_was_saved_has_the_same_bits(tmp_path, monkeypatch, save_every, at):
+    train_sweeps(sweeps(tmp_path / "whole", save_every), progress=False)
+    written, write = [], Store.write
+
+    def killed(self, name, step, *rest):
+        written.append((name, step))
+        if [name for name, _ in written].count("state") == at:
+            raise Killed
+        write(self, name, step, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "write", killed)
+        with pytest.raises(Killed):
+            train_sweeps(sweeps(tmp_path / "killed", save_every), progress=False)
+    low, high = (sweep.step for sweep in sweeps(tmp_path / "killed", save_every))
+    assert low is not None
+    assert high is None or high < low
+    train_sweeps(sweeps(tmp_path / "killed", save_every), progress=False)
+    whole, again = weights(tmp_path / "whole", save_every), weights(tmp_path / "killed", save_every)
+    assert whole.keys() == again.keys()
+    for place, value in whole.items():
+        assert torch.equal(again[place], value), place
+    assert train_sweeps(sweeps(tmp_path / "killed", save_every), progress=False) == {}
+
+
+def test_company_changes_bits_and_no_more(tmp_path):
+    """Else the test above would show nothing."""
+    train_sweeps(sweeps(tmp_path / "together", 1000.0), progress=False)
+    for sweep in sweeps(tmp_path / "alone", 1000.0):
+        sweep.train(progress=False)
+    together, alone = weights(tmp_path / "together"), weights(tmp_path / "alone")
+    assert any(not torch.equal(alone[place], value) for place, value in together.items())
+    for place, value in together.items():
+        # at most .005 of this tolerance, on either of two instruction sets
+        torch.testing.assert_close(alone[place], value, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def test_a_batch_of_seeds_that_there_is_not_is_one_sentence(tmp_path):
+    sweep = sweeps(tmp_path, 1000.0)[0]
+    for ask in (sweep.part, sweep.left):
+        with pytest.raises(RunError, match=r"no batch of the seeds \(7,\); its batches are \(0,\)\."):
+            ask((7,))

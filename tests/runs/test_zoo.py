@@ -1,0 +1,126 @@
+"""The members that come with the package are what their cards say: accuracy, readings and circuit, read again."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rb_interp as rb
+from rb_interp.interventions.route_shares import anchor_routes
+from rb_interp.runs.sharing import Circuit
+from rb_interp.runs.sharing.card import card
+from rb_interp.runs.sharing.pretrained import ZOO_FOLDER, members
+from rb_interp.runs.sharing.save import accuracy
+from rb_interp.studies.anchor.circuits import circuit_of
+from rb_interp.studies.composite.circuits import circuit_of as flow_circuit
+from rb_interp.studies.composite.flow import read_interchange
+
+NAMES = members(ZOO_FOLDER)
+BOTH_GENERATIONS = ("average-then-key", "key-to-anchors-post-norm")
+
+
+def named_again(member) -> Circuit:
+    """The circuit, read off the member's model."""
+    if member.circuit.by == "ablation":
+        return by_ablation(member)
+    if member.circuit.by == "interchange":
+        return flow_circuit(read_interchange(member.model, member.data).values)
+    shares = anchor_routes(member.model, member.data).values
+    return circuit_of(shares, member.accuracy["rsn_train"])
+
+
+def by_ablation(member) -> Circuit:
+    """The name again: accuracy that is lost without the heads that the card names, whose writing is averaged."""
+    inputs, shares = member.task.inputs(500), {}
+    for told in member.circuit.shares:
+        layer, head = (0, int(told[-1])) if "H" in told else (1, slice(None))  # "... L0H1", "... L1"
+
+        def averaged(z, hook, head=head):
+            z[:, :, head] = z[:, :, head].mean(0, keepdim=True)
+            return z
+
+        right = []
+        for hooks in ([], [(f"blocks.{layer}.attn.hook_z", averaged)]):
+            with torch.no_grad(), member.model.hooks(fwd_hooks=hooks):
+                answers = member.model(torch.from_numpy(inputs.tokens))[:, -1].argmax(-1).numpy()
+            right.append((answers == inputs.labels).mean())
+        shares[told] = 1 - right[1] / right[0]
+    return Circuit("induction" if min(shares.values()) > 0.7 else "mixed", "ablation", "", shares)
+
+
+def check(member):
+    assert accuracy(member.model, member.data) == pytest.approx(member.accuracy, abs=0.002, nan_ok=True)
+    if member.circuit.by == "construction":  # it sums embeddings: no order of the tokens matters
+        tokens = torch.from_numpy(member.data.tokens[:50])
+        torch.testing.assert_close(member.model(tokens), member.model(tokens[:, [2, 0, 1]]))
+        return
+    again = named_again(member)
+    assert again.name == member.circuit.name
+    assert dict(again.shares) == pytest.approx(dict(member.circuit.shares), abs=1e-3)
+    assert member.circuit.name in member.name or member.circuit.name.replace(" ", "-") in member.name
+    check_reading(member)
+
+
+def check_reading(member):
+    """One reading of attention, beside the untrained model's."""
+    if member.circuit.by != "cause":
+        return
+    table = member.readings
+    row = table[(table.probe == "attention_by_role") & (table.quantity == "key")].iloc[0]
+    now = rb.probes.attention_by_role(
+        member.model, member.inputs("rsn_train"), layer=1, untrained=member.untrained, n_null=0
+    )
+    assert now.values["key"] == pytest.approx(row["value"], abs=1e-4)
+    if member.untrained is not None:
+        assert now.untrained["key"] == pytest.approx(row["untrained"], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in BOTH_GENERATIONS])
+def test_a_member_of_the_zoo_is_what_its_card_says(name):
+    check(rb.from_pretrained("zoo", member=name))
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("name", BOTH_GENERATIONS)
+def test_a_member_is_the_same_in_both_generations(name):
+    check(rb.from_pretrained("zoo", member=name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_card_is_written_from_what_it_holds(name):
+    """So it says, for instance, what the shares of its circuit are of."""
+    found = rb.from_pretrained("zoo", member=name)
+    assert (ZOO_FOLDER / name / "README.md").read_text() == card(found.content)
+
+
+def test_the_zoo_is_small_and_its_page_lists_it():
+    table, page = rb.zoo(), (ZOO_FOLDER / "README.md").read_text()
+    assert (list(table.member), len(NAMES)) == (NAMES, 15)
+    assert all(f"[{name}]({name}/README.md)" in page for name in NAMES)
+    held = [path for path in ZOO_FOLDER.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in held) < 7_000_000
+    assert max(path.stat().st_size for path in held) < 500_000
+    assert {"average-then-key", "key-to-anchors", "gather-at-last-anchor", "mixed", "via last", "via anchors"} <= set(
+        table.circuit
+    )
+    assert {"none", "pre", "post"} == set(table.norm)
+    named = table[(table.by == "cause") & (table.circuit != "mixed")]
+    assert (named.share >= 0.8).all()
+
+
+def test_an_untrained_member_is_drawn_again_bit_for_bit():
+    told = json.loads((ZOO_FOLDER / "average-then-key" / "config.json").read_text())
+    member = rb.from_pretrained("zoo", member="average-then-key")
+    model = rb.build_model(member.task, gamma=told["gamma"], seed=told["seed"], config=member.config)
+    tokens = torch.from_numpy(member.data.tokens[:20])
+    assert torch.equal(member.untrained(tokens), model(tokens))
+    assert not np.array_equal(member.weights["embed.W_E"], member.initial["embed.W_E"])
+
+
+def test_no_path_of_a_machine_is_in_the_zoo():
+    for path in ZOO_FOLDER.glob("*/*.*"):
+        text = path.read_bytes()
+        assert str(Path.home()).encode() not in text
+        assert b"/tmp/" not in text
