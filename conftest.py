@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_short(item: pytest.Item) -> bool:
-    return not {"anchor_run", "studies", "campaigns", "notebooks"} & {
+    return not {"anchor_run", "studies", "notebooks"} & {
         *getattr(item, "fixturenames", ()), *item.path.parts, item.path.stem.removeprefix("test_")
     }  # fmt: skip
 

@@ -187,15 +187,6 @@ def test_nothing_in_place_of_any_required_argument_is_refused_in_one_sentence(na
         assert "\n" not in str(caught.value)
 
 
-def test_the_campaign_calls_every_public_function() -> None:
-    from campaigns.calls_arguments import GROUPS
-
-    called = {name for calls in GROUPS.values() for name in calls}
-    fetched = {"load_prontoqa_hub", "load_stories_hub", "push_to_hub"}  # from the network
-    whole = {"reproduce", "readings_table"}  # takes minutes; takes tables without names
-    assert {name.rpartition(".")[2] for name, _ in CALLS} <= called | fetched | whole | {"Task"}
-
-
 @checked
 def placed(
     path: Path, x: Float[np.ndarray, " n"], values: Mapping[str, Float[Tensor, " n"]] = {}, whole: int = 0
