@@ -134,7 +134,7 @@ if __name__ == "__main__":
     if unknown:
         parser.error(f"there is no setting '{unknown[0]}'; known: {', '.join(CHANGES)}")
     for name in () if given.table else given.settings:
-        run = rb.Run.start(given.folder / name, rb.study("composite"), configured(CHANGES[name]), yes=True)
+        run = rb.Run.start(given.folder / name, rb.study("composite"), configured(CHANGES[name]))
         run.sweep().train()
         found = phases(run, name)
         keep(found)

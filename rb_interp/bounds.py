@@ -3,8 +3,8 @@
 A class has the bounds of its own settings in ``BOUNDS``, whoever wrote it; here stand those of the library's classes.
 docs/configuration.md lists the bounds of every setting of every study.
 
-A bound keeps out what nothing can be made of: a number that no tensor, file name or loop can hold. Whether a machine
-can hold a run is another question, see ``runs.estimate``. Relations between settings stand with their classes.
+A bound keeps out what nothing can be made of: a number that no tensor, file name or loop can hold. Relations between
+settings stand with their classes.
 
 Nothing heavy is imported here: the command line reads settings before it imports torch or numpy.
 """

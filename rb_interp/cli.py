@@ -185,16 +185,14 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
 
 
 def _start(command: Any, line: str) -> Any:
-    from rb_interp.runs.estimate import estimate
     from rb_interp.runs.reproduction import default_folder, start
 
     chosen = study(command.study)
     folder = command.out or default_folder(chosen, command.settings)
-    run = start(chosen, command.settings, folder, command=line, yes=command.yes)
+    run = start(chosen, command.settings, folder, command=line)
     print(f"run folder: {folder}", file=sys.stderr)
     for sentence in notes(chosen, command.settings):
         print(sentence, file=sys.stderr)
-    print(f"estimate: {estimate(command.settings)}", file=sys.stderr)
     return run
 
 

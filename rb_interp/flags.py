@@ -84,8 +84,6 @@ def study_command(name: str, study: str, start: StudyConfig) -> tuple[type, Any]
     else:
         words = "Run folder; by default runs/ and the names of study and preset. A run of the same settings continues."
         flags.append(("out", Annotated[Path | None, arg(help=words)], None))
-        words = "Begin a new run even where it is estimated to take long (12 hours on a CPU, 30 days on a GPU)."
-        flags.append(("yes", Annotated[bool, arg(help=words)], False))
     if name == "reproduce":
         words = "Add seeds until no claim about them is OPEN, up to 20 seeds."
         flags.append(("until_decided", Annotated[bool, arg(help=words)], False))

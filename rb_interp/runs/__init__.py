@@ -6,7 +6,6 @@ from rb_interp.lazy import lazy_package
 
 if TYPE_CHECKING:
     from rb_interp.runs import config as config
-    from rb_interp.runs import estimate as estimate
     from rb_interp.runs import sharing as sharing
     from rb_interp.runs.config import StudyConfig as StudyConfig
     from rb_interp.runs.config import SweepConfig as SweepConfig
@@ -33,5 +32,5 @@ else:
             "run": ("Run",),
             "sweep": ("Sweep",),
         },
-        modules=("config", "estimate", "sharing"),
+        modules=("config", "sharing"),
     )

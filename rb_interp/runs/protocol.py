@@ -139,7 +139,6 @@ class Study(WithArrays, KnownFields):
         out: Path | str | None = None,
         progress: bool = True,
         until_decided: bool = False,
-        yes: bool = False,
         **changes: Any,
     ) -> Run:
         """Train, measure, judge and report, continuing where an earlier call was stopped; returns the run.
@@ -149,12 +148,10 @@ class Study(WithArrays, KnownFields):
             config: a whole configuration instead of both.
             out: the run folder; by default ``runs/`` and the names of study and preset.
             until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
-            yes: begin a new run that is estimated to take long.
 
-        Raises ConfigError for settings that do not fit and for more work or memory than there is, RunError for a folder
-        that holds something else.
+        Raises ConfigError for settings that do not fit, RunError for a folder that holds something else.
         """
         from rb_interp.runs.reproduction import reproduce
 
         settings = config or self.preset(preset, **changes)
-        return reproduce(self, settings, out, progress=progress, until_decided=until_decided, yes=yes)
+        return reproduce(self, settings, out, progress=progress, until_decided=until_decided)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from rb_interp.bounds import check_path
 from rb_interp.checks import checked
 from rb_interp.runs.config import StudyConfig, check_lr, fingerprint
-from rb_interp.runs.limits import check_room
 from rb_interp.runs.metadata import check_free, holds_run
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.registry import DEFAULT
@@ -31,7 +30,6 @@ def reproduce(
     command: str = "",
     progress: bool = True,
     until_decided: bool = False,
-    yes: bool = False,
 ) -> Run:
     """Train every sweep, measure, judge the claims and write the report; continues where a run was stopped.
 
@@ -41,9 +39,8 @@ def reproduce(
         out: the run folder; by default ``runs/`` and the names of study and preset.
         command: the command line, to be kept with the run.
         until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
-        yes: begin a new run that is estimated to take long, see ``runs.estimate``.
     """
-    return finish(start(study, config, out, command=command, yes=yes), progress, until_decided)
+    return finish(start(study, config, out, command=command), progress, until_decided)
 
 
 @checked
@@ -57,7 +54,7 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
 
     def more() -> None:
         while until_decided and (n := seeds_to_add(run.verdicts, len(run.config.seeds))):
-            run.add_seeds(n, yes=True)  # who asks for decided claims asks for up to 20 seeds
+            run.add_seeds(n)
             run.train(progress)
             run.probe(progress)
 
@@ -89,7 +86,6 @@ def start(
     out: Path | str | None = None,
     *,
     command: str = "",
-    yes: bool = False,
 ) -> Run:
     """The run of a study, made or opened, before anything is trained; arguments as of `reproduce`."""
     study = find_study(study) if isinstance(study, str) else study
@@ -100,10 +96,9 @@ def start(
         check_free(folder)
         config.check_sources()
         check_lr(config)
-        check_room(config, folder, yes)
     from rb_interp.runs.run import Run
 
-    return Run.start(folder, study, config, command, yes=yes)
+    return Run.start(folder, study, config, command)
 
 
 @checked

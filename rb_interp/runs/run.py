@@ -15,7 +15,6 @@ from rb_interp.errors import ConfigError, RunError
 from rb_interp.files import check_place
 from rb_interp.manifest import PROBE, REPORT, START, TRAIN, Manifest
 from rb_interp.runs.config import StudyConfig, check_lr, differences, fingerprint, from_mapping, stacks
-from rb_interp.runs.limits import check_affordable
 from rb_interp.runs.metadata import check_free, holds_run, read_metadata, write_metadata
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.registry import study as find_study
@@ -40,14 +39,11 @@ class Run(RunFolder):
 
     @classmethod
     @checked
-    def start(
-        cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "", *, yes: bool = False
-    ) -> Run:
+    def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
         """Make the folder, or open it where it holds the same study with the same configuration.
 
-        Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, or
-        `limits` finds more than there is, no folder is made. ``yes`` agrees to long work. Raises ConfigError for a
-        configuration of another study.
+        Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, no
+        folder is made. Raises ConfigError for a configuration of another study.
         """
         check_path("the run folder", folder)
         _check_config(study, config)
@@ -69,13 +65,12 @@ class Run(RunFolder):
             return cls(folder, study, config, metadata)
         check_free(folder)
         check_lr(config)
-        check_affordable(config, folder, yes)
         _prepare(config, config.seeds)
         manifest = Manifest(folder, fingerprint(study.name, config))
         with manifest.writing():
             if not holds_run(folder):  # since it was looked at
                 return cls(folder, study, config, write_metadata(manifest, study.name, config, command))
-        return cls.start(folder, study, config, command, yes=yes)
+        return cls.start(folder, study, config, command)
 
     @classmethod
     @checked
@@ -149,19 +144,17 @@ class Run(RunFolder):
         return seconds
 
     @checked(n=(LISTS["seeds"].low, LISTS["seeds"].high))
-    def add_seeds(self, n: int, *, yes: bool = False) -> None:
+    def add_seeds(self, n: int) -> None:
         """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed with the rest.
 
         A member does not depend on the others of its stack. So, up to rounding, a run with seeds added is the run that
         had them from the beginning.
 
-        Raises ConfigError for more seeds than a run can have, and, as `start` does, for more memory or disk than there
-        is, and for long work unless ``yes`` agrees to it; nothing is changed then.
+        Raises ConfigError for more seeds than a run can have; nothing is changed then.
         """
         first = max(self.config.seeds) + 1
         seeds = tuple(range(first, first + n))
         replace(self.config, seeds=(*self.config.seeds, *seeds))  # what a configuration refuses is refused now
-        check_affordable(self.config, self.folder, yes, seeds)
         _prepare(self.config, seeds)
         metadata = {**self.metadata, "added_seeds": [*self.metadata["added_seeds"], list(seeds)]}
         with self.writing():

@@ -29,7 +29,6 @@ from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_datase
 from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import LABEL_KINDS, place
-from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.roles import selected
 from rb_interp.tasks.stage import HALF, Stage
 
@@ -242,20 +241,6 @@ class AnchorTask(WithPresets):
         if set == "mem":
             return n_memory // self.n_combinations("mem")
         return (self.n_sequences - n_memory) // _n_tokens(self.reasoning_anchors) ** self.q
-
-    def cost(self) -> DataCost:
-        """What the rows of one seed take.
-
-        Tokens, noise, positions and labels of a row are whole numbers of 8 bytes. A combination is a tuple in Python
-        and an entry for each key in three tables.
-
-        >>> AnchorTask().cost()
-        DataCost(rows=20000, bytes=5960000, seconds=0.02235)
-        """
-        combinations = self.n_combinations("mem") + _n_tokens(self.reasoning_anchors) ** self.q
-        table = self.n_combinations("mem") * _n_tokens(self.keys)
-        numbers = self.n_sequences * (3 * self.length + 2 * self.q + 6) + 3 * table + 40 * combinations
-        return DataCost(self.n_sequences, 8 * numbers, numbers * 3e-8)
 
 
 def _n_tokens(span: Span) -> int:

@@ -6,7 +6,6 @@ A task is a few settings and a way to draw rows. ``tasks.dataset.Dataset`` is a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -57,9 +56,8 @@ class Task(Protocol):
     """What is learned.
 
     ``counterfactual(data, rows, change, seed=0) -> Inputs`` is optional: the same rows with one thing changed, and
-    their right answers. Patching asks for it. ``cost() -> DataCost`` is optional too: what it takes to draw the rows of
-    a seed, before any is drawn. So is ``spectra``, name -> token ids: groups of tokens whose embeddings' spectrum is
-    kept at every evaluation (``training.spectra``).
+    their right answers. Patching asks for it. ``spectra`` is optional too, name -> token ids: groups of tokens whose
+    embeddings' spectrum is kept at every evaluation (``training.spectra``).
     """
 
     @property
@@ -95,15 +93,6 @@ class Task(Protocol):
     def fingerprint(self) -> str:
         """What the task is; ``tasks.fingerprint`` makes it for any dataclass."""
         ...
-
-
-@dataclass(frozen=True)
-class DataCost:
-    """What the rows of one seed take: their number, bytes of memory at most, and seconds to draw them."""
-
-    rows: int
-    bytes: int
-    seconds: float
 
 
 def vocabulary(task: Task, data: Dataset) -> int:

@@ -14,7 +14,6 @@ from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprints import fingerprint
-from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.stage import Evaluation, Stage
 from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig
 from rb_interp.text.data import TextData, text_data
@@ -69,16 +68,6 @@ class TextTask(TextConfig):
     def stages(self) -> Mapping[str, Stage]:
         """``early``: the first evaluation whose training loss, mean of both corpora, is at most 80 % of the first."""
         return {"early": Stage(lambda now, start: _pooled(now) <= EARLY * _pooled(start))}
-
-    def cost(self) -> DataCost:
-        """What the text of one seed takes: about 130 bytes and 5 microseconds a token, and 2 seconds for a tokenizer.
-
-        >>> TextTask.preset("smoke").cost().rows
-        96
-        """
-        rows = len(CORPORA) * (self.sequences + self.held_out)
-        tokens = rows * (self.n_ctx + 1) + 300 * self.answers
-        return DataCost(rows, 130 * tokens, 2 + 5e-6 * tokens)
 
     def fingerprint(self) -> str:
         """Twelve hex digits of class and settings."""

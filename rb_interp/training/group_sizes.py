@@ -1,4 +1,4 @@
-"""How many members are trained at once. Imports no torch, so an estimate reads the same sizes within milliseconds."""
+"""How many members are trained at once."""
 
 MEMBERS_A_GROUP, ROOM = 8, 1_000_000
 """Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.

@@ -283,6 +283,8 @@ def test_impossible_requests_say_why():
         train_members(TASK, MODEL, short(stages=("haff",)), [0.5], [0])
     with pytest.raises(ConfigError, match="not a torch device"):
         train_members(TASK, MODEL, short(device="gpuu"), [0.8], [0])
+    with pytest.raises(ConfigError, match="no such GPU here; use --device cpu or auto"):
+        train_members(TASK, MODEL, short(device="cuda:9"), [0.8], [0])
 
 
 class Noting(Store):

@@ -25,7 +25,6 @@ from rb_interp.errors import TaskError
 from rb_interp.presets import WithPresets
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.fingerprints import fingerprint
-from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.stage import Stage
 
 SETS = ("train", "seen_test", "block")
@@ -106,11 +105,6 @@ class AdditionTask(WithPresets):
     def fingerprint(self) -> str:
         """Twelve hex digits of class and settings."""
         return fingerprint(self)
-
-    def cost(self) -> DataCost:
-        """What the rows of one seed take: whole numbers of 8 bytes for tokens, roles, label, set and order."""
-        rows = sum(self.counts)
-        return DataCost(rows, 8 * 20 * rows, 1e-6 * rows)
 
     @checked
     def dataset(self, seed: int) -> Dataset:

@@ -31,7 +31,6 @@ from rb_interp.studies.addition_and_scan.sentences import (
 )
 from rb_interp.studies.addition_and_scan.sequences import ARROW, END, SequenceTask
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.protocol import DataCost
 
 SETS = ("train", "seen_test", *RULES)
 
@@ -86,11 +85,6 @@ class CogsTask(SequenceTask):
     def words(self) -> tuple[str, ...]:
         """Every word, by its token id."""
         return (END, ARROW, *WORDS)
-
-    def cost(self) -> DataCost:
-        """What the rows of one seed take: whole numbers of 8 bytes for tokens and labels."""
-        rows = self.n_sequences + self.n_test + len(RULES) * self.n_rule
-        return DataCost(rows, 8 * 4 * self.length * rows, 2e-4 * rows)
 
     @checked
     def dataset(self, seed: int) -> Dataset:

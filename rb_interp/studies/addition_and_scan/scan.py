@@ -37,7 +37,6 @@ from rb_interp.studies.addition_and_scan.grammar import (
 )
 from rb_interp.studies.addition_and_scan.sequences import ARROW, END, SequenceTask
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.protocol import DataCost
 
 SETS = ("train", "seen_test", "composites")
 
@@ -97,12 +96,6 @@ class ScanTask(SequenceTask, WithPresets):
         """Every word, by its token id."""
         verbs = VERBS[: self.verbs]
         return (END, ARROW, *TURNS, *TIMES, *JOINTS, *TURNS.values(), *verbs, *map(action, verbs))
-
-    def cost(self) -> DataCost:
-        """What the rows of one seed take: whole numbers of 8 bytes for tokens and labels."""
-        others, composites = _sorted_out(self.verbs)
-        rows = self.n_alone + len(others) + len(composites)
-        return DataCost(rows, 8 * 4 * self.length * rows, 2e-5 * rows)
 
     @checked
     def dataset(self, seed: int) -> Dataset:

@@ -33,7 +33,6 @@ from rb_interp.studies.composite.settings import BOUNDS, SPLITS, check
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.protocol import DataCost
 from rb_interp.tasks.roles import selected
 from rb_interp.tasks.stage import Stage
 
@@ -275,16 +274,6 @@ class CompositeTask(WithPresets):
         for (first, second), shift in self.exceptions:
             table[first - 1, second - 1] = shift
         return table
-
-    def cost(self) -> DataCost:
-        """What the rows of one seed take: whole numbers of 8 bytes for tokens, noise, positions, label and set.
-
-        >>> CompositeTask().cost()
-        DataCost(rows=53625, bytes=17589000, seconds=0.10993125)
-        """
-        rows = len(self.trained) * self.rows_per_pair + 3 * self.evaluation_rows
-        numbers = rows * (3 * self.length + 14)
-        return DataCost(rows, 8 * numbers, numbers * 5e-8)
 
     def _places(self, pairs: Int[np.ndarray, "row 2"]) -> tuple[np.ndarray, np.ndarray]:
         """Both anchors of each pair, counted from 0; TaskError for unknown ones."""

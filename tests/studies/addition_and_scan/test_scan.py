@@ -86,7 +86,6 @@ def test_every_row_obeys_the_definition():
         assert "jump" in command.split()
         assert command != "jump"
     assert len(commands["composites"]) == len(set(commands["composites"]))
-    assert len(DATA) == TASK.cost().rows
 
 
 def test_a_smaller_number_of_rows_is_part_of_a_larger_one_and_a_seed_draws_them():
