@@ -3,15 +3,13 @@
     python benchmarks/stacked_vs_plain.py [--rounds 5] [--members 15] [--threads 2]
 
 Both take the same batches with the same fused AdamW and clipping. Each round times one after the other, so that a
-noisy machine disturbs both alike; medians and the median of the rounds' ratios are printed. A second line says what the
-oneDNN operator and the allocator's settings bring: steps a second with them over those without, in the same rounds
-(``RB_INTERP_PLAIN_TORCH``, see ``training.plain_torch``). Needs transformer-lens 3.9 for the peer.
+noisy machine disturbs both alike; medians and the median of the rounds' ratios are printed. Needs transformer-lens 3.9
+for the peer.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 import warnings
@@ -28,7 +26,6 @@ from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import bring_to, torch_settings
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import share_out
-from rb_interp.training.plain_torch import VARIABLE
 
 CASES = {
     "quick, norm none": (AnchorTask(), ModelConfig(), TrainConfig(), 40),
@@ -89,9 +86,8 @@ def stacked(
     return run
 
 
-def timed(ours: Callable[[int], float], steps: int, train: TrainConfig, without: str = "") -> float:
-    """Time our steps under the settings that training uses, or without one of them; the peer keeps its own."""
-    os.environ[VARIABLE] = without
+def timed(ours: Callable[[int], float], steps: int, train: TrainConfig) -> float:
+    """Time our steps under the settings that training uses; the peer keeps its own."""
     with torch_settings(train):
         ours(2)
         return ours(steps)
@@ -116,17 +112,12 @@ def main() -> None:
         peer = plain_loop(task, model, train, options.threads)
         ours = stacked(task, model, train, options.members, options.threads)
         peer(3), timed(ours, 2, train)
-        times = [
-            (peer(2 * steps), *(timed(ours, steps, train, without) for without in ("", "matmul", "allocator")))
-            for _ in range(options.rounds)
-        ]
-        slow, fast, *_ = (statistics.median(column) for column in zip(*times, strict=True))
+        times = [(peer(2 * steps), timed(ours, steps, train)) for _ in range(options.rounds)]
+        slow, fast = (statistics.median(column) for column in zip(*times, strict=True))
         print(
             f"{name}: plain {1 / slow:.0f}, stacked {1 / fast:.0f} model-steps/s; "
-            f"ratio {ratio_text([a / b for a, b, *_ in times])}"
+            f"ratio {ratio_text([a / b for a, b in times])}"
         )
-        for place, what in ((2, "oneDNN operator"), (3, "allocator's settings")):
-            print(f"  {what}: on / off {ratio_text([row[place] / row[1] for row in times])}")
 
 
 if __name__ == "__main__":

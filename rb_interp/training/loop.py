@@ -24,7 +24,6 @@ from rb_interp.signals import Interrupts
 from rb_interp.tasks.fingerprints import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.stage import Stage
-from rb_interp.training.allocator import keep_freed_memory
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.curves import SPECTRA, Curves, joined, saved_curves, state_fault
 from rb_interp.training.member_group import Member, MemberGroup
@@ -343,12 +342,11 @@ def resolve_device(device: str) -> torch.device:
 
 @contextmanager
 def torch_settings(train: TrainConfig) -> Iterator[None]:
-    """TF32, thread count and allocator for the time of a call; the caller's own settings come back."""
+    """TF32 and thread count for the time of a call; the caller's own settings come back."""
     threads, tf32 = torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32
     try:
         torch.backends.cuda.matmul.allow_tf32 = train.tf32
-        with keep_freed_memory():
-            yield
+        yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.set_num_threads(threads)

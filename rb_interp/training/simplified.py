@@ -18,7 +18,6 @@ from torch import Tensor
 
 from rb_interp.models.activations import ACTIVATIONS
 from rb_interp.models.config import ModelConfig
-from rb_interp.training.matmul import member_matmul
 
 Weights = Mapping[str, Tensor]
 
@@ -37,8 +36,8 @@ def emb_mlp_logits(
     weights: Weights, tokens: Int[Tensor, "member batch pos"], model: ModelConfig
 ) -> Float[Tensor, "member batch d_vocab"]:
     """Logits of Emb-MLP, the same for every order of a row's tokens."""
-    hidden = member_matmul(token_embeddings(weights, tokens).sum(2), weights["mlp.W_in"])
-    return member_matmul(ACTIVATIONS[model.act](hidden), weights["mlp.W_out"])
+    hidden = torch.bmm(token_embeddings(weights, tokens).sum(2), weights["mlp.W_in"])
+    return torch.bmm(ACTIVATIONS[model.act](hidden), weights["mlp.W_out"])
 
 
 def one_layer_logits(
@@ -64,4 +63,4 @@ def one_layer_logits(
 def _rows(x: Float[Tensor, "member batch pos d_in"], matrix: Float[Tensor, "member d_in d_out"]) -> Tensor:
     """x W at every position, member by member."""
     members, batch, pos, d_in = x.shape
-    return member_matmul(x.reshape(members, batch * pos, d_in), matrix).view(members, batch, pos, -1)
+    return torch.bmm(x.reshape(members, batch * pos, d_in), matrix).view(members, batch, pos, -1)

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from rb_interp.models.activations import ACTIVATIONS
 from rb_interp.models.config import ModelConfig
-from rb_interp.training.matmul import member_matmul
 from rb_interp.training.simplified import emb_mlp_logits, one_layer_logits, token_embeddings
 
 Weights = Mapping[str, Tensor]
@@ -81,7 +80,7 @@ def linear(
     bias: Float[Tensor, "member d_out"] | None = None,
 ) -> Float[Tensor, "member row d_out"]:
     """x W + b, member by member."""
-    product = member_matmul(x, matrix)
+    product = torch.bmm(x, matrix)
     return product if bias is None else product + bias[:, None]
 
 
@@ -170,7 +169,7 @@ class Block:
         self, resid: Float[Tensor, "member row d_model"], z: Float[Tensor, "member row all_heads"]
     ) -> Float[Tensor, "member row d_model"]:
         """Residual stream after attention (resid_mid)."""
-        mid = resid + member_matmul(z, self["attn.W_O"].flatten(1, 2))
+        mid = resid + torch.bmm(z, self["attn.W_O"].flatten(1, 2))
         if self.model.train_biases:
             mid = mid + self["attn.b_O"][:, None]
         return self.after(mid, "ln1")
@@ -183,7 +182,7 @@ class Block:
             bias, x = shift if bias is None else bias + shift, normalise(mid, self.model)
         hidden = linear(x, matrix, bias)  # nobody else needs it, so ReLU may write over it
         hidden = hidden.relu_() if self.model.act == "relu" else ACTIVATIONS[self.model.act](hidden)
-        post = mid + member_matmul(hidden, self["mlp.W_out"])
+        post = mid + torch.bmm(hidden, self["mlp.W_out"])
         if self.model.train_biases:
             post = post + self["mlp.b_out"][:, None]
         return self.after(post, "ln2")
