@@ -3,11 +3,12 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from rb_interp.report.section import Paragraph
 from rb_interp.runs.run import Run
-from rb_interp.statistics.intervals import t_interval
+from rb_interp.statistics.intervals import proportion_interval, t_interval
 from rb_interp.studies.composite.map.config import AXES
 from rb_interp.studies.composite.map.figure import caption_map, draw_map
 from rb_interp.studies.composite.map.report import narrative
@@ -47,18 +48,23 @@ SWEEPS = {
 }
 
 
+def is_quoted(phases, numbers, shares):
+    """Whether a row of the page has these members: their number in each phase, and the share inferential."""
+    told = dict(zip((PHASES[1], PHASES[2], PHASES[0], PHASES[3]), map(int, numbers.split(" | ")), strict=True))
+    inferential = proportion_interval(int((phases == "inferential").sum()), len(phases))
+    return told == {phase: (phases == phase).sum() for phase in PHASES} and [float(share) for share in shares] == (
+        pytest.approx(list(inferential), abs=0.0051)
+    )
+
+
 def test_the_refinement_is_quoted():
-    run = Run.open(ROOT / "results" / "composite_map_refined")
+    members = pd.read_csv(ROOT / "results" / "composite_map_refined.csv")
     quoted = re.findall(r"^\| (.*) \| (0\.\d) \| (.*) \| (\S+) \[(\S+), (\S+)\] \|$", REFINEMENT, re.MULTILINE)
-    cells = run.table("cells").query("total > 0").set_index(["sweep", "gamma", "phase"]).sort_index()
-    assert len(quoted) * len(PHASES) == len(cells)
+    cells = dict(tuple(members.groupby(["sweep", "gamma"])["phase"]))
+    assert len(quoted) == len(cells)
     for name, gamma, numbers, *shares in quoted:
-        here = cells.loc[(SWEEPS[name], float(gamma))]
-        told = dict(zip((PHASES[1], PHASES[2], PHASES[0], PHASES[3]), map(int, numbers.split(" | ")), strict=True))
-        assert told == here["n"].to_dict()
-        inferential = here.loc["inferential", ["share", "low", "high"]].tolist()
-        assert [float(share) for share in shares] == pytest.approx(inferential, abs=0.0051)
-    members = run.table("members").set_index("sweep")
+        assert is_quoted(cells[SWEEPS[name], float(gamma)], numbers, shares)
+    members = members.set_index("sweep")
     assert members.loc["gpt2_pre", "I"].min() >= 0.72
     assert sorted(members.loc["gpt2_pre", "S"].round(2)) == [0] * 7 + [0.2]
     deep = members.loc["depth_4"]
@@ -72,23 +78,18 @@ NAMES = {"norm before instead of after": "norm", "four heads instead of one": "h
 
 
 def test_the_parts_of_the_block_are_quoted():
-    run = Run.open(ROOT / "results" / "composite_map_changes")
-    cells = run.table("cells").query("axis == 'change'").set_index(["label", "phase"])
+    members = pd.read_csv(ROOT / "results" / "composite_map_changes.csv")
+    cells = dict(tuple(members.groupby("changed")["phase"]))
     quoted = re.findall(r"^\| (\S+) \| (\d .*) \| (\S+) \[(\S+), (\S+)\] \|$", PARTS, re.MULTILINE)
-    assert len(quoted) * len(PHASES) == len(cells) == 64
+    assert len(quoted) == len(cells) == 16
     for name, numbers, *shares in quoted:
-        told = dict(zip((PHASES[1], PHASES[2], PHASES[0], PHASES[3]), map(int, numbers.split(" | ")), strict=True))
-        assert told == cells.loc[name, "n"].to_dict()
-        inferential = cells.loc[(name, "inferential"), ["share", "low", "high"]].tolist()
-        assert [float(share) for share in shares] == pytest.approx(inferential, abs=0.0051)
-
-    members = run.table("members")
+        assert is_quoted(cells[name], numbers, shares)
     assert (members["phase"] != "unfit").all()
     number, count = r" (\S+) \[(\S+), (\S+)\] \|", r" (\d+) of 64 \|"
     quoted = re.findall(rf"^\| ([\w ]+) \|{2 * number}{4 * count}$", PARTS, re.MULTILINE)
     assert len(quoted) == 4
     for name, *numbers in quoted:
-        changed = members["sweep"].str.contains(NAMES.get(name, name))
+        changed = members["changed"].str.contains(NAMES.get(name, name))
         means = members.groupby(["seed", changed])[["I", "S"]].mean().unstack()
         told = iter(map(int, numbers[6:]))
         for phase in PHASES[1:3]:
@@ -97,7 +98,7 @@ def test_the_parts_of_the_block_are_quoted():
         for letter, quote in zip("IS", (numbers[:3], numbers[3:6]), strict=True):
             interval = t_interval((means[letter][True] - means[letter][False]).to_numpy())
             assert [float(value) for value in quote] == pytest.approx(list(interval), abs=0.0051)
-    before = members["sweep"].str.contains("norm")
+    before = members["changed"].str.contains("norm")
     means = members.groupby(["seed", before])[["I", "S"]].mean()
     assert means.groupby(level=1).mean().round(2).to_numpy().tolist() == [[0.16, 0.76], [0.64, 0.23]]
     differences = means.unstack()
@@ -123,15 +124,10 @@ def test_what_the_text_says_of_members_is_so(run):
 
 
 def test_a_map_is_drawn_and_captioned_with_what_it_has(run):
-    whole, parts = run.evidence, Run.open(ROOT / "results" / "composite_map_changes").evidence
-    words = ("boundary γ*", "Both unseen", "“Changed”")
-    assert [[word in caption_map(one).seen for word in words] for one in (whole, parts)] == [
-        [True, True, False],
-        [False, False, True],
-    ]
-    (axes,) = draw_map(parts).axes
-    from_top = [label.get_text() for label in axes.get_yticklabels()][::-1]
-    assert (from_top[0], from_top[-1]) == ("nothing", "norm+heads+act+biases")
-    (section,) = narrative(whole).sections
+    panels = {axes.get_title(loc="left"): axes for axes in draw_map(run.evidence).axes}
+    from_top = [label.get_text() for label in panels["layers"].get_yticklabels()][::-1]
+    assert from_top == ["4", "2"]
+    assert all(words in caption_map(run.evidence).seen for words in ("boundary γ*", "Both unseen"))
+    (section,) = narrative(run.evidence).sections
     told = [block.text for block in section.blocks if isinstance(block, Paragraph)]
     assert any(text.startswith("γ* of depths 2 and 4 lie 0.251 [") for text in told)

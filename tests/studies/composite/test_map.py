@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import judge
-from rb_interp.errors import ArgumentError, ConfigError, RunError
-from rb_interp.runs.config import from_mapping, plain, stacks
+from rb_interp.errors import ConfigError
+from rb_interp.runs.config import stacks
 from rb_interp.runs.measured import readings_table
-from rb_interp.runs.run import Run
 from rb_interp.studies.composite.map import COMPOSITE_MAP
 from rb_interp.studies.composite.map.boundary import boundary, boundary_interval, order
 from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, cells
@@ -25,7 +24,6 @@ from rb_interp.studies.composite.map.config import (
     paper_decays,
 )
 from rb_interp.studies.composite.map.measure import map_readings
-from rb_interp.studies.composite.map.refine import refinement
 from rb_interp.studies.composite.phase import PHASES
 
 pytestmark = pytest.mark.wide
@@ -64,42 +62,8 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
         replace(MAP, decays=(0.1001, 0.1002))
     with pytest.raises(ConfigError, match="depths=.*; expected 1 to 50 of them, each named once"):
         replace(MAP, depths=tuple(range(2, 60)))
-    with pytest.raises(ConfigError, match="name each cell once"):
-        replace(MAP, cells=(("depth_2", 0.5), ("depth_2", 0.5)))
     with pytest.raises(ConfigError, match="heads=3 do not divide d_head=64"):
         replace(MAP, heads=3)
-
-
-def test_a_change_is_a_sweep_with_one_part_of_another_block_or_size():
-    names = ("norm", "heads", "act", "biases", "width", "rows", "batch", "steps", "heads+width")
-    sweeps = replace(MAP, changes=names).sweeps
-    base = sweeps["depth_2"]
-    for name in names[:4]:
-        changed = sweeps[f"change_{name}"]
-        assert (changed.task, changed.train, changed.gammas) == (base.task, base.train, MAP.block_gammas)
-        theirs = {"heads": ("n_heads", "d_head"), "biases": ("train_biases",)}.get(name, (name,))
-        gpt2 = sweeps["gpt2_pre"].model
-        assert changed.model == replace(base.model, **{key: getattr(gpt2, key) for key in theirs}) != base.model
-    whole = replace(MAP, changes=("biases+heads+act+norm",)).sweeps
-    assert whole["change_biases+heads+act+norm"] == whole["gpt2_pre"]
-    model = sweeps["change_heads+width"].model
-    assert (model.d_model, model.n_heads, model.d_head, model.d_mlp) == (128, 4, 32, 384)
-    sizes = [(s.task.n_sequences, s.train.batch_size, s.train.steps, s.train.warmup) for s in
-             (base, *(sweeps[f"change_{name}"] for name in ("rows", "batch", "steps")))]  # fmt: skip
-    assert sizes == [(60_000, 64, 3000, 600), (240_000, 64, 3000, 600), (60_000, 256, 3000, 600),
-                     (60_000, 64, 12_000, 2400)]  # fmt: skip
-    config = replace(MAP, changes=("norm",))
-    table = cells(world(config=config), config).query("axis == 'change'")
-    assert set(zip(table["label"], table["gamma"], strict=True)) == {
-        (label, gamma) for label in ("nothing", "norm") for gamma in MAP.block_gammas
-    }
-    for names, message in (
-        (("nrom",), "changes: 'nrom' is not known; did you mean 'norm'"),
-        (("norm+norm",), "'norm.norm' names a change twice"),
-        (("norm+act", "act+norm"), "name each once"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            replace(MAP, changes=names)
 
 
 def test_boundary_is_the_first_crossing_of_a_value_that_has_a_side():
@@ -253,44 +217,6 @@ def test_the_best_of_learning_rates_may_be_of_two_models():
     assert found.loc[(0.8, 1)].tolist() == pytest.approx([4, 0.7, 0.0015, 0.6, 0.006])
     assert found.loc[(0.8, 0), ["rates", "I", "S"]].tolist() == [5, 1.0, 0.0]
     assert sorted(set(found.reset_index()["gamma"])) == list(MAP.coarse_gammas)
-
-
-class Measured(Run):
-    """A measured map whose members have these phases."""
-
-    folder, config = "runs/map", MAP
-
-    def __init__(self, members):
-        self.members = members
-
-    def table(self, name):
-        return getattr(self, name)
-
-
-def test_a_refinement_has_fresh_seeds_where_seeds_disagree_and_nowhere_else():
-    members = world(n=3)
-    with pytest.raises(RunError, match="runs/map: the members of every cell are in one phase; there is nothing"):
-        refinement(Measured(members))
-    for sweep, gamma in (("depth_2", 0.6), ("depth_2", 0.7), ("unseen_rate_2", 0.5)):
-        own = (members["sweep"] == sweep) & (members["gamma"] == gamma) & (members["seed"] == 1)
-        members.loc[own, "phase"] = PHASES[3]
-    with pytest.raises(ArgumentError, match="refinement got run=None; expected a Run"):
-        refinement(None)
-    refined = refinement(Measured(members), members=4)
-    assert {name: sweep.gammas for name, sweep in refined.sweeps.items()} == {
-        "depth_2": (0.6, 0.7), "unseen_rate_2": (0.5,)
-    }  # fmt: skip
-    assert refined.seeds == (3, 4, 5, 6)
-    assert refined.sweeps["unseen_rate_2"] == MAP.sweeps["unseen_rate_2"]
-    fresh = members[[(s, g) in refined.cells for s, g in zip(members["sweep"], members["gamma"], strict=True)]]
-    table = cells(fresh, refined)
-    assert set(zip(table["axis"], table["gamma"], strict=True)) == {
-        ("depth", 0.6), ("depth", 0.7), ("unseen_rate", 0.5)
-    }  # fmt: skip
-    assert boundaries(fresh, refined).empty  # the line of depth 2 is not whole
-    assert from_mapping(CompositeMapConfig, plain(refined)) == refined
-    with pytest.raises(ConfigError, match=r"there is no \['depth_2', 0.65\] on this map; give sweep and gamma"):
-        replace(MAP, cells=(("depth_2", 0.65),))
 
 
 @pytest.mark.slow

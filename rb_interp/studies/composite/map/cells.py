@@ -45,9 +45,8 @@ def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
 def at_place(members: pd.DataFrame, place: Place, config: CompositeMapConfig) -> pd.DataFrame:
     """The members of a point of an axis."""
     wanted = members["sweep"] == place.sweep
-    shared = {"rate": config.coarse_gammas, "change": config.block_gammas}
-    if place.axis in shared:  # the preset itself is read off a sweep with more gammas
-        wanted &= members["gamma"].isin(shared[place.axis])
+    if place.axis == "rate":  # the preset's own rate is read off a sweep with more gammas
+        wanted &= members["gamma"].isin(config.coarse_gammas)
     return members.loc[wanted]
 
 
@@ -58,11 +57,9 @@ def differences(members: pd.DataFrame) -> dict[float, float]:
 
 
 def boundaries(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
-    """Boundary of every point that has two gammas or more, over seeds; not of one that ``cells`` leaves some of."""
+    """Boundary of every point that has two gammas or more, over seeds."""
     rows = []
     for place in config.places:
-        if config.sweeps.get(place.sweep) != config.whole[place.sweep]:
-            continue
         by_seed = [differences(own) for _, own in at_place(members, place, config).groupby("seed")]
         found = [boundary(values) for values in by_seed if len(values) > 1]
         if found:

@@ -6,24 +6,22 @@
     unseen_rate     learning rates at the middle gamma, three layers, neither mirrored pair trained (C10)
     unseen_decay    weight decays there (C11)
     gpt2            GPT-2's blocks, pre-norm and post-norm (C12)
-    change          the preset's model with a part of GPT-2's block, or one step towards the paper's size; exploratory
 
 Sweeps that differ in learning rate and weight decay alone train in one stack.
 
 ``quick`` has the sizes of the composite study's, and as much of the grid as twenty minutes on two cores allow: three
-gammas, two depths and two seeds, which decide no claim. ``refine.refinement`` adds members where these disagree.
+gammas, two depths and two seeds, which decide no claim.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from rb_interp.bounds import GAMMA, MODEL, TRAIN, Bound, check_bound
 from rb_interp.checks import shown
-from rb_interp.errors import ConfigError, nearest
+from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
 from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, TRAINING
@@ -43,10 +41,6 @@ MOST_POINTS = 50
 UNSEEN_DECAY, UNSEEN_LAYERS = 0.01, 3
 """Weight decay of claim C10, and layers of C10 and C11."""
 NORMS = ("pre", "post")
-BLOCK_CHANGES, SIZE_CHANGES = ("norm", "heads", "act", "biases"), ("width", "rows", "batch", "steps")
-"""What the axis change changes: a part of GPT-2's block, which has the four of them with the norm before it; or a size,
-``TIMES`` as large. Names joined by a plus sign are changed together."""
-TIMES = {"width": 2, "rows": 4, "batch": 4, "steps": 4}
 AXES = {
     "depth": "layers",
     "rate": "peak learning rate",
@@ -54,7 +48,6 @@ AXES = {
     "unseen_rate": "peak learning rate, both unseen",
     "unseen_decay": "weight decay, both unseen",
     "gpt2": "GPT-2 block, norm",
-    "change": "changed",
 }
 """Axis -> what its points are called."""
 
@@ -94,13 +87,9 @@ class CompositeMapConfig(StudyConfig):
         unseen_factors: the same of the axis unseen_rate.
         decays: weight decays. They do not follow a change of ``train.lr`` or ``train.steps``, see `paper_decays`.
         heads: of GPT-2's blocks; each has its share of the head's width.
-        changes: points of the axis change, such as ``norm`` or ``norm+heads``, see `BLOCK_CHANGES`. They are trained at
-            the gammas ``block_gammas``.
-        cells: sweeps and gammas that alone are trained, see ``refine.refinement``; all where there is none.
         task, model, train: of a member at depth 2 with the learning rate and weight decay of the preset.
 
-    Raises ConfigError for axes without the point that they share, for points that are named twice, and for cells that
-    are not on the map.
+    Raises ConfigError for axes without the point that they share, and for points that are named twice.
 
     >>> [place.sweep for place in CompositeMapConfig.from_preset("quick").places if place.axis == "rate"]
     ['rate_0.5', 'depth_2', 'rate_2']
@@ -112,9 +101,7 @@ class CompositeMapConfig(StudyConfig):
         **dict.fromkeys(("factors", "unseen_factors"), Bound(0, 1000, "times train.lr", "a rate is 1,000 at most")),
         "decays": TRAIN["weight_decay"],
         "heads": MODEL["n_heads"],
-        "cells": replace(GAMMA, why="gammas of the map"),
     }
-    later_fields: ClassVar[tuple[str, ...]] = ("cells", "changes")
 
     seeds: tuple[int, ...] = DEFAULT_SEEDS[:2]
     gammas: tuple[float, ...] = COARSE
@@ -125,8 +112,6 @@ class CompositeMapConfig(StudyConfig):
     unseen_factors: tuple[float, ...] = (0.5, 1.0, 2.0)
     decays: tuple[float, ...] = paper_decays(_QUICK)[::4]
     heads: int = 4
-    cells: tuple[tuple[str, float], ...] = ()
-    changes: tuple[str, ...] = ()
     task: CompositeTask = field(default_factory=CompositeTask)
     model: ModelConfig = field(default_factory=lambda: MODELS["quick"])
     train: TrainConfig = _QUICK
@@ -152,14 +137,6 @@ class CompositeMapConfig(StudyConfig):
             )
         if self.model.d_head % self.heads:
             raise ConfigError(f"heads={self.heads} do not divide d_head={self.model.d_head}; give a divisor of it.")
-        _check_changes(self.changes)
-        if len(set(self.cells)) < len(self.cells):
-            raise ConfigError(f"cells={shown(self.cells)}; name each cell once.")
-        known = {(name, gamma) for name, sweep in self.whole.items() for gamma in sweep.gammas}
-        for cell in self.cells:
-            if cell not in known:
-                name = nearest(cell[0], self.whole)
-                raise ConfigError(f"cells: there is no {shown(list(cell))} on this map; give sweep and gamma. {name}")
 
     @property
     def places(self) -> list[Place]:
@@ -173,21 +150,11 @@ class CompositeMapConfig(StudyConfig):
               for f in self.unseen_factors),
             *(Place("unseen_decay", decay, f"{decay:.2g}", f"unseen_decay_{decay:.3g}") for decay in self.decays),
             *(Place("gpt2", number, norm, f"gpt2_{norm}") for number, norm in enumerate(NORMS)),
-            *(Place("change", 0, "nothing", "depth_2") for _ in self.changes[:1]),
-            *(Place("change", number, change, f"change_{change}") for number, change in enumerate(self.changes, 1)),
         ]  # fmt: skip
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
-        """One sweep for each point of each axis, and none twice; with ``cells``, what they name of it."""
-        if not self.cells:
-            return self.whole
-        wanted = {name: tuple(g for g in sweep.gammas if (name, g) in self.cells) for name, sweep in self.whole.items()}
-        return {name: replace(self.whole[name], gammas=gammas) for name, gammas in wanted.items() if gammas}
-
-    @cached_property
-    def whole(self) -> dict[str, SweepConfig]:
-        """The sweeps of all cells."""
+        """One sweep for each point of each axis, and none twice."""
         return {
             place.sweep: self._sweep(place)
             for place in self.places
@@ -200,9 +167,8 @@ class CompositeMapConfig(StudyConfig):
         if axis == "depth":
             model = replace(model, n_layers=int(point))
         elif axis == "gpt2":
-            model, gammas = replace(self._changed("norm+heads+act+biases").model, norm=label), self.block_gammas
-        elif axis == "change":
-            return replace(self._changed(label), gammas=self.block_gammas)
+            heads = {"n_heads": self.heads, "d_head": model.d_head // self.heads}
+            model, gammas = replace(model, norm=label, act="gelu_new", train_biases=True, **heads), self.block_gammas
         else:
             gammas = self.coarse_gammas
             train = replace(train, **({"lr": point} if axis.endswith("rate") else {"weight_decay": point}))
@@ -210,29 +176,6 @@ class CompositeMapConfig(StudyConfig):
             model, task, gammas = replace(model, n_layers=UNSEEN_LAYERS), task.both_unseen(), (MIDDLE,)
             train = replace(train, weight_decay=UNSEEN_DECAY) if axis == "unseen_rate" else train
         return SweepConfig(gammas, task, model, train)
-
-    def _changed(self, change: str) -> SweepConfig:
-        """The preset's sweep with a change, or with several joined by plus signs."""
-        model, train, task = self.model, self.train, self.task
-        of_model = {
-            "norm": {"norm": "pre"},
-            "heads": {"n_heads": self.heads, "d_head": model.d_head // self.heads},
-            "act": {"act": "gelu_new"},
-            "biases": {"train_biases": True},
-        }
-        for name in change.split("+"):
-            if name in of_model:
-                model = replace(model, **of_model[name])
-            elif name == "width":
-                widths = {key: TIMES[name] * getattr(model, key) for key in ("d_model", "d_head", "d_mlp")}
-                model = replace(model, **widths)
-            elif name == "rows":
-                task = replace(task, n_sequences=TIMES[name] * task.n_sequences)
-            elif name == "batch":
-                train = replace(train, batch_size=TIMES[name] * train.batch_size)
-            else:
-                train = replace(train, steps=TIMES[name] * train.steps, warmup=TIMES[name] * train.warmup)
-        return SweepConfig(self.gammas, task, model, train)
 
     @classmethod
     def from_preset(cls, preset: str = "quick", **changes: Any) -> CompositeMapConfig:
@@ -267,17 +210,3 @@ class CompositeMapConfig(StudyConfig):
         else:
             found = cls(preset, task=task)
         return replace(found, **changes)
-
-
-def _check_changes(changes: tuple[str, ...]) -> None:
-    """Raise ConfigError for changes that are not known or named twice."""
-    known = (*BLOCK_CHANGES, *SIZE_CHANGES)
-    for change in changes:
-        names = change.split("+")
-        for name in names:
-            if name not in known:
-                raise ConfigError(f"changes: {shown(name)} is not known; {nearest(name, known)}")
-        if len(set(names)) < len(names):
-            raise ConfigError(f"changes: {shown(change)} names a change twice; name each once.")
-    if len({frozenset(change.split("+")) for change in changes}) < len(changes):
-        raise ConfigError(f"changes={shown(list(changes))}; name each once.")

@@ -17,7 +17,7 @@ from rb_interp.studies.composite.phase import INFERENTIAL, MIXED, PHASES, SYMMET
 
 COLOURS = {UNFIT: "#c9c9c9", INFERENTIAL: "#4b7fd0", SYMMETRIC: "#d9695f", MIXED: "#f0d98c"}
 INK = "#1c1c1c"
-PANELS = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay", "change")
+PANELS = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay")
 
 
 @styled
@@ -59,8 +59,7 @@ def _of_axis(evidence: Evidence, axis: str, column: str) -> set:
 def _panel(axes: Axes, evidence: Evidence, axis: str) -> None:
     rows = evidence.records("cells", axis=axis)
     gammas = sorted({row["gamma"] for row in rows})
-    # Changes are read from the top, from none to all of them; other axes have their smallest point below.
-    labels = dict(sorted({row["point"]: row["label"] for row in rows}.items(), reverse=axis == "change"))
+    labels = dict(sorted({row["point"]: row["label"] for row in rows}.items()))
     widths, points = {}, list(labels)
     for row in sorted(rows, key=lambda row: PHASES.index(row["phase"])):
         if not row["n"]:
@@ -100,8 +99,6 @@ def caption_map(evidence: Evidence) -> Caption:
         ),
         "“Both unseen”: neither the held-out pair nor its mirror is trained, with three layers, so that hardly "
         "anything can be symmetric.": bool(axes & {"unseen_rate", "unseen_decay"}),
-        "“Changed” says what was made like GPT-2's block: norm before each part, heads, GELU (act), biases. No claim "
-        "speaks of it.": "change" in axes,
     }
     return Caption(
         f"Phases of members at the last step, {seeds} a cell: each cell is divided from left to right among the phases "
