@@ -78,12 +78,41 @@ def verdicts(folder: Path) -> None:
 
 
 def draw(found: Mapping[str, pd.DataFrame]) -> None:
-    """The figure of all verdicts."""
-    from rb_interp.figures.verdict_grid import verdict_grid
+    """A row for each claim, a column for each rate: outcome as colour, seeds that meet the claim as text."""
+    from matplotlib.patches import Rectangle
+
+    from rb_interp.figures import legend
+    from rb_interp.figures.style import new_figure, styled
+
+    looks = {"HOLDS": ("#8cc5bf", ""), "FAILS": ("#e0a07c", "///"), "UNDECIDED": ("#ededed", "")}
+    ids = list(dict.fromkeys(id for table in found.values() for id in table["id"]))
+
+    @styled
+    def grid():
+        figure = new_figure(0.9 + 0.19 * len(ids), 1.2 + 0.75 * len(found))
+        axes = figure.subplots()
+        for x, (name, table) in enumerate(found.items()):
+            for row in table.to_dict("records"):
+                y, (colour, hatch) = ids.index(row["id"]), looks[row["outcome"]]
+                cell = {"fc": colour, "hatch": hatch, "ec": "#666666", "lw": 0.4}
+                axes.add_patch(Rectangle((x - 0.46, y - 0.43), 0.92, 0.86, **cell))
+                text = f"{row['n_meeting']}/{row['n_seeds']}" if row["n_seeds"] else "-"
+                box = {"fc": "white", "ec": "none", "pad": 0.8} if hatch else None
+                axes.text(x, y, text, ha="center", va="center", fontsize=6.5, bbox=box)
+            if name == OWN:
+                axes.add_patch(Rectangle((x - 0.5, -0.5), 1, len(ids), fill=False, ec="#1c1c1c", lw=1.4))
+        axes.set(xlim=(-0.55, len(found) - 0.45), ylim=(len(ids) - 0.45, -0.55), ylabel="claim")
+        axes.set_xlabel("learning rate (own: the one chosen for each gamma)")
+        axes.set_xticks(range(len(found)), list(found))
+        axes.set_yticks(range(len(ids)), ids)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        entries = [legend.area(name, *look, edge="#666666") for name, look in looks.items()]
+        legend.above(figure, entries, columns=len(looks))
+        return figure
 
     FIGURE.parent.mkdir(exist_ok=True)
-    figure = verdict_grid(found, "learning rate (own: the one chosen for each gamma)", marked=OWN)
-    figure.savefig(FIGURE, dpi=150)
+    grid().savefig(FIGURE, dpi=150)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
 
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ArgumentError, StudyError, first_line, nearest
@@ -150,30 +150,8 @@ class Verdict:
 class Verdicts(tuple[Verdict, ...]):
     """The verdicts of a run, in the order of its claims; ``verdicts["A1"]`` finds one by its id."""
 
-    def __new__(cls, verdicts: Iterable[Verdict] = ()) -> Verdicts:
-        try:
-            found: tuple[Any, ...] = tuple(verdicts)
-        except TypeError:  # one value in place of several, or an array of no dimensions
-            found = (verdicts,)
-        for one in found:
-            if not isinstance(one, Verdict | dict):  # dataclasses.asdict puts plain data in their place
-                raise ArgumentError(f"Verdicts got {shown(one)} among them; expected Verdict, as judge gives it.")
-        return super().__new__(cls, found)
-
-    @overload
-    def __getitem__(self, key: SupportsIndex | str) -> Verdict: ...
-    @overload
-    def __getitem__(self, key: slice) -> Verdicts: ...
-    def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, int | slice | str):
-            raise ArgumentError(f"Verdicts got the key {shown(key)}; expected a claim's id, such as 'A1'.")
-        if isinstance(key, int) and not -len(self) <= key < len(self):
-            raise StudyError(f"there are {len(self)} verdicts; expected a place below that, or a claim's id.")
-        if isinstance(key, slice):
-            if not all(end is None or isinstance(end, int) for end in (key.start, key.stop, key.step)) or key.step == 0:
-                raise ArgumentError(f"Verdicts got {key}; expected a slice of places, such as [:2].")
-            return Verdicts(super().__getitem__(key))
-        if isinstance(key, int):
+    def __getitem__(self, key: SupportsIndex | str) -> Verdict:  # type: ignore[override]
+        if not isinstance(key, str):
             return super().__getitem__(key)
         for verdict in self:
             if verdict.id == key:

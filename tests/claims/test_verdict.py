@@ -362,15 +362,8 @@ def test_the_records_are_json_with_every_field_and_the_table_prints_them():
     assert list(table.index) == [claim.id for claim in CLAIMS]
     with pytest.raises(StudyError, match="no claim 'A9' was judged"):
         verdicts["A9"]
-    assert isinstance(verdicts[:2], Verdicts)
-    assert verdicts[:2] == (verdicts[0], verdicts[1])
-    with pytest.raises(ArgumentError, match=r"got slice\('a', None, None\); expected a slice of places"):
-        verdicts["a":]
     with pytest.raises(ArgumentError, match="these are no verdicts"):
         Verdicts.from_json(torch.tensor([1, 2]))
-    for wrong in (5, torch.tensor(5)):  # an array of no dimensions is iterable by its type, and is not
-        with pytest.raises(ArgumentError, match=r"Verdicts got .* among them; expected Verdict"):
-            Verdicts(wrong)
 
 
 def test_rates_that_are_missed_withhold_the_outcome():

@@ -94,7 +94,7 @@ def test_verdicts_within_groups_fit_and_are_all_there(encoding):
 def test_strings_of_a_run_are_text_in_the_terminal(verdicts):
     """Neither a style of the tables nor a command to the terminal."""
     strange = "[red]x[/red]\x1b[2J"
-    told = "\n".join(printed(Verdicts(replace(verdict, id=strange, statement=strange) for verdict in verdicts[:1])))
+    told = "\n".join(printed(Verdicts(replace(verdict, id=strange, statement=strange) for verdict in [verdicts[0]])))
     assert told.count(r"[red]x[/red]\x1b") == 2
     within = make_evidence(seeds=10).within
     within = replace(within, groups=tuple(replace(group, name="[/]\x07") for group in within.groups))

@@ -106,7 +106,6 @@ def of_studies(measure: Callable[[rb.Reading], float]) -> None:
     assert_type(run.verdicts, rb.claims.Verdicts)
     assert_type(run.verdicts["A1"], rb.claims.Verdict)
     assert_type(run.verdicts[0], rb.claims.Verdict)
-    assert_type(run.verdicts[:2], rb.claims.Verdicts)
     assert_type(run.table("curves"), pd.DataFrame)
     assert_type(measure(rb.Reading("p", {"a": 1.0})), float)
     with rb.threads(2):
