@@ -301,21 +301,9 @@ def _calibrate(command: Any, line: str) -> None:
     calibrate(command.out)
 
 
-def _parameters(command: Any, line: str) -> None:
-    from rb_interp.models.table import drawn_table
-
-    _check_member(command.gamma, command.seed)
-    sweeps = command.settings.sweeps
-    if command.sweep not in sweeps:
-        raise ConfigError(f"study '{command.study}' has no sweep '{command.sweep}'; {nearest(command.sweep, sweeps)}")
-    sweep = sweeps[command.sweep]
-    table = drawn_table(sweep.task, sweep.model, command.gamma, command.seed)
-    print(table.drop(columns="tied_to").to_string(index=False, float_format="{:.4g}".format))
-
-
 COMMANDS: dict[str, Callable[[Any, str], None]] = {
     **{"reproduce": _reproduce, "train": _train, "probe": _probe, "report": _report, "info": _info, "patch": _patch},
-    **{"ablate": _ablate, "calibrate": _calibrate, "parameters": _parameters, "studies": _studies},
+    **{"ablate": _ablate, "calibrate": _calibrate, "studies": _studies},
     "verify": _verify,
     "keep": _keep,
 }

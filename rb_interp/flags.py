@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 DESCRIPTIONS = {
     "reproduce": "Train a study's models, probe them, judge the claims, and write report.html.",
     "train": "Train a study's models only (does not need transformer_lens).",
-    "parameters": "Print each parameter's shape, d_in, intended and measured standard deviation.",
 }
 REGISTRY = ConstructorRegistry()
 
@@ -75,15 +74,8 @@ def study_command(name: str, study: str, start: StudyConfig) -> tuple[type, Any]
         ("study", Positional[Annotated[str, arg(help="Study; 'rb-interp studies' lists them.")]], study),
         ("config", Annotated[Path | None, arg(help="TOML file with a preset and what differs from it.")], None),
     ]
-    if name == "parameters":
-        flags += [
-            ("gamma", Annotated[float, arg(help="Initialisation rate.")], 0.8),
-            ("seed", Annotated[int, arg(help="Seed of the draws.")], 0),
-            ("sweep", Annotated[str, arg(help="Sweep, in a study of several.")], next(iter(start.sweeps))),
-        ]
-    else:
-        words = "Run folder; by default runs/ and the names of study and preset. A run of the same settings continues."
-        flags.append(("out", Annotated[Path | None, arg(help=words)], None))
+    words = "Run folder; by default runs/ and the names of study and preset. A run of the same settings continues."
+    flags.append(("out", Annotated[Path | None, arg(help=words)], None))
     if name == "reproduce":
         words = "Add seeds until no claim about them is OPEN, up to 20 seeds."
         flags.append(("until_decided", Annotated[bool, arg(help=words)], False))

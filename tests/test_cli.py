@@ -72,14 +72,12 @@ def test_every_command_runs_on_a_run_folder(anchor_run, capsys, tmp_path, monkey
     before = (folder / "verdicts.json").read_bytes()
     assert main(["report", str(folder)]) == 0
     assert main(["info", str(folder)]) == 0
-    assert main(["parameters", "--preset", "smoke", "--gamma", ".8"]) == 0
     assert main(["studies"]) == 0
     assert main(["patch", str(folder), "--pairs", "8", "--components", "z", "--out", str(tmp_path / "patch.csv")]) == 0
     assert main(["ablate", str(folder), "--n", "20", "--gammas", "0.8", "--methods", "zero"]) == 0
     printed = capsys.readouterr().out
     for word in (
         "step 80 of 80, finished",
-        "blocks.1.mlp.W_out",
         "emb-mlp",
         "recovered logit difference",
         "accuracy lost",
@@ -122,13 +120,11 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["info", "run\udcff"], "an argument is no text here (utf-8); give names in UTF-8"),
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
         (["calibrate", "labels"], "study 'labels' has no error rates to measure"),
-        (["parameters", "emb-mlp", "--sweep", "desent"], "did you mean 'descent'"),
         (
             ["--tyro-print-completion", "nosuch"],
             "Shell should be one `bash`, `zsh`, `tcsh`, or `fish`, but got nosuch. ",
         ),
         (["patch", "nowhere", "--gamma", "nan"], "rb-interp: --gamma=nan; expected 0 to 20"),
-        (["parameters", "--gamma", "nan"], "rb-interp: --gamma=nan; expected 0 to 20"),
     ],
 )
 def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monkeypatch):
@@ -183,7 +179,7 @@ def test_flags_that_cannot_be_read_get_one_sentence(words, sentence, capsys, mon
 
 def test_every_flag_of_the_help_is_known(capsys):
     """What a sentence takes for the flags of a command are those that the parser takes."""
-    for words in (["train"], ["train", "emb-mlp"], ["reproduce", "crossed-seeds"], ["parameters"], ["ablate", "x"]):
+    for words in (["train"], ["train", "emb-mlp"], ["reproduce", "crossed-seeds"], ["ablate", "x"]):
         with pytest.raises(SystemExit, match="0"):
             main([*words, "--help"])
         shown = set(re.findall(r"(?<=[ │])--[a-z][a-z0-9.-]*", capsys.readouterr().out)) - {"--help"}
@@ -319,7 +315,7 @@ def test_commands_on_runs_work_whatever_studies_are_installed(monkeypatch, capsy
         with pytest.raises(SystemExit, match="0"):
             main(words)
         assert shown in capsys.readouterr().out
-    for command in ("train", "reproduce", "parameters", "calibrate"):
+    for command in ("train", "reproduce", "calibrate"):
         assert main([command]) == 2
         assert "several distributions bring a study 'anchor'" in capsys.readouterr().err
 

@@ -1,7 +1,6 @@
 """What an initialisation is: the table of every tensor's standard deviation, intended at initialisation and measured.
 
-Paper 1, section "Initialization": W_ij ~ N(0, (d_in^-gamma)^2). The table of a draw of this package needs neither torch
-nor TransformerLens.
+Paper 1, section "Initialization": W_ij ~ N(0, (d_in^-gamma)^2).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pandas as pd
 
 from rb_interp.checks import checked
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.schemes import Parameter, Rule, check_sizes, draw, intended_std, parameters
+from rb_interp.models.schemes import Parameter, Rule, intended_std
 
 GAUSSIAN_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
 
@@ -65,22 +64,6 @@ def initialisation_table(
     rule, gamma = drawn or (None, None)
     found = [(part, _measured(each.entries(part.group)), each.tied_to) for each in held for part in each.parts()]
     return pd.DataFrame([_row(part, now, rule, gamma, tied_to) for part, now, tied_to in found])
-
-
-def drawn_table(task: Any, config: ModelConfig, gamma: float | None, seed: int = 0) -> pd.DataFrame:
-    """``initialisation_table`` of a draw of this package, before it is in a model.
-
-    Raises ModelError where the scheme needs a gamma, and for a task that does not tell its sizes.
-
-    >>> from rb_interp.tasks.anchor import AnchorTask
-    >>> table = drawn_table(AnchorTask(), ModelConfig(), gamma=0.8, seed=0).set_index("parameter")
-    >>> float(table.intended_at_init["blocks.0.mlp.W_out"]) == 128**-0.8, bool(table.z.abs().max() < 4)
-    (True, True)
-    """
-    check_sizes(task)
-    weights = draw(config, task.d_vocab, task.length, gamma, seed)
-    found = [(each, weights[each.name]) for each in parameters(config, task.d_vocab, task.length)]
-    return pd.DataFrame([_row(each, Now(float(w.mean()), float(w.std()), w.size), config, gamma) for each, w in found])
 
 
 class Now(NamedTuple):

@@ -14,7 +14,7 @@ from rb_interp.studies.anchor.claims import SECOND
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(ROOT.glob("docs/*.md"))]
-WITH_STUDY = ("reproduce", "train", "parameters")
+WITH_STUDY = ("reproduce", "train")
 STUDIES = (
     "anchor",
     "emb-mlp",

@@ -16,8 +16,7 @@ import rb_interp as rb
 from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.drawn import _DRAWN
-from rb_interp.models.schemes import lens_parameter, standard_draw
-from rb_interp.models.table import drawn_table
+from rb_interp.models.schemes import intended_std, lens_parameter, parameters, standard_draw
 from rb_interp.models.tensors import tensors_of
 
 pytestmark = [pytest.mark.lens, pytest.mark.filterwarnings("ignore")]
@@ -241,12 +240,11 @@ def test_a_model_that_is_gone_is_not_remembered():
 def test_what_build_model_drew_is_known_too(kind):
     given: Any = OWN[kind]
     model = rb.build_model(TASK, 0.7, **given)
-    drawn = drawn_table(TASK, ModelConfig(**given), 0.7).set_index("parameter")
+    config = ModelConfig(**given)
     table = rb.initialisation_table(model).set_index("parameter")
     assert table.z.abs().max() < 4.5
-    shared = table.index.intersection(drawn.index)
-    assert len(shared) == len(drawn)
-    assert table.intended_at_init[shared].to_dict() == drawn.intended_at_init[shared].to_dict()
+    for parameter in parameters(config, TASK.d_vocab, TASK.length):
+        assert table.intended_at_init[parameter.name] == intended_std(parameter, config, 0.7)
 
 
 def test_the_gamma_of_what_transformers_starts_with():
