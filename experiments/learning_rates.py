@@ -84,7 +84,8 @@ def draw(found: Mapping[str, pd.DataFrame]) -> None:
     from rb_interp.figures import legend
     from rb_interp.figures.style import new_figure, styled
 
-    looks = {"HOLDS": ("#8cc5bf", ""), "FAILS": ("#e0a07c", "///"), "UNDECIDED": ("#ededed", "")}
+    looks = {"HOLDS": ("#8cc5bf", ""), "FAILS": ("#e0a07c", "///"), "OPEN": ("#ededed", "")}
+    looks["NOT JUDGED"] = ("#ffffff", "")
     ids = list(dict.fromkeys(id for table in found.values() for id in table["id"]))
 
     @styled
