@@ -125,7 +125,6 @@ SCALING = {
 }
 LISTS = {
     "seeds": Bound(1, 10_000, "seeds", "each is a model for each gamma, and run.json names each"),
-    "data_seeds": Bound(1, 1000, "seeds", "each is a sweep of its own"),
     "gammas": Bound(1, 1000, "gammas", "each is a model for each seed"),
 }
 """How many numbers some lists have. A list without a bound of its own has at most ``SIZE``."""

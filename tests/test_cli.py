@@ -179,7 +179,7 @@ def test_flags_that_cannot_be_read_get_one_sentence(words, sentence, capsys, mon
 
 def test_every_flag_of_the_help_is_known(capsys):
     """What a sentence takes for the flags of a command are those that the parser takes."""
-    for words in (["train"], ["train", "emb-mlp"], ["reproduce", "crossed-seeds"], ["ablate", "x"]):
+    for words in (["train"], ["train", "emb-mlp"], ["reproduce", "addition-and-scan"], ["ablate", "x"]):
         with pytest.raises(SystemExit, match="0"):
             main([*words, "--help"])
         shown = set(re.findall(r"(?<=[ │])--[a-z][a-z0-9.-]*", capsys.readouterr().out)) - {"--help"}

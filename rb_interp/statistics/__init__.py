@@ -1,7 +1,6 @@
 """Nulls, intervals over seeds, and statistics of tables and curves. None of them takes a model.
 
-Its submodules ``learning_order`` and ``corpus_loss`` read learning curves, ``disagreement`` and ``variance_components``
-compare members.
+Its submodules ``learning_order`` and ``corpus_loss`` read learning curves, ``disagreement`` compares members.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from rb_interp.statistics import corpus_loss as corpus_loss
     from rb_interp.statistics import disagreement as disagreement
     from rb_interp.statistics import learning_order as learning_order
-    from rb_interp.statistics import variance_components as variance_components
     from rb_interp.statistics.intervals import Interval as Interval
     from rb_interp.statistics.intervals import paired_differences as paired_differences
     from rb_interp.statistics.intervals import proportion_interval as proportion_interval
@@ -37,5 +35,5 @@ else:
                 "random_subspaces",
             ),
         },
-        modules=("corpus_loss", "disagreement", "learning_order", "variance_components"),
+        modules=("corpus_loss", "disagreement", "learning_order"),
     )

@@ -20,7 +20,6 @@ STUDIES = (
     "emb-mlp",
     "labels",
     "language",
-    "crossed-seeds",
     "composite",
     "composite-map",
     "addition-and-scan",

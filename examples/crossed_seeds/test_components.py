@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from crossed_seeds.components import variance_components
 from scipy import stats
 
-from rb_interp.errors import RunError
-from rb_interp.statistics.variance_components import variance_components
+from rb_interp import RbInterpError
 
 N = 6
 
@@ -72,7 +72,7 @@ def test_tables_that_say_nothing():
     missing = np.arange(36.0).reshape(N, N)
     missing[2, 2] = np.nan
     assert np.isnan([*variance_components(missing).variances, *variance_components(missing).rest]).all()
-    with pytest.raises(RunError, match=r"shape \(1, 6\); give a table of two or more rows and columns"):
+    with pytest.raises(RbInterpError, match=r"shape \(1, 6\); give a table of two or more rows and columns"):
         variance_components(np.zeros((1, 6)))
 
 

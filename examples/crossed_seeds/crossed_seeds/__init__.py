@@ -1,10 +1,8 @@
 """Seeds taken apart: seeds of the data crossed with seeds of the initial weights, everything else the same."""
 
-from rb_interp.runs.protocol import Study
+from rb_interp.runs import Study
 
-_HERE = "rb_interp.studies.crossed_seeds"
-
-CROSSED_SEEDS = Study(
+STUDY = Study(
     name="crossed-seeds",
     title="Crossed seeds: do the data or the initial weights decide which circuit is learned?",
     question=(
@@ -14,10 +12,9 @@ CROSSED_SEEDS = Study(
         "study measures shares."
     ),
     cost="about 20 minutes on two CPU cores",
-    config=f"{_HERE}.config:CrossedSeedsConfig",
-    measure=f"{_HERE}.measure:measure",
-    tables=f"{_HERE}.schema:TABLES",
-    figures=f"{_HERE}.figures:FIGURES",
-    narrative=f"{_HERE}.report:narrative",
-    glossary=f"{_HERE}.glossary:GLOSSARY",
+    config="crossed_seeds.config:CrossedSeedsConfig",
+    measure="crossed_seeds.measure:measure",
+    figures="crossed_seeds.report:FIGURES",
+    narrative="crossed_seeds.report:narrative",
+    glossary="crossed_seeds.report:GLOSSARY",
 )

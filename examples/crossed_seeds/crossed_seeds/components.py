@@ -14,7 +14,7 @@ one such cell may only not have been drawn. So the interval is the hull over the
 which one cell has the value of the other end (the highest for a cell below the middle of the values, else the lowest).
 
 Coverage of 95 % intervals of rows, columns, rest and rows less columns, in 1,000 planted 6 x 6 worlds each (as in
-tests/statistics/test_variance_components.py). Two clusters: 1 where the sum of normal effects is above a threshold.
+test_components.py). Two clusters: 1 where the sum of normal effects is above a threshold.
 
     world            true shares of rows, columns, rest    coverage
     normal           .90 .05 .05                           .99 1.00  .99  .99
@@ -46,12 +46,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from rb_interp.errors import RunError
-from rb_interp.lazy import listed
-from rb_interp.statistics.intervals import Interval
-
-__all__ = ["VarianceComponents", "variance_components"]
-__dir__ = listed(__name__)
+from rb_interp import RbInterpError
+from rb_interp.statistics import Interval
 
 Table = Float[np.ndarray, "... row column"]
 Parts = Float[np.ndarray, "... 3"]
@@ -87,7 +83,7 @@ def variance_components(
     Returns the parts. Where all cells are alike, shares and their ends are NaN; where a cell is not finite, all is.
 
     Raises:
-        RunError: for fewer than two rows or columns.
+        RbInterpError: for fewer than two rows or columns.
 
     >>> found = variance_components(np.array([[1.0, 2.0], [3.0, 8.0]]))
     >>> found.variances, [round(share.estimate, 2) for share in (found.rows, found.columns, found.rest)]
@@ -95,7 +91,7 @@ def variance_components(
     """
     y = np.asarray(values, dtype=float)
     if y.ndim != 2 or min(y.shape) < 2:
-        raise RunError(f"values has the shape {y.shape}; give a table of two or more rows and columns.")
+        raise RbInterpError(f"values has the shape {y.shape}; give a table of two or more rows and columns.")
     if not np.isfinite(y).all():
         nothing = Interval(*[np.nan] * 3)
         return VarianceComponents((np.nan, np.nan, np.nan), *[nothing] * 4)
