@@ -17,7 +17,6 @@ from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, fingerprint, from_mapping, read_toml
 from rb_interp.runs.registry import names, study
-from rb_interp.studies.addition_and_scan.cogs import CogsTask
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
@@ -42,7 +41,7 @@ def every_setting():
         config = study(name).preset("smoke")
         for each in (config, *config.sweeps.values()):
             settings_in(each, found)
-    return {**found, CogsTask: CogsTask()}
+    return found
 
 
 SETTINGS = every_setting()

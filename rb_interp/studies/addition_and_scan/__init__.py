@@ -1,7 +1,7 @@
 """Addition and commands: does a small initialisation with a large weight decay carry a rule to what was held out?
 
-Realistic tasks of paper 2: sums, commands and, in the preset ``paper`` alone, sentences ("Initialization is Critical
-to Whether Transformers Fit Composite Functions by Reasoning or Memorizing", arXiv 2405.05409).
+Realistic tasks of paper 2 ("Initialization is Critical to Whether Transformers Fit Composite Functions by Reasoning or
+Memorizing", arXiv 2405.05409).
 """
 
 from rb_interp.runs.protocol import Study
@@ -14,9 +14,9 @@ ADDITION_AND_SCAN = Study(
     question=(
         "Sums whose operands both lie in a block are held out, and so are all commands that combine one verb with "
         "anything. Does a small initialisation with a large weight decay answer them better than a large "
-        "initialisation with a small one? The preset paper asks the same of sentences, with four rules held out. Each "
-        "claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite Functions by "
-        "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
+        "initialisation with a small one? Each claim is a sentence of “Initialization is Critical to Whether "
+        "Transformers Fit Composite Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that "
+        "was fixed before these runs."
     ),
     cost="about nine minutes on two free CPU cores",
     config=f"{_HERE}.config:AdditionAndScanConfig",

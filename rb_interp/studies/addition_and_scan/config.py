@@ -4,7 +4,6 @@
     scan_small_low, scan_small_high         commands, the smallest number of rows
     scan_middle_low, scan_middle_high
     scan_large_low, scan_large_high
-    cogs_low, cogs_high                     sentences; in the preset ``paper`` alone
 
 Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of initialisation and weight decay.
 """
@@ -12,26 +11,23 @@ Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, differences
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
-from rb_interp.studies.addition_and_scan.cogs import CogsTask
 from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.training.config import TrainConfig
 
 LARGE, SMALL = 0.3, 0.8
-"""The gammas of P1, P2 and P4. A larger gamma is a smaller initialisation."""
+"""The gammas of P1 and P2. A larger gamma is a smaller initialisation."""
 LOW, HIGH = 0.01, 0.1
 DECAYS = {"low": LOW, "high": HIGH}
 """Weight decay by the end of a sweep's name."""
 SIZES = ("small", "middle", "large")
 TASKS = ("addition", *(f"scan_{size}" for size in SIZES))
-"""First parts of the sweeps' names, of those in every preset."""
-COGS = "cogs"
-"""First part of the names of the sweeps that only ``paper`` has."""
+"""First parts of the sweeps' names."""
 ROWS = {"smoke": (100, 200, 400), "quick": (1000, 2000, 4000), "paper": (4000, 8000, 16_000)}
 """Rows of commands that are trained on, at the three sizes."""
 
@@ -54,7 +50,6 @@ _PAPER = TrainConfig(
 TRAINING = {
     "addition": {"smoke": _SMOKE, "quick": replace(_QUICK, steps=4000, warmup=800), "paper": _PAPER},
     "scan": {"smoke": _SMOKE, "quick": _QUICK, "paper": replace(_PAPER, batch_size=256)},
-    COGS: {"paper": replace(_PAPER, batch_size=256)},
 }
 
 
@@ -87,13 +82,6 @@ class ScanSweep(_Sweep):
     task: ScanTask = field(default_factory=ScanTask)
 
 
-@dataclass(frozen=True)
-class CogsSweep(_Sweep):
-    """Members that learn the logical forms of sentences; ConfigError for models that are no transformer."""
-
-    task: CogsTask = field(default_factory=CogsTask)
-
-
 def _sweep(name: str, preset: str = "quick") -> Any:
     """A sweep at a preset's sizes."""
     task, _, decay = name.rpartition("_")
@@ -101,22 +89,19 @@ def _sweep(name: str, preset: str = "quick") -> Any:
     own = {"model": MODELS[preset], "train": replace(TRAINING[kind][preset], weight_decay=DECAYS[decay])}
     if kind == "addition":
         return AdditionSweep(task=AdditionTask.preset(preset), **own)
-    if kind == COGS:
-        return CogsSweep(**own)
     rows = ROWS[preset][SIZES.index(task.removeprefix("scan_"))]
     return ScanSweep(task=replace(ScanTask.preset(preset), n_sequences=rows), **own)
 
 
 @dataclass(frozen=True)
 class AdditionAndScanConfig(StudyConfig):
-    """Eight sweeps, and in ``paper`` ten, with the same seeds.
+    """Eight sweeps with the same seeds.
 
     Attributes:
         addition_low, addition_high: addition, with weight decay .01 and .1.
         scan_small_low, scan_small_high: commands at the smallest size, with weight decay .01 and .1.
         scan_middle_low, scan_middle_high: the same at the middle size.
         scan_large_low, scan_large_high: the same at the largest size.
-        cogs_low, cogs_high: sentences, with weight decay .01 and .1; None but in ``paper``.
         probe_rows: rows of each set that answers are read of, at most; the table of sums has at most 100 x 100.
 
     Raises ConfigError where sweeps that are compared differ in more than their names say.
@@ -125,8 +110,6 @@ class AdditionAndScanConfig(StudyConfig):
     >>> config.addition_high.train.weight_decay, config.scan_large_low.task.n_sequences
     (0.1, 4000)
     """
-
-    later_fields: ClassVar[tuple[str, ...]] = ("cogs_low", "cogs_high")
 
     addition_low: AdditionSweep = field(default_factory=lambda: _sweep("addition_low"))
     addition_high: AdditionSweep = field(default_factory=lambda: _sweep("addition_high"))
@@ -137,18 +120,12 @@ class AdditionAndScanConfig(StudyConfig):
     scan_large_low: ScanSweep = field(default_factory=lambda: _sweep("scan_large_low"))
     scan_large_high: ScanSweep = field(default_factory=lambda: _sweep("scan_large_high"))
     probe_rows: int = 2000
-    cogs_low: CogsSweep | None = None
-    cogs_high: CogsSweep | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.cogs_low is None) != (self.cogs_high is None):
-            raise ConfigError(
-                "one of cogs_low and cogs_high is None; expected both sweeps or none, for they are compared."
-            )
-        for task in self.tasks:
+        for task in TASKS:
             low, high = (self.sweeps[f"{task}_{decay}"] for decay in DECAYS)
-            _check_decay(task, low, high)
+            check_decay(task, low, high)
         sizes = [self.sweeps[f"scan_{size}_low"] for size in SIZES]
         for name, sweep in zip(SIZES[1:], sizes[1:], strict=True):
             alike = replace(sweep, task=replace(sweep.task, n_sequences=sizes[0].task.n_sequences))
@@ -159,22 +136,16 @@ class AdditionAndScanConfig(StudyConfig):
                 f"n_sequences={rows} of the sizes {', '.join(SIZES)}; expected ascending numbers of rows."
             )
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """First parts of the names of its sweeps."""
-        return TASKS if self.cogs_low is None else (*TASKS, COGS)
-
     @classmethod
     def from_preset(cls, preset: str = "quick", **changes: Any) -> AdditionAndScanConfig:
         """A preset, with fields replaced; ConfigError for an unknown preset."""
         cls.check_preset(preset)
         seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
-        tasks = (*TASKS, COGS) if preset == "paper" else TASKS
-        sweeps = {f"{task}_{decay}": _sweep(f"{task}_{decay}", preset) for task in tasks for decay in DECAYS}
+        sweeps = {f"{task}_{decay}": _sweep(f"{task}_{decay}", preset) for task in TASKS for decay in DECAYS}
         return replace(cls(preset, seeds, **sweeps), **changes)
 
 
-def _check_decay(task: str, low: SweepConfig, high: SweepConfig) -> None:
+def check_decay(task: str, low: SweepConfig, high: SweepConfig) -> None:
     """Raise ConfigError where the two sweeps of a task have other decays than their names say, or differ otherwise."""
     for name, sweep in {"low": low, "high": high}.items():
         if sweep.train.weight_decay != DECAYS[name]:

@@ -1,6 +1,6 @@
 """The 2 x 2 of initialisation and weight decay as differences between members of the same seed.
 
-    both               (gamma .8, decay .1) less (gamma .3, decay .01)    what the paper compares, and P1, P2 and P4
+    both               (gamma .8, decay .1) less (gamma .3, decay .01)    what the paper compares, and P1 and P2
     gamma_low_decay    gamma .8 less gamma .3, both with decay .01         gamma alone
     gamma_high_decay   gamma .8 less gamma .3, both with decay .1
     decay_large_init   decay .1 less decay .01, both with gamma .3         weight decay alone
@@ -12,7 +12,7 @@ one; a difference that gamma makes at one decay alone belongs to both together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import pandas as pd
 
 from rb_interp.statistics.intervals import paired_differences
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.addition_and_scan.config import COGS, LARGE, SMALL, TASKS
+from rb_interp.studies.addition_and_scan.config import LARGE, SMALL, TASKS
 from rb_interp.studies.addition_and_scan.schema import TABLES
 
 Cell = tuple[str, float]
@@ -34,20 +34,19 @@ CONTRASTS: dict[str, tuple[Cell, Cell]] = {
 """Name -> the two cells, (weight decay, gamma), of which the second is subtracted."""
 
 
-def held_out(task: str) -> str:
-    """The set of a task that is held out for the claims; ``rules`` stands for all rules of sentences, equally."""
-    return {"addition": "block", COGS: "rules"}.get(task, "composites")
+HELD_OUT = {task: "block" if task == "addition" else "composites" for task in TASKS}
+"""Task -> the set that is held out for the claims."""
 
 
-def contrasts_table(readings: pd.DataFrame) -> pd.DataFrame:
+def contrasts_table(readings: pd.DataFrame, held_out: Mapping[str, str] = HELD_OUT) -> pd.DataFrame:
     """The differences of every task and seed, of readings ``answers`` of all sweeps: the table ``contrasts``.
 
     A seed of which one of the two members has no finite reading has no row, and a task without sweeps has none.
     """
     rows = []
-    for task in (*TASKS, COGS):
+    for task, set in held_out.items():
         for name, (first, second) in CONTRASTS.items():
-            found = paired_differences(_cell(readings, task, first), _cell(readings, task, second))
+            found = paired_differences(*(_cell(readings, task, set, cell) for cell in (first, second)))
             rows += [
                 {"task": task, "contrast": name, "seed": seed, "difference": difference}
                 for seed, difference in found.items()
@@ -56,7 +55,9 @@ def contrasts_table(readings: pd.DataFrame) -> pd.DataFrame:
     return TABLES["contrasts"].frame(rows)
 
 
-def contrast_rows(contrasts: pd.DataFrame, steps: dict[str, int]) -> Iterator[dict[str, Any]]:
+def contrast_rows(
+    contrasts: pd.DataFrame, steps: Mapping[str, int], held_out: Mapping[str, str] = HELD_OUT
+) -> Iterator[dict[str, Any]]:
     """The same as rows of readings ``contrast`` of both gammas together, so that their gamma is NaN.
 
     Args:
@@ -65,16 +66,16 @@ def contrast_rows(contrasts: pd.DataFrame, steps: dict[str, int]) -> Iterator[di
     for row in contrasts.to_dict("records"):
         place = {"gamma": np.nan, "seed": row["seed"], "stage": "final", "step": steps[row["task"]], "sweep": ""}
         reading = Reading("contrast", {f"{row['task']}:{row['contrast']}": row["difference"]})
-        yield from ({**place, "set": held_out(row["task"]), **one} for one in reading.rows())
+        yield from ({**place, "set": held_out[row["task"]], **one} for one in reading.rows())
 
 
-def _cell(readings: pd.DataFrame, task: str, cell: Cell) -> dict[int, float]:
+def _cell(readings: pd.DataFrame, task: str, set: str, cell: Cell) -> dict[int, float]:
     """Seed -> share of right answers on the held-out set, in one of the four cells."""
     decay, gamma = cell
     here = readings.loc[
         (readings["sweep"] == f"{task}_{decay}")
         & np.isclose(readings["gamma"], gamma)
-        & (readings["set"] == held_out(task))
+        & (readings["set"] == set)
         & (readings["probe"] == "answers")
     ]
     return dict(zip(here["seed"].tolist(), here["value"].tolist(), strict=True))

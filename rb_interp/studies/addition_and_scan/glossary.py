@@ -10,7 +10,7 @@ GLOSSARY: dict[str, str] = {
     "seen_test": "Rows that are like those trained on and were not trained: other sums outside the block, other "
     "commands without jump.",
     "exact match": (
-        "Share of commands whose whole sequence of actions (of sentences, whose whole logical form) is right, its end "
+        "Share of commands whose whole sequence of actions is right, its end "
         "included, each token being the most likely one (greedy decoding)."
     ),
     "small, middle, large": "The three numbers of rows of commands that are trained on.",

@@ -4,8 +4,7 @@
     phrase   ->  verb [left | right] [twice | thrice]
 
 A verb orders its action. A turn comes before the action, a repetition repeats both. ``x and y`` orders x and then y,
-``x after y`` orders y and then x. The generator here lists all commands with their actions. ``interpreter`` tells in
-another way what a command orders.
+``x after y`` orders y and then x. The generator here lists all commands with their actions.
 """
 
 from __future__ import annotations

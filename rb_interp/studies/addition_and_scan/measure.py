@@ -1,7 +1,6 @@
 """Measure the study of addition and commands: which answers are right at the last step, in every sweep.
 
-    answers    share of rows whose whole answer is right, of every member and set; see ``answers``. Of sentences also on
-               ``rules``, the mean over the held-out rules, each counting alike
+    answers    share of rows whose whole answer is right, of every member and set; see ``answers``
     contrast   differences between the cells of the 2 x 2 of gamma and weight decay, see ``contrasts``
 
 Array of the sweeps of addition: ``sums``, 1 where a member answers a + b rightly and 0 elsewhere, ``[a, b]``, both
@@ -10,8 +9,7 @@ ascending. Where there are more than 100 operands only every so many are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -25,9 +23,8 @@ from rb_interp.runs.run import Run
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.answers import answers, right
-from rb_interp.studies.addition_and_scan.cogs import CogsTask
-from rb_interp.studies.addition_and_scan.config import COGS, AdditionAndScanConfig
-from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table, held_out
+from rb_interp.studies.addition_and_scan.config import TASKS, AdditionAndScanConfig
+from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
@@ -64,7 +61,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
         tables = {f"{name}/{one.member.gamma}/{one.member.seed}/final//answers/sums": one.sums for one in found}
         arrays |= {key: sums for key, sums in tables.items() if sums is not None}
     differences = contrasts_table(readings_table(*parts))
-    steps = {task: run.sweep(f"{task}_low").config.train.steps for task in config.tasks}
+    steps = {task: run.sweep(f"{task}_low").config.train.steps for task in TASKS}
     readings = readings_table(*parts, list(contrast_rows(differences, steps)))
     tables = {
         "contrasts": differences,
@@ -81,20 +78,8 @@ def read_member(models: MemberModels, member: Member, probe_rows: int) -> Member
         set: answers(models.model, data, data.sample(set, probe_rows), untrained=models.untrained) for set in data.sets
     }
     task = models.sweep.config.task
-    if isinstance(task, CogsTask):
-        found[held_out(COGS)] = mean_of(found[rule] for rule in task.rules)
     sums = table_of_sums(models.model, task, data) if isinstance(task, AdditionTask) else None
     return MemberFound(member, step, found, sums)
-
-
-def mean_of(readings: Iterable[Reading]) -> Reading:
-    """The mean share of readings ``answers``, each counting alike, however many rows it has."""
-    found = list(readings)
-    shares, before = (
-        {"right": float(np.mean([part["right"] for part in parts]))}
-        for parts in ([one.values for one in found], [one.untrained for one in found])
-    )
-    return replace(found[0], values=shares, untrained=before, n=sum(one.n for one in found))
 
 
 @few_threads

@@ -14,57 +14,55 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.runs.measured import arrays_over_seeds, curves_summary, over_seeds
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.claims import CLAIMS
-from rb_interp.studies.addition_and_scan.config import COGS, DECAYS, LARGE, SMALL, AdditionAndScanConfig
+from rb_interp.studies.addition_and_scan.config import DECAYS, LARGE, SMALL, TASKS, AdditionAndScanConfig
 from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table
-from rb_interp.studies.addition_and_scan.sentences import RULES
 
-SIZE = {"addition": 0.0, "scan_small": 0.05, "scan_middle": 0.15, "scan_large": 0.25, COGS: 0.2}
-SETS = {"addition": ("train", "seen_test", "block"), COGS: ("train", "seen_test", *RULES, "rules")}
+SIZE = {"addition": 0.0, "scan_small": 0.05, "scan_middle": 0.15, "scan_large": 0.25}
+SETS = {"addition": ("train", "seen_test", "block")}
 COMMANDS = ("train", "seen_test", "composites")
 
 
 def share(task: str, decay: str, gamma: float, seed: int, set: str) -> float:
     """The made-up share of right answers."""
-    if set == "train" or (set == "seen_test" and task == COGS):
-        return 1.0 if decay == "low" or seed else 0.945 if task == COGS else 0.985
+    if set == "train":
+        return 1.0 if decay == "low" or seed else 0.985
     if set == "seen_test":
         return 0.9 - 0.01 * seed
     return 0.1 + SIZE[task] + 0.4 * (gamma == SMALL) + 0.1 * (decay == "high") - 0.01 * seed * (gamma == SMALL)
 
 
-def fill_readings(made: MadeUp, tasks: tuple[str, ...], seeds: int, share=share) -> None:
+def fill_readings(made: MadeUp, seeds: int, share=share) -> None:
     """Shares of right answers of every member, and their contrasts."""
-    for task, decay, gamma, seed in product(tasks, DECAYS, (LARGE, SMALL), range(seeds)):
+    for task, decay, gamma, seed in product(TASKS, DECAYS, (LARGE, SMALL), range(seeds)):
         for set in SETS.get(task, COMMANDS):
             where = {"sweep": f"{task}_{decay}", "gamma": gamma, "seed": seed, "step": 100, "set": set}
             made.reading("answers", {"right": share(task, decay, gamma, seed, set)}, untrained=0.0, **where)
     differences = contrasts_table(made.tables()["readings"])
     made.extend("contrasts", differences)
-    made.extend("readings", contrast_rows(differences, dict.fromkeys(tasks, 100)))
+    made.extend("readings", contrast_rows(differences, dict.fromkeys(TASKS, 100)))
 
 
-def verdicts(share, preset: str = "paper") -> Verdicts:
-    """What eight seeds with these shares make of the claims, with the sweeps of a preset."""
-    config = AdditionAndScanConfig.from_preset(preset)
-    made = MadeUp(ADDITION_AND_SCAN, config)
-    fill_readings(made, config.tasks, 8, share)
+def verdicts(share) -> Verdicts:
+    """What eight seeds with these shares make of the claims."""
+    made = MadeUp(ADDITION_AND_SCAN, AdditionAndScanConfig.from_preset("paper"))
+    fill_readings(made, 8, share)
     return judge(made.tables()["readings"], CLAIMS)
 
 
-def make(seeds: int = 8, preset: str = "paper") -> Evidence:
-    """Evidence of a study with made-up shares of right answers, with the sweeps of a preset."""
-    config = AdditionAndScanConfig.from_preset(preset, seeds=tuple(range(seeds)))
+def make(seeds: int = 8) -> Evidence:
+    """Evidence of a study with made-up shares of right answers."""
+    config = AdditionAndScanConfig.from_preset("paper", seeds=tuple(range(seeds)))
     made = MadeUp(ADDITION_AND_SCAN, config)
     for name in config.sweeps:
         sets = SETS.get(name.rpartition("_")[0], COMMANDS)
         place = {"sweep": [name], "gamma": [LARGE, SMALL], "seed": range(seeds), "set": sets, "step": [0, 100]}
         made.fill("curves", lambda step, **_: {"loss": 5.0 - step / 25, "accuracy": step / 100}, **place)
-    fill_readings(made, config.tasks, seeds)
+    fill_readings(made, seeds)
     for decay, gamma, seed in product(DECAYS, (LARGE, SMALL), range(seeds)):
         name, inside = f"addition_{decay}", share("addition", decay, gamma, seed, "block")
         made.arrays[f"{name}/{gamma}/{seed}/final//answers/sums"] = _sums(config.sweeps[name].task, inside, seed)
     made.arrays |= arrays_over_seeds(made.arrays)
-    return made.evidence(_statistics, preset, command="rb-interp reproduce addition-and-scan", toml="", versions={})
+    return made.evidence(_statistics, "paper", command="rb-interp reproduce addition-and-scan", toml="", versions={})
 
 
 def bare(evidence: Evidence) -> Evidence:

@@ -9,24 +9,21 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from studies.addition_and_scan.interpreter import is_right
 from studies.addition_and_scan.synthetic import bare, make, share, verdicts
 
-from rb_interp.cli import main
 from rb_interp.errors import ConfigError
 from rb_interp.figures.save import draw
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import comparable, from_mapping, plain, scale_of
+from rb_interp.runs.config import from_mapping, plain, scale_of
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.answers import answers, right
-from rb_interp.studies.addition_and_scan.cogs import CogsTask
 from rb_interp.studies.addition_and_scan.config import TASKS, AdditionAndScanConfig
 from rb_interp.studies.addition_and_scan.figures import FIGURES
-from rb_interp.studies.addition_and_scan.interpreter import is_right
 from rb_interp.studies.addition_and_scan.measure import table_of_sums
 from rb_interp.studies.addition_and_scan.scan import ScanTask
-from rb_interp.studies.addition_and_scan.sentences import RULES
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
 
@@ -40,8 +37,6 @@ TINY = {
         train=replace(sweep.train, steps=4, batch_size=16, eval_every=2, eval_rows=20, warmup=1),
         task=replace(sweep.task, operands=(0, 9), block=(4, 5))
         if name.startswith("addition")
-        else CogsTask(n_sequences=60, n_test=20, n_rule=10)
-        if name.startswith("cogs")
         else replace(SCAN, n_sequences=60 + 20 * ("middle" in name) + 40 * ("large" in name)),
     )
     for name, sweep in ADDITION_AND_SCAN.preset("paper").sweeps.items()
@@ -136,21 +131,19 @@ def test_contrasts_and_verdicts_on_made_up_shares():
         assert table["scan_small", "decay_large_init", seed] == pytest.approx(0.1)
         assert table["scan_small", "decay_small_init", seed] == pytest.approx(0.1)
     judged = {verdict.id: verdict for verdict in found.verdicts}
-    assert [judged[id].n_meeting for id in ("P1", "P2", "P4")] == [7, 7, 7]  # seed 0 did not learn its rows
-    assert [len(judged[id].conditions) for id in ("P1", "P2", "P4")] == [3, 9, 3]
+    assert [judged[id].n_meeting for id in ("P1", "P2")] == [7, 7]  # seed 0 did not learn its rows
+    assert [len(judged[id].conditions) for id in ("P1", "P2")] == [3, 9]
     alone = [shown for shown in judged["P1"].context if "alone" in shown.statistic]
     assert [round(shown.effect, 3) for shown in alone] == [0.365, 0.365, 0.1, 0.1]
     assert all(shown.n_seeds == 8 for verdict in judged.values() for shown in verdict.context)
 
 
-@pytest.mark.parametrize(
-    ("task", "least", "id"), [("addition", 0.2, "P1"), *((task, 0.1, "P2") for task in TASKS[1:]), ("cogs", 0.1, "P4")]
-)
+@pytest.mark.parametrize(("task", "least", "id"), [("addition", 0.2, "P1"), *((task, 0.1, "P2") for task in TASKS[1:])])
 def test_a_claim_holds_from_its_threshold_on_and_at_every_size(task, least, id):
     def with_contrast(difference):
         def of(name, decay, gamma, seed, set):
-            if set == "train" or (set == "seen_test" and name == "cogs"):
-                return 0.95 if name == "cogs" else 0.99
+            if set == "train":
+                return 0.99
             far = 0.5 if name != task else difference
             return 0.25 + far * (decay == "high" and gamma == 0.8)
 
@@ -159,15 +152,15 @@ def test_a_claim_holds_from_its_threshold_on_and_at_every_size(task, least, id):
     assert with_contrast(least + 1 / 128)[id] == "HOLDS"
     below = with_contrast(least - 1 / 128)
     assert below[id] == "FAILS"
-    assert {below[other] for other in ("P1", "P2", "P4") if other != id} == {"HOLDS"}
+    assert {below[other] for other in ("P1", "P2") if other != id} == {"HOLDS"}
     assert with_contrast(-0.125)[id] == "FAILS"  # the paper's world in a mirror
 
 
 @pytest.mark.parametrize("cell", [("high", 0.8), ("low", 0.3), ("high", 0.3), ("low", 0.8)])
 def test_both_members_that_are_compared_must_have_learned_their_rows_and_no_other(cell):
     def of(task, decay, gamma, seed, set):
-        if set == ("seen_test" if task == "cogs" else "train"):
-            return (0.949 if task == "cogs" else 0.989) if (decay, gamma) == cell else 1.0
+        if set == "train":
+            return 0.989 if (decay, gamma) == cell else 1.0
         return share(task, decay, gamma, 0, set)
 
     expected = "FAILS" if cell in (("high", 0.8), ("low", 0.3)) else "HOLDS"
@@ -203,7 +196,7 @@ def test_plain_data_gives_the_study_again_and_paper_and_quick_have_the_claims_de
     assert scale_of(config) == "smoke"
     for preset in ("quick", "paper"):
         sweeps = ADDITION_AND_SCAN.preset(preset).sweeps
-        assert len(sweeps) == (10 if preset == "paper" else 8)
+        assert len(sweeps) == 8
         for name, sweep in sweeps.items():
             assert sweep.train.weight_decay == (0.1 if name.endswith("high") else 0.01)
             assert (sweep.gammas, sweep.model.n_layers, sweep.model.n_heads) == ((0.3, 0.8), 2, 1)
@@ -217,7 +210,6 @@ def test_plain_data_gives_the_study_again_and_paper_and_quick_have_the_claims_de
         ({"addition_low": {"task": {"block": [8, 9]}}}, "differ in task.block: [8, 9] there, [8, 12] here; change all"),
         ({f"scan_large_{end}": {"task": {"verbs": 4}} for end in ("low", "high")}, "may differ in task.n_sequences"),
         ({f"scan_large_{end}": {"task": {"n_sequences": 150}} for end in ("low", "high")}, "=[100, 200, 150] of the"),
-        ({"cogs_low": {"train": {"steps": 3}}}, "'cogs_low' is a table, and this preset has none of that name; give a"),
         ({"addition_low": {"model": {"architecture": "emb_mlp", "n_layers": 1, "norm": "none"}}},
          "architecture='emb_mlp'; a sum of"),
     ],
@@ -225,37 +217,6 @@ def test_plain_data_gives_the_study_again_and_paper_and_quick_have_the_claims_de
 def test_sweeps_that_are_compared_differ_in_what_their_names_say(data, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         from_mapping(AdditionAndScanConfig, {"preset": "smoke", **data})
-
-
-def test_sentences_are_of_paper_alone_and_both_of_their_sweeps_are_needed():
-    assert {name for name in ADDITION_AND_SCAN.preset("paper").sweeps if "cogs" in name} == {"cogs_low", "cogs_high"}
-    for preset in ("smoke", "quick"):
-        config = ADDITION_AND_SCAN.preset(preset)
-        assert (config.cogs_low, config.cogs_high) == (None, None)
-        assert "cogs" not in str(comparable(config))  # so a run that was kept before there were sentences still opens
-    with pytest.raises(ConfigError, match="one of cogs_low and cogs_high is None; expected both sweeps or none"):
-        replace(ADDITION_AND_SCAN.preset("paper"), cogs_high=None)
-
-
-def test_a_sweep_that_a_preset_lacks_is_no_subcommand_of_its_own(capsys):
-    for preset in ("quick", "paper"):
-        with pytest.raises(SystemExit):
-            main(["reproduce", "addition-and-scan", "--preset", preset, "--help"])
-        said = capsys.readouterr().out
-        assert "subcommands" not in said
-        assert ("--cogs-high.task.n-rule" in said) == (preset == "paper")
-
-
-def test_without_sentences_p4_is_not_judged_and_the_report_says_what_it_needs():
-    judged = verdicts(lambda *_: 1.0, "quick")["P4"]
-    assert (judged.outcome, judged.n_seeds) == ("NOT JUDGED", 0)
-    assert "no reading of answers/right at gamma 0.8, sweep 'cogs_high'" in judged.reason
-    found = make(3, "quick")
-    needs = "P4 needs sentences, which the preset “paper” has: this run has no sweeps of them."
-    (section,) = ADDITION_AND_SCAN.load("narrative")(found).sections
-    assert needs in [getattr(block, "text", "") for block in section.blocks]
-    (spec,) = (spec for spec in FIGURES if spec.id == "rules")
-    assert needs in texts(draw(spec, found)).replace("\n", " ")
 
 
 @pytest.fixture(scope="module")
@@ -266,15 +227,13 @@ def run(tmp_path_factory):
 
 def test_a_run_reads_the_members_that_it_trained(run):
     readings = run.table("readings").set_index(["sweep", "gamma", "seed", "set", "quantity"])["value"]
-    for sweep, set in (("addition_high", "block"), ("scan_middle_low", "train"), ("cogs_high", "deep")):
+    for sweep, set in (("addition_high", "block"), ("scan_middle_low", "train")):
         model, data = run.model(sweep=sweep, gamma=0.8, seed=1), run.sweep(sweep).dataset(1)
         own = right(model, data.tokens[data.rows(set)], data.labels[data.rows(set)]).mean()
         assert readings[sweep, 0.8, 1, set, "right"] == own
     read = run.table("readings")
     assert np.isfinite(read.loc[read["probe"] == "answers", ["value", "untrained"]]).all(axis=None)
-    assert len(read) == 8 * 4 * 3 + 2 * 4 * 7 + len(run.table("contrasts")) == 8 * 4 * 3 + 2 * 4 * 7 + 5 * 5 * 2
-    rules = [readings["cogs_low", 0.3, 0, rule, "right"] for rule in RULES]
-    assert readings["cogs_low", 0.3, 0, "rules", "right"] == np.mean(rules)
+    assert len(read) == 8 * 4 * 3 + len(run.table("contrasts")) == 8 * 4 * 3 + 4 * 5 * 2
     assert not run.table("curves")["loss"].isna().any()
 
 

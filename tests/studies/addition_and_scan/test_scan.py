@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from studies.addition_and_scan.interpreter import is_right
 
 from rb_interp.errors import TaskError
 from rb_interp.studies.addition_and_scan.grammar import (
@@ -11,7 +12,6 @@ from rb_interp.studies.addition_and_scan.grammar import (
     Sentence,
     sentences,
 )
-from rb_interp.studies.addition_and_scan.interpreter import is_right
 from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.tasks import Task
 

@@ -3,7 +3,6 @@
 from rb_interp.figures.spec import FigureSpec
 from rb_interp.studies.addition_and_scan.figures.commands import caption_commands, draw_commands
 from rb_interp.studies.addition_and_scan.figures.differences import caption_differences, draw_differences
-from rb_interp.studies.addition_and_scan.figures.rules import caption_rules, draw_rules
 from rb_interp.studies.addition_and_scan.figures.sums import caption_sums, draw_sums
 
 FIGURES: tuple[FigureSpec, ...] = (
@@ -11,7 +10,6 @@ FIGURES: tuple[FigureSpec, ...] = (
     FigureSpec(
         "commands", "Commands by number of training rows (after Fig. 6a)", draw_commands, caption_commands, ("P2",)
     ),
-    FigureSpec("rules", "Sentences by held-out rule (after Fig. 6b,c)", draw_rules, caption_rules, ("P4",)),
     FigureSpec(
         "differences", "Initialisation and weight decay apart", draw_differences, caption_differences, ("P1", "P2")
     ),

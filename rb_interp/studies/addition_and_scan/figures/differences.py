@@ -11,7 +11,7 @@ from rb_interp.figures.numbers import seeds_text, share_text
 from rb_interp.figures.panels import interval_of, seeds_at, spread_of, threshold, try_panel, written
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import BLUE, GREY, INK, RED, new_figure, styled
-from rb_interp.studies.addition_and_scan.config import COGS, HIGH, LARGE, LOW, SMALL
+from rb_interp.studies.addition_and_scan.config import HIGH, LARGE, LOW, SMALL, TASKS
 
 LOOKS = {
     "both": ("both", INK, "D"),
@@ -27,9 +27,8 @@ LOOKS = {
 def draw_differences(evidence: Evidence) -> Figure:
     """The contrasts of every task and seed, with mean and interval."""
     figure = new_figure(3.0)
-    tasks = evidence.config.tasks
-    panels = figure.subplots(1, len(tasks), sharey=True)
-    for axes, task in zip(panels, tasks, strict=True):
+    panels = figure.subplots(1, len(TASKS), sharey=True)
+    for axes, task in zip(panels, TASKS, strict=True):
         try_panel(axes, _contrasts, evidence, task)
         axes.set_title(task_text(evidence, task).replace(", ", ",\n"))
     panels[0].set_ylabel("difference in the share right (held-out rows)")
@@ -52,7 +51,7 @@ def _contrasts(axes: Axes, evidence: Evidence, task: str) -> None:
             seeds_at(axes, place - 0.1, values, interval_of(means), colour, marker, spread=0.14)
     evidence.table("contrasts", task=task)
     axes.axhline(0, color=GREY, lw=0.8, zorder=0)
-    claim = {"addition": "P1", COGS: "P4"}.get(task, "P2")
+    claim = "P1" if task == "addition" else "P2"
     threshold(axes, evidence.threshold(claim), written(evidence, claim), x=0.99)
     axes.set_xticks(range(len(LOOKS)), [label for label, _, _ in LOOKS.values()], fontsize=5.5)
     axes.set_xlim(-0.5, len(LOOKS) - 0.4)
@@ -60,26 +59,25 @@ def _contrasts(axes: Axes, evidence: Evidence, task: str) -> None:
 
 def task_text(evidence: Evidence, task: str) -> str:
     """What a task is called."""
-    if not task.startswith("scan"):
-        return {COGS: "sentences"}.get(task, task)
+    if task == "addition":
+        return task
     rows = evidence.sweep(f"{task}_low").task.n_sequences
     return f"commands, {rows:,} rows"
 
 
 def caption_differences(evidence: Evidence) -> Caption:
-    """Caption of the contrasts, with what P1, P2 and P4 judge."""
+    """Caption of the contrasts, with what P1 and P2 judge."""
     found = []
-    for task in evidence.config.tasks:
+    for task in TASKS:
         row = next(iter(evidence.records("contrasts_summary", task=task, contrast="both")), None)
         found += [f"{task_text(evidence, task)}: {share_text(*spread_of(row))}"] if row else []
-    claims = "P1, P2, P4" if COGS in evidence.config.tasks else "P1, P2"
     together = f" Both together, median [range]: {'; '.join(found)}." if found else ""
     return Caption(
-        "Differences in the share of right answers on held-out rows (the block, commands with jump, four rules of "
-        f"sentences) between two members of the same seed, {seeds_text(len(evidence.seeds))}. Black changes γ from "
+        "Differences in the share of right answers on held-out rows (the block, commands with jump) between two "
+        f"members of the same seed, {seeds_text(len(evidence.seeds))}. Black changes γ from "
         f"{LARGE:g} to {SMALL:g} and weight decay from {LOW:g} to {HIGH:g}, as the paper does; blue changes γ alone at "
         "either decay, red "
         f"weight decay alone at either γ.{together}",
-        f"black diamonds below the dashed line ({claims}). Blue that is as high as black says that the claim is about "
+        "black diamonds below the dashed line (P1, P2). Blue that is as high as black says that the claim is about "
         "initialisation alone, red that it is about weight decay alone.",
     )

@@ -9,28 +9,15 @@ A row is ``sentence => form <end>``, see ``sequences``. Sentences are drawn, eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar
 
 import numpy as np
 
-from rb_interp import bounds
-from rb_interp.bounds import Bound
-from rb_interp.checks import checked
-from rb_interp.errors import TaskError
-from rb_interp.studies.addition_and_scan.sentences import (
-    ALONE,
-    LONGEST_FORM,
-    LONGEST_SENTENCE,
-    RULES,
-    WORDS,
-    Sentence,
-    sentences,
-)
+from cogs.sentences import ALONE, LONGEST_FORM, LONGEST_SENTENCE, RULES, WORDS, Sentence, sentences
+from rb_interp import RbInterpError
 from rb_interp.studies.addition_and_scan.sequences import ARROW, END, SequenceTask
-from rb_interp.tasks.dataset import Dataset
+from rb_interp.tasks import Dataset
 
 SETS = ("train", "seen_test", *RULES)
 
@@ -45,7 +32,7 @@ class CogsTask(SequenceTask):
         n_rule: rows of each held-out rule.
         alone_share: share of the rows trained on that are the name ``zoe`` alone.
 
-    Raises TaskError where settings contradict each other.
+    Raises RbInterpError where no row is left to be alone, or none to be a sentence.
 
     >>> task = CogsTask(n_sequences=100, n_test=10, n_rule=10)
     >>> data = task.dataset(seed=0)
@@ -55,12 +42,6 @@ class CogsTask(SequenceTask):
     """
 
     sets, train_sets, rules, length = SETS, SETS[:1], RULES, LONGEST_SENTENCE + 1 + LONGEST_FORM
-    BOUNDS: ClassVar[Mapping[str, Bound]] = {
-        "n_sequences": Bound(2, 200_000, "rows", "far fewer than there are sentences"),
-        "n_test": Bound(1, 20_000, "rows", "far fewer than there are sentences"),
-        "n_rule": Bound(1, 2000, "rows of each rule", "fewer than there are sentences of one rule"),
-        "alone_share": Bound(0, 1, "", "a share of the rows"),
-    }
 
     n_sequences: int = 20_000
     n_test: int = 2000
@@ -68,12 +49,10 @@ class CogsTask(SequenceTask):
     alone_share: float = 0.05
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError)
         if not 1 <= self.n_alone < self.n_sequences:
-            raise TaskError(
-                f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g}: {self.n_alone} rows of "
-                f"'{ALONE.words[0]}' alone and {self.n_sequences - self.n_alone} sentences; expected one at least of "
-                f"either."
+            raise RbInterpError(
+                f"n_sequences={self.n_sequences} with alone_share={self.alone_share:g} leaves {self.n_alone} rows of "
+                f"'{ALONE.words[0]}' alone; expected one at least, and one sentence."
             )
 
     @property
@@ -86,7 +65,6 @@ class CogsTask(SequenceTask):
         """Every word, by its token id."""
         return (END, ARROW, *WORDS)
 
-    @checked
     def dataset(self, seed: int) -> Dataset:
         """The rows of a seed (stream 2), which draws all sentences; one draw is split into train and seen_test."""
         rng = np.random.default_rng([seed, 2])

@@ -1,0 +1,137 @@
+"""Configuration, claim P4 and measurement of sentences: two sweeps, ``cogs_low`` and ``cogs_high``, of both gammas.
+
+The 2 x 2 of initialisation and weight decay is that of the study ``addition-and-scan``, of which this was a part. The
+criterion was written down before the runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cogs.sentences import RULES
+from cogs.task import CogsTask
+from rb_interp.claims import Claim, Condition, Term
+from rb_interp.runs import Measured, MemberModels, Run, StudyConfig, SweepConfig, over_seeds, readings_table
+from rb_interp.runs.members import each_member
+from rb_interp.statistics.reading import Reading
+from rb_interp.studies.addition_and_scan.answers import answers
+from rb_interp.studies.addition_and_scan.claims import ALONE
+from rb_interp.studies.addition_and_scan.config import DECAYS, LARGE, MODELS, SMALL, TRAINING, check_decay
+from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table
+
+HELD_OUT = {"cogs": "rules"}
+"""The task, and the set of the contrast: the mean over the rules that are held out, each counting alike."""
+CELLS = (("high", SMALL), ("low", LARGE))
+"""The two cells that P4 compares, by weight decay and gamma."""
+
+
+@dataclass(frozen=True)
+class CogsSweep(SweepConfig):
+    """Members that learn the logical forms of sentences."""
+
+    gammas: tuple[float, ...] = (LARGE, SMALL)
+    task: CogsTask = field(default_factory=CogsTask)
+
+
+def _sweep(decay: str, preset: str = "paper") -> CogsSweep:
+    task = CogsTask(n_sequences=200, n_test=40, n_rule=20) if preset == "smoke" else CogsTask()
+    train = replace(TRAINING["scan"][preset], weight_decay=DECAYS[decay])
+    return CogsSweep(task=task, model=MODELS[preset], train=train)
+
+
+@dataclass(frozen=True)
+class CogsConfig(StudyConfig):
+    """Two sweeps that differ in weight decay alone.
+
+    Attributes:
+        cogs_low, cogs_high: weight decay .01 and .1.
+        probe_rows: rows of each set that answers are read of, at most.
+
+    Raises ConfigError where the sweeps differ in more than their names say.
+
+    >>> CogsConfig.from_preset("paper").cogs_high.train.weight_decay
+    0.1
+    """
+
+    presets = ("smoke", "paper")
+    preset: str = "paper"
+    seeds: tuple[int, ...] = tuple(range(10, 18))
+    cogs_low: CogsSweep = field(default_factory=lambda: _sweep("low"))
+    cogs_high: CogsSweep = field(default_factory=lambda: _sweep("high"))
+    probe_rows: int = 2000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_decay("cogs", self.cogs_low, self.cogs_high)
+
+    @classmethod
+    def from_preset(cls, preset: str = "paper", **changes: Any) -> CogsConfig:
+        """A preset, with fields replaced; ConfigError for an unknown preset."""
+        cls.check_preset(preset)
+        seeds = (0, 1) if preset == "smoke" else cls.seeds
+        return replace(cls(preset, seeds, _sweep("low", preset), _sweep("high", preset)), **changes)
+
+
+def _share(decay: str, gamma: float, set: str) -> Term:
+    where = f"sentences, weight decay {DECAYS[decay]:g}"
+    return Term("answers", "right", gamma, "final", set, label=f"exact match on {set}", sweep=f"cogs_{decay}",
+                sweep_label=where)  # fmt: skip
+
+
+CLAIMS = (
+    Claim(
+        "P4",
+        "With small initialisation and large weight decay, the logical forms of sentences are right under four rules "
+        "that were held out, more often than with large initialisation and small weight decay, where both are right on "
+        "sentences like those trained on.",
+        "Fig. 6b,c",
+        (
+            Condition(_share(*CELLS[0], "rules"), ">=", 0.10, _share(*CELLS[1], "rules")),
+            *(Condition(_share(*cell, "seen_test"), ">=", 0.95) for cell in CELLS),
+        ),
+        context=(
+            *(
+                Term("contrast", f"cogs:{name}", None, "final", "rules", label=f"sentences: {words}")
+                for name, words in ALONE.items()
+            ),
+            *(_share(*cell, set) for set in ("train", *RULES) for cell in CELLS),
+        ),
+    ),
+)
+
+
+def measure(run: Run, progress: bool = True) -> Measured:
+    """Which answers of every member are right at its last step, and the contrasts of the 2 x 2."""
+    parts = []
+    for name, sweep in run.sweeps.items():
+        work = partial(read_member, probe_rows=run.config.probe_rows)
+        found = each_member(sweep, sweep.sound_members, work, progress=progress, desc=f"answers of {name}")
+        parts.append(readings_table([row for rows in found for row in rows], sweep=name))
+    contrasts = contrasts_table(readings_table(*parts), HELD_OUT)
+    steps = {"cogs": run.config.cogs_low.train.steps}
+    tables = {"contrasts": contrasts, "contrasts_summary": over_seeds(contrasts, ["task", "contrast"], ["difference"])}
+    return Measured(readings_table(*parts, list(contrast_rows(contrasts, steps, HELD_OUT))), tables)
+
+
+def read_member(models: MemberModels, member: Any, probe_rows: int) -> list[dict[str, Any]]:
+    """Rows of the readings ``answers`` of a member, of each set and of ``rules``."""
+    data, step = models.sweep.dataset(member.seed), models.load(member, "final").step
+    found = {
+        set: answers(models.model, data, data.sample(set, probe_rows), untrained=models.untrained) for set in data.sets
+    }
+    found["rules"] = mean_of([found[rule] for rule in RULES])
+    place = {"gamma": member.gamma, "seed": member.seed, "stage": "final", "step": step}
+    return [{**place, "set": set, **row} for set, reading in found.items() for row in reading.rows()]
+
+
+def mean_of(readings: list[Reading]) -> Reading:
+    """The mean share of readings ``answers``, each counting alike, however many rows it has."""
+    shares, before = (
+        {"right": float(np.mean([part["right"] for part in parts]))}
+        for parts in ([one.values for one in readings], [one.untrained for one in readings])
+    )
+    return replace(readings[0], values=shares, untrained=before, n=sum(one.n for one in readings))
