@@ -1,0 +1,56 @@
+"""Every experiment file says what it is for, and differs from its preset in what its name says alone."""
+
+from pathlib import Path
+
+import learning_rates
+import pandas as pd
+import pytest
+
+from rb_interp.cli import starting_point
+from rb_interp.runs.config import comparable
+from rb_interp.runs.registry import study
+from rb_interp.tasks.anchor import RATES
+
+FOLDER = Path(__file__).parent
+ONE_RATE = {"rates": []}
+"""The preset's own rates were chosen without LayerNorm, for the scheme ``fan_in``."""
+DIFFERS = {
+    "norm_pre": {"model.norm": "pre", **ONE_RATE},
+    "norm_post": {"model.norm": "post", **ONE_RATE},
+    "learning_rate_post_2e-4": {"train.lr": 2e-4, "train.steps": 60_000},
+    "scheme_d_model": {"model.scheme": "d_model", **ONE_RATE},
+    "emb_mlp_relu": {f"{sweep}.model.act": "relu" for sweep in ("adamw", "descent", "one_layer")},
+    "language_fixed_embedding": {"model.scheme": "fan_in_fixed_embedding"},
+}
+"""Files that are more than a preset -> what they change."""
+
+
+def flat(data: dict, prefix: str = "") -> dict:
+    found = {}
+    for key, value in data.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_file_differs_from_its_preset_in_what_its_name_says_and_asks_a_question(path):
+    name, config = starting_point(["--config", str(path)])
+    before, after = flat(comparable(study(name).preset(config.preset))), flat(comparable(config))
+    assert {key: value for key, value in after.items() if value != before.get(key)} == DIFFERS.get(path.stem, {})
+    assert (config.preset == "paper") == (path.stem.endswith("_paper") or path.stem == "learning_rate_post_2e-4")
+    assert "# Question: " in path.read_text()
+    assert f"[{path.name}]({path.name})" in (FOLDER / "README.md").read_text()
+
+
+def test_every_kept_result_is_listed_in_the_readme():
+    folder = FOLDER.parent / "results"
+    readme, kept = (folder / "README.md").read_text(), {path.name for path in folder.iterdir()}
+    assert {name for name in kept - {"README.md"} if not name.startswith(".") and f"`{name}`" not in readme} == set()
+
+
+def test_the_preset_has_the_rates_with_the_lowest_training_loss_of_the_recorded_search():
+    table = pd.read_csv(learning_rates.CHOSEN)
+    best = table.loc[table.groupby("gamma")["training_loss"].idxmin(), ["gamma", "lr"]].to_numpy().tolist()
+    assert (
+        best == [list(pair) for pair in RATES["quick"]] == table.loc[table["chosen"], ["gamma", "lr"]].values.tolist()
+    )
