@@ -23,7 +23,7 @@ collect_ignore_glob = ["docs/notebooks/*.py"]
 WIDE = ("tutorial_any_model.md", "tutorial_study.md")
 LENS = (
     *("tutorial_any_model.md", "tutorial_study.md", "tutorial_own_study.md", "models.md"),
-    *("reference_models.md", "interventions.md", "calibration.md", "simplified_models.md", "language.md"),
+    *("reference_models.md", "interventions.md", "simplified_models.md", "language.md"),
     "sharing.md",
 )
 TRAINS = ("models.md", "studies.md", "training.md", "tutorial_any_model.md", "tutorial_study.md")

@@ -292,18 +292,11 @@ def _ablate(command: Any, line: str) -> None:
     _save(table, command.out)
 
 
-def _calibrate(command: Any, line: str) -> None:
-    calibrate = study(command.study).load("calibrate")
-    if calibrate is None:
-        raise StudyError(f"study '{command.study}' has no error rates to measure; its probes are not calibrated.")
-    check_place(command.out, folder=True)
-    print(f"tables: {command.out}", file=sys.stderr)
-    calibrate(command.out)
 
 
 COMMANDS: dict[str, Callable[[Any, str], None]] = {
     **{"reproduce": _reproduce, "train": _train, "probe": _probe, "report": _report, "info": _info, "patch": _patch},
-    **{"ablate": _ablate, "calibrate": _calibrate, "studies": _studies},
+    **{"ablate": _ablate, "studies": _studies},
     "verify": _verify,
     "keep": _keep,
 }

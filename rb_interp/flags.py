@@ -14,8 +14,6 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from rb_interp.runs.registry import DEFAULT
-
 if TYPE_CHECKING:
     from rb_interp.runs.config import StudyConfig
 
@@ -150,16 +148,6 @@ class Ablate:
 
 
 @dataclass(frozen=True)
-class Calibrate:
-    """Measure again how often a study's probes mislead, on models whose mechanism is known."""
-
-    study: Positional[str] = DEFAULT
-    """Study; 'rb-interp studies' lists them."""
-    out: Path = Path("calibration")
-    """Folder for the tables and the trained weights; what is in it already is continued."""
-
-
-@dataclass(frozen=True)
 class Report:
     """Draw the figures of a probed run and write report.html and report.json."""
 
@@ -201,7 +189,7 @@ class Studies:
 
 
 ON_RUNS: dict[str, type] = {
-    **{"probe": Probe, "patch": Patch, "ablate": Ablate, "calibrate": Calibrate},
+    **{"probe": Probe, "patch": Patch, "ablate": Ablate},
     **{"report": Report, "info": Info, "verify": Verify, "keep": Keep, "studies": Studies},
 }
 """Commands whose flags are the same for every study."""

@@ -113,13 +113,11 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
         (["probe", "nowhere"], "nowhere is not a run folder"),
         (["report", "nowhere", "--out", os.devnull], f"{os.devnull} cannot be written ({os.devnull}: Not a directory)"),
         (["patch", "nowhere", "--gamma", ".5", "--out", f"{os.devnull}/x.csv"], "/x.csv cannot be written"),
-        (["calibrate", "--out", f"{os.devnull}/tables"], "/tables cannot be written"),
         (["train", "--gamma", ".8", ".3"], "there is no flag '--gamma'; did you mean '--gammas'? 'rb-interp train anc"),
         (["train", "--preset", "smoke", "--out", "x" * 300], "can be no path; give one without"),
         (["info", "x" * 5000], "is not a run folder"),
         (["info", "run\udcff"], "an argument is no text here (utf-8); give names in UTF-8"),
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
-        (["calibrate", "labels"], "study 'labels' has no error rates to measure"),
         (
             ["--tyro-print-completion", "nosuch"],
             "Shell should be one `bash`, `zsh`, `tcsh`, or `fish`, but got nosuch. ",
@@ -315,7 +313,7 @@ def test_commands_on_runs_work_whatever_studies_are_installed(monkeypatch, capsy
         with pytest.raises(SystemExit, match="0"):
             main(words)
         assert shown in capsys.readouterr().out
-    for command in ("train", "reproduce", "calibrate"):
+    for command in ("train", "reproduce"):
         assert main([command]) == 2
         assert "several distributions bring a study 'anchor'" in capsys.readouterr().err
 

@@ -56,7 +56,6 @@ class Study(WithArrays, KnownFields):
         checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
             the table ``effects``, which ``measure`` must return then.
         calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
-        calibrate: ``calibrate(folder) -> table``: measures these error rates again.
         groups: ``groups(measured) -> Grouping``: which seeds belong together, by an outcome, and which claims are
             judged within each group as well.
         circuits: ``circuits(measured) -> {(gamma, seed): Circuit}``: the circuits of the main sweep's members, by name,
@@ -81,7 +80,6 @@ class Study(WithArrays, KnownFields):
     glossary: Mapping[str, str] | Lazy = field(default_factory=dict)
     checks: tuple[CausalCheck, ...] | Lazy = ()
     calibration: Callable[[Any], Any] | Lazy | None = None
-    calibrate: Callable[[Path], Any] | Lazy | None = None
     groups: Callable[[Any], Any] | Lazy | None = None
     circuits: Callable[[Any], Mapping[tuple[float, int], Any]] | Lazy | None = None
     info: Callable[[Run], Mapping[str, str]] | Lazy | None = None

@@ -15,7 +15,7 @@ from rb_interp.claims.rule import decide_share, outcome_probabilities
 from rb_interp.errors import ArgumentError, RunError, StudyError
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.claims import CLAIMS
-from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS
+from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS
 
 NAN = float("nan")
 BY_ID = {claim.id: claim for claim in CLAIMS}

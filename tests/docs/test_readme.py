@@ -13,7 +13,8 @@ from rb_interp.cli import COMMANDS, main
 from rb_interp.studies.anchor.claims import SECOND
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES += sorted([*ROOT.glob("experiments/**/README.md"), *ROOT.glob("docs/*.md")])
 WITH_STUDY = ("reproduce", "train")
 STUDIES = (
     "anchor",

@@ -37,7 +37,7 @@ from rb_interp.runs.protocol import Study
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.config import AnchorConfig
-from rb_interp.studies.anchor.detectors import MECHANISM_CLAIMS
+from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS
 from rb_interp.studies.anchor.figures import FIGURES
 
 pytestmark = pytest.mark.wide

@@ -29,7 +29,6 @@ ANCHOR = Study(
     glossary=f"{HERE}.glossary:GLOSSARY",
     checks=f"{HERE}.checks:CHECKS",
     calibration=f"{HERE}.error_rates:calibration",
-    calibrate=f"{HERE}.calibrate:calibrate",
     groups=f"{HERE}.within:groups",
     circuits=f"{HERE}.circuits:circuits",
 )

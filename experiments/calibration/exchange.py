@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
 from rb_interp.training.stacked import Block, Weights, causal_mask, embed, linear, unembed
 
@@ -54,13 +53,7 @@ def run_with_exchanges(
 
     Returns:
         Site -> activation, after the exchange.
-
-    Raises ModelError for another number of layers, or another architecture.
     """
-    if model.n_layers != 2 or model.architecture != "transformer":
-        raise ModelError(
-            f"a {model.architecture} with {model.n_layers} layers; interchange training needs a transformer of two."
-        )
     exchanges = exchanges or {}
 
     def exchanged(site: str, own: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.calibration.detectors import HAS, Detection, Place, truth
 from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
-from rb_interp.errors import ModelError
 from rb_interp.interventions.circuit_names import SHARES
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.interchanging import key_and_sum, n_other_answers
@@ -34,7 +34,6 @@ from rb_interp.models.reference import perturbed, reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import geometry
 from rb_interp.studies.anchor.causes import MATCHED_DRAWS
-from rb_interp.studies.anchor.detectors import HAS, Detection, Place, detect, truth
 from rb_interp.studies.anchor.error_rates import family
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, plan
 from rb_interp.tasks import AnchorDataset, AnchorTask
@@ -72,12 +71,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class ShuffledTask(AnchorTask):
-    """An anchor task whose labels are permuted over the training rows: same tokens, same labels, no rule to learn.
-
-    >>> data, plain = ShuffledTask().dataset(0), AnchorTask().dataset(0)
-    >>> bool((data.tokens == plain.tokens).all()), bool((np.sort(data.labels) == np.sort(plain.labels)).all())
-    (True, True)
-    """
+    """An anchor task whose labels are permuted over the training rows: same tokens, same labels, no rule to learn."""
 
     def dataset(self, seed: int) -> AnchorDataset:
         """The rows that the seed draws anywhere, with permuted labels."""
@@ -120,14 +114,10 @@ def label_shuffled(n_each: int = N_SHUFFLED, progress: bool = True, steps: int =
 
 
 def examine(model: HookedModel, data: AnchorDataset, rows: int = ROWS, fewer: int | None = None) -> dict[Place, float]:
-    """The readings of one model that detectors look at, by probe, quantity, set and layer.
+    """The readings of a model with one head that detectors look at, by probe, quantity, set and layer.
 
     ``rows`` inputs of each set at most, ``fewer`` for routes and pairs of one position (FEWER by default).
-
-    Raises ModelError for a model with several heads: no claim says which of them it means.
     """
-    if model.cfg.n_heads != 1:
-        raise ModelError(f"a model with {model.cfg.n_heads} heads has no calibration; claims speak of models with one.")
     return {place: value for place, (value, *_) in readings_of(model, data, rows, fewer).items()}
 
 
@@ -188,13 +178,8 @@ def _values(model: HookedModel, data: AnchorDataset, rows: np.ndarray) -> float:
     return float(effect.summary()["difference"])
 
 
-def rows_of(subject: Subject, readings: Mapping[Place, float]) -> list[dict]:
-    """One row of the table of copies for each detector."""
-    return rows_from(subject, detect(readings))
-
-
-def rows_from(subject: Subject, found: Mapping[str, Detection]) -> list[dict]:
-    """The same, from what the detectors said."""
+def rows_of(subject: Subject, found: Mapping[str, Detection]) -> list[dict]:
+    """One row of the table of copies for each detector, from what it said."""
     named = {"family": family(subject.config), "source": subject.source, "name": subject.name, "seed": subject.seed}
     rows = []
     for detector, (present, margin) in found.items():

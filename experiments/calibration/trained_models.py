@@ -1,6 +1,6 @@
 """Trained models whose mechanism is known: probes are calibrated on them beside the hand-written ones.
 
-    interchange   trained members that interchange training gave a route (`routes_by_training`)
+    interchange   trained members that interchange training gave a route (`routes`)
     decorative    the same with the attention of another circuit
     uniform       the same route with L0's attention fixed at exactly 1/i
     gauge         the same function with W_V R and R^-1 W_O in place of W_V and W_O, R random or whitening W_V
@@ -30,13 +30,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.claims.learning_order import SMALL
-from rb_interp.models.config import NORMS, ModelConfig
-from rb_interp.studies.anchor import circuits
-from rb_interp.studies.anchor.detectors import CAUSES, NAMES, Detection, Place, detect
-from rb_interp.studies.anchor.error_rates import family
-from rb_interp.studies.anchor.known_models import ROWS, Subject, examine, load, readings_of, rows_from
-from rb_interp.studies.anchor.routes_by_training import (
+from experiments.calibration.detectors import CAUSES, NAMES, Detection, Place, detect
+from experiments.calibration.known_models import ROWS, Subject, examine, load, readings_of, rows_of
+from experiments.calibration.routes import (
     ATTENTION_WITHIN,
     RECIPES,
     ROUTES,
@@ -46,15 +42,11 @@ from rb_interp.studies.anchor.routes_by_training import (
     shares,
     train_routes,
 )
-from rb_interp.studies.anchor.starting_members import (
-    SEEDS,
-    Members,
-    datasets,
-    kept,
-    members_as_trained,
-    members_of,
-    starts,
-)
+from experiments.calibration.starts import SEEDS, Members, datasets, kept, members_as_trained, members_of, starts
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.models.config import NORMS, ModelConfig
+from rb_interp.studies.anchor import circuits
+from rb_interp.studies.anchor.error_rates import family
 
 FAMILIES = tuple(replace(ModelConfig.preset("quick"), norm=norm) for norm in NORMS)
 """The models that are trained, one for each place of LayerNorm."""
@@ -82,18 +74,18 @@ Weights = Mapping[str, Tensor]
 
 
 def trained_subjects(
-    folder: Path, progress: bool = True, config: ModelConfig | None = None
+    folder: Path, progress: bool = True, config: ModelConfig = FAMILIES[0]
 ) -> tuple[list[Subject], pd.DataFrame]:
     """Trained models with a known mechanism, and a table of all that were trained, those that do not count included.
 
     Args:
-        folder: keeps weights that are trained already. config: the models; by default those of ``quick``.
+        folder: keeps weights that are trained already. config: the models.
 
     Returns:
         Subjects, and one row for each model and exchange: family, name, gamma, seed, exchange (``task``: none), share,
         counts.
     """
-    config, subjects, tables = config or ModelConfig.preset("quick"), [], []
+    subjects, tables = [], []
     for name, recipe in RECIPES.items():
         found = routed(folder, name, config, progress)
         members = members_of(folder, recipe, config, progress)
@@ -241,21 +233,20 @@ def _of_heads_together(place: Place, values: Sequence[float]) -> float:
 
 
 def answers(
-    folder: Path, config: ModelConfig | None = None, progress: bool = True
+    folder: Path, config: ModelConfig = FAMILIES[0], progress: bool = True
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Each detector's answer about each trained model, in the columns of the table of copies; and the table of models.
 
     A copy's truth is what the detector says of its original. Args are those of `trained_subjects`.
     """
-    config = config or ModelConfig.preset("quick")
     subjects, models = trained_subjects(folder, progress, config)
     rows = []
     for subject in tqdm(subjects, disable=not progress, unit="model", desc="reading trained models"):
-        rows += rows_from(subject, detections(subject))
+        rows += rows_of(subject, detections(subject))
     for original in tqdm(
         originals(folder, subjects, config), disable=not progress, unit="model", desc="reading copies"
     ):
         known = {name: found.present for name, found in detections(original).items()}
         for copy in copies_of(original):
-            rows += rows_from(copy._replace(known=known), detections(copy))
+            rows += rows_of(copy._replace(known=known), detections(copy))
     return pd.DataFrame(rows), models

@@ -18,12 +18,8 @@ from rb_interp.claims.criterion import Condition, Term
 from rb_interp.interventions.circuit_names import ACCURACY_MIN, NAMED, SHARE_MIN, SHARES, circuit_by_cause
 from rb_interp.studies.anchor import circuits as circuit
 from rb_interp.studies.anchor.claims import CLAIMS
+from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS
 
-MECHANISM_CLAIMS = (
-    *("M1", "M3", "M4", "M5", "M6", "M7", "M7b", "M8", "M9"),
-    *("M3b", "M4b", "M7r", "M8r", "M9b"),
-)
-"""Claims that rest on a mechanism probe at a single checkpoint: those whose error rates matter."""
 NAMES = ("average-then-key", "key-to-anchors")
 """Circuit names by attention that say what a model does (the others say that it does neither)."""
 CAUSES = {f"{name} by cause": name for name in NAMED}

@@ -30,11 +30,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
+from experiments.calibration.exchange import Exchange, run_with_exchanges
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks import AnchorDataset
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.exchange import Exchange, run_with_exchanges
 from rb_interp.training.member_group import clip_per_member, cross_entropy, make_optimiser
 from rb_interp.training.schedule import learning_rate
 
@@ -100,7 +100,7 @@ class Recipe:
     Attributes:
         circuit: its route, one of ROUTES.
         starts: members of the quick preset, gamma and seed, that it begins from; with LayerNorm as many, chosen by
-            their shares (`starting_members.nearest`).
+            their shares (`starts.nearest`).
         begins: the recipe that they have been through before; none where it is empty.
         attends_like: the circuit that its attention is trained to look like. uniform_layers: whose attention is fixed
             at exactly 1/i, as in ModelConfig. lr: learning rate after warm-up.

@@ -2,12 +2,12 @@
 
 A start that is near a circuit already needs little training. Without LayerNorm a recipe names its members. With it
 nobody has named any: there they are chosen by routes, as those whose least share of rows answered as the circuit's
-exchanges ask (`routes_by_training.shares`) is highest. No probe takes part in the choice.
+exchanges ask (`routes.shares`) is highest. No probe takes part in the choice.
 """
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +17,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from experiments.calibration.known_models import Subject
+from experiments.calibration.routes import Recipe, shares
 from rb_interp.claims.learning_order import MIDDLE, SMALL
-from rb_interp.files import write_whole
 from rb_interp.models.config import ModelConfig
-from rb_interp.studies.anchor.known_models import Subject
-from rb_interp.studies.anchor.routes_by_training import Recipe, shares
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store
 
 GAMMAS = (MIDDLE, SMALL)
 SEEDS = (0, 1, 2, 3, 4)
@@ -40,20 +38,15 @@ Members = tuple[tuple[float, int], ...]
 def starts(
     folder: Path, members: Sequence[tuple[float, int]], config: ModelConfig, progress: bool = True
 ) -> dict[str, Tensor]:
-    """Members of the quick preset at the end of training, members first, by gamma and seed.
-
-    They are trained where the folder lacks them; an interrupted training continues.
-    """
-    checkpoints = folder / f"start-{config.norm}"
+    """Members of the quick preset at the end of training, members first; trained where the folder lacks them."""
 
     def make() -> dict[str, Tensor]:
-        store, train = Store(checkpoints, f"{config}; {TRAIN}"), replace(TRAIN, eval_every=TRAIN.steps)
-        final = train_members(TASK, config, train, GAMMAS, SEEDS, store=store, progress=progress).final
+        train = replace(TRAIN, eval_every=TRAIN.steps)
+        final = train_members(TASK, config, train, GAMMAS, SEEDS, progress=progress).final
         found = [final.member(*member) for member in EVERYONE]
         return {name: torch.stack([torch.as_tensor(one[name]) for one in found]) for name in found[0]}
 
     weights = kept(folder / f"start-{config.norm}.safetensors", make)
-    shutil.rmtree(checkpoints, ignore_errors=True)
     at = [EVERYONE.index(member) for member in members]
     return {name: weight[at] for name, weight in weights.items()}
 
@@ -62,7 +55,10 @@ def kept(path: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]
     """Weights that lie in a file, made and written where they do not."""
     if not path.exists():
         weights = {name: weight.contiguous() for name, weight in make().items()}
-        write_whole(path, lambda to: save_file(weights, to))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        save_file(weights, part)
+        os.replace(part, path)
     return load_file(path)
 
 

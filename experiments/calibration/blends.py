@@ -18,12 +18,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
+from tqdm import tqdm
 
+from experiments.calibration.detectors import NAMES, Place
+from experiments.calibration.known_models import PAIRS, ROWS, Subject, readings_of
+from rb_interp.figures.style import BLUE, DASHED, GREY, MARKERS, RED, new_figure, styled
 from rb_interp.interventions.circuit_names import SHARE_MIN
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.interchanging import key_and_sum
@@ -31,8 +38,6 @@ from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.reference.symmetry import READ, WRITE, kind
 from rb_interp.studies.anchor.claims import CLAIMS
-from rb_interp.studies.anchor.detectors import NAMES, Place
-from rb_interp.studies.anchor.known_models import PAIRS, ROWS, Subject, readings_of
 from rb_interp.tasks import AnchorDataset
 
 LEAST = 1e-3
@@ -141,8 +146,6 @@ def blend_table(
     Returns:
         Columns pair, share, probe, quantity, of (the circuit that it speaks for), value, threshold, met.
     """
-    from tqdm import tqdm
-
     rows = []
     for number, (first, second) in enumerate(pairs):
         margins = [margin(each.weights, each.config, each.data) for each in (first, second)]
@@ -195,3 +198,34 @@ def blend_means(table: pd.DataFrame) -> pd.DataFrame:
     columns = ["probe", "quantity", "of", "threshold", "share"]
     means = table.groupby(columns, sort=False, as_index=False).agg(mean=("value", "mean"), n=("value", "size"))
     return means.merge(met, on=["probe", "share"], how="left")
+
+
+@styled
+def draw_blends(means: pd.DataFrame) -> Figure:
+    """Left: mean over pairs of what each probe reads. Right: a disc as dark as the share of pairs with a yes."""
+    colours = dict(zip(NAMES, (BLUE, RED), strict=True))
+    figure = new_figure(3.9)
+    left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
+    for quantity, marker in zip(dict.fromkeys(means["quantity"]), cycle(MARKERS), strict=False):
+        rows = means.loc[means["quantity"] == quantity]
+        first = rows.iloc[0]
+        label = f"{first['probe']}: {first['quantity']}"
+        left.plot(rows["share"], rows["mean"], marker=marker, ms=3.5, lw=1, color=colours[first["of"]], label=label)
+    for threshold in sorted(means["threshold"].unique()):
+        left.axhline(threshold, color=GREY, lw=0.7, ls=DASHED)
+        left.annotate(f"{threshold:.2f}", (1.03, threshold), color=GREY, va="center", annotation_clip=False)
+    left.set(xlim=(-0.02, 1.02), ylim=(-0.03, 1.05), ylabel="what the probe reads")
+    left.set(xlabel="share of key-to-anchors in the right answer's margin")
+    left.set_title(f"Readings (mean of {means['n'].max()} pairs; dashed: thresholds)")
+    probes = list(dict.fromkeys(means["probe"]))
+    for at, probe in enumerate(probes):
+        rows = means.loc[means["probe"] == probe].drop_duplicates("share")
+        colour, height = colours[rows["of"].iloc[0]], np.full(len(rows), at)
+        right.axhline(at, color=GREY, lw=0.4, zorder=1)
+        right.scatter(rows["share"], height, s=34, facecolor="white", edgecolor=colour, lw=0.8, zorder=2)
+        right.scatter(rows["share"], height, s=34, color=colour, alpha=rows["met"].to_numpy(), lw=0, zorder=3)
+    right.set(xlim=(-0.05, 1.05), ylim=(len(probes) - 0.5, -0.5), xlabel="share of key-to-anchors")
+    right.set_yticks(range(len(probes)), probes)
+    right.set_title("Says yes (filled: of every pair)")
+    figure.legend(handles=left.get_legend_handles_labels()[0], loc="outside upper center", ncols=2, fontsize=6)
+    return figure
