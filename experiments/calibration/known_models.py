@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.calibration.detectors import HAS, Detection, Place, truth
+from experiments.copies import perturbed
 from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
 from rb_interp.interventions.circuit_names import SHARES
 from rb_interp.interventions.hooking import last_logits
@@ -30,7 +31,7 @@ from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import write_weights
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.reference import perturbed, reference
+from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import geometry
 from rb_interp.studies.anchor.causes import MATCHED_DRAWS

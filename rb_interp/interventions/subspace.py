@@ -17,7 +17,7 @@ A random subspace misses an embedding that fills few dimensions. Two controls do
 too (``match``). ``spans_of_tokens``: spans of as many random tokens of another group (claim M4b: keys), centred as the
 group is. ``spans_in_embedding``: Gaussian directions with the covariance of the embeddings in use.
 
-How it can mislead. The norm of a change of W_V depends on the basis of the head's values (``models.gauge``). So a
+How it can mislead. The norm of a change of W_V depends on the basis of the head's values. So a
 control depends on it, and so does W_V's leading direction; the effect of a span of tokens does not. A large W_V
 direction that nothing reads costs nothing to remove. Tokens that share a mean share their subspace too, and then
 removing one group's removes the other's: centred bases (the default) are less the mean over all anchors and keys. k

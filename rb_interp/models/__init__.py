@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from rb_interp.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from rb_interp.models import gauge as gauge
     from rb_interp.models import reference as reference
     from rb_interp.models.build import build_model as build_model
     from rb_interp.models.config import MatrixGammas as MatrixGammas
@@ -21,5 +20,5 @@ else:
             "initialise": ("scale_init",),
             "table": ("initialisation_table",),
         },
-        modules=("gauge", "reference"),
+        modules=("reference",),
     )

@@ -9,6 +9,7 @@ import pytest
 import torch
 from probes.lens_models import hooks_on, lens_model
 
+from experiments.copies import perturbed
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import circuit_by_cause, routes
 from rb_interp.interventions.circuit_names import CAUSES, NAMED, SHARES
@@ -17,7 +18,7 @@ from rb_interp.interventions.route_shares import ROUTES, anchor_routes
 from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.models.build import build_model
 from rb_interp.models.build import lens_model as with_weights
-from rb_interp.models.reference import perturbed, reference
+from rb_interp.models.reference import reference
 from rb_interp.models.reference.averager import embed_presence
 from rb_interp.models.reference.blueprint import Blueprint
 from rb_interp.tasks import Inputs, Roles

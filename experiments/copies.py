@@ -1,6 +1,6 @@
-r"""Gauge copies: other weights with the same logits, by name, so that a probe can say on which of them it depends.
+r"""Exact copies: other weights with the same logits; and perturbed copies of hand-written models.
 
-With x the residual stream, A a pattern, R invertible, Q orthogonal, C a constant and w any vector:
+With x the residual stream, A a pattern, R invertible, Q orthogonal, C a constant and w any vector, the gauges are:
 
     value_basis       W_V R, b_V R, R^-1 W_O of each head       value_rotation   the same with R orthogonal
     query_key_basis   W_Q R, b_Q R, W_K R^-T, b_K R^-T          key_bias         b_K + w: adds q . w to a row of scores
@@ -14,30 +14,164 @@ Most hold for every transformer. mlp_scale needs ReLU. rotation and residual_sca
 weights belong to coordinates, and its eps to a length. mean_shift needs ``pre`` or ``post``: LayerNorm removes the
 mean. A number added to every logit changes no probability, but it changes logits, so it is no gauge here.
 
+A perturbed copy has noise in every matrix, a random rotation of the residual stream, and its units in random order,
+sign and scale: a circuit that is still known, in weights that look trained. The noise alone changes what it computes.
+
 Where it misleads. A copy is exact in exact arithmetic: use float64, where logits agree to 1e-10. Weights that training
-ties (W_U = W_E^T) are no longer tied in a copy.
+ties (W_U = W_E^T) are no longer tied in a copy. All functions take weights of a whole transformer by TransformerLens
+name and return new ones; what they do not change, they share.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rb_interp.errors import ModelError, nearest
-from rb_interp.lazy import listed
+from rb_interp.errors import ModelError
 from rb_interp.models.config import NORMS, ModelConfig
-from rb_interp.models.reference.symmetry import READ, WRITE, kind, random_rotation, rescale_residual, rotate_residual
-
-__all__ = ["GAUGES", "Gauge", "gauge_copy", "gauges_of"]
-__dir__ = listed(__name__)
+from rb_interp.models.reference import Reference
 
 Weights = Mapping[str, Tensor]
+READ = ("W_Q", "W_K", "W_V", "W_in", "W_U")
+"""Weights that read the residual stream, along their last axis but one."""
+WRITE = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
+"""Weights that write it, along their last axis."""
+NOISE = 0.01
+"""Default noise, as a share of each matrix's root mean square: see docs/reference_models.md for where each breaks."""
+LAYER = re.compile(r"blocks\.(\d+)\.")
 MOST = 2.0
 """Scales are log-uniform between 1 / MOST and MOST; so are the singular values of R."""
+
+
+def kind(name: str) -> str:
+    """Last part of a weight's name.
+
+    >>> kind("blocks.0.attn.W_Q")
+    'W_Q'
+    """
+    return name.rsplit(".", 1)[-1]
+
+
+def perturbed(reference: Reference, seed: int, noise: float = NOISE) -> Reference:
+    """A copy of a reference with noise, and in other coordinates: the same circuit in weights that hide it.
+
+    The same seed gives the same copy.
+    """
+    rng = np.random.default_rng([seed, 66, crc32(reference.name.encode())])
+    weights = add_noise(reference.weights, noise, rng)
+    weights = rotate_residual(weights, random_rotation(reference.config.d_model, rng))
+    weights = rescale_units(permute_heads_and_units(weights, rng), rng)
+    return replace(reference, weights=weights)
+
+
+def add_noise(weights: Weights, level: float, rng: np.random.Generator) -> dict[str, Tensor]:
+    """Add to every entry of every matrix W an independent N(0, (level RMS(W))^2), RMS over all entries, zeros included.
+
+    So the noise's Frobenius norm is about ``level`` times the matrix's own, and a matrix of zeros stays one. Biases and
+    LayerNorm's parameters are left alone.
+    """
+    changed = dict(weights)
+    for name, weight in weights.items():
+        if kind(name).startswith("W_"):
+            noise = torch.from_numpy(rng.standard_normal(tuple(weight.shape))).to(weight.dtype)
+            changed[name] = weight + level * weight.square().mean().sqrt() * noise
+    return changed
+
+
+def rotate_residual(weights: Weights, Q: Tensor) -> dict[str, Tensor]:
+    """The same function with residual stream x Q in place of x, Q orthogonal, of a model without LayerNorm."""
+    changed = {}
+    for name, weight in weights.items():
+        turn = Q.to(weight.dtype)
+        if kind(name) in READ:
+            weight = turn.T @ weight
+        elif kind(name) in WRITE:
+            weight = weight @ turn
+        changed[name] = weight
+    return changed
+
+
+def random_rotation(d_model: int, rng: np.random.Generator) -> Tensor:
+    """An orthogonal matrix, uniform on all of them (QR of a Gaussian matrix, signs by the diagonal of R)."""
+    Q, R = np.linalg.qr(rng.standard_normal((d_model, d_model)))
+    return torch.from_numpy(Q * np.sign(np.diag(R)))
+
+
+def permute_heads_and_units(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
+    """The same function with heads, head units and MLP units in another order, and head units of random sign."""
+    changed = dict(weights)
+    for block in _blocks(weights):
+        _permute_heads(changed, block + "attn.", rng)
+        order = torch.from_numpy(rng.permutation(changed[block + "mlp.W_in"].shape[1]))
+        for name in ("W_in", "b_in"):
+            changed[f"{block}mlp.{name}"] = changed[f"{block}mlp.{name}"][..., order]
+        changed[block + "mlp.W_out"] = changed[block + "mlp.W_out"][order]
+    return changed
+
+
+def _permute_heads(weights: dict[str, Tensor], attn: str, rng: np.random.Generator) -> None:
+    n_heads, _, d_head = weights[attn + "W_Q"].shape
+    heads, every = torch.from_numpy(rng.permutation(n_heads)), torch.arange(n_heads)[:, None]
+    for names in (("W_Q", "b_Q", "W_K", "b_K"), ("W_V", "b_V", "W_O")):
+        order = torch.from_numpy(np.stack([rng.permutation(d_head) for _ in range(n_heads)]))
+        sign = torch.from_numpy(rng.choice([-1.0, 1.0], (n_heads, d_head)))
+        for name in names:
+            weight = weights[attn + name][heads]
+            reads = name.startswith("W") and name != "W_O"  # [head, d_model, unit]; others have units second
+            moved = (weight.mT if reads else weight)[every, order]
+            moved = moved * sign.to(weight).reshape(n_heads, d_head, *[1] * (weight.ndim - 2))
+            weights[attn + name] = moved.mT if reads else moved
+
+
+def rescale_units(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
+    """The same function with W_V and W_O, W_Q and W_K of each head, and both sides of each ReLU unit, rescaled.
+
+    A head has one factor for each pair of matrices, so that ratios of singular values stay. For ReLU alone: no other
+    activation is homogeneous.
+    """
+    changed = dict(weights)
+
+    def scale(name: str, by: Tensor) -> None:
+        changed[name] = changed[name] * by.to(changed[name].dtype)
+
+    for block in _blocks(weights):
+        attn, mlp = block + "attn.", block + "mlp."
+        n_heads, d_mlp = len(weights[attn + "W_Q"]), weights[mlp + "W_in"].shape[1]
+        for up, bias, down, other in (("W_V", "b_V", "W_O", None), ("W_Q", "b_Q", "W_K", "b_K")):
+            c = _scales((n_heads, 1), rng)
+            scale(attn + up, c[..., None])
+            scale(attn + bias, c)
+            scale(attn + down, 1 / c[..., None])
+            if other:
+                scale(attn + other, 1 / c)
+        c = _scales((d_mlp,), rng)
+        scale(mlp + "W_in", c)
+        scale(mlp + "b_in", c)
+        scale(mlp + "W_out", 1 / c[:, None])
+    return changed
+
+
+def rescale_residual(weights: Weights, factor: float) -> dict[str, Tensor]:
+    """The same function with a residual stream ``factor`` times as long, of a model without LayerNorm."""
+    factors = dict.fromkeys(WRITE, factor) | dict.fromkeys(READ, 1 / factor)
+    return {name: w * factors[kind(name)] if kind(name) in factors else w for name, w in weights.items()}
+
+
+def _blocks(weights: Weights, part: str = "") -> list[str]:
+    """What names of each layer's weights begin with."""
+    layers = sorted({int(found[1]) for found in map(LAYER.match, weights) if found})
+    return [f"blocks.{layer}.{part}" for layer in layers]
+
+
+def _scales(shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
+    return torch.from_numpy(np.exp(rng.uniform(-np.log(MOST), np.log(MOST), shape)))
 
 
 class Gauge(NamedTuple):
@@ -61,10 +195,10 @@ def gauge_copy(weights: Weights, name: str, config: ModelConfig, seed: int = 0) 
     """New weights, by TransformerLens name, with the logits of the given ones; what is not changed is shared.
 
     Args:
-        weights: of a transformer, as ``generations.read_weights`` and checkpoints give them; best in float64.
+        weights: of a transformer, as checkpoints give them; best in float64.
         name: one of GAUGES. config: says whether the gauge is exact for this model. seed: of the random change.
 
-    Raises ModelError for an unknown name, and for a gauge that is not exact for this model.
+    Raises ModelError for a gauge that is not exact for this model.
 
     >>> from rb_interp.models.reference import reference
     >>> known = reference("averager")
@@ -72,8 +206,6 @@ def gauge_copy(weights: Weights, name: str, config: ModelConfig, seed: int = 0) 
     >>> sorted({name[-3:] for name in copy if copy[name] is not known.weights[name]})
     ['W_O', 'W_V', 'b_V']
     """
-    if name not in GAUGES:
-        raise ModelError(f"there is no gauge '{name}'; {nearest(name, GAUGES)}")
     if name not in gauges_of(config):
         raise ModelError(
             f"gauge '{name}' is not exact for a model with norm='{config.norm}', act='{config.act}'; "
@@ -82,24 +214,12 @@ def gauge_copy(weights: Weights, name: str, config: ModelConfig, seed: int = 0) 
     return GAUGES[name].change(weights, np.random.default_rng([seed, 14]))
 
 
-def _attention(weights: Weights) -> list[str]:
-    return [name.removesuffix("W_Q") for name in weights if kind(name) == "W_Q"]
-
-
-def _mlps(weights: Weights) -> list[str]:
-    return [name.removesuffix("W_in") for name in weights if kind(name) == "W_in"]
-
-
-def _scales(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    return np.exp(rng.uniform(-np.log(MOST), np.log(MOST), shape))
-
-
 def _bases(weight: Tensor, rng: np.random.Generator, rotation: bool = False) -> Tensor:
     """A random invertible matrix for each head of a weight [head, d_model, d_head], or an orthogonal one."""
     n_heads, _, d_head = weight.shape
     found = [random_rotation(d_head, rng) for _ in range(n_heads)]
     if not rotation:
-        found = [Q * torch.from_numpy(_scales((d_head,), rng)) @ random_rotation(d_head, rng) for Q in found]
+        found = [Q * _scales((d_head,), rng) @ random_rotation(d_head, rng) for Q in found]
     return torch.stack(found).to(weight)
 
 
@@ -108,7 +228,7 @@ def _based(first: str, second: str, rotation: bool = False) -> Callable[[Weights
 
     def change(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
         changed = dict(weights)
-        for at in _attention(weights):
+        for at in _blocks(weights, "attn."):
             R = _bases(weights[f"{at}W_{first}"], rng, rotation)
             changed[f"{at}W_{first}"] = weights[f"{at}W_{first}"] @ R
             changed[f"{at}b_{first}"] = (weights[f"{at}b_{first}"][:, None] @ R)[:, 0]
@@ -130,7 +250,7 @@ def _key_bias(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
 
 def _value_bias(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
     changed = dict(weights)
-    for at in _attention(weights):
+    for at in _blocks(weights, "attn."):
         shift = _normal(weights[at + "b_V"], rng)
         changed[at + "b_V"] = weights[at + "b_V"] + shift
         changed[at + "b_O"] = weights[at + "b_O"] - torch.einsum("he,hed->d", shift, weights[at + "W_O"])
@@ -139,7 +259,7 @@ def _value_bias(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]
 
 def _heads(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
     changed = dict(weights)
-    for at in _attention(weights):
+    for at in _blocks(weights, "attn."):
         order = torch.from_numpy(rng.permutation(len(weights[at + "W_Q"])))
         order = order if (order != torch.arange(len(order))).any() else order.roll(1)
         for name in ("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O"):
@@ -149,7 +269,7 @@ def _heads(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
 
 def _mlp_order(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
     changed = dict(weights)
-    for at in _mlps(weights):
+    for at in _blocks(weights, "mlp."):
         order = torch.from_numpy(rng.permutation(weights[at + "W_in"].shape[1]))
         changed |= {at + name: weights[at + name][..., order] for name in ("W_in", "b_in")}
         changed[at + "W_out"] = weights[at + "W_out"][order]
@@ -158,8 +278,8 @@ def _mlp_order(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
 
 def _mlp_scale(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
     changed = dict(weights)
-    for at in _mlps(weights):
-        scale = torch.from_numpy(_scales((weights[at + "W_in"].shape[1],), rng)).to(weights[at + "W_in"])
+    for at in _blocks(weights, "mlp."):
+        scale = _scales((weights[at + "W_in"].shape[1],), rng).to(weights[at + "W_in"])
         changed |= {at + name: weights[at + name] * scale for name in ("W_in", "b_in")}
         changed[at + "W_out"] = weights[at + "W_out"] / scale[:, None]
     return changed
@@ -188,7 +308,7 @@ def _rotation(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
 
 
 def _residual_scale(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
-    return rescale_residual(weights, MOST, "none")
+    return rescale_residual(weights, MOST)
 
 
 def _mean_shift(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
