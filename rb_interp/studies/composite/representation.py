@@ -27,7 +27,7 @@ far more than pairs: with keys 20 to 99 (variance 533) and shifts of variance 40
 the pair already gives the answer .9. So ``answer`` means something only where it exceeds ``key``. On rows of seen_test
 the last token is noise, and its embedding counts as unexplained; on the grid it does not. An order that adds nothing
 (``order``) beside a pair that explains nothing says nothing. Cosines of u depend on the basis in which W_V and W_O are
-written, which no logit does (``probes.gauge_freedom``).
+written, which no logit does (docs/probes.md).
 """
 
 from __future__ import annotations
