@@ -62,7 +62,7 @@ def phases(run: rb.Run, setting: str) -> pd.DataFrame:
     sweep, rows = run.sweep(), []
     models = MemberModels(sweep)
     for member in sweep.sound_members:
-        for step in sweep.kept_steps:
+        for step in sweep.checkpoint_steps:
             models.load(member, step)
             reading = read_phase(models.model, sweep.dataset(member.seed), untrained=models.untrained)
             values, answers = reading.values, reading.tables["answers"]

@@ -20,32 +20,30 @@ from tyro.conf import subcommand
 
 from rb_interp import __version__
 from rb_interp.bounds import GAMMA, SEEDS, check_bound, check_path
-from rb_interp.errors import ConfigError, RbInterpError, RunError, StudyError, first_line, nearest, printable
-from rb_interp.files import check_place, write_bytes
+from rb_interp.errors import ConfigError, RbInterpError, StudyError, first_line, nearest, printable
 from rb_interp.flag_errors import in_one_sentence, too_many
 from rb_interp.flags import DESCRIPTIONS, ON_RUNS, REGISTRY, study_command, without_study
 from rb_interp.runs.registry import DEFAULT, installed_studies, names, study
-from rb_interp.signals import Stopped, stopped_by_signals
+from rb_interp.runs.store import read_run, write_file
 
 HELP = {"-h", "--help", "--tyro-print-completion", "--tyro-write-completion"}
 """Flags that stand without a command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 2 bad input, 128 + the signal that stopped it (Ctrl-C: 130)."""
+    """Run one command; returns the exit status: 0 done, 2 bad input, 130 stopped by Ctrl-C or SIGTERM."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt, as Ctrl-C does
         _open_streams()
-    with stopped_by_signals() as come:
-        try:
-            if argv is None:
-                _check_environment()
-            _carry_out(arguments)
-            sys.stdout.flush()  # what cannot be printed is told here, not while Python ends
-            return 0
-        except (Exception, KeyboardInterrupt) as error:
-            # A signal inside a library's C code may come out as another error than it went in.
-            return _status(Stopped(come[0]) if come else error)
+    try:
+        if argv is None:
+            _check_environment()
+        _carry_out(arguments)
+        sys.stdout.flush()  # what cannot be printed is told here, not while Python ends
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        return _status(error)
 
 
 def _carry_out(arguments: list[str]) -> None:
@@ -63,7 +61,7 @@ def _status(error: BaseException) -> int:
         return 2
     if isinstance(error, KeyboardInterrupt):
         _say("\nrb-interp: stopped; the same command goes on from what is saved.")
-        return 128 + getattr(error, "signal", signal.SIGINT)
+        return 130
     if isinstance(error, OSError) and error.filename is None:  # of a stream, for files are named
         reads = not isinstance(error, BrokenPipeError)  # else nobody does any more
         if reads:
@@ -155,7 +153,6 @@ def parse(arguments: Sequence[str]) -> Any:
 def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     """The study that comes first, and the configuration that its flags change: of --config, of --preset, or quick."""
     from rb_interp.runs.config import from_mapping, read_toml
-    from rb_interp.runs.metadata import check_settings
 
     # Flags and their defaults come from the study and its starting point, and tyro wants them before it reads a word.
     # Its own presets (``extras.overridable_config_cli``) would be subcommands, with every study loaded to make them.
@@ -171,7 +168,6 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
     if given.config is None:
         name = name or DEFAULT
         return name, study(name).preset(given.preset or "quick")
-    check_settings(given.config)
     held = read_toml(given.config)
     asked = str(held.get("study", DEFAULT))
     if name not in (None, asked):
@@ -185,11 +181,12 @@ def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
 
 
 def _start(command: Any, line: str) -> Any:
-    from rb_interp.runs.reproduction import default_folder, start
+    from rb_interp.runs.reproduction import default_folder
+    from rb_interp.runs.run import Run
 
     chosen = study(command.study)
     folder = command.out or default_folder(chosen, command.settings)
-    run = start(chosen, command.settings, folder, command=line)
+    run = Run.start(folder, chosen, command.settings, line)
     print(f"run folder: {folder}", file=sys.stderr)
     for sentence in notes(chosen, command.settings):
         print(sentence, file=sys.stderr)
@@ -227,8 +224,6 @@ def _probe(command: Any, line: str) -> None:
 
 
 def _report(command: Any, line: str) -> None:
-    if command.out is not None:
-        check_place(command.out, folder=True)
     print(_open(command.run).write_report(command.out))
 
 
@@ -237,22 +232,6 @@ def _info(command: Any, line: str) -> None:
     from rb_interp.report.terminal import print_run
 
     print_run(run)
-
-
-def _keep(command: Any, line: str) -> None:
-    print(_open(command.run).keep(command.to))
-
-
-def _verify(command: Any, line: str) -> None:
-    run = _open(command.run)
-    problems, n_files = run.verify(), len(run.manifest.content.files)
-    for problem in problems.values():
-        print(printable(problem))
-    if problems:
-        raise RunError(
-            f"{run.folder} holds {n_files} files; {len(problems)} to be mended as told above: {', '.join(problems)}."
-        )
-    print(f"{n_files} files, all as they were written")
 
 
 def _studies(command: Any, line: str) -> None:
@@ -292,13 +271,9 @@ def _ablate(command: Any, line: str) -> None:
     _save(table, command.out)
 
 
-
-
 COMMANDS: dict[str, Callable[[Any, str], None]] = {
     **{"reproduce": _reproduce, "train": _train, "probe": _probe, "report": _report, "info": _info, "patch": _patch},
     **{"ablate": _ablate, "studies": _studies},
-    "verify": _verify,
-    "keep": _keep,
 }
 
 
@@ -314,13 +289,10 @@ def check_table(out: Path | None) -> None:
         raise ConfigError(f"--out {out}: the table is written as CSV; name a file that ends in .csv.")
     if out is not None:
         check_path("--out", out)
-        check_place(out)
 
 
 def _open(folder: Path) -> Any:
-    from rb_interp.runs.metadata import read_metadata
-
-    read_metadata(folder)  # a folder that is no run is refused before torch and the studies are imported
+    read_run(folder)  # a folder that is no run is refused before torch and the studies are imported
     from rb_interp.runs.run import Run
 
     return Run.open(folder)
@@ -333,7 +305,7 @@ def _stage(text: str) -> str | int:
 
 def _save(table: Any, out: Path | None) -> None:
     if out is not None:
-        write_bytes(out, table.to_csv(index=False).encode())
+        write_file(out, table.to_csv(index=False).encode())
         print(f"table: {out}")
 
 

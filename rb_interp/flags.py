@@ -166,30 +166,12 @@ class Info:
 
 
 @dataclass(frozen=True)
-class Keep:
-    """Copy what was measured of a run, without its checkpoints, into a folder that is opened like a run."""
-
-    run: Positional[Path]
-    """Run folder."""
-    to: Positional[Path]
-    """New folder, such as results/NAME."""
-
-
-@dataclass(frozen=True)
-class Verify:
-    """Read every file of a run folder and name those that are damaged, missing or outdated."""
-
-    run: Positional[Path]
-    """Run folder."""
-
-
-@dataclass(frozen=True)
 class Studies:
     """List the studies that are installed, with their question and cost."""
 
 
 ON_RUNS: dict[str, type] = {
     **{"probe": Probe, "patch": Patch, "ablate": Ablate},
-    **{"report": Report, "info": Info, "verify": Verify, "keep": Keep, "studies": Studies},
+    **{"report": Report, "info": Info, "studies": Studies},
 }
 """Commands whose flags are the same for every study."""

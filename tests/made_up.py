@@ -1,6 +1,6 @@
-"""Made-up evidence of a study, without training: tables from its schema, and what a run makes of them.
+"""Made-up evidence of a study, without training: tables of its columns, and what a run makes of them.
 
-Tables come from the schema that real runs are checked against, and are checked in the same way.
+Tables have the columns of ``table_columns``, to which real runs are held.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from table_columns import check_tables, columns_of, keys, table_of
 
 from rb_interp.claims import Verdicts, judge, judge_checks, judge_within
 from rb_interp.figures.evidence import Evidence
 from rb_interp.runs.config import StudyConfig
 from rb_interp.runs.measured import Measured, summary_table
 from rb_interp.runs.protocol import Study
-from rb_interp.runs.schema import EVERY_STUDY, SUMMARY, check_tables
 
-NEUTRAL = {"str": "", "int": 0, "float": math.nan, "bool": False}
+NEUTRAL = {"O": "", "i": 0, "f": math.nan, "b": False}
 """What stands in a column that is not given, by its type."""
 PLACE = {"layer": math.nan, "head": math.nan, "stage": "final", "set": "", "null": None, "n": 400}
 """What stands in a column of readings that is not given, where that is not the neutral value of its type."""
@@ -47,7 +47,7 @@ class MadeUp:
 
     def __init__(self, study: Study, config: StudyConfig) -> None:
         self.study, self.config = study, config
-        self.declared = {**EVERY_STUDY, **study.load("tables")}
+        self.declared = columns_of(study)
         self.rows: dict[str, list[dict]] = defaultdict(list)
         self.arrays: dict[str, np.ndarray] = {}
 
@@ -56,10 +56,10 @@ class MadeUp:
 
         Raises AssertionError for a column that is not declared, and for a key that is not given; ``sweep`` need not be.
         """
-        table = self.declared[name]
-        wrong = {*row} - {*table.columns} | {*table.key_columns} - {*row, "sweep"}
+        columns, own = self.declared[name], table_of(self.declared[name])
+        wrong = {*row} - {*own} | {*keys(columns)} - {*row, "sweep"}
         assert not wrong, f"table '{name}': {sorted(wrong)} undeclared or, as keys, not given; got {sorted(row)}"
-        self.rows[name].append({**{column: NEUTRAL[kind] for column, kind in table.columns.items()}, **row})
+        self.rows[name].append({**{column: NEUTRAL[own[column].dtype.kind] for column in own}, **row})
 
     def fill(self, name: str, values: Callable[..., Mapping[str, Any] | None], **levels: Iterable) -> None:
         """A row for every combination of levels, the last one varying fastest.
@@ -88,15 +88,15 @@ class MadeUp:
         self.arrays |= {f"{prefix}/{probe}/{name}": np.asarray(array) for name, array in (arrays or {}).items()}
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables so far, with the columns and types of the schema."""
-        return {name: self.declared[name].frame(rows) for name, rows in self.rows.items()}
+        """The tables so far, with their columns and types."""
+        return {name: table_of(self.declared[name], rows) for name, rows in self.rows.items()}
 
     def evidence(self, statistics: Statistics, scale: str = "custom", **meta: Any) -> Evidence:
-        """The evidence of a run that measured this; StudyError where a table does not fit the schema."""
-        tables = {"readings": self.declared["readings"].frame([]), **self.tables()}
+        """The evidence of a run that measured this; AssertionError where a table has other columns."""
+        tables = {"readings": table_of(self.declared["readings"]), **self.tables()}
         curves, readings = tables.pop("curves"), tables.pop("readings")
         own = {"arrays": self.arrays, "tables": tables, "claims": self.study.load("claims"), "meta": meta}
-        empty = {"summary": SUMMARY.frame([]), "verdicts": Verdicts([])}
+        empty = {"summary": table_of(self.declared["summary"]), "verdicts": Verdicts([])}
         return remade(self.study, Evidence(self.config, scale, curves, readings, **empty, **own), statistics)
 
 
@@ -105,7 +105,7 @@ def remade(study: Study, evidence: Evidence, statistics: Statistics) -> Evidence
     readings, tables = evidence.readings, {**evidence.tables, **statistics(evidence)}
     summary, checks = summary_table(readings), study.load("checks")
     every = {**tables, "curves": evidence.curves, "readings": readings, "summary": summary}
-    check_tables(study.name, {**EVERY_STUDY, **study.load("tables")}, every)
+    check_tables(study, every)
     found = {"verdicts": judge(readings, evidence.claims, scale=evidence.scale)}
     if (groups := study.load("groups")) is not None:
         found["within"] = judge_within(readings, groups(Measured(readings, tables)), scale=evidence.scale)

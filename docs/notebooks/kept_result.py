@@ -32,10 +32,10 @@ run = rb.Run.open(root / "results" / "composite_quick")
 run
 
 # %% [markdown]
-# `run.kept` is true: nothing here can be trained or probed again. What made it stands in its settings.
+# There are no checkpoints, so nothing here can be trained or probed again. What made it stands in its settings.
 
 # %%
-run.kept, run.config.seeds, run.config.gammas, run.metadata["command"]
+run.has_checkpoints, run.config.seeds, run.config.gammas, run.metadata["command"]
 
 # %% [markdown]
 # ## Verdicts

@@ -7,7 +7,6 @@ exchanges ask (`routes.shares`) is highest. No probe takes part in the choice.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from experiments.calibration.known_models import Subject
 from experiments.calibration.routes import Recipe, shares
 from rb_interp.claims.learning_order import MIDDLE, SMALL
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs.store import write_file
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
@@ -55,10 +55,7 @@ def kept(path: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]
     """Weights that lie in a file, made and written where they do not."""
     if not path.exists():
         weights = {name: weight.contiguous() for name, weight in make().items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        save_file(weights, part)
-        os.replace(part, path)
+        write_file(path, lambda to: save_file(weights, to))
     return load_file(path)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.panels import sentence_figure
 from rb_interp.figures.spec import FigureSpec
 from rb_interp.figures.style import styled
-from rb_interp.files import write_bytes
+from rb_interp.runs.store import write_file
 
 DPI = 150
 
@@ -65,13 +65,8 @@ def settle(figure: Figure) -> None:
             axes.set_position(Bbox(np.round(axes.get_position(original=True).get_points(), 6)))
 
 
-def save_figures(
-    specs: Iterable[FigureSpec],
-    evidence: Evidence,
-    folder: str | Path,
-    write: Callable[[Path, bytes], object] = write_bytes,
-) -> dict[str, bytes]:
-    """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch); ``write`` writes a file.
+def save_figures(specs: Iterable[FigureSpec], evidence: Evidence, folder: str | Path) -> dict[str, bytes]:
+    """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
 
     Returns figure id -> its SVG. Raises RunError where the folder cannot be written.
     """
@@ -80,6 +75,6 @@ def save_figures(
         figure = draw(spec, evidence)
         settle(figure)
         images[spec.id] = render(figure, "svg")
-        write(Path(folder) / f"{spec.id}.svg", images[spec.id])
-        write(Path(folder) / f"{spec.id}.png", render(figure, "png"))
+        write_file(Path(folder) / f"{spec.id}.svg", images[spec.id])
+        write_file(Path(folder) / f"{spec.id}.png", render(figure, "png"))
     return images

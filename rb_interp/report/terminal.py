@@ -90,39 +90,31 @@ def print_run(run: Run, console: Console | None = None) -> None:
 def run_rows(run: Run) -> dict[str, str]:
     """What a run folder holds, by heading."""
     info = run.study.load("info")
-    sweeps = {f"sweep {name}" if name else "members": _sweep(sweep, run.kept) for name, sweep in run.sweeps.items()}
+    sweeps = {f"sweep {name}" if name else "members": _sweep(sweep, run.is_copy) for name, sweep in run.sweeps.items()}
     return {
         "folder": str(run.folder),
         "study": f"{run.study.name}, scale {run.scale}, seeds {list(run.config.seeds)}",
         **sweeps,
         **({} if info is None else info(run)),
         **({"verdicts": _counts(run)} if run.study.load("claims") else {}),
-        "files": _files(run),
         "made": f"{run.metadata['created']}  {run.metadata['command']}".strip(),
         "versions": ", ".join(f"{name} {version}" for name, version in run.metadata["versions"].items()),
     }
 
 
-def _sweep(sweep: Sweep, kept: bool) -> str:
+def _sweep(sweep: Sweep, is_copy: bool) -> str:
     model, train = sweep.config.model, sweep.config.train
     kind = "" if model.architecture == "transformer" else f"{model.architecture}, {train.optimiser}, "
     size = f"{model.n_layers} layers, {model.n_heads} heads, d_model {model.d_model}, norm {model.norm}"
-    progress = f"{train.steps:,} steps; tables alone are kept"
-    if not kept:
+    progress = f"{train.steps:,} steps; without checkpoints"
+    if not is_copy:
         progress = f"step {sweep.step or 0:,} of {train.steps:,}{', finished' if sweep.finished else ''}"
     return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
 
 
-def _files(run: Run) -> str:
-    number, missing = len(run.manifest.content.files), run.manifest.missing
-    if missing:
-        return f"{number}; missing: {', '.join(missing)}"
-    return f"{number} present; 'rb-interp verify' compares their contents"
-
-
 def _counts(run: Run) -> str:
     try:
-        counts = Counter(run.outcomes)
+        counts = Counter(verdict.outcome for verdict in run.verdicts)
     except RunError as error:
         return str(error)
     return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)

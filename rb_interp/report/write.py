@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, number, share_text
 from rb_interp.figures.save import save_figures
-from rb_interp.files import write_bytes
 from rb_interp.report.content import report_content
+from rb_interp.runs.store import write_file
 
 if TYPE_CHECKING:
     from rb_interp.runs.protocol import Study
@@ -21,22 +20,19 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-def write_report(
-    study: Study, evidence: Evidence, folder: str | Path, write: Callable[[Path, bytes], object] = write_bytes
-) -> Path:
+def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
     """Draw all figures into ``folder/figures`` and write ``report.html`` and ``report.json``; returns the page.
 
     Args:
         study: what the report is of. evidence: what was measured. folder: where it goes.
-        write: writes a file.
 
     Raises RunError where the folder cannot be written; each file is there whole or as it was before.
     """
     folder = Path(folder)
     content = report_content(study, evidence)
-    images = save_figures(study.load("figures"), evidence, folder / "figures", write)
-    write(folder / "report.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-    write(folder / "report.html", render_html(content, images).encode())
+    images = save_figures(study.load("figures"), evidence, folder / "figures")
+    write_file(folder / "report.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    write_file(folder / "report.html", render_html(content, images).encode())
     return folder / "report.html"
 
 

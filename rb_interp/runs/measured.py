@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,26 @@ import pandas as pd
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ArgumentError, StudyError, first_line
-from rb_interp.runs.schema import OVER_SEEDS, READINGS, SUMMARY
 from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
+
+KEYS = {
+    "curves": "sweep gamma seed step set",
+    "readings": "sweep gamma seed stage step set probe layer head quantity",
+    "summary": "sweep gamma stage set probe layer head quantity",
+    "curves_summary": "sweep gamma step set quantity",
+}
+"""Tables that every run has -> the columns that tell their rows apart."""
+READINGS = f"{KEYS['readings']} value untrained null null_mean null_sd p_value n reached"
+"""Columns of readings of probes; docs/tables.md says what each holds."""
+OVER_SEEDS = "mean low high n median lowest highest"
+"""Columns of every table over seeds: mean with its 95 % interval, number, median and range."""
+DTYPES = {"str": "object", "int": "int64", "float": "float64", "bool": "bool"}
+KNOWN = {
+    **dict.fromkeys(("sweep", "stage", "set", "probe", "quantity", "null", "component", "group"), "str"),
+    **dict.fromkeys(("seed", "step", "n"), "int"),
+    "reached": "bool",
+}
+"""Types of columns that mean the same in every table."""
 
 
 @checked(nan=True, empty=True)
@@ -23,7 +41,7 @@ class Measured(WithArrays):
 
     Attributes:
         readings: one row per member, stage, set, probe and quantity; `readings_table` makes it.
-        tables: further tables by name, those that ``Study.tables`` declares; each is written as ``NAME.parquet``.
+        tables: further tables by name, those of ``Study.tables``; each is written as ``NAME.parquet``.
         arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, with ``{sweep}/`` in front in a study of
             several sweeps.
     """
@@ -33,9 +51,24 @@ class Measured(WithArrays):
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
+def frame(rows: Any, columns: str) -> pd.DataFrame:
+    """Rows, or another table, as a table with these columns, in this order and of these types.
+
+    Args:
+        columns: names with spaces between, each with ``:str``, ``:int``, ``:float`` or ``:bool`` behind it if it needs
+            one. Other columns have their type in KNOWN, or are floats.
+
+    >>> frame([("a", 3, 1)], "circuit:str n share").dtypes.astype(str).to_dict()
+    {'circuit': 'object', 'n': 'int64', 'share': 'float64'}
+    """
+    pairs = [word.partition(":") for word in columns.split()]
+    kinds = {name: DTYPES[kind or KNOWN.get(name, "float")] for name, _, kind in pairs}
+    return pd.DataFrame(rows, columns=list(kinds)).astype(kinds)
+
+
 @checked(nan=True, empty=True)
 def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
-    """Tables or rows of readings joined into one table with the columns and types of `schema.READINGS`.
+    """Tables or rows of readings joined into one table with the columns and types of READINGS.
 
     A table without the column ``sweep`` gets the given one. ``reached`` is True where it is missing; in the
     tables of a run it is what the learning curves say. Raises StudyError where another column is missing.
@@ -51,13 +84,13 @@ def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") ->
         if len(table)
     ]
     for table in tables:
-        missing = [name for name in READINGS.columns if name not in table]
+        missing = [name for name in READINGS.split() if name not in table]
         if missing:
             raise StudyError(
-                f"a table of readings lacks the columns {missing}; expected {', '.join(READINGS.columns)}."
+                f"a table of readings lacks the columns {missing}; expected {', '.join(READINGS.split())}."
             )
     try:
-        joined = pd.concat([READINGS.frame(table) for table in tables or [[]]], ignore_index=True)
+        joined = pd.concat([frame(table, READINGS) for table in tables or [[]]], ignore_index=True)
     except (ValueError, TypeError) as error:
         told = f"readings_table got a column of another type ({first_line(error)})"
         raise ArgumentError(f"{told}; expected those of docs/tables.md.") from None
@@ -88,17 +121,17 @@ def _check_columns(asker: str, table: pd.DataFrame, columns: Iterable[str]) -> N
 
 @checked
 def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds of every reading with its 95 % interval (Student t), and median and range: `schema.SUMMARY`.
+    """Mean over seeds of every reading with its 95 % interval (Student t), and median and range.
 
     ``n`` counts seeds with a finite value, ``untrained`` is the mean of the untrained models. The interval's ends are
     NaN below two seeds: one seed says nothing of the spread. Raises ArgumentError for a table that lacks a column.
     """
-    _check_columns("summary_table", readings, (*SUMMARY.key_columns, "value", "untrained"))
-    rows = []
-    for place, here in readings.groupby(SUMMARY.key_columns, sort=False, dropna=False):
+    by, rows = KEYS["summary"].split(), []
+    _check_columns("summary_table", readings, (*by, "value", "untrained"))
+    for place, here in readings.groupby(by, sort=False, dropna=False):
         values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
         rows.append((*cast(tuple, place), *_over_seeds(values), untrained))
-    return pd.DataFrame(rows, columns=list(SUMMARY.columns))
+    return pd.DataFrame(rows, columns=[*by, *OVER_SEEDS.split(), "untrained"])
 
 
 @checked
@@ -124,7 +157,7 @@ def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.Dat
 
 
 def _over_seeds(values: np.ndarray) -> tuple[float, ...]:
-    """The columns `schema.OVER_SEEDS` of values, one a seed."""
+    """The columns OVER_SEEDS of values, one a seed."""
     finite = values[np.isfinite(values)]
     return (*interval_or_nan(values), len(finite), *median_and_range(finite))
 

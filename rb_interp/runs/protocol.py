@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rb_interp.report.section import Narrative
     from rb_interp.runs.config import StudyConfig
     from rb_interp.runs.run import Run
-    from rb_interp.runs.schema import TableSchema
 
 GROUP = "rb_interp.studies"
 """The group of entry points by which studies are found."""
@@ -47,7 +46,7 @@ class Study(WithArrays, KnownFields):
         cost: time of its default preset, in words.
         config: a `StudyConfig` class; its ``from_preset`` makes the presets.
         measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
-        tables: name -> columns of each further table that it measures; a run is checked against them.
+        tables: name -> columns that tell the rows of a further table apart, with spaces between.
         claims: what is judged, with criteria fixed in advance.
         figures: in the order in which they are shown.
         narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
@@ -72,7 +71,7 @@ class Study(WithArrays, KnownFields):
     cost: str
     config: type[StudyConfig] | Lazy
     measure: Callable[[Run, bool], Any] | Lazy
-    tables: Mapping[str, TableSchema] | Lazy = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] | Lazy = ()
     figures: tuple[FigureSpec, ...] | Lazy = ()
     narrative: Callable[[Any], Narrative] | Lazy | None = None

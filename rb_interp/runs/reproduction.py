@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rb_interp.bounds import check_path
 from rb_interp.checks import checked
-from rb_interp.runs.config import StudyConfig, check_lr, fingerprint
-from rb_interp.runs.metadata import check_free, holds_run
+from rb_interp.runs.config import StudyConfig, fingerprint
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.registry import DEFAULT
 from rb_interp.runs.registry import study as find_study
+from rb_interp.runs.results import measured_already
+from rb_interp.runs.run import Run
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict
-    from rb_interp.runs.run import Run
 
 MOST_SEEDS, SEEDS_A_TIME = 20, 4
 
@@ -35,12 +35,15 @@ def reproduce(
 
     Args:
         study: the study, or its name.
-        config: its configuration; the ``quick`` preset where none is given.
+        config: its configuration; the ``quick`` preset if none is given.
         out: the run folder; by default ``runs/`` and the names of study and preset.
         command: the command line, to be kept with the run.
         until_decided: add seeds until no claim about them is OPEN, up to 20 seeds.
     """
-    return finish(start(study, config, out, command=command), progress, until_decided)
+    study = find_study(study) if isinstance(study, str) else study
+    config = config or study.preset()
+    run = Run.start(out or default_folder(study, config), study, config, command)
+    return finish(run, progress, until_decided)
 
 
 @checked
@@ -50,7 +53,10 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     What was measured already, from the same checkpoints and by the same code, is not measured again.
     With ``until_decided``, seeds are added after probing, four at a time, as long as a claim about seeds is OPEN.
     """
-    from rb_interp.runs.record import measured_already
+
+    def probe() -> None:
+        if not measured_already(run):
+            run.probe(progress)
 
     def more() -> None:
         while until_decided and (n := seeds_to_add(run.verdicts, len(run.config.seeds))):
@@ -58,18 +64,19 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
             run.train(progress)
             run.probe(progress)
 
-    def probe() -> None:
-        if not measured_already(run):
-            run.probe(progress)
-
-    steps = {"train": lambda: run.train(progress), "probes": probe}
-    run.timed({**steps, "further seeds": more, "report": run.write_report}, {})
+    started, seconds = time.monotonic(), {}
+    steps = {"train": lambda: run.train(progress), "probes": probe, "further seeds": more, "report": run.write_report}
+    with run.writing():
+        for name, step in steps.items():
+            before, spent = time.monotonic(), step()
+            seconds |= spent if isinstance(spent, dict) else {name: time.monotonic() - before}
+        run.store.write_json("timing.json", {**seconds, "total": time.monotonic() - started})
     return run
 
 
 @checked
 def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
-    """How many seeds to add so that more claims can be decided; 0 where none can, or the run has 20.
+    """How many seeds to add so that more claims can be decided; 0 if none can, or the run has 20.
 
     Seeds decide claims that are OPEN and about seeds.
     """
@@ -77,28 +84,6 @@ def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
 
     able = any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts)
     return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0
-
-
-@checked
-def start(
-    study: Study | str = DEFAULT,
-    config: StudyConfig | None = None,
-    out: Path | str | None = None,
-    *,
-    command: str = "",
-) -> Run:
-    """The run of a study, made or opened, before anything is trained; arguments as of `reproduce`."""
-    study = find_study(study) if isinstance(study, str) else study
-    config = config or study.preset()
-    folder = Path(out or default_folder(study, config))
-    check_path("the run folder", folder)
-    if not holds_run(folder):  # what is refused is refused before torch is imported
-        check_free(folder)
-        config.check_sources()
-        check_lr(config)
-    from rb_interp.runs.run import Run
-
-    return Run.start(folder, study, config, command)
 
 
 @checked

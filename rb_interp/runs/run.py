@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.bounds import LISTS, check_path
 from rb_interp.checks import checked, shown
-from rb_interp.errors import ConfigError, RunError
-from rb_interp.files import check_place
-from rb_interp.manifest import PROBE, REPORT, START, TRAIN, Manifest
-from rb_interp.runs.config import StudyConfig, check_lr, differences, fingerprint, from_mapping, stacks
-from rb_interp.runs.metadata import check_free, holds_run, read_metadata, write_metadata
+from rb_interp.errors import ArgumentError, ConfigError, RunError
+from rb_interp.runs.config import (
+    StudyConfig,
+    check_lr,
+    differences,
+    fingerprint,
+    from_mapping,
+    plain,
+    scale_of,
+    stacks,
+    to_toml,
+)
+from rb_interp.runs.measured import KEYS
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.registry import study as find_study
 from rb_interp.runs.run_folder import RunFolder
+from rb_interp.runs.store import (
+    FORMAT,
+    REPORT,
+    RUN,
+    SETTINGS,
+    START,
+    TRAIN,
+    check_free,
+    holds_run,
+    read_run,
+    versions,
+)
 from rb_interp.runs.sweep import train_sweeps
 from rb_interp.tasks.fingerprints import class_name
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from rb_interp.runs.sharing.member import SharedMember
 
 
 class Run(RunFolder):
@@ -40,23 +63,22 @@ class Run(RunFolder):
     @classmethod
     @checked
     def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
-        """Make the folder, or open it where it holds the same study with the same configuration.
+        """Make the folder, or open it if it holds the same study with the same configuration.
 
-        Raises RunError where it holds something else; nothing is changed then. Where the task refuses its settings, no
-        folder is made. Raises ConfigError for a configuration of another study.
+        Raises RunError if the folder holds something else; nothing is written then. Raises ConfigError for a
+        configuration of another study, and what the task raises if it refuses its settings, before there is a folder.
         """
-        check_path("the run folder", folder)
         _check_config(study, config)
-        folder = Path(folder)
+        folder, mark = Path(folder), fingerprint(study.name, config)
         if holds_run(folder):
-            metadata = read_metadata(folder)
+            metadata = read_run(folder)
             if metadata["study"] != study.name:
                 raise RunError(
                     f"{folder} holds a run of study '{metadata['study']}', not of '{study.name}'; nothing was changed. "
                     f"Use another --out."
                 )
-            if metadata["fingerprint"] != fingerprint(study.name, config):
-                held = from_mapping(type(config), metadata["config"], str(folder / "run.json"))
+            if metadata["fingerprint"] != mark:
+                held = from_mapping(type(config), metadata["config"], str(folder / RUN))
                 differing = differences(held, config) or "its task is of another class"
                 raise RunError(
                     f"{folder} holds a run with another configuration ({differing}); nothing was changed. Use another "
@@ -64,13 +86,27 @@ class Run(RunFolder):
                 )
             return cls(folder, study, config, metadata)
         check_free(folder)
+        config.check_sources()
         check_lr(config)
         _prepare(config, config.seeds)
-        manifest = Manifest(folder, fingerprint(study.name, config))
-        with manifest.writing():
-            if not holds_run(folder):  # since it was looked at
-                return cls(folder, study, config, write_metadata(manifest, study.name, config, command))
-        return cls.start(folder, study, config, command)
+        metadata = {
+            "format": FORMAT,
+            "study": study.name,
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "command": command,
+            "fingerprint": mark,
+            "scale": scale_of(config),
+            "versions": versions(),
+            "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
+            "tasks": {name: [class_name(s.task), s.task.fingerprint()] for name, s in config.sweeps.items()},
+            "config": plain(config),
+            "added_seeds": [],
+        }
+        run = cls(folder, study, config, metadata)
+        with run.store.writing():
+            check_free(folder)  # another process may have begun there
+            run._write_start(metadata)
+        return run
 
     @classmethod
     @checked
@@ -79,14 +115,13 @@ class Run(RunFolder):
 
         Args:
             folder: the run folder.
-            config: the configuration; needed where its task is of another class than the study's own.
-            study: the study; needed where it is not installed.
+            config: the configuration; needed if its task is of another class than the study's own.
+            study: the study; needed if it is not installed.
 
         Raises RunError, with what is wrong with the folder, and StudyError for a study that is not installed.
         """
-        check_path("the run folder", folder)
         folder = Path(folder)
-        metadata = read_metadata(folder)
+        metadata = read_run(folder)
         study = study or find_study(metadata["study"])
         if study.name != metadata["study"]:
             raise RunError(
@@ -95,7 +130,7 @@ class Run(RunFolder):
         if config is not None:
             _check_config(study, config)
         else:
-            config = from_mapping(study.load("config"), metadata["config"], str(folder / "run.json"))
+            config = from_mapping(study.load("config"), metadata["config"], str(folder / RUN))
         assert config is not None
         for name, (kind, _) in metadata["tasks"].items():
             if name not in config.sweeps or class_name(config.sweeps[name].task) != kind:
@@ -103,47 +138,63 @@ class Run(RunFolder):
                     f"{folder} was trained on a task of class {kind}, which its study's configuration does not make; "
                     f"open it from Python with Run.open(folder, config=...), giving the configuration with that task."
                 )
-        if metadata["fingerprint"] != fingerprint(study.name, config):
+        mark = fingerprint(study.name, config)
+        if metadata["fingerprint"] != mark:
             raise RunError(
-                f"{folder / 'run.json'} says fingerprint {metadata['fingerprint']}, its configuration gives "
-                f"{fingerprint(study.name, config)}; the task's class or the settings have changed since it was made. "
-                f"Open it with the code that made it, or move it away and run again."
+                f"{folder / RUN} says fingerprint {metadata['fingerprint']}, its configuration gives {mark}; the "
+                f"task's class or the settings have changed since. Open it with the code that made it, or run again."
             )
-        return cls(folder, study, config, metadata)
+        run = cls(folder, study, config, metadata)
+        run.store.verified(RUN)
+        return run
 
-    @checked
-    def keep(self, folder: Path | str) -> Path:
-        """Copy what was measured into a new folder, without checkpoints; it is opened like a run, and not trained.
+    # -- the verbs that write
 
-        Raises RunError where the run is not measured from what is there now, or a file is damaged, and for a folder
-        that holds something; nothing is written then.
+    def _write_start(self, metadata: dict[str, Any]) -> None:
+        self.store.begin(START)
+        self.store.write_json(RUN, metadata)
+        config = replace(self.config, seeds=self.batches[0])
+        self.store.write(SETTINGS, to_toml(self.study.name, config).encode())
+        self.store.finish(START, [RUN, SETTINGS])
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """The right to write the folder; the verbs take it themselves, and can do so inside.
+
+        Raises RunError while another process or thread has it, if one has added seeds since the run was opened, and for
+        a copy without checkpoints.
         """
-        from rb_interp.runs.keep import keep
-
-        keep(self, Path(folder))
-        return Path(folder)
+        self.check_checkpoints()
+        with self.store.writing():
+            self._check_unchanged()
+            if START not in self.store.steps:  # the process that wrote it was killed
+                self._write_start(self.metadata)
+            yield
 
     @checked
     def train(self, progress: bool = True) -> dict[str, float]:
         """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work.
 
-        Raises RunError where training was finished, and one of its files is not what it was.
+        Raises RunError if training was finished, and one of its files is not what it was.
         """
-        seconds = {}
         with self.writing():
-            whole = self.manifest.finished(TRAIN) and self.finished  # the study's code may have a sweep more now
-            if whole:
-                self.manifest.check_step(TRAIN)
+            for name in self.store.steps.get(TRAIN, {"files": ()})["files"]:
+                if (self.folder / name).is_file():
+                    self.store.verified(name)
+            if self.store.is_current(TRAIN) and self.finished:
+                return {}
+            self.store.begin(TRAIN)
+            seconds = {}
             for names in stacks(self.config.sweeps):
                 spent = train_sweeps([self.sweeps[name] for name in names], progress)
                 name = f"{names[0] or 'main'} to {names[-1]}" if names[1:] else names[0]
                 seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
-            if not whole or not self.manifest.finished(TRAIN):
-                self.write_table("curves", self.curves)
-                self.manifest.finish(TRAIN, START)
+            self.store.write_table("curves", self.curves, KEYS["curves"].split())
+            written = [name for sweep in self.sweeps.values() for name in sweep.written]
+            self.store.finish(TRAIN, [*written, "curves.parquet"])
         return seconds
 
-    @checked(n=(LISTS["seeds"].low, LISTS["seeds"].high))
+    @checked
     def add_seeds(self, n: int) -> None:
         """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed with the rest.
 
@@ -152,31 +203,31 @@ class Run(RunFolder):
 
         Raises ConfigError for more seeds than a run can have; nothing is changed then.
         """
+        if n < 1:
+            raise ArgumentError(f"add_seeds got n={n}; expected a whole number from 1.")
         first = max(self.config.seeds) + 1
         seeds = tuple(range(first, first + n))
         replace(self.config, seeds=(*self.config.seeds, *seeds))  # what a configuration refuses is refused now
         _prepare(self.config, seeds)
         metadata = {**self.metadata, "added_seeds": [*self.metadata["added_seeds"], list(seeds)]}
         with self.writing():
-            self._write_json("run", metadata, START)
-        self._forget()
-        self._take(replace(self.config, seeds=self.batches[0]), metadata)
+            self._write_start(metadata)
+            self._take(replace(self.config, seeds=self.batches[0]), metadata)
 
     @checked
     def probe(self, progress: bool = True) -> None:
         """Measure every member of the trained run and judge its claims; writes tables, arrays and verdicts.
 
-        Raises RunError where training is not finished, or a checkpoint is missing or broken, StudyError where the
-        measurement returns other tables than the study declares.
+        Raises RunError if training is not finished or a checkpoint is damaged, StudyError if the measurement returns
+        other tables than the study declares, or two rows of one key.
         """
-        from rb_interp.runs.record import write_measured
+        from rb_interp.runs.results import write_measured
         from rb_interp.torch_threads import few_threads
 
         with self.writing():
-            self.check_trained()
-            self.manifest.check_step(TRAIN)
-            write_measured(self, few_threads(self.study.load("measure"))(self, progress))
-        self._forget()
+            self.store.check(TRAIN)
+            measured = few_threads(self.study.load("measure"))(self, progress)
+            write_measured(self, measured)
 
     @checked
     def probe_members(
@@ -194,7 +245,7 @@ class Run(RunFolder):
         Args:
             probe: ``probe(model, inputs, untrained=..., **options) -> Reading``.
             stage: a stage or a step that the run kept. set: the inputs that the probe sees, ``rows`` of them at most.
-            sweep: needed where the study has several. options: go to the probe (layer, head, ...).
+            sweep: needed if the study has several. options: go to the probe (layer, head, ...).
 
         Raises RunError for a stage, step or sweep that the run does not have.
         """
@@ -207,41 +258,60 @@ class Run(RunFolder):
     def write_report(self, out: Path | str | None = None) -> Path:
         """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page.
 
-        That of a kept result goes to ``runs/`` and its name, where no other folder is given.
+        That of a copy without checkpoints goes to ``runs/`` and its name, if no other folder is given.
 
-        Raises RunError where a file that it is made from is not what it was, and for the folder of another run.
+        Raises RunError if a file that it is made from is not what it was, and for the folder of another run.
         """
         from rb_interp.report.write import write_report
 
-        if out is None and self.kept:
+        if out is None and self.is_copy:
             out = Path("runs") / f"{self.folder.resolve().name}-report"
-
-        if out is not None:
-            check_path("the folder of the report", out)
         if out is not None and Path(out).resolve() != self.folder.resolve():
             place = Path(out).resolve()
             if any(holds_run(folder) for folder in (place, *place.parents)):
                 raise RunError(f"{out} is in a folder that holds a run; nothing was changed. Use another --out.")
-            check_place(place, folder=True)
-            return write_report(self.study, self._evidence_of_sound_files(), out)
+            return write_report(self.study, self.evidence, out)
         with self.writing():
-            evidence = self._evidence_of_sound_files()
-            with self.manifest.making(REPORT, PROBE):
-                return write_report(
-                    self.study, evidence, self.folder, lambda path, b: self.manifest.write_bytes(path, b, REPORT)
-                )
+            evidence = self.evidence
+            self.store.begin(REPORT)
+            page = write_report(self.study, evidence, self.folder)
+            figures = [
+                f"figures/{spec.id}.{ending}" for spec in self.study.load("figures") for ending in ("svg", "png")
+            ]
+            self.store.finish(REPORT, ["report.html", "report.json", *figures])
+        return page
 
-    @checked(nan=True)
-    def timed(self, steps: dict[str, Callable[[], Any]], seconds: dict[str, float]) -> None:
-        """Carry out steps, and write their seconds to ``timing.json``."""
-        started = time.monotonic()
-        with self.writing():
-            for name, step in steps.items():
-                before = time.monotonic()
-                found = step()
-                seconds |= found if isinstance(found, dict) else {name: time.monotonic() - before}
-            seconds["total"] = time.monotonic() - started
-            self._write_json("timing", seconds, "timing")
+    @checked
+    def export(
+        self,
+        *,
+        gamma: float,
+        seed: int,
+        path: Path | str,
+        stage: str | int = "final",
+        sweep: str = "",
+        name: str = "",
+        description: str = "",
+        licence: str = "mit",
+    ) -> SharedMember:
+        """Write one member into a folder of its own, to share it: weights, what it learned, and what was measured.
+
+        The folder holds ``model.safetensors``, ``config.json`` and ``README.md``, a card in the form of the Hugging
+        Face Hub. `from_pretrained` reads it. Circuit and readings are in it if the run is probed.
+
+        Args:
+            gamma, seed, stage, sweep: as of `model`.
+            path: the folder: a new one, or one that holds this member already.
+            name: by default that of the folder. description: a sentence for the card.
+            licence: of the weights, as the Hub spells it; by default that of this package.
+
+        Raises RunError for a member, stage, step or sweep that the run does not have, and for a folder that holds
+        something else; nothing is changed then.
+        """
+        from rb_interp.runs.sharing.export import export
+
+        facts = {"name": name, "description": description, "licence": licence}
+        return export(self, Path(path), gamma=gamma, seed=seed, stage=stage, sweep=sweep, **facts)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"

@@ -15,15 +15,14 @@ import numpy as np
 
 from rb_interp.checks import checked
 from rb_interp.errors import RunError, nearest
-from rb_interp.json_files import read_json
-from rb_interp.manifest import START, Manifest
+from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig, fingerprint
 from rb_interp.tasks.protocol import vocabulary
-from rb_interp.training.curves import saved_curves, state_fault
+from rb_interp.training.curves import saved_curves
 from rb_interp.training.loop import kept_by, stage_name, step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
-from rb_interp.training.store import Checkpoint, Store, not_written
+from rb_interp.training.store import SUFFIX, Checkpoint, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +62,7 @@ class Sweep:
         folder: the folder of ``checkpoints/``. name: of the sweep in its study. config: what was trained.
         batches: seeds that were trained together, and those that were added later, each batch with a store of its own.
         siblings: further names of stages, see ``StudyConfig.sibling_stages``.
-        manifest: of the run's folder.
+        files: the store of the run.
     """
 
     def __init__(
@@ -73,13 +72,13 @@ class Sweep:
         config: SweepConfig,
         batches: Sequence[tuple[int, ...]],
         siblings: Mapping[str, tuple[str, float]],
-        manifest: Manifest,
+        files: run_store.Store,
     ) -> None:
-        self.folder, self.name, self.config, self.siblings, self.manifest = folder, name, config, siblings, manifest
+        self.folder, self.name, self.config, self.siblings, self.files = folder, name, config, siblings, files
         own = (config.gammas, config.task, config.model, config.train, config.rates, config.data_seed)
         place = folder / "checkpoints"
         self.stores = {
-            seeds: Store(place / f"seeds_from_{seeds[0]}" if number else place, fingerprint(*own, seeds), manifest)
+            seeds: Store(place / f"seeds_from_{seeds[0]}" if number else place, fingerprint(*own, seeds), files)
             for number, seeds in enumerate(batches)
         }
         self.seeds = tuple(seed for seeds in batches for seed in seeds)
@@ -129,12 +128,18 @@ class Sweep:
         before training, and where the task has no such method. Raises RunError for a damaged file.
         """
         path = self.folder / PROVENANCE
-        if self.manifest.name(path) not in self.manifest.content.files:
+        if not path.is_file():
             return {}
-        try:
-            return {int(seed): dict(found) for seed, found in read_json(self.manifest, path).items()}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise RunError(f"{path} is not what a task tells of its data ({error!r}).") from None
+        return {int(seed): found for seed, found in self.files.read_json(self._name(path)).items()}
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.files.folder).as_posix()
+
+    @property
+    def written(self) -> list[str]:
+        """Names of its files in the run's folder: checkpoints, and what the data was."""
+        files = [*self.folder.glob(f"checkpoints/**/[!.]*{SUFFIX}"), *self.folder.glob(PROVENANCE)]
+        return [self._name(path) for path in files]
 
     def _task_provenance(self, seed: int) -> Any:
         tell = getattr(self.config.task, "provenance", None)
@@ -147,8 +152,7 @@ class Sweep:
             seed: found for seed in drawn_by if seed not in held and (found := self._task_provenance(seed)) is not None
         }
         if new:
-            content = json.dumps({**held, **new}, indent=1).encode()
-            self.manifest.write_bytes(self.folder / PROVENANCE, content, START)
+            self.files.write_json(self._name(self.folder / PROVENANCE), {**held, **new})
 
     def _check_provenance(self, seed: int) -> None:
         if seed not in self.provenance:
@@ -172,12 +176,8 @@ class Sweep:
         return self._saved(store).step if store.exists("state") else None
 
     def _saved(self, store: Store) -> Checkpoint:
-        """The learning curves in the saved state; RunError where they are not as training writes them."""
-        state = store.read("state", CURVES)
-        fault = state_fault(state, len(self._of(store)), len(self.config.task.sets), self.config.train.stages)
-        if fault:
-            raise not_written(store.path("state"), fault)
-        return state
+        """The learning curves in the saved state."""
+        return store.read("state", CURVES)
 
     def _of(self, store: Store) -> tuple[Member, ...]:
         """The members of a store."""
@@ -285,7 +285,7 @@ class Sweep:
         }
 
     @property
-    def kept_steps(self) -> list[int]:
+    def checkpoint_steps(self) -> list[int]:
         """Steps at which all members were kept, ascending."""
         kept = [{name for name in store.names() if name.startswith("step_")} for store in self.stores.values()]
         return sorted(int(name.removeprefix("step_")) for name in kept[0].intersection(*kept[1:]))
@@ -338,8 +338,8 @@ class Sweep:
                 f"{list(self.config.gammas)}, its seeds {list(self.seeds)}."
             )
         if isinstance(stage, Integral):
-            if stage not in self.kept_steps:
-                raise RunError(f"this run kept no checkpoint at step {stage}; it kept steps {self.kept_steps}.")
+            if stage not in self.checkpoint_steps:
+                raise RunError(f"this run kept no checkpoint at step {stage}; it kept steps {self.checkpoint_steps}.")
             return step_name(int(stage))
         fixed = {"init": 0, "final": self.config.train.steps}
         if stage in fixed:

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from rb_interp.errors import RunError, TextError
-from rb_interp.files import write_bytes
+from rb_interp.runs.store import write_file
 from rb_interp.text.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -45,8 +45,8 @@ def stream(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " to
     facts = {"format": FORMAT, "tokens": len(made), "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()}
     try:
         # Two processes at once write the same bytes; the sidecar comes last, so that it vouches for a whole file.
-        write_bytes(file, buffer.getvalue())
-        write_bytes(sidecar, json.dumps(facts).encode())
+        write_file(file, buffer.getvalue())
+        write_file(sidecar, json.dumps(facts).encode())
     except RunError:
         return made
     found = _read(file, sidecar)

@@ -18,7 +18,7 @@ from jaxtyping import Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import TextError, first_line
-from rb_interp.files import write_bytes
+from rb_interp.runs.store import write_file
 from rb_interp.text.config import GPT2_D_VOCAB, LEAST_D_VOCAB
 from rb_interp.text.records import END_OF_TEXT as END
 from rb_interp.text.records import SECONDS
@@ -103,7 +103,7 @@ class Tokenizer:
     @checked
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` into a folder, which ``load_tokenizer`` reads again; RunError where it cannot."""
-        write_bytes(Path(folder) / "tokenizer.json", self.json.encode())
+        write_file(Path(folder) / "tokenizer.json", self.json.encode())
 
 
 @checked

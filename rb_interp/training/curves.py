@@ -99,21 +99,6 @@ def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str
     return Curves(members, sets, list(zip(steps, values, strict=True)), spectra)
 
 
-def state_fault(state: Checkpoint, n_members: int, n_sets: int, stages: Sequence[str]) -> str:
-    """What of the learning curves in a saved state is not as training writes it, in words; empty where all is."""
-    steps = state.tensors.get("curves/steps")
-    if steps is None or steps.ndim != 1 or steps.is_floating_point():
-        return "curves/steps is no list of steps"
-    wanted = {f"curves/{stage}": [n_members] for stage in stages}
-    wanted["curves/values"] = [len(steps), n_members, n_sets, 2]
-    for name, shape in wanted.items():
-        found = list(state.tensors[name].shape) if name in state.tensors else "missing"
-        if found != shape:
-            return f"{name} is {found}, expected {shape}"
-    spectra = {name: list(values.shape[:2]) for name, values in state.tensors.items() if name.startswith(SPECTRA)}
-    return next((f"{name} begins with {of}" for name, of in spectra.items() if of != [len(steps), n_members]), "")
-
-
 def joined(parts: Sequence[Curves]) -> Curves:
     """Curves of members that were evaluated at the same steps, one after another."""
     members = tuple(member for part in parts for member in part.members)

@@ -20,15 +20,14 @@ from tqdm import tqdm
 
 from rb_interp.arrays import WithArrays
 from rb_interp.errors import ArgumentError, ConfigError, nearest
-from rb_interp.signals import Interrupts
 from rb_interp.tasks.fingerprints import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.stage import Stage
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.curves import SPECTRA, Curves, joined, saved_curves, state_fault
+from rb_interp.training.curves import SPECTRA, Curves, joined, saved_curves
 from rb_interp.training.member_group import Member, MemberGroup
 from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
-from rb_interp.training.store import Checkpoint, Store, not_written
+from rb_interp.training.store import Checkpoint, Store
 
 
 @dataclass
@@ -82,39 +81,43 @@ class Training:
         self.curves = Curves(self.members, task.sets)
         self.reached: dict[str, dict[Member, int]] = {stage: {} for stage in self.stages}
         self.seconds = {"steps": 0.0, "evaluation": 0.0, "writing": 0.0}
-        self.step, self.saved = 0, (-1, 0)
+        self.step, self.target, self.saved = 0, 0, (-1, 0)
 
     def run(self, progress: bool) -> Trained:
-        """Train to the last step, with a progress bar if wanted; what is due is kept on the way."""
+        """Train to the last step, with a progress bar if wanted; what is due is kept on the way.
+
+        KeyboardInterrupt ends it where all members stand at one step, and is raised again once that is saved.
+        """
         self._resume()
         bar = tqdm(
             total=self.train.steps, initial=self.step, disable=not progress, unit="step", mininterval=1.0,
             desc=f"training {len(self.members)} members",
         )  # fmt: skip
         saved = time.monotonic()
-        with bar, Interrupts() as interrupts, workers(self.shares) as pool:
+        with bar, workers(self.shares) as pool:
             evaluated = set(self.curves.steps)
-            for mark in evaluation_steps(self.train):
-                if mark in evaluated:
-                    continue
-                while self.step < mark:
-                    self._advance(pool, min(mark, self.step + 25), bar)
-                    self._stop_if_asked(interrupts)
-                self._evaluate(pool, bar)
-                self._keep_what_is_due()
-                self._stop_if_asked(interrupts)
-                if time.monotonic() - saved > self.train.save_every:
+            try:
+                for mark in evaluation_steps(self.train):
+                    if mark in evaluated:
+                        continue
+                    while self.step < mark:
+                        self._advance(pool, min(mark, self.step + 25), bar)
+                    self._evaluate(pool, bar)
+                    self._keep_what_is_due()
+                    if time.monotonic() - saved > self.train.save_every:
+                        self._save()
+                        saved = time.monotonic()
+                if self.saved != (self.step, len(self.curves.evaluations)):
                     self._save()
-                    saved = time.monotonic()
-            if self.saved != (self.step, len(self.curves.evaluations)):
-                self._save()
-            interrupts.check()
+            except KeyboardInterrupt:
+                self._save_interrupted(pool)
+                raise
         return Trained(
             self.curves, Checkpoint(self.step, self._keys(self.members), self._state(moments=False)), self.seconds
         )
 
     def _advance(self, pool: ThreadPoolExecutor, target: int, bar: tqdm) -> None:
-        started = time.monotonic()
+        started, self.target = time.monotonic(), target
         bring_to(pool, self.shares, target)
         bar.update(target - self.step)
         self.step = target
@@ -125,18 +128,18 @@ class Training:
         parts = list(pool.map(lambda share: [(group.evaluate(), group.spectra()) for group in share], self.shares))
         found = [part for share in parts for part in share]
         values = np.concatenate([part for part, _ in found])
-        self.curves.evaluations.append((self.step, values))
         for name in found[0][1]:
             spectra = np.concatenate([part[name] for _, part in found])
-            before = [np.full_like(spectra, np.nan)] * (len(self.curves.evaluations) - 1)  # in a state without them
+            before = [np.full_like(spectra, np.nan)] * len(self.curves.evaluations)  # in a state without them
             self.curves.spectra.setdefault(name, before).append(spectra)
+        self.curves.evaluations.append((self.step, values))
         self.seconds["evaluation"] += time.monotonic() - started
         bar.set_postfix_str(f"training loss {np.nanmean(values[:, self.trained_on, 0]):.3g} nats", refresh=False)
 
     def _keep_what_is_due(self) -> None:
         """Checkpoints of the evaluation just made; doing it twice does no harm."""
         step, values = self.curves.evaluations[-1]
-        last, first, due = step == self.train.steps, self.curves.evaluations[0][1], []
+        last, first, due, reached_now = step == self.train.steps, self.curves.evaluations[0][1], [], []
         for name, stage in self.stages.items():
             reached = self.reached[name]
             for member, now in zip(self.members, stage.reached(values, first), strict=True):
@@ -144,10 +147,12 @@ class Training:
                     part = next(own for own, _ in self.parts if member in own)
                     siblings = [m for m in part if m.seed == member.seed]
                     due.append((stage_name(name, member), siblings if stage.with_siblings else [member]))
-                    reached[member] = step
+                    reached_now.append((reached, member))
         if step in checkpoint_steps(self.train):
             due.append((step_name(step), self.members))
         self._keep(due)
+        for reached, member in reached_now:
+            reached[member] = step
 
     def _keep(self, due: Sequence[tuple[str, Sequence[Member]]]) -> None:
         """Write checkpoints: names and the members that they hold."""
@@ -166,6 +171,19 @@ class Training:
     def _state(self, moments: bool = True) -> dict[str, Tensor]:
         states = [group.state(moments) for group in self.groups]
         return {key: torch.cat([state[key] for state in states]) for key in states[0]}
+
+    def _save_interrupted(self, pool: ThreadPoolExecutor) -> None:
+        """Save after KeyboardInterrupt, wherever it came: first every group and every curve ends at one step."""
+        pool.shutdown()
+        with workers(self.shares) as others:
+            bring_to(others, self.shares, self.target)
+        self.step, n = self.target, len(self.curves.evaluations)
+        for spectra in self.curves.spectra.values():
+            del spectra[n:]
+        if n and self.curves.steps[-1] == self.step:
+            self._keep_what_is_due()
+        if n:
+            self._save()
 
     def _save(self) -> None:
         if not any(store for _, store in self.parts):
@@ -191,7 +209,7 @@ class Training:
     def _resume(self) -> None:
         """Continue from the saved state; from step 0 where something is lost that was kept on the way to it."""
         stored = [store for _, store in self.parts if store is not None]
-        found = [self._saved_state(part, store) for part, store in self.parts]
+        found = [store.read("state") if store and store.exists("state") else None for _, store in self.parts]
         saved = [state for state in found if state is not None]
         if not saved:
             return
@@ -212,23 +230,9 @@ class Training:
         self._take_up(found, saved[0])
         self._keep(again)
 
-    def _saved_state(self, part: Sequence[Member], store: Store | None) -> Checkpoint | None:
-        """The saved state of a part, if there is one; RunError where it is not as training writes it."""
-        if store is None or not store.exists("state"):
-            return None
-        state = store.read("state")
-        fault = state_fault(state, len(part), len(self.curves.sets), self.train.stages)
-        for name, drawn in {} if fault else self.groups[0].state(moments=True).items():
-            wanted = [len(part), *drawn.shape[1:]]
-            shape = list(state.tensors[name].shape) if name in state.tensors else "missing"
-            fault = fault or ("" if shape == wanted else f"{name} is {shape}, expected {wanted}")
-        if fault:
-            raise not_written(store.path("state"), fault)
-        return state
-
     def _take_up(self, found: Sequence[Checkpoint | None], like: Checkpoint) -> None:
         """Continue from saved states, one of each part; a part without one stays as it was drawn, without curves."""
-        self.step, first, drawn = like.step, 0, self._state()
+        self.step, self.target, first, drawn = like.step, like.step, 0, self._state()
         pieces = [
             {name: values[at] for name, values in drawn.items()} if state is None else state.tensors
             for state, at in zip(found, self._places(), strict=True)
@@ -257,12 +261,6 @@ class Training:
         """Where the members of each part stand among all."""
         ends = np.cumsum([0, *(len(own) for own, _ in self.parts)]).tolist()
         return [slice(first, last) for first, last in pairwise(ends)]
-
-    def _stop_if_asked(self, interrupts: Interrupts) -> None:
-        """After a signal: save, now that every group stands at the same step, and raise Stopped."""
-        if interrupts.asked and self.curves.evaluations:
-            self._save()
-        interrupts.check()
 
     @staticmethod
     def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:

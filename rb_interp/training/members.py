@@ -129,7 +129,7 @@ def train_together(
     with torch_settings(train), ExitStack() as writing:
         for _, store in groups:
             if store is not None:
-                writing.enter_context(store.manifest.writing())
+                writing.enter_context(store.files.writing())
         cores, rates = train.workers or os.cpu_count() or 1, parts[0].rates if len(parts) == 1 else {}
         shares = share_out(members, model, task, train, device, cores, rates=rates, data_seed=data_seed)
         return Training(shares, task, train, groups).run(progress)

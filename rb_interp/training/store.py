@@ -1,7 +1,7 @@
 """Checkpoints on disk: safetensors files with members stacked, written whole or not at all.
 
-Every file names its format, the fingerprint of the configuration that made it, its step and its members, and stands in
-a manifest with its checksum. So a foreign or damaged file is recognised before a number is read from it.
+Every file names its format, the fingerprint of the configuration that made it, its step and its members. So a foreign
+file is recognised before a number is read from it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,10 @@ from torch import Tensor
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import RunError
-from rb_interp.json_files import json_of
-from rb_interp.manifest import TRAIN, Manifest
-from rb_interp.signals import Interrupts
+from rb_interp.runs import store as run_store
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
 SUFFIX = ".safetensors"
-REMEDY = (
-    "Put a sound copy of it back. If there is none, delete what is left of it and run {command}: that makes it again, "
-    "if need be by training from step 0."
-)
 
 
 @dataclass(frozen=True)
@@ -59,26 +53,19 @@ def _place(member: tuple[float, int], members: Sequence[tuple[float, int]]) -> i
     return members.index(member)
 
 
-def not_written(path: Path, fault: str) -> RunError:
-    """The error for a checkpoint that holds something else than training writes, and what that is."""
-    return RunError(f"{path} is not what training writes ({fault}); move it out of the run's folder.")
-
-
 class Store:
     """The ``checkpoints`` folder of a run.
 
     Args:
         folder: where the files lie; made at the first write.
         fingerprint: of the configuration; files with another one are refused.
-        manifest: of the run that it belongs to; by default its folder has its own.
+        files: the store of the run that it belongs to; by default its folder is by itself.
     """
 
     @checked
-    def __init__(self, folder: Path | str, fingerprint: str, manifest: Manifest | None = None) -> None:
+    def __init__(self, folder: Path | str, fingerprint: str, files: run_store.Store | None = None) -> None:
         self.folder, self.fingerprint = Path(folder), fingerprint
-        self.manifest = manifest or Manifest(
-            self.folder, fingerprint, {TRAIN: REMEDY.format(command="the same training")}
-        )
+        self.files = files or run_store.Store(self.folder)
 
     def path(self, name: str) -> Path:
         """File of a checkpoint: ``step_00000000``, ``half_gamma0.8_seed0``, ``state``."""
@@ -86,18 +73,18 @@ class Store:
 
     def exists(self, name: str) -> bool:
         """Whether a checkpoint was written and is there."""
-        return self.manifest.holds(self.path(name))
+        return self.path(name).is_file()
 
     def names(self) -> list[str]:
         """Checkpoints that are there, in order of their names."""
-        return [name.removesuffix(SUFFIX) for name in self.manifest.names(self.folder) if name.endswith(SUFFIX)]
+        return sorted(path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"[!.]*{SUFFIX}"))
 
     def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> Path:
         """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
         content = {"format": FORMAT, "fingerprint": self.fingerprint, "step": step, "members": members}
         metadata = {KEY: json.dumps(content)}  # one entry, for several would be written in any order
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
-        self.manifest.write(self.path(name), lambda path: _save(contiguous, path, metadata), TRAIN)
+        run_store.write_file(self.path(name), lambda path: _save(contiguous, path, metadata))
         return self.path(name)
 
     @checked
@@ -107,20 +94,17 @@ class Store:
         Raises RunError that says which file is wrong and in what, or which members it holds.
         """
         path = self.path(name)
-        if self.manifest.name(path) not in self.manifest.content.files:
+        if not path.is_file():
             raise RunError(f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}.")
-        self.manifest.check(path)
-        with Interrupts() as interrupts:  # inside torch a signal may come out as a ValueError about the file
-            try:
-                found = self._read(path, prefix, member)
-            except (SafetensorError, OSError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
-                raise not_written(path, repr(error)) from None
-        interrupts.check()
-        return found
+        self.files.verified(path.relative_to(self.files.folder).as_posix())
+        try:
+            return self._read(path, prefix, member)
+        except SafetensorError as error:
+            raise RunError(f"{path} is damaged ({error}); remove it and train again.") from None
 
     def _read(self, path: Path, prefix: str, member: tuple[float, int] | None) -> Checkpoint:
         with safe_open(path, framework="pt") as file:
-            content = json_of((file.metadata() or {}).get(KEY, "{}"))
+            content = json.loads((file.metadata() or {}).get(KEY, "{}"))
             self._check(path, content)
             step = int(content["step"])
             members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])

@@ -10,7 +10,7 @@ from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.models.config import ModelConfig
 from rb_interp.report.section import Cell, Narrative, Paragraph, Row, Section, Table
 from rb_interp.runs import Measured, MemberModels, Run, Study, StudyConfig, SweepConfig, readings_table
-from rb_interp.runs.schema import READINGS
+from rb_interp.runs.measured import KEYS
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
@@ -112,7 +112,7 @@ FIGURES = (
 
 def make(name, config, sweep=""):
     return Study(
-        name, f"Study {name}", "How large are embeddings?", "seconds", config, measure, {"doubled": READINGS},
+        name, f"Study {name}", "How large are embeddings?", "seconds", config, measure, {"doubled": KEYS["readings"]},
         claims(sweep), FIGURES, narrative, families={"S": "Sizes"}, glossary={"norm": "Length of a vector."},
     )  # fmt: skip
 

@@ -19,13 +19,6 @@ from rb_interp.text.tokenizer import Tokenizer
 from rb_interp.training.store import Store
 
 
-@pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300])
-def test_what_can_be_no_path_is_told(one, path):
-    for name, ask in (("run folder", Run.open), ("folder of the report", one.write_report)):
-        with pytest.raises(ConfigError, match=f"^the {name} '.*' can be no path; give one without control characters"):
-            ask(path)
-
-
 def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
     message = "^study 'one' got a Two; expected its own One, as its preset"
     out = tmp_path / "run"
@@ -45,7 +38,7 @@ def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
 CALLS = {
     "Run": lambda run: Run("x", run.study, run.config, None),
     "Run of a number": lambda run: Run(3, run.study, run.config, {}),
-    "Sweep": lambda run: Sweep(run.folder, "", None, [], {}, run.manifest),
+    "Sweep": lambda run: Sweep(run.folder, "", None, [], {}, run.store),
     "MemberModels": lambda run: MemberModels(3),
     "readings_table": lambda run: readings_table(3),
     "readings_table of an array": lambda run: readings_table(np.array(3)),
@@ -55,7 +48,6 @@ CALLS = {
     "over_seeds": lambda run: over_seeds(run.readings, ["gama"], ["value"]),
     "over_seeds of no place": lambda run: over_seeds(run.readings, [], ["value"]),
     "Tokenizer": lambda run: Tokenizer({}, 3),
-    "verify": lambda run: run.verify(1),
     "train": lambda run: run.train(progress="no"),
     "probe": lambda run: run.probe(progress=np.array([1, 2])),
     "sweep.train": lambda run: run.sweep().train(progress=3),
@@ -65,8 +57,6 @@ CALLS = {
     "ablate_members": lambda run: ablate_members(run, sites=3),
     "Dataset": lambda run: Dataset(0, None, np.zeros(1, int), np.zeros(1, int), ("a",), ("a",)),
     "AnchorDataset": lambda run: replace(run.sweep().dataset(0), label_table=None),
-    "write_table": lambda run: run.write_table("curves", 3),
-    "timed": lambda run: run.timed({"a": 1}, {}),
     "reproduce": lambda run: reproduce(5),
     "reproduce with a mapping": lambda run: reproduce("labels", {"seeds": [0]}),
     "seeds_to_add": lambda run: seeds_to_add(None, 8),

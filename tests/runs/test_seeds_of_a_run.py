@@ -13,6 +13,7 @@ from rb_interp.bounds import WHOLE
 from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.runs import Run
 from rb_interp.runs.reproduction import seeds_to_add
+from rb_interp.tasks import AnchorTask
 from rb_interp.training.plain import evaluate_model
 
 SMALL = One(seeds=(0,))
@@ -37,12 +38,12 @@ def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
         run.probe(progress=False)
     assert grown.finished
     assert grown.sweep().members == whole.sweep().members
-    assert grown.sweep().kept_steps == whole.sweep().kept_steps
+    assert grown.sweep().checkpoint_steps == whole.sweep().checkpoint_steps
     for name in ("curves", "readings", "summary", "doubled"):
         pd.testing.assert_frame_equal(grown.table(name), whole.table(name))
     assert grown.verdicts == whole.verdicts
     assert grown.sweep().stage_steps() == whole.sweep().stage_steps()
-    for step in grown.sweep().kept_steps:
+    for step in grown.sweep().checkpoint_steps:
         one, other = (run.sweep().whole_checkpoint(step) for run in (grown, whole))
         assert one.members == other.members
         for name, value in other.tensors.items():
@@ -62,6 +63,14 @@ def test_seeds_that_a_run_cannot_have_change_nothing(tmp_path, seeds, n, message
         run.add_seeds(n)
     assert {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()} == before
     assert Run.open(run.folder, study=ONE).config == run.config
+
+
+def test_added_seeds_follow_the_largest_and_their_rows_are_prepared(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(AnchorTask, "prepare", lambda task, seeds: asked.append(seeds), raising=False)
+    run = Run.start(tmp_path / "run", ONE, One(seeds=(5, 3)))
+    run.add_seeds(2)
+    assert (run.config.seeds, asked) == ((5, 3, 6, 7), [(5, 3), (6, 7)])
 
 
 def test_members_of_one_data_seed_are_probed_on_its_rows(tmp_path):

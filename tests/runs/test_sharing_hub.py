@@ -9,9 +9,9 @@ import torch
 
 import rb_interp as rb
 from rb_interp.errors import RunError
-from rb_interp.manifest import FILE as MANIFEST
 from rb_interp.runs.sharing import from_pretrained, push_to_hub
 from rb_interp.runs.sharing.content import FILE, WEIGHTS
+from rb_interp.runs.sharing.manifest import FILE as MANIFEST
 
 
 class Hub:

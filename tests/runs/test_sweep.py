@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rb_interp.errors import RunError
-from rb_interp.manifest import Manifest
 from rb_interp.models.config import ModelConfig
+from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig
 from rb_interp.runs.sweep import Sweep, train_sweeps
 from rb_interp.tasks import AnchorTask
@@ -23,8 +23,8 @@ LOW = SweepConfig((0.3, 0.8), AnchorTask.preset("smoke"), ModelConfig(d_model=12
 def sweeps(folder, save_every):
     low = replace(LOW, train=replace(TRAIN, save_every=save_every))
     high = replace(low, train=replace(low.train, weight_decay=0.5))
-    manifest = Manifest(folder)
-    return [Sweep(folder / name, name, own, [(0,)], {}, manifest) for name, own in (("low", low), ("high", high))]
+    files = run_store.Store(folder)
+    return [Sweep(folder / name, name, own, [(0,)], {}, files) for name, own in (("low", low), ("high", high))]
 
 
 def weights(folder, save_every=1000.0):

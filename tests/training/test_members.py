@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
-from rb_interp.one_writer import OneWriter
+from rb_interp.runs import store as run_store
 from rb_interp.tasks import AnchorTask, Stage
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.last_group import LastGroup
@@ -52,7 +52,7 @@ def run(folder, store=Store):
     train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False)
 
 
-@pytest.mark.slow
+@pytest.mark.wide
 def test_killed_runs_end_with_the_same_bits(tmp_path):
     whole, stopped, here = Store(tmp_path / "whole", "same"), Store(tmp_path / "stopped", "same"), Path(__file__).parent
     run(whole.folder)
@@ -246,9 +246,9 @@ def test_bad_checkpoints_are_named(tmp_path):
         store.read("step_00000000").member(0.3, 0)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(RunError, match="is damaged, or something else has changed it: its checksum is"):
+    with pytest.raises(RunError, match="is damaged .*; remove it and train again"):
         store.read("step_00000000")
-    store.manifest.write(path, lambda to: save_file({"a": torch.zeros(1)}, to), "train")
+    save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(RunError, match="no checkpoint of rb_interp"):
         store.read("step_00000000")
     with pytest.raises(RunError, match="does not exist; this run holds: step_00000000"):
@@ -267,11 +267,11 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
     with pytest.raises(RunError, match="No space left on device.*what was there before is untouched"):
         store.write("state", 2, [(0.8, 0)], {"a": torch.ones(1, 2)})
     assert store.path("state").read_bytes() == before
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "manifest.json", "state.safetensors"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["state.safetensors"]
 
 
 def test_members_whose_store_somebody_writes_are_not_trained(tmp_path):
-    with OneWriter(tmp_path), pytest.raises(RunError, match="is being written by process"):
+    with run_store.Store(tmp_path).writing(), pytest.raises(RunError, match="is being written by another process"):
         run(tmp_path)
     assert Store(tmp_path, "x").names() == []
 

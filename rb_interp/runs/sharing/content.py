@@ -17,15 +17,12 @@ from typing import Any
 from rb_interp.bounds import SEEDS, SIZE, STEPS, Bound, check_bound, converted
 from rb_interp.checks import KnownFields, shown
 from rb_interp.errors import ConfigError, RbInterpError, RunError, first_line
-from rb_interp.json_files import json_of
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import overlay, plain
 from rb_interp.runs.sharing.circuit import Circuit
 
 FORMAT = "rb_interp member 1"
 FILE, WEIGHTS, UNTRAINED, CARD = "config.json", "model.safetensors", "untrained.safetensors", "README.md"
-STEP = "member"
-"""The step of the manifest that the files belong to."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 DTYPES = ("float32", "float64")
 LONGEST_TEXT = 2000
@@ -127,7 +124,7 @@ def _finite(value: Any) -> Any:
 def parsed(path: Path, held: bytes) -> Content:
     """What a file says; RunError with a sentence where it is no description of a member."""
     try:
-        told = json_of(held)
+        told = json.loads(held)
         if told["format"] != FORMAT:
             raise RunError(f"{path} has the format {shown(told['format'])}; this version reads '{FORMAT}'.")
         return _content({key: value for key, value in told.items() if key != "format"})

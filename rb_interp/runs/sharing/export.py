@@ -6,15 +6,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.manifest import PROBE
 from rb_interp.runs.measured import Measured
 from rb_interp.runs.sharing.circuit import Circuit
 from rb_interp.runs.sharing.member import SharedMember
 from rb_interp.runs.sharing.save import save_member
+from rb_interp.runs.store import PROBE
 from rb_interp.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from rb_interp.runs.run_folder import RunFolder
+    from rb_interp.runs.run import Run
     from rb_interp.runs.sweep import Sweep
 
 
@@ -23,13 +23,13 @@ LOOKS = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track
 
 
 def export(
-    run: RunFolder, path: Path, *, gamma: float, seed: int, stage: str | int, sweep: str, **facts: Any
+    run: Run, path: Path, *, gamma: float, seed: int, stage: str | int, sweep: str, **facts: Any
 ) -> SharedMember:
     """Write one member of a run into a folder; ``facts`` are name, description and licence."""
     run.check_checkpoints()
     own = run.sweep(sweep)
     checkpoint = own.checkpoint(stage, gamma, seed)
-    measured = run.manifest.finished(PROBE)
+    measured = run.store.is_current(PROBE)
     return save_member(
         path,
         model=own.config.model,
@@ -62,7 +62,7 @@ def training_of(train: TrainConfig, **changes: Any) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in told.items()}
 
 
-def _readings(run: RunFolder, sweep: Sweep, gamma: float, seed: int, stage: str | int) -> list[dict[str, Any]]:
+def _readings(run: Run, sweep: Sweep, gamma: float, seed: int, stage: str | int) -> list[dict[str, Any]]:
     """Rows of the run's readings that are of the member at the stage."""
     table = run.readings
     own = (table["sweep"] == sweep.name) & (table["gamma"] == gamma) & (table["seed"] == seed)
@@ -71,7 +71,7 @@ def _readings(run: RunFolder, sweep: Sweep, gamma: float, seed: int, stage: str 
     return rows.to_dict("records")
 
 
-def _circuit(run: RunFolder, sweep: Sweep, gamma: float, seed: int, stage: str | int) -> Circuit | None:
+def _circuit(run: Run, sweep: Sweep, gamma: float, seed: int, stage: str | int) -> Circuit | None:
     """The member's circuit, where the study names circuits; these are of the last step and of the main sweep."""
     find = run.study.load("circuits")
     if find is None or stage != "final" or sweep.name:

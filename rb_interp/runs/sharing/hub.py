@@ -12,9 +12,9 @@ from typing import Any
 from rb_interp.bounds import check_path
 from rb_interp.checks import checked
 from rb_interp.errors import RunError, first_line
-from rb_interp.manifest import FILE as MANIFEST
-from rb_interp.manifest.content import real
 from rb_interp.runs.sharing.content import CARD, FILE, UNTRAINED, WEIGHTS
+from rb_interp.runs.sharing.manifest import FILE as MANIFEST
+from rb_interp.runs.sharing.manifest import real
 
 FILES = (FILE, MANIFEST, WEIGHTS, UNTRAINED, CARD)
 """What a member's folder holds."""

@@ -19,10 +19,6 @@ import torch
 from rb_interp.bounds import check_path
 from rb_interp.checks import checked, shown
 from rb_interp.errors import RunError, nearest
-from rb_interp.json_files import bounded_bytes
-from rb_interp.manifest import FILE as MANIFEST
-from rb_interp.manifest import Manifest
-from rb_interp.manifest.content import real
 from rb_interp.runs.sharing import tensors
 from rb_interp.runs.sharing.circuit import Circuit
 from rb_interp.runs.sharing.content import (
@@ -37,6 +33,8 @@ from rb_interp.runs.sharing.content import (
     check_name,
     parsed,
 )
+from rb_interp.runs.sharing.manifest import FILE as MANIFEST
+from rb_interp.runs.sharing.manifest import read_file, real
 from rb_interp.runs.sharing.member import SharedMember
 
 if TYPE_CHECKING:
@@ -149,13 +147,12 @@ def _chosen(folder: Path, member: str | None) -> Path:
 
 def read(folder: Path, task: Any = None, *, keeps: bool = True) -> SharedMember:
     """The member in a folder; ``keeps`` says whether the folder stays there."""
-    manifest = Manifest(folder, remedies=dict.fromkeys(("member", ""), REMEDY))
-    content = read_content(manifest)
+    content = read_content(folder)
     sizes = content.model, content.d_vocab, content.n_ctx
     dtype = getattr(torch, content.dtype)
-    weights, initial = tensors.read(manifest, folder / WEIGHTS, *sizes, dtype), {}
+    weights, initial = tensors.read(folder / WEIGHTS, *sizes, dtype), {}
     if content.untrained == STORED:
-        initial = tensors.read(manifest, folder / UNTRAINED, *sizes, dtype)
+        initial = tensors.read(folder / UNTRAINED, *sizes, dtype)
     elif content.untrained == DRAWN and content.seed is not None:
         initial = tensors.drawn(*sizes, content.gamma, content.seed, dtype)
         if tensors.checksum(initial) != content.checksum:
@@ -166,23 +163,18 @@ def read(folder: Path, task: Any = None, *, keeps: bool = True) -> SharedMember:
     return SharedMember(content, _card(folder / CARD), weights, initial, folder if keeps else None, task)
 
 
-def read_content(manifest: Manifest) -> Content:
+def read_content(folder: Path) -> Content:
     """What ``config.json`` of a member's folder says; RunError where it is damaged or is none."""
-    path = manifest.folder / FILE
-    if not (manifest.folder / MANIFEST).exists():
-        raise RunError(f"{manifest.folder} has no {MANIFEST}, which says what its files are. {REMEDY}")
-    try:
-        bounded_bytes(path)
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}). {REMEDY}") from None
-    return parsed(path, manifest.read(path, "member"))
+    if not (folder / MANIFEST).exists():
+        raise RunError(f"{folder} has no {MANIFEST}, which says what its files are. {REMEDY}")
+    return parsed(folder / FILE, read_file(folder / FILE))
 
 
 def _card(path: Path) -> str:
     """The card, which people may have edited; "" where there is none."""
     try:
         inside = real(path).is_relative_to(real(path.parent))
-        return bounded_bytes(path).decode(errors="replace") if inside else ""
+        return path.read_bytes().decode(errors="replace") if inside else ""
     except (OSError, ValueError):
         return ""
 

@@ -20,16 +20,11 @@ from torch import Tensor
 from rb_interp.bounds import check_path
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RunError, first_line
-from rb_interp.files import check_place
-from rb_interp.manifest import FILE as MANIFEST
-from rb_interp.manifest import Manifest
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import parameters
-from rb_interp.one_writer import LOCK, TEMPORARY, WRITER
 from rb_interp.runs.config import fingerprint, plain
-from rb_interp.runs.metadata import versions
 from rb_interp.runs.sharing import tensors
 from rb_interp.runs.sharing.card import card
 from rb_interp.runs.sharing.circuit import Circuit
@@ -38,7 +33,6 @@ from rb_interp.runs.sharing.content import (
     DRAWN,
     FILE,
     NONE,
-    STEP,
     STORED,
     UNTRAINED,
     WEIGHTS,
@@ -47,8 +41,11 @@ from rb_interp.runs.sharing.content import (
     check_name,
     packed,
 )
+from rb_interp.runs.sharing.manifest import FILE as MANIFEST
+from rb_interp.runs.sharing.manifest import read_file, read_manifest, write_manifest
 from rb_interp.runs.sharing.member import SharedMember
 from rb_interp.runs.sharing.pretrained import read
+from rb_interp.runs.store import versions, write_file
 from rb_interp.tasks.fingerprints import class_name
 from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.torch_threads import few_threads
@@ -233,20 +230,15 @@ def write(folder: Path, content: Content, files: Mapping[str, bytes]) -> None:
         content.gamma, content.seed, content.stage, content.step,
     )  # fmt: skip
     check_ours(folder, mark)
-    check_place(folder / FILE)
     new = not folder.exists()
-    manifest = Manifest(folder, mark)
     try:
-        with manifest.writing():
-            check_ours(folder, mark)  # somebody may have begun there since it was looked at
-            with manifest.making(STEP):
-                for name, held in files.items():
-                    manifest.write_bytes(folder / name, held, STEP)
+        for name, held in files.items():
+            write_file(folder / name, held)
+        write_manifest(folder, mark, files)
     except BaseException:
         if new:
-            _remove(folder, (*files, MANIFEST, WRITER, LOCK))
+            _remove(folder, (*files, MANIFEST))
         raise
-    (folder / LOCK).unlink(missing_ok=True)
 
 
 def _remove(folder: Path, names: Iterable[str]) -> None:
@@ -263,19 +255,19 @@ def check_ours(folder: Path, mark: str) -> None:
         return
     if folder.is_symlink() or not folder.is_dir():
         raise RunError(f"{folder} is a link or a file; nothing was changed. Give a new folder.")
-    left = {LOCK, WRITER} | {path.name for pattern in TEMPORARY for path in folder.glob(pattern)}
-    there = {path.name for path in folder.iterdir()} - left
+    there = {path.name for path in folder.iterdir()}
     if not there:
         return
-    other = f"{folder} holds something else than this member; nothing was changed. Give another folder, or empty it."
-    if MANIFEST not in there:
-        raise RunError(other)
-    manifest = Manifest(folder)
-    held = manifest.content
-    if held.fingerprint != mark or not there <= {MANIFEST, *held.files}:
-        raise RunError(other)
-    if held.files and (changed := manifest.problems()):
+    held = read_manifest(folder) if MANIFEST in there else {"fingerprint": "", "files": {}}
+    if held["fingerprint"] != mark or not there <= {MANIFEST, *held["files"]}:
         raise RunError(
-            f"{folder} holds this member, and {next(iter(changed))} was changed since it was written; nothing was "
-            f"changed now. Give another folder, or remove that one."
+            f"{folder} holds something else than this member; nothing was changed. Give another folder, or empty it."
         )
+    for name in held["files"]:
+        try:
+            read_file(folder / name)
+        except RunError:
+            raise RunError(
+                f"{folder} holds this member, and {name} was changed since it was written; nothing was changed now. "
+                f"Give another folder, or remove that one."
+            ) from None

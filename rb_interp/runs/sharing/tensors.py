@@ -17,9 +17,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from rb_interp.errors import RunError, first_line
-from rb_interp.manifest import Manifest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw, parameters
+from rb_interp.runs.sharing.manifest import read_file
 
 MOST_HEADER = 1_000_000
 """Bytes of a header, at most; a tensor takes about a hundred."""
@@ -30,13 +30,11 @@ def packed(weights: Mapping[str, Tensor]) -> bytes:
     return save({name: weight.detach().cpu().contiguous() for name, weight in weights.items()}, {"format": "pt"})
 
 
-def read(
-    manifest: Manifest, path: Path, model: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype
-) -> dict[str, Tensor]:
+def read(path: Path, model: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype) -> dict[str, Tensor]:
     """The weights in a file, by TransformerLens name; RunError for a file that holds others than the sizes ask for."""
     wanted = {p.name: p.shape for p in parameters(model, d_vocab, n_ctx)}
     _check_size(path, sum(map(math.prod, wanted.values())) * dtype.itemsize)
-    held = manifest.read(path)
+    held = read_file(path)
     try:
         weights = load(held)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:

@@ -21,7 +21,10 @@ ADDITION_AND_SCAN = Study(
     cost="about nine minutes on two free CPU cores",
     config=f"{_HERE}.config:AdditionAndScanConfig",
     measure=f"{_HERE}.measure:measure",
-    tables=f"{_HERE}.schema:TABLES",
+    tables={
+        "contrasts": "task contrast seed",
+        "contrasts_summary": "task contrast quantity",
+    },
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rb_interp.runs.measured import frame
 from rb_interp.statistics.intervals import paired_differences
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.config import LARGE, SMALL, TASKS
-from rb_interp.studies.addition_and_scan.schema import TABLES
 
 Cell = tuple[str, float]
 CONTRASTS: dict[str, tuple[Cell, Cell]] = {
@@ -52,7 +52,7 @@ def contrasts_table(readings: pd.DataFrame, held_out: Mapping[str, str] = HELD_O
                 for seed, difference in found.items()
                 if np.isfinite(difference)
             ]
-    return TABLES["contrasts"].frame(rows)
+    return frame(rows, "task:str contrast:str seed difference")
 
 
 def contrast_rows(

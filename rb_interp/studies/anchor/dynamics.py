@@ -74,7 +74,7 @@ def dynamics(run: Run, progress: bool = True) -> Dynamics:
     Values are nan where a member's weights are not finite. Raises RunError where a checkpoint is missing or broken.
     """
     config: Any = run.config
-    sweep, kept = run.sweep(), run.sweep().kept_steps
+    sweep, kept = run.sweep(), run.sweep().checkpoint_steps
     halves, n = sweep.stage_steps("half"), min(ROWS, config.probe_rows)
 
     def read(models: MemberModels, member: Member) -> list[dict[str, Any]]:

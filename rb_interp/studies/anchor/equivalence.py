@@ -27,21 +27,31 @@ from jaxtyping import Int
 from rb_interp.arrays import WithArrays
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.interchanging import most_likely
+from rb_interp.runs.measured import frame
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.statistics.disagreement import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.studies.anchor.circuits import circuit_of_seed
-from rb_interp.studies.anchor.schema import TABLES
 from rb_interp.tasks.battery import Battery, batteries
 from rb_interp.training.member_group import Member
 
 Answers = Mapping[int, Int[np.ndarray, " row"]]
 """Seed -> answer of its member to each row of one battery."""
 
+COLUMNS = {
+    "disagreement": "battery:str gamma seed_a:int seed_b:int circuit_a:str circuit_b:str disagreement n",
+    "disagreement_means": "battery:str gamma circuit_a:str circuit_b:str mean smallest largest n",
+    "equivalence": (
+        "battery:str gamma groups:str within between difference p_value n_relabelings:int exact:bool n_members:int"
+    ),
+    "battery_accuracy": "battery:str gamma seed circuit:str accuracy second_accuracy n",
+}
+"""Table -> its columns."""
+
 
 @dataclass(frozen=True)
 class Equivalence(WithArrays):
-    """What members answer to the battery; the columns stand in ``schema`` and docs/tables.md.
+    """What members answer to the battery; the columns stand in COLUMNS and docs/tables.md.
 
     Attributes:
         readings: rows of readings, one a member and battery.
@@ -116,7 +126,7 @@ def compare(
             for s in answers[name]
         ]
     readings = found.pop("readings")
-    return Equivalence(readings, {name: TABLES[name].frame(rows) for name, rows in found.items()})
+    return Equivalence(readings, {name: frame(rows, COLUMNS[name]) for name, rows in found.items()})
 
 
 def _matrix(answers: Answers, seeds: list[int]) -> np.ndarray:

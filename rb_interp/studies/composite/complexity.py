@@ -34,13 +34,12 @@ from rb_interp.probes.neuron_groups import condensation
 from rb_interp.probes.number_lattice import lattice
 from rb_interp.probes.spectra import layer_matrices, weight_spectra
 from rb_interp.probes.vectors import spearman
-from rb_interp.runs.measured import over_seeds, readings_table
+from rb_interp.runs.measured import OVER_SEEDS, frame, over_seeds, readings_table
 from rb_interp.statistics.auc import stratified_auc
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC
 from rb_interp.studies.composite.rows import CompositeDataset
-from rb_interp.studies.composite.schema import TABLES
 from rb_interp.training.member_group import Member
 
 ITEMS = "items"
@@ -103,7 +102,7 @@ def growth(eigenvalues: pd.DataFrame) -> pd.DataFrame:
         known = np.isfinite(values).all()
         half = float(steps[np.argmax(values >= HALF * values[-1])]) if known else np.nan
         rows.append({"gamma": gamma, "seed": seed, "rank": rank, "final": values[-1], "half_step": half})
-    return TABLES["growth"].frame(rows)
+    return frame(rows, "gamma seed rank:int final half_step")
 
 
 def growth_readings(found: pd.DataFrame, step: int) -> pd.DataFrame:
@@ -194,15 +193,14 @@ def phase_auc(phases: pd.DataFrame, matrices: pd.DataFrame) -> pd.DataFrame:
             row |= {"untrained": stratified_auc(first).value, "n": found.n_pairs, "gammas": len(now)}
             row |= {"inferential": sum(len(a) for a, _ in now), "symmetric": sum(len(b) for _, b in now)}
             rows.append(row)
-    return TABLES["phase_auc"].frame(rows)
+    return frame(rows, "layer:int matrix:str auc low high untrained n gammas:int inferential:int symmetric:int")
 
 
 def eigenvalue_table(spectra: pd.DataFrame, members: Sequence[Member]) -> pd.DataFrame:
     """The table ``eigenvalues``: those of the items of the given members, from what training kept."""
     here = spectra.loc[spectra["group"] == ITEMS]
     kept = [Member(gamma, seed) in set(members) for gamma, seed in zip(here["gamma"], here["seed"], strict=True)]
-    columns = list(TABLES["eigenvalues"].columns)
-    return TABLES["eigenvalues"].frame(here.loc[np.array(kept, dtype=bool), columns])
+    return frame(here.loc[np.array(kept, dtype=bool)], "gamma seed step rank:int eigenvalue")
 
 
 def complexity_summaries(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
@@ -210,8 +208,8 @@ def complexity_summaries(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.Dat
     matrices = over_seeds(tables["matrices"], ["gamma", "layer", "matrix"], list(SUMMED))
     eigenvalues = over_seeds(tables["eigenvalues"], ["gamma", "step", "rank"], ["eigenvalue"])
     return {
-        "matrices_summary": TABLES["matrices_summary"].frame(matrices),
-        "eigenvalues_summary": TABLES["eigenvalues_summary"].frame(eigenvalues),
+        "matrices_summary": frame(matrices, f"gamma layer:int matrix:str quantity {OVER_SEEDS}"),
+        "eigenvalues_summary": frame(eigenvalues, f"gamma step rank:int quantity {OVER_SEEDS}"),
         "growth": growth(tables["eigenvalues"]),
         "phase_auc": phase_auc(tables["phases"], tables["matrices"]),
     }

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rb_interp.runs.measured import curves_summary, over_seeds, readings_table
+from rb_interp.runs.measured import curves_summary, frame, over_seeds, readings_table
 from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.complexity import complexity_summaries, matrix_rows
@@ -39,13 +39,32 @@ from rb_interp.studies.composite.flow import (
     flows_by_attention,
 )
 from rb_interp.studies.composite.phase import ACCURACIES, INFERENTIAL, PHASES, SYMMETRIC, UNFIT, phase_of
-from rb_interp.studies.composite.schema import TABLES
 from rb_interp.training.member_group import Member
 
 CRITERIA = {VIA_LAST: "attention_last", VIA_ANCHORS: "attention_anchors"}
 """Flow -> column of ``phases`` that says whether attention meets its criterion; with ``_unseen`` on unseen."""
 DRAWN_FOR = {INFERENTIAL: VIA_ANCHORS, SYMMETRIC: VIA_LAST}
 """Phase -> the flow that paper 2 draws for it."""
+
+COLUMNS = {
+    "phases": (
+        "gamma seed phase:str flow:str I S O I_early S_early acc_train acc_seen_train acc_seen_test "
+        "n_pairs:int attention_last:bool attention_anchors:bool attention_last_unseen:bool "
+        "attention_anchors_unseen:bool"
+    ),
+    "answers": "gamma seed difference:int count:int share",
+    "by_position": "gamma seed position:int I S n",
+    "interchange": "gamma seed roles:str base source kb_ps ks_pb other placebo n",
+    "attention": "gamma seed set layer:int head:int query:str key:str attention untrained",
+    "exception_edges": "gamma seed edge:str turned kept qualifies:bool n:int",
+    "exception_places": "gamma seed used_for:str phase:str flow:str place:str others:str learned",
+    "matrices": (
+        "gamma seed layer:int matrix:str participation participation_untrained stable_rank "
+        "stable_rank_untrained condensed condensed_untrained condensed_signed condensed_signed_untrained "
+        "groups groups_untrained"
+    ),
+}
+"""Table with rows for every member -> its columns."""
 
 
 class MemberFound(NamedTuple):
@@ -77,7 +96,7 @@ def member_tables(found: Sequence[MemberFound]) -> dict[str, pd.DataFrame]:
             "interchange": _interchange_rows, "attention": _attention_rows, "exception_edges": _edge_rows,
             "exception_places": _place_rows, "matrices": _matrix_rows}  # fmt: skip
     return {
-        name: TABLES[name].frame([{**one.place, **row} for one in found for row in make(one)])
+        name: frame([{**one.place, **row} for one in found for row in make(one)], COLUMNS[name])
         for name, make in rows.items()
     }
 
@@ -178,7 +197,7 @@ def summaries(tables: Mapping[str, pd.DataFrame], curves: pd.DataFrame) -> dict[
         "interchange_by_flow": interchange_by_flow(tables["interchange"], tables["phases"]),
         "flow_match": flow_match(tables["phases"]),
         "exception_counts": exception_counts(tables["exception_places"]),
-        "exception_test": TABLES["exception_test"].frame(suggestions(tables["exception_places"])),
+        "exception_test": frame(suggestions(tables["exception_places"]), "by:str right low high n:int"),
         "by_position_summary": over_seeds(tables["by_position"], ["gamma", "position"], ["I", "S"]),
         "attention_summary": over_seeds(attention, place, ["attention", "untrained"]),
         "curves_summary": curves_summary(curves),
@@ -234,7 +253,7 @@ def phase_counts(phases: pd.DataFrame) -> pd.DataFrame:
         for phase, flow in product(PHASES, FLOWS):
             n = int(np.sum((members["phase"] == phase) & (members["flow"] == flow)))
             rows += [{"gamma": gamma, "phase": phase, "flow": flow, "n": n, "total": len(members)}] if n else []
-    return TABLES["phase_counts"].frame(rows)
+    return frame(rows, "gamma phase:str flow:str n total:int")
 
 
 def interchange_by_flow(interchange: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
@@ -246,14 +265,14 @@ def interchange_by_flow(interchange: pd.DataFrame, phases: pd.DataFrame) -> pd.D
         if len(here):
             medians = {name: float(here[name].median()) for name in (*ANSWERS, "other", "placebo")}
             rows.append({"flow": flow, "roles": taken, **medians, "members": len(here)})
-    return TABLES["interchange_by_flow"].frame(rows)
+    return frame(rows, "flow:str roles:str base source kb_ps ks_pb other placebo members:int")
 
 
 def exception_counts(places: pd.DataFrame) -> pd.DataFrame:
     """Fitted members by use, phase, flow and place of the exception, the most frequent first in each use."""
     counts = fitted(places).value_counts(["used_for", "phase", "flow", "place"], sort=False).rename("n").reset_index()
     counts = counts.sort_values(["used_for", "n", "phase", "flow", "place"], ascending=[True, False, True, True, True])
-    return TABLES["exception_counts"].frame(counts.to_dict("records"))
+    return frame(counts.to_dict("records"), "used_for:str phase:str flow:str place:str n:int")
 
 
 def flow_match(phases: pd.DataFrame) -> pd.DataFrame:
@@ -274,4 +293,4 @@ def flow_match(phases: pd.DataFrame) -> pd.DataFrame:
     others = len(decided) - len(drawn)
     rows.append(("balanced_accuracy", *mean_of_shares(counts), len(drawn)))
     rows.append(("other_flow", *proportion_interval(others, len(decided)), len(decided)))
-    return TABLES["flow_match"].frame(rows)
+    return frame(rows, "quantity value low high n")

@@ -70,7 +70,7 @@ def _checkpoints(
     sweep: Sweep, predictions: list[Prediction], progress: bool
 ) -> Iterator[tuple[Prediction, Checkpoint]]:
     """Every prediction with every kept checkpoint, then with its member's own at ``leaving`` where none was kept."""
-    kept = sweep.kept_steps
+    kept = sweep.checkpoint_steps
     for step in tqdm(kept, disable=not progress, unit="checkpoint", desc=f"theory beside {sweep.name}"):
         checkpoint = sweep.whole_checkpoint(step)
         yield from ((prediction, checkpoint) for prediction in predictions)

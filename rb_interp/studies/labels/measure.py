@@ -142,7 +142,7 @@ def _along_training(
         return step, label_range(models.model, seen, **ranges)
 
     step, reading = read(BEFORE_MEMORY)
-    found = dict(map(read, models.sweep.kept_steps)) | {step: reading}
+    found = dict(map(read, models.sweep.checkpoint_steps)) | {step: reading}
     return step, {at: replace(reading, untrained=found[0].values) for at, reading in found.items()}
 
 

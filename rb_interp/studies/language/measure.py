@@ -134,7 +134,7 @@ def _along(
     """At every kept step: mean cosines of token embeddings, and reading and table of answers and chains."""
     start: dict[str, float] = {}
     examples = chain_inputs(text.examples, text.tokenizer)
-    for step in models.sweep.kept_steps:
+    for step in models.sweep.checkpoint_steps:
         models.load(member, step)
         reading = chain_accuracy(models.model, examples, n_null=n_null)
         start = start or dict(reading.values)

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from made_up import MadeUp
 from synthetic_causes import STAGES, STEPS, add_causes, paper_like
+from table_columns import check_tables
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.interventions.route_shares import NEEDED, ROUTES
 from rb_interp.probes.averaging import average_operator, summarise
 from rb_interp.probes.embedding_geometry import Layout, geometry_arrays, geometry_values
 from rb_interp.probes.groups import numbered
-from rb_interp.runs.schema import CURVES_SUMMARY, check_tables
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes
@@ -68,7 +68,7 @@ def with_tables(evidence: Evidence, **changed: pd.DataFrame) -> dict[str, pd.Dat
     """The tables of a run with some changed, and their statistics made anew."""
     tables = {**evidence.tables, **changed}
     made = tables | summaries(tables, evidence.curves)
-    check_tables("anchor", {"curves_summary": CURVES_SUMMARY, **ANCHOR.load("tables")}, made)
+    check_tables(ANCHOR, made)
     return made
 
 

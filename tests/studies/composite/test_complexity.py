@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from reference_models import reference_model
+from table_columns import COLUMNS, table_of
 
 from rb_interp.claims import judge
 from rb_interp.models.build import build_model
@@ -21,7 +22,6 @@ from rb_interp.studies.composite.complexity import (
     phase_readings,
     read_complexity,
 )
-from rb_interp.studies.composite.schema import TABLES
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.member_group import Member
 
@@ -41,7 +41,7 @@ def matrices(participation) -> pd.DataFrame:
          "participation": participation(gamma, seed, number), "participation_untrained": 20.0}
         for gamma, seed, number in product((0.5, 0.8), range(8), range(12))
     ]  # fmt: skip
-    return TABLES["matrices"].frame(rows)
+    return table_of(COLUMNS["composite"]["matrices"], rows)
 
 
 MEMBERS = [Member(gamma, seed) for seed in range(8) for gamma in (0.5, 0.8)]
@@ -104,7 +104,7 @@ def eigenvalues(steps, gamma: float = 0.8) -> pd.DataFrame:
         {"gamma": gamma, "seed": seed, "step": t, "rank": rank, "eigenvalue": (6.0 - rank) * (t >= at)}
         for seed, t, (rank, at) in product(range(8), times, enumerate((*steps, 0), 1))
     ]
-    return TABLES["eigenvalues"].frame(rows)
+    return table_of(COLUMNS["composite"]["eigenvalues"], rows)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def members_of(phases: dict[float, str], numbers) -> tuple[pd.DataFrame, pd.Data
          "participation_untrained": 30.0 + s}
         for g, s, phase in rows
     ]  # fmt: skip
-    return named, TABLES["matrices"].frame(own)
+    return named, table_of(COLUMNS["composite"]["matrices"], own)
 
 
 def test_k8_compares_members_of_one_gamma_alone():

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from planted import INFERENTIAL, SYMMETRIC, planted
 from reference_models import reference_model
+from table_columns import check_tables
 
 from rb_interp.claims import judge
 from rb_interp.figures.evidence import MissingEvidenceError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.measured import readings_table
-from rb_interp.runs.schema import check_tables
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.config import BOTH_UNSEEN
@@ -26,7 +26,6 @@ from rb_interp.studies.composite.measure import of_members, read_model
 from rb_interp.studies.composite.phase import read_control, read_phase
 from rb_interp.studies.composite.report import _warnings
 from rb_interp.studies.composite.representation import read_grid, read_shares
-from rb_interp.studies.composite.schema import TABLES
 from rb_interp.studies.composite.tables import (
     MemberFound,
     flow_match,
@@ -161,7 +160,7 @@ def test_tables_name_phase_and_flow_and_fit_the_schema(read):
     assert given.loc[0.5, ["difference", "count", "share"]].to_list() == [4, 300, 1]
     seen = tables["attention"].query("gamma == 0.5 and layer == 1 and query == 'last' and set == 'unseen'")
     assert seen.set_index("key")["attention"].sum() == pytest.approx(1)
-    check_tables("composite", {name: TABLES[name] for name in tables}, tables)
+    check_tables(COMPOSITE, tables)
 
 
 def test_flow_match_by_hand():

@@ -41,7 +41,7 @@ def test_measured_drift_is_what_the_checkpoints_say(run):
     sweep = run.sweep("descent")
     task, step, data = sweep.config.task, sweep.stage_steps("leaving")[Member(0.8, 1)], sweep.dataset(1)
     assert 0 < step < 60
-    assert step not in sweep.kept_steps
+    assert step not in sweep.checkpoint_steps
     rows, anchors = data.rows("train"), anchors_of(task)
     pull = np.zeros((task.d_vocab, task.d_vocab))
     for tokens, label in zip(data.tokens[rows], data.labels[rows], strict=True):

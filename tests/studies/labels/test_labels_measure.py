@@ -132,7 +132,7 @@ def test_in_range_has_every_kept_step_and_the_one_before_memory(measured, sweeps
     assert set(table["sweep"]) == {"ranges"}
     for seed in TINY.seeds:
         own = table[table["seed"] == seed]
-        kept = {0, 60, *sweep.kept_steps}
+        kept = {0, 60, *sweep.checkpoint_steps}
         before = sweep.checkpoint("before_memory", 0.8, seed).step
         assert sorted(own["step"].unique()) == sorted(kept | {before})
         assert not own.duplicated(["step", "group"]).any()

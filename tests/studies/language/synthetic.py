@@ -10,13 +10,13 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from made_up import MadeUp
+from table_columns import COLUMNS, table_of
 
 from rb_interp.figures.evidence import Evidence
 from rb_interp.runs.measured import summary_table
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.studies.language.losses import corpus_loss_table
-from rb_interp.studies.language.schema import TABLES
 from rb_interp.studies.language.tables import KEPT as KEPT_STEPS
 from rb_interp.studies.language.tables import course_table, derived, early_table, paired_table, skills_table
 from rb_interp.text.config import CORPORA
@@ -69,8 +69,9 @@ def make_corpora(stand_in: bool = True) -> pd.DataFrame:
     """What the run has read."""
     source = "sentences of a small story grammar" if stand_in else "stories from stories.jsonl"
     told = ("generated", 1200, 256000, ""), (source, 1500, 256000, SENTENCE if stand_in else "")
-    return TABLES["corpora"].frame(
-        [(0, corpus, *rest, entropy) for corpus, rest, entropy in zip(CORPORA, told, ENTROPIES, strict=True)]
+    return table_of(
+        COLUMNS["language"]["corpora"],
+        [(0, corpus, *rest, entropy) for corpus, rest, entropy in zip(CORPORA, told, ENTROPIES, strict=True)],
     )
 
 

@@ -19,7 +19,12 @@ COMPOSITE_MAP = Study(
     cost="about a quarter of an hour on two free CPU cores",
     config=f"{_HERE}.config:CompositeMapConfig",
     measure=f"{_HERE}.measure:measure",
-    tables=f"{_HERE}.cells:TABLES",
+    tables={
+        "members": "sweep gamma seed",
+        "cells": "axis point gamma phase",
+        "boundaries": "axis point",
+        "best_of_lr": "gamma seed",
+    },
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figure:FIGURES",
     narrative=f"{_HERE}.report:narrative",

@@ -13,18 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.runs.schema import TableSchema
+from rb_interp.runs.measured import frame
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.composite.map.boundary import boundary, boundary_interval
 from rb_interp.studies.composite.map.config import CompositeMapConfig, Place
 from rb_interp.studies.composite.phase import PHASES
-
-TABLES = {
-    "members": TableSchema("sweep gamma seed", "phase:str I S I_early S_early acc_train acc_seen_train acc_seen_test"),
-    "cells": TableSchema("axis:str point gamma phase:str", "label:str sweep n total:int share low high"),
-    "boundaries": TableSchema("axis:str point", "label:str sweep gamma_star low high crossing:int n:int"),
-    "best_of_lr": TableSchema("gamma seed", "rates:int I lr_I S lr_S"),
-}
 
 
 def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
@@ -39,7 +32,7 @@ def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
                 share, low, high = proportion_interval(n, total)
                 found = {"gamma": gamma, "phase": phase, "n": n, "total": total}
                 rows.append({**place._asdict(), **found, "share": share, "low": low, "high": high})
-    return TABLES["cells"].frame(rows)
+    return frame(rows, "axis:str point gamma phase:str label:str sweep n total:int share low high")
 
 
 def at_place(members: pd.DataFrame, place: Place, config: CompositeMapConfig) -> pd.DataFrame:
@@ -66,7 +59,7 @@ def boundaries(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFram
             mean, low, high = boundary_interval(found, sorted(set().union(*by_seed)))
             count = {"crossing": sum(one.crosses for one in found), "n": len(found)}
             rows.append({**place._asdict(), "gamma_star": mean, "low": low, "high": high, **count})
-    return TABLES["boundaries"].frame(rows)
+    return frame(rows, "axis:str point label:str sweep gamma_star low high crossing:int n:int")
 
 
 def best_of_lr(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
@@ -80,4 +73,4 @@ def best_of_lr(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFram
         best = {name: own.iloc[int(own[name].argmax())] for name in ("I", "S")}
         values = {"I": best["I"]["I"], "lr_I": best["I"]["lr"], "S": best["S"]["S"], "lr_S": best["S"]["lr"]}
         rows.append({"gamma": gamma, "seed": seed, "rates": len(own), **values})
-    return TABLES["best_of_lr"].frame(rows)
+    return frame(rows, "gamma seed rates:int I lr_I S lr_S")

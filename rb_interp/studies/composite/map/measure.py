@@ -19,11 +19,11 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.runs.measured import Measured, readings_table
+from rb_interp.runs.measured import Measured, frame, readings_table
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.studies.composite.map.boundary import boundary, order
-from rb_interp.studies.composite.map.cells import TABLES, best_of_lr, boundaries, cells, differences
+from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, cells, differences
 from rb_interp.studies.composite.map.config import CompositeMapConfig
 from rb_interp.studies.composite.phase import UNFIT, phase_of, read_control, read_phase
 from rb_interp.studies.composite.tables import MemberFound
@@ -57,7 +57,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
         parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
         rows += [_member_row(name, one) for one in found]
         rows += [{"sweep": name, "gamma": m.gamma, "seed": m.seed, "phase": UNFIT} for m in sweep.diverged]
-    members = TABLES["members"].frame(rows)
+    members = frame(rows, "sweep gamma seed phase:str I S I_early S_early acc_train acc_seen_train acc_seen_test")
     readings = readings_table(*parts, list(map_readings(readings_table(*parts), config)))
     made = {"cells": cells, "boundaries": boundaries, "best_of_lr": best_of_lr}
     return Measured(readings, {"members": members} | {name: of(members, config) for name, of in made.items()})

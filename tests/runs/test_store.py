@@ -1,0 +1,201 @@
+"""Files of a run: whole or absent, written by one process, refused when outdated, damaged or of another format."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pandas as pd
+import pytest
+from own_studies import ONE, TWO, start
+
+from rb_interp.claims import judge
+from rb_interp.errors import RunError, StudyError
+from rb_interp.runs import Run
+from rb_interp.runs.store import PROBE, REPORT, START, TRAIN, Store, write_file
+
+RESULTS = sorted(path.parent for path in (Path(__file__).parents[2] / "results").glob("*/steps.json"))
+KILLED = """
+import os, signal, sys
+from own_studies import ONE
+from rb_interp.runs import Run, store
+
+replace, left = os.replace, [int(sys.argv[2])]
+
+def killed(*names):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*names)
+
+store.os.replace = killed
+Run.open(sys.argv[1], study=ONE).probe(progress=False)
+"""
+
+
+@pytest.fixture
+def copy(one, tmp_path):
+    return Run.open(shutil.copytree(one.folder, tmp_path / "run"), study=ONE)
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_file_is_whole_or_what_it_was(tmp_path):
+    path = tmp_path / "new" / "file"
+    write_file(path, b"first")
+
+    def fail(temporary):
+        temporary.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(RunError, match="could not be written .*No space left.*what was there before is untouched"):
+        write_file(path, fail)
+    assert contents(tmp_path) == {Path("new/file"): b"first"}
+
+
+def test_one_writes_and_a_killed_writer_leaves_nothing(tmp_path):
+    store, found = Store(tmp_path), []
+
+    def beside():
+        with pytest.raises(RunError, match="is being written by another process; nothing was changed"):
+            Store(tmp_path).writing().__enter__()
+        found.append("refused")
+
+    (tmp_path / ".state.abc.tmp").write_bytes(b"left")
+    with store.writing():
+        with store.writing():
+            other = Thread(target=beside)
+            other.start()
+            other.join()
+        beside()
+    assert found == ["refused"] * 2
+    with Store(tmp_path).writing():
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_run_that_is_reproduced_holds_its_lock_for_its_steps_alone(copy, monkeypatch):
+    """`reproduce` holds it while training and probing take it; nobody else gets in between."""
+    probe = Run.probe
+
+    def probed(run, progress):
+        with pytest.raises(RunError, match="is being written by another process"):
+            Run.open(copy.folder, study=ONE).train()
+        probe(run, progress)
+
+    monkeypatch.setattr(Run, "probe", probed)
+    copy.store.begin(PROBE)
+    assert ONE.run(preset="smoke", out=copy.folder, progress=False).store.is_current(REPORT)
+
+
+def test_a_table_older_than_its_checkpoints_is_refused(copy):
+    copy.add_seeds(1)
+    with pytest.raises(RunError, match="its train was made from another start than the one that is there now"):
+        copy.probe(progress=False)
+    copy.train(progress=False)
+    for ask in (lambda: copy.verdicts, lambda: copy.readings, copy.write_report, lambda: copy.report):
+        with pytest.raises(RunError, match="its probe was made from another train.* again: rb-interp probe"):
+            ask()
+    copy.probe(progress=False)
+    assert set(copy.readings["seed"]) == set(range(9))
+    with pytest.raises(RunError, match="its report was made from another probe"):
+        _ = copy.report
+
+
+@pytest.mark.parametrize("name", ["readings.parquet", "arrays.safetensors", "verdicts.json", "curves.parquet"])
+def test_a_damaged_file_is_refused_when_it_is_first_read(copy, name):
+    path = copy.folder / name
+    held = bytearray(path.read_bytes())
+    held[len(held) // 2] ^= 1
+    path.write_bytes(held)
+    with pytest.raises(RunError, match=rf"{name} is damaged, or something else has changed it: its SHA-256 is not"):
+        Run.open(copy.folder, study=ONE).write_report()
+
+
+def test_a_damaged_checkpoint_is_refused_and_a_lost_one_is_made_again(copy):
+    path = copy.folder / "checkpoints" / "step_00000020.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    for work in (copy.train, copy.probe):
+        with pytest.raises(RunError, match="step_00000020.safetensors is damaged.*make it again: rb-interp train"):
+            work(progress=False)
+    path.unlink()
+    copy.train(progress=False)
+    assert path.read_bytes() == whole
+    assert copy.store.is_current(PROBE)  # the same bits, so the tables are of them
+
+
+def test_a_row_twice_is_refused(tmp_path):
+    table = pd.DataFrame({"gamma": [0.5, 0.5], "seed": [1, 1], "value": [1.0, 2.0]})
+    with pytest.raises(StudyError, match=r"the table 'a' has two rows with gamma = 0\.5, seed = 1; measure each once"):
+        Store(tmp_path).write_table("a", table, ["gamma", "seed"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [("run.json", '{"format": "rb_interp run 4"}', "has the format .*run 4.; this version reads .*run 5"),
+     ("run.json", "{", "does not say what a run is"),
+     ("thesis.tex", "42", "holds something else than this run; nothing was changed")],
+)  # fmt: skip
+def test_another_format_or_folder_is_refused_and_nothing_is_written(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(RunError, match=message):
+        start(tmp_path)
+    assert contents(tmp_path) == {Path(name): content.encode()}
+
+
+def test_a_run_killed_while_it_began_begins_again(tmp_path):
+    run = start(tmp_path / "run")
+    run.store.begin(START)
+    run.train(progress=False)
+    assert run.store.is_current(TRAIN)
+
+
+@pytest.mark.wide
+def test_a_probe_that_is_killed_is_made_again_with_the_same_bits(one, copy):
+    """It is killed as it moves its fourth file into place, the second table."""
+    code = [sys.executable, "-c", KILLED, str(copy.folder), "4"]
+    killed = subprocess.run(code, cwd=Path(__file__).parent, check=False)
+    assert killed.returncode == -9
+    assert PROBE not in copy.store.steps
+    ONE.run(preset="smoke", out=copy.folder, progress=False)
+    for name in one.store.steps[PROBE]["files"]:
+        assert (copy.folder / name).read_bytes() == (one.folder / name).read_bytes(), name
+
+
+def test_a_copy_without_checkpoints_opens_and_reports(one, two, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for run, study in ((one, ONE), (two, TWO)):
+        folder = tmp_path / "results" / study.name
+        shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "figures", "report.*"))
+        found, before = Run.open(folder, study=study), contents(folder)
+        page = found.write_report()
+        assert (found.finished, found.has_checkpoints, run.has_checkpoints) == (True, False, True)
+        assert found.verdicts.to_json() == run.verdicts.to_json()
+        assert found.curves.equals(run.curves)
+        assert (page, contents(folder)) == (Path("runs") / f"{study.name}-report" / "report.html", before)
+        told = [json.loads(path.read_text()) for path in (page.with_suffix(".json"), run.folder / "report.json")]
+        assert {**told[0], "repeat": None} == {**told[1], "repeat": None}
+        for work in (found.train, found.probe, found.check_checkpoints):
+            with pytest.raises(RunError, match="holds tables alone, without checkpoints.* rb-interp reproduce"):
+                work()
+
+
+@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
+def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(folder):
+    run = Run.open(folder)
+    assert run.store.is_current(PROBE) or not run.has_checkpoints
+    judged = {verdict.id for verdict in run.verdicts}  # a study may have more claims by now
+    again = {found.id: found for found in judge(run.readings, run.study.load("claims")) if found.id in judged}
+    for verdict in run.verdicts:
+        found = again[verdict.id]
+        assert (verdict.outcome, verdict.n_meeting, verdict.n_seeds) == (found.outcome, found.n_meeting, found.n_seeds)
+
+
+def test_results_stay_small():
+    files = [path for folder in RESULTS for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 5_000_000

@@ -1,0 +1,200 @@
+"""Columns of the tables that studies measure, by study: what made-up evidence is made of, and real runs are held to.
+
+Columns before the bar tell the rows of a table apart. Types as in ``rb_interp.runs.measured.frame``.
+"""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from rb_interp.runs.measured import frame
+from rb_interp.runs.protocol import Study
+
+OVER_SEEDS = "mean low high n median lowest highest"
+EVERY_STUDY = {
+    "curves": "sweep gamma seed step set | loss accuracy",
+    "readings": (
+        "sweep gamma seed stage step set probe layer head quantity | value untrained null null_mean null_sd p_value n"
+    ),
+    "summary": f"sweep gamma stage set probe layer head quantity | {OVER_SEEDS} untrained",
+    "curves_summary": f"sweep gamma step set quantity | {OVER_SEEDS}",
+}
+COLUMNS = {
+    "anchor": {
+        "circuits": (
+            "gamma seed | circuit:str cause:str tv_half key_attention anchor_attention carry accuracy "
+            "key_from_key anchors_L0_at_last key_from_last_anchor first_anchors_from_last_anchor "
+            "key_from_anchors anchors_from_anchors"
+        ),
+        "circuit_counts": "gamma named_by:str circuit:str | n total:int share low high",
+        "circuit_disagreement": "gamma | n total:int share low high",
+        "effects": (
+            "gamma seed stage set intervention:str quantity | step site:str effect low high control "
+            "control_low control_high difference difference_low difference_high p_value control_name:str n"
+        ),
+        "effects_summary": f"gamma stage set intervention:str quantity | {OVER_SEEDS}",
+        "ablations": (
+            "gamma seed stage set component method:str | accuracy accuracy_drop loss_increase "
+            "control_accuracy_drop control_loss_increase n"
+        ),
+        "ablations_summary": f"gamma stage set component method:str quantity | {OVER_SEEDS}",
+        "patching": "gamma seed stage counterfactual:str component layer:int role:str | recovered low high control n",
+        "patching_summary": (
+            f"gamma stage circuit:str counterfactual:str component layer:int role:str quantity | {OVER_SEEDS}"
+        ),
+        "patching_circuits": "gamma stage circuit:str | n",
+        "patching_controls": "gamma stage | largest",
+        "dynamics": "gamma seed step quantity | value",
+        "checkpoints": "gamma step | every_seed:bool",
+        "events": "gamma seed event:str | event_of:str step:float censored:bool",
+        "events_summary": (
+            "gamma event:str | event_of:str n n_start:int n_never:int n_during:int mean low high mean_reached"
+        ),
+        "event_order": (
+            "gamma circuit:str mechanism:str loss:str | n n_both:int n_first:int n_after:int log2_ratio low "
+            "high n_never:int n_loss_never:int"
+        ),
+        "own_signs": "gamma | n n_first:int",
+        "disagreement": "battery:str gamma seed_a:int seed_b:int | circuit_a:str circuit_b:str disagreement n",
+        "disagreement_means": "battery:str gamma circuit_a:str circuit_b:str | mean smallest largest n",
+        "equivalence": (
+            "battery:str gamma | groups:str within between difference p_value n_relabelings:int exact:bool "
+            "n_members:int"
+        ),
+        "battery_accuracy": "battery:str gamma seed | circuit:str accuracy second_accuracy n",
+    },
+    "labels": {
+        "in_range": "sweep gamma seed step group:int | low:int high:int inside pooled accuracy",
+        "in_range_summary": f"gamma step group:int quantity | {OVER_SEEDS}",
+        "label_facts": "gamma quantity group:float | mean low high n:float",
+        "outputs": "gamma seed step group:int label:int | low:int high:int probability",
+        "outputs_summary": f"gamma group:int label:int quantity | {OVER_SEEDS}",
+    },
+    "emb-mlp": {
+        "agreement": (
+            "sweep gamma seed group prediction:str metric:str | step:float fraction last_step:int "
+            "at_first:bool back again"
+        ),
+        "agreement_summary": (
+            "sweep gamma group prediction:str metric:str | n never:int at_first:int step:float fraction "
+            "n_back:int back n_again:int again middle_step middle_fraction middle_at_first:bool"
+        ),
+        "drift": (
+            "sweep gamma seed step group prediction:str | leaving:bool fraction cos r2 cos_raw r2_raw r2_permuted"
+        ),
+        "drift_curves": f"sweep gamma group prediction:str step quantity | {OVER_SEEDS}",
+        "exponents": "gamma seed | exponent predicted",
+        "exponents_summary": f"gamma predicted quantity | {OVER_SEEDS}",
+        "inner_products": "gamma seed d_model:int | error size",
+        "inner_products_summary": "gamma d_model:int | mean by_eq_13 relative n",
+        "label_cosines": "group labels:str token:int other:int | cos",
+        "label_cosines_summary": "group labels:str | mean n",
+        "label_distributions": (
+            "seed token:int label:int | group population empirical population_excess empirical_excess"
+        ),
+        "lemma_1": "gamma d_model:int | n_init:int n_within:int share low high tolerance",
+        "lemma_1_reached": "d_model:int | gamma",
+        "value_flow": "sweep gamma seed step | leaving:bool fraction cos r2 cos_direction share_leading",
+        "value_flow_curves": f"sweep gamma step quantity | {OVER_SEEDS}",
+        "value_flow_leaving": f"sweep gamma quantity | {OVER_SEEDS}",
+    },
+    "language": {
+        "attention": f"gamma stage set layer | {OVER_SEEDS}",
+        "corpora": "seed corpus:str | source:str documents:int tokens:int stand_in:str entropy",
+        "course": f"gamma step quantity | {OVER_SEEDS} below:int",
+        "deltas": "gamma seed step | delta_loss",
+        "early": "gamma | n at_last:int at_first:int first:int all:int all_at_first:int",
+        "nulls": "probe quantity gamma stage | null_mean null_sd",
+        "paired": f"what:str | {OVER_SEEDS} count:int",
+        "rank_ratios": "gamma seed matrix:str | ratio",
+        "rank_ratios_summary": f"gamma matrix:str quantity | {OVER_SEEDS}",
+        "similarity": (
+            "gamma seed step | cos_prontoqa cos_stories cos_control cos_in_range cos_counterpart difference "
+            "difference_control difference_counterpart difference_centred difference_control_centred "
+            "difference_counterpart_centred"
+        ),
+        "skills": "gamma seed step hops:int accuracy_of:str | accuracy n",
+        "skills_summary": f"gamma accuracy_of:str hops:int | {OVER_SEEDS}",
+        "token_intervals": "gamma seed stage step quantity | low high",
+        "token_intervals_summary": "gamma stage quantity | low high n",
+        "tokens": (
+            "seed token:int | text:str corpus:str count_prontoqa:int count_stories:int ratio control:bool "
+            "counterpart:int"
+        ),
+    },
+    "composite": {
+        "phases": (
+            "gamma seed | phase:str flow:str I S O I_early S_early acc_train acc_seen_train acc_seen_test "
+            "n_pairs:int attention_last:bool attention_anchors:bool attention_last_unseen:bool "
+            "attention_anchors_unseen:bool"
+        ),
+        "phase_counts": "gamma phase:str flow:str | n total:int",
+        "flow_match": "quantity | value low high n",
+        "answers": "gamma seed difference:int | count:int share",
+        "by_position": "gamma seed position:int | I S n",
+        "by_position_summary": f"gamma position:int quantity | {OVER_SEEDS}",
+        "interchange": "gamma seed roles:str | base source kb_ps ks_pb other placebo n",
+        "interchange_by_flow": "flow:str roles:str | base source kb_ps ks_pb other placebo members:int",
+        "attention": "gamma seed set layer:int head:int query:str key:str | attention untrained",
+        "exception_edges": "gamma seed edge:str | turned kept qualifies:bool n:int",
+        "exception_places": "gamma seed | used_for:str phase:str flow:str place:str others:str learned",
+        "exception_counts": "used_for:str phase:str flow:str place:str | n:int",
+        "exception_test": "by:str | right low high n:int",
+        "attention_summary": f"gamma flow:str set layer:int head:int query:str key:str quantity | {OVER_SEEDS}",
+        "matrices": (
+            "gamma seed layer:int matrix:str | participation participation_untrained stable_rank "
+            "stable_rank_untrained condensed condensed_untrained condensed_signed condensed_signed_untrained "
+            "groups groups_untrained"
+        ),
+        "matrices_summary": f"gamma layer:int matrix:str quantity | {OVER_SEEDS}",
+        "eigenvalues": "gamma seed step rank:int | eigenvalue",
+        "eigenvalues_summary": f"gamma step rank:int quantity | {OVER_SEEDS}",
+        "growth": "gamma seed rank:int | final half_step",
+        "phase_auc": "layer:int matrix:str | auc low high untrained n gammas:int inferential:int symmetric:int",
+    },
+    "addition-and-scan": {
+        "contrasts": "task:str contrast:str seed | difference",
+        "contrasts_summary": f"task:str contrast:str quantity | {OVER_SEEDS}",
+    },
+    "crossed-seeds": {
+        "crossing": "gamma data_seed:int seed | key_from_key key_from_anchors n circuit:str accuracy",
+        "components": "gamma component | variance share low high n",
+    },
+    "composite-map": {
+        "members": "sweep gamma seed | phase:str I S I_early S_early acc_train acc_seen_train acc_seen_test",
+        "cells": "axis:str point gamma phase:str | label:str sweep n total:int share low high",
+        "boundaries": "axis:str point | label:str sweep gamma_star low high crossing:int n:int",
+        "best_of_lr": "gamma seed | rates:int I lr_I S lr_S",
+    },
+}
+
+
+def columns_of(study: Study | None) -> dict[str, str]:
+    """Table -> columns, of a study or of every study; those of a study as it declares the keys."""
+    return EVERY_STUDY if study is None else {**EVERY_STUDY, **COLUMNS[study.name]}
+
+
+def table_of(columns: str, rows: Sequence = ()) -> pd.DataFrame:
+    """A table of these columns."""
+    return frame(list(rows), columns.replace(" |", ""))
+
+
+def keys(columns: str) -> list[str]:
+    """The columns that tell rows apart."""
+    return list(table_of(columns.partition(" |")[0]))
+
+
+def check_tables(study: Study, tables: dict[str, pd.DataFrame]) -> None:
+    """Assert that tables are those of a study, with its columns and types, and no row twice."""
+    known = columns_of(study)
+    for name, text in study.tables.items():
+        assert keys(known[name]) == text.split(), name
+    for name, table in tables.items():
+        wanted = table_of(known[name])
+        assert set(table) == set(wanted), (name, set(table) ^ set(wanted))
+        for column in wanted:
+            found = table[column]
+            if not (found.isna().all() and wanted[column].dtype.kind in "Of"):
+                kind = "O" if pd.api.types.is_string_dtype(found.dropna()) else found.dtype.kind
+                assert wanted[column].dtype.kind == kind, (name, column, found.dtype)
+        assert not table.duplicated(keys(known[name])).any(), name
