@@ -14,12 +14,13 @@ from experiments.calibration import __main__ as calibration
 from experiments.calibration import known_models, rates, routes
 from experiments.calibration.blends import QUANTITIES, SHARES, blend, blend_means, draw_blends
 from experiments.calibration.detectors import CAUSES, DETECTORS, NAMES, detect, place
+from experiments.calibration.exchange import run_with_exchanges
 from experiments.calibration.known_models import ShuffledTask, Subject, examine, load, rows_of
 from experiments.calibration.rates import answers
 from experiments.calibration.trained_models import copies_of, truth_of
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.models.build import lens_model
-from rb_interp.models.config import ModelConfig
+from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.models.reference import REFERENCES, reference
 from rb_interp.models.schemes import draw
 from rb_interp.statistics.intervals import proportion_interval
@@ -126,6 +127,16 @@ def test_a_hand_written_model_answers_its_own_routes_exchanges_and_no_others(nam
         found = routes.shares(weights, data, config, other, n=25)[0]
         assert found[0] == 1  # the task itself
         assert (found.min() == 1) == (other == circuit), (other, found)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("norm", NORMS)
+def test_without_exchanges_the_pass_is_the_models_own(norm):
+    config, tokens = replace(SIZES, norm=norm), TASK.dataset(0).tokens[:20]
+    weights = weights_of(config, 0)
+    members = {name: weight[None] for name, weight in weights.items()}
+    found = run_with_exchanges(members, torch.from_numpy(tokens)[None], config)["logits"][0]
+    torch.testing.assert_close(found, logits_of(config, weights, tokens), rtol=0, atol=1e-8)
 
 
 def test_attention_that_looks_like_a_circuit_costs_nothing_and_other_attention_does():
