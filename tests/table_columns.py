@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from rb_interp.runs import Run
 from rb_interp.runs.measured import frame
 from rb_interp.runs.protocol import Study
 
@@ -198,3 +199,8 @@ def check_tables(study: Study, tables: dict[str, pd.DataFrame]) -> None:
                 kind = "O" if pd.api.types.is_string_dtype(found.dropna()) else found.dtype.kind
                 assert wanted[column].dtype.kind == kind, (name, column, found.dtype)
         assert not table.duplicated(keys(known[name])).any(), name
+
+
+def check_run(run: Run) -> None:
+    """Assert that the tables of a measured run are those of its study."""
+    check_tables(run.study, {name: run.table(name) for name in run.table_keys})

@@ -10,6 +10,7 @@ from threading import Thread
 import pandas as pd
 import pytest
 from own_studies import ONE, TWO, start
+from table_columns import check_run
 
 from rb_interp.claims import judge
 from rb_interp.errors import RunError, StudyError
@@ -189,6 +190,7 @@ def test_a_copy_without_checkpoints_opens_and_reports(one, two, tmp_path, monkey
 def test_verdicts_of_the_results_of_this_repository_are_those_of_their_readings(folder):
     run = Run.open(folder)
     assert run.store.is_current(PROBE) or not run.has_checkpoints
+    check_run(run)
     judged = {verdict.id for verdict in run.verdicts}  # a study may have more claims by now
     again = {found.id: found for found in judge(run.readings, run.study.load("claims")) if found.id in judged}
     for verdict in run.verdicts:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from made_up import places
 from synthetic_evidence import make_evidence
+from table_columns import check_run
 
 from rb_interp.errors import ConfigError
 from rb_interp.interventions.circuit_names import CAUSES
@@ -71,6 +72,7 @@ def test_plain_data_gives_the_configuration():
 
 @pytest.mark.lens
 def test_a_run_is_judged_and_opens_again_as_it_was(run):
+    check_run(run)
     again = Run.open(run.folder, study=ANCHOR)
     assert again.config == run.config
     assert [verdict.id for verdict in again.verdicts] == [claim.id for claim in ANCHOR.load("claims")]

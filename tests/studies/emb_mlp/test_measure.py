@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from table_columns import check_run
 
 from rb_interp.statistics import t_interval
 from rb_interp.studies.emb_mlp.agreement import agreement_summary, agreement_table, curves_over_seeds
@@ -37,6 +38,7 @@ def moved(sweep, checkpoint) -> np.ndarray:
 
 
 def test_measured_drift_is_what_the_checkpoints_say(run):
+    check_run(run)
     """R^2 at a member's own step, from the raw files, with the formula written out again."""
     sweep = run.sweep("descent")
     task, step, data = sweep.config.task, sweep.stage_steps("leaving")[Member(0.8, 1)], sweep.dataset(1)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from made_up import places
 from studies.labels.synthetic_labels import make_labels
+from table_columns import check_tables
 
 from rb_interp.claims import judge
 from rb_interp.models.config import ModelConfig
@@ -64,6 +65,7 @@ def reading(measured, probe: str, quantity: str, seed: int, sweep: str) -> dict:
 
 
 def test_speed_compares_the_areas_of_the_two_parts(measured, sweeps):
+    check_tables(LABELS, {**measured.tables, "readings": measured.readings})
     for seed in TINY.seeds:
         areas = []
         for name in ("keys", "near_sum"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from made_up import places
 from synthetic import make_language
+from table_columns import check_run
 from torch.nn.functional import cross_entropy
 
 from rb_interp.errors import RbInterpError, RunError, TextError
@@ -49,6 +50,7 @@ def run(tmp_path_factory):
 
 @pytest.mark.lens
 def test_the_report_holds_every_claim_figure_and_stand_in(run):
+    check_run(run)
     page, content = run.report.read_text(), json.loads((run.folder / "report.json").read_text())
     assert [verdict.id for verdict in run.verdicts] == ["G1", "G1n", "G2", "G3"]
     assert "arrays.safetensors" in {path.name for path in run.folder.iterdir()}
