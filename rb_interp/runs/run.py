@@ -42,6 +42,7 @@ from rb_interp.runs.store import (
 )
 from rb_interp.runs.sweep import train_sweeps
 from rb_interp.tasks.fingerprints import class_name
+from rb_interp.training.loop import resolve_device
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -333,8 +334,9 @@ def _check_config(study: Study, config: StudyConfig) -> None:
 
 
 def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
-    """Let the tasks that draw their data beforehand do so; what they refuse, they refuse now."""
+    """Let the tasks that draw their data beforehand do so; what they or the device refuse is refused now."""
     for sweep in config.sweeps.values():
+        resolve_device(sweep.train.device)
         prepare = getattr(sweep.task, "prepare", None)
         if prepare is not None:
             prepare(tuple(dict.fromkeys(map(sweep.data_seed_of, seeds))))

@@ -16,10 +16,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+import rb_interp.runs.store as run_store
 from rb_interp.arrays import WithArrays
 from rb_interp.checks import checked
 from rb_interp.errors import RunError
-from rb_interp.runs import store as run_store
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
 SUFFIX = ".safetensors"
