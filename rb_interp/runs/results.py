@@ -20,12 +20,12 @@ from rb_interp.runs.store import PROBE, SETTINGS, code_version
 from rb_interp.training.member_group import Member
 
 if TYPE_CHECKING:
-    from rb_interp.runs.run import Run
+    from rb_interp.runs.run_folder import RunFolder
 
 ARRAYS, VERDICTS, WITHIN, CHECKS = "arrays.safetensors", "verdicts.json", "verdicts_within.json", "checks.json"
 
 
-def write_measured(run: Run, measured: Measured) -> None:
+def write_measured(run: RunFolder, measured: Measured) -> None:
     """Judge what was measured, and write the files of the step ``probe``.
 
     Raises StudyError for other tables than the study declares, and for two rows of one key.
@@ -56,7 +56,7 @@ def write_measured(run: Run, measured: Measured) -> None:
     run.store.finish(PROBE, files, _code_version(run))
 
 
-def _with_reached(run: Run, table: pd.DataFrame) -> pd.DataFrame:
+def _with_reached(run: RunFolder, table: pd.DataFrame) -> pd.DataFrame:
     """A table with the column ``reached``: whether the member's learning curves came to the stage of the row.
 
     Tables without stage, gamma and seed stay as they are. Numbers of several sweeps together count as reached.
@@ -72,18 +72,18 @@ def _with_reached(run: Run, table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(reached=np.array(reached, dtype=bool))
 
 
-def measured_already(run: Run) -> bool:
+def measured_already(run: RunFolder) -> bool:
     """Whether the run was measured from the checkpoints of now, by the code of now."""
     return run.store.is_current(PROBE) and run.store.steps[PROBE]["version"] == _code_version(run)
 
 
-def _code_version(run: Run) -> str:
+def _code_version(run: RunFolder) -> str:
     """That of this package, and of the study if it comes from elsewhere."""
     place = Path(inspect.getfile(inspect.unwrap(run.study.load("measure")))).resolve().parent
     return code_version(*([] if place.is_relative_to(Path(__file__).parents[1]) else [place]))
 
 
-def _judged(run: Run, measured: Measured) -> dict[str, Any]:
+def _judged(run: RunFolder, measured: Measured) -> dict[str, Any]:
     """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the table ``effects``."""
     context, checks, within = _context(run), run.study.load("checks"), _judged_within(run, measured)
     found = judge(measured.readings, run.study.load("claims"), standings=_standings(run), **context)
@@ -97,7 +97,7 @@ def _judged(run: Run, measured: Measured) -> dict[str, Any]:
     return judged
 
 
-def _judged_within(run: Run, measured: Measured) -> Within | None:
+def _judged_within(run: RunFolder, measured: Measured) -> Within | None:
     """Verdicts within the study's groups of seeds; None if it has no groups."""
     groups = run.study.load("groups")
     if groups is None:
@@ -105,17 +105,17 @@ def _judged_within(run: Run, measured: Measured) -> Within | None:
     return judge_within(measured.readings, groups(measured), standings=_standings(run), **_context(run))
 
 
-def _context(run: Run) -> dict[str, Any]:
+def _context(run: RunFolder) -> dict[str, Any]:
     """What every verdict of this run needs besides its readings."""
     diverged = [(name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged]
     return {"scale": run.scale, "diverged": diverged}
 
 
-def _standings(run: Run) -> Any:
+def _standings(run: RunFolder) -> Any:
     return {} if run.calibration is None else run.calibration.standings
 
 
-def read_evidence(run: Run) -> Evidence:
+def read_evidence(run: RunFolder) -> Evidence:
     """Everything that figures and report use; RunError for a damaged file."""
     files, read = run.store.steps[PROBE]["files"], run.store.read_json
     tables = {name: run.table(name) for name in run.table_keys if name == "curves" or f"{name}.parquet" in files}
