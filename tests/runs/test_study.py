@@ -4,11 +4,10 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
-from own_studies import ONE, One
+from own_studies import ONE
 
-from rb_interp.claims import CausalCheck
 from rb_interp.errors import ConfigError, StudyError
-from rb_interp.runs import Run, registry
+from rb_interp.runs import registry
 
 MANY_LINES = 'raise RuntimeError("the library is too old.\\nSee its page:\\n  https://nowhere")\n'
 
@@ -24,16 +23,6 @@ def test_an_error_of_several_lines_is_told_by_its_first(tmp_path, monkeypatch):
         replace(ONE, narrative="mean_study:narrative").load("narrative")
     place = "gives narrative = 'mean_study:narrative', which"
     assert str(raised.value) == f"study 'one' {place} {told} 'mean_study'."
-
-
-def test_a_study_with_checks_measures_their_effects(tmp_path):
-    check = CausalCheck("S1", "turned", "turned", "turned elsewhere", "Nothing moves.", ONE.load("claims")[0])
-    run = Run.start(tmp_path / "run", replace(ONE, checks=(check,)), One(seeds=(0,), gammas=(0.8,)))
-    run.train(progress=False)
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(StudyError, match="study 'one' has causal checks, and its measurement returns no table 'eff"):
-        run.probe(progress=False)
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("name", registry.names())
