@@ -15,7 +15,8 @@ OVER_SEEDS = "mean low high n median lowest highest"
 EVERY_STUDY = {
     "curves": "sweep gamma seed step set | loss accuracy",
     "readings": (
-        "sweep gamma seed stage step set probe layer head quantity | value untrained null null_mean null_sd p_value n"
+        "sweep gamma seed stage step set probe layer head quantity | value untrained null null_mean null_sd p_value n "
+        "reached"
     ),
     "summary": f"sweep gamma stage set probe layer head quantity | {OVER_SEEDS} untrained",
     "curves_summary": f"sweep gamma step set quantity | {OVER_SEEDS}",
@@ -31,15 +32,18 @@ COLUMNS = {
         "circuit_disagreement": "gamma | n total:int share low high",
         "effects": (
             "gamma seed stage set intervention:str quantity | step site:str effect low high control "
-            "control_low control_high difference difference_low difference_high p_value control_name:str n"
+            "control_low control_high difference difference_low difference_high p_value control_name:str n "
+            "reached"
         ),
         "effects_summary": f"gamma stage set intervention:str quantity | {OVER_SEEDS}",
         "ablations": (
             "gamma seed stage set component method:str | accuracy accuracy_drop loss_increase "
-            "control_accuracy_drop control_loss_increase n"
+            "control_accuracy_drop control_loss_increase n reached"
         ),
         "ablations_summary": f"gamma stage set component method:str quantity | {OVER_SEEDS}",
-        "patching": "gamma seed stage counterfactual:str component layer:int role:str | recovered low high control n",
+        "patching": (
+            "gamma seed stage counterfactual:str component layer:int role:str | recovered low high control n reached"
+        ),
         "patching_summary": (
             f"gamma stage circuit:str counterfactual:str component layer:int role:str quantity | {OVER_SEEDS}"
         ),
@@ -116,7 +120,7 @@ COLUMNS = {
         ),
         "skills": "gamma seed step hops:int accuracy_of:str | accuracy n",
         "skills_summary": f"gamma accuracy_of:str hops:int | {OVER_SEEDS}",
-        "token_intervals": "gamma seed stage step quantity | low high",
+        "token_intervals": "gamma seed stage step quantity | low high reached",
         "token_intervals_summary": "gamma stage quantity | low high n",
         "tokens": (
             "seed token:int | text:str corpus:str count_prontoqa:int count_stories:int ratio control:bool "
@@ -156,10 +160,6 @@ COLUMNS = {
     "addition-and-scan": {
         "contrasts": "task:str contrast:str seed | difference",
         "contrasts_summary": f"task:str contrast:str quantity | {OVER_SEEDS}",
-    },
-    "crossed-seeds": {
-        "crossing": "gamma data_seed:int seed | key_from_key key_from_anchors n circuit:str accuracy",
-        "components": "gamma component | variance share low high n",
     },
     "composite-map": {
         "members": "sweep gamma seed | phase:str I S I_early S_early acc_train acc_seen_train acc_seen_test",

@@ -202,7 +202,7 @@ class Run(RunFolder):
         A member does not depend on the others of its stack. So, up to rounding, a run with seeds added is the run that
         had them from the beginning.
 
-        Raises ConfigError for more seeds than a run can have; nothing is changed then.
+        Raises ConfigError for more seeds than a run can have, ArgumentError for none; nothing is changed then.
         """
         if n < 1:
             raise ArgumentError(f"add_seeds got n={n}; expected a whole number from 1.")
