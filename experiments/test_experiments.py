@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from rb_interp.cli import starting_point
-from rb_interp.runs.config import comparable
 from rb_interp.runs.registry import study
+from rb_interp.settings import comparable
 from rb_interp.tasks.anchor import RATES
 
 FOLDER = Path(__file__).parent

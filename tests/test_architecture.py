@@ -10,9 +10,9 @@ from rb_interp.runs import registry
 
 PACKAGE = Path(__file__).parents[1] / "rb_interp"
 FLOORS = (
-    *("errors", "lazy", "__init__", "store", "checks kinds arrays", "bounds", "presets", "torch_threads"),
+    *("errors", "lazy", "__init__", "store", "checks kinds arrays", "settings", "torch_threads"),
     *("tasks", "text", "statistics plots", "models", "theory", "training", "probes", "interventions"),
-    *("claims", "figures", "report", "runs", "studies", "flags", "flag_errors", "cli", "__main__"),
+    *("claims", "figures", "report", "runs", "studies", "cli", "__main__"),
 )
 """Modules and packages from below; two that stand together may import each other. ``store`` is ``runs.store``."""
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}

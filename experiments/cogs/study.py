@@ -6,9 +6,9 @@ criterion was written down before the runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from cogs.task import CogsTask
 from rb_interp.claims import Claim, Condition, Term
 from rb_interp.runs import Measured, MemberModels, Run, StudyConfig, SweepConfig, over_seeds, readings_table
 from rb_interp.runs.members import each_member
+from rb_interp.settings import Gammas, ReadRows
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.answers import answers
 from rb_interp.studies.addition_and_scan.claims import ALONE
@@ -29,27 +30,25 @@ CELLS = (("high", SMALL), ("low", LARGE))
 """The two cells that P4 compares, by weight decay and gamma."""
 
 
-@dataclass(frozen=True)
 class CogsSweep(SweepConfig):
     """Members that learn the logical forms of sentences."""
 
-    gammas: tuple[float, ...] = (LARGE, SMALL)
+    gammas: Gammas = (LARGE, SMALL)
     task: CogsTask = field(default_factory=CogsTask)
 
 
-def _sweep(decay: str, preset: str = "paper") -> CogsSweep:
+def _sweeps(preset: str) -> dict[str, CogsSweep]:
+    """The sweeps of a preset."""
     task = CogsTask(n_sequences=200, n_test=40, n_rule=20) if preset == "smoke" else CogsTask()
-    train = replace(TRAINING["scan"][preset], weight_decay=DECAYS[decay])
-    return CogsSweep(task=task, model=MODELS[preset], train=train)
+    train = TRAINING["scan"][preset]
+    return {
+        f"cogs_{name}": CogsSweep(task=task, model=MODELS[preset], train=replace(train, weight_decay=decay))
+        for name, decay in DECAYS.items()
+    }
 
 
-@dataclass(frozen=True)
 class CogsConfig(StudyConfig):
     """Two sweeps that differ in weight decay alone.
-
-    Attributes:
-        cogs_low, cogs_high: weight decay .01 and .1.
-        probe_rows: rows of each set that answers are read of, at most.
 
     Raises ConfigError where the sweeps differ in more than their names say.
 
@@ -57,23 +56,19 @@ class CogsConfig(StudyConfig):
     0.1
     """
 
-    presets = ("smoke", "paper")
+    PRESETS: ClassVar = {"smoke": {"seeds": (0, 1), **_sweeps("smoke")}, "paper": {}}
+
     preset: str = "paper"
-    seeds: tuple[int, ...] = tuple(range(10, 18))
-    cogs_low: CogsSweep = field(default_factory=lambda: _sweep("low"))
-    cogs_high: CogsSweep = field(default_factory=lambda: _sweep("high"))
-    probe_rows: int = 2000
+    cogs_low: CogsSweep = _sweeps("paper")["cogs_low"]
+    """Weight decay .01."""
+    cogs_high: CogsSweep = _sweeps("paper")["cogs_high"]
+    """Weight decay .1."""
+    probe_rows: ReadRows = 2000
+    """Rows of each set that answers are read of, at most."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_decay("cogs", self.cogs_low, self.cogs_high)
-
-    @classmethod
-    def from_preset(cls, preset: str = "paper", **changes: Any) -> CogsConfig:
-        """A preset, with fields replaced; ConfigError for an unknown preset."""
-        cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else cls.seeds
-        return replace(cls(preset, seeds, _sweep("low", preset), _sweep("high", preset)), **changes)
 
 
 def _share(decay: str, gamma: float, set: str) -> Term:

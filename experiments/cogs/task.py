@@ -9,28 +9,23 @@ A row is ``sentence => form <end>``, see ``sequences``. Sentences are drawn, eac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from cogs.sentences import ALONE, LONGEST_FORM, LONGEST_SENTENCE, RULES, WORDS, Sentence, sentences
 from rb_interp import RbInterpError
+from rb_interp.settings import Share
 from rb_interp.studies.addition_and_scan.sequences import ARROW, END, SequenceTask
 from rb_interp.tasks import Dataset
 
 SETS = ("train", "seen_test", *RULES)
 
 
-@dataclass(frozen=True)
 class CogsTask(SequenceTask):
     """Settings of the task of sentences.
-
-    Attributes:
-        n_sequences: rows that are trained on.
-        n_test: rows of seen_test.
-        n_rule: rows of each held-out rule.
-        alone_share: share of the rows trained on that are the name ``zoe`` alone.
 
     Raises RbInterpError where no row is left to be alone, or none to be a sentence.
 
@@ -43,10 +38,14 @@ class CogsTask(SequenceTask):
 
     sets, train_sets, rules, length = SETS, SETS[:1], RULES, LONGEST_SENTENCE + 1 + LONGEST_FORM
 
-    n_sequences: int = 20_000
-    n_test: int = 2000
-    n_rule: int = 1000
-    alone_share: float = 0.05
+    n_sequences: Annotated[int, Field(ge=2, le=200_000)] = 20_000
+    """Rows that are trained on."""
+    n_test: Annotated[int, Field(ge=1, le=20_000)] = 2000
+    """Rows of seen_test."""
+    n_rule: Annotated[int, Field(ge=1, le=2000)] = 1000
+    """Rows of each held-out rule."""
+    alone_share: Share = 0.05
+    """Share of the rows trained on that are the name ``zoe`` alone."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_alone < self.n_sequences:

@@ -14,9 +14,9 @@ from safetensors.numpy import load, save
 from rb_interp.claims import CheckedCause, Verdicts, Within, expected_by_chance, judge, judge_checks, judge_within
 from rb_interp.errors import StudyError
 from rb_interp.figures.evidence import Evidence
-from rb_interp.runs.config import to_toml
 from rb_interp.runs.measured import Measured, curves_summary, summary_table
 from rb_interp.runs.store import PROBE, SETTINGS, code_version
+from rb_interp.settings import to_toml
 from rb_interp.training.member_group import Member
 
 if TYPE_CHECKING:

@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp.checks import checked, shown
 from rb_interp.errors import ArgumentError, ConfigError, RunError
-from rb_interp.runs.config import (
-    StudyConfig,
-    check_lr,
-    differences,
-    fingerprint,
-    from_mapping,
-    plain,
-    scale_of,
-    stacks,
-    to_toml,
-)
+from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
 from rb_interp.runs.measured import KEYS
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.registry import study as find_study
@@ -41,7 +31,7 @@ from rb_interp.runs.store import (
     versions,
 )
 from rb_interp.runs.sweep import train_sweeps
-from rb_interp.tasks.fingerprints import class_name
+from rb_interp.settings import class_name, differences, plain, to_toml
 from rb_interp.training.loop import resolve_device
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """What a model is trained on: tokens, labels, sets, and the role of every position. Needs numpy alone."""
 
 from rb_interp.lazy import listed
+from rb_interp.settings import fingerprint
 from rb_interp.tasks import battery, induction
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.tasks.dataset import SETS, AnchorDataset, Dataset
-from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.roles import Roles

@@ -13,26 +13,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, product
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
+from pydantic import Field
 
-from rb_interp import bounds
 from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
-from rb_interp.presets import WithPresets
+from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
-from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.labels import LABEL_KINDS, place
+from rb_interp.tasks.labels import place
 from rb_interp.tasks.roles import selected
 from rb_interp.tasks.stage import HALF, Stage
-
-Span = tuple[int, int]
 
 GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
 """Group of tokens as readings name it -> its name in Roles."""
@@ -43,28 +40,8 @@ MEMORY_ACCURACY = 0.20
 MEMORY, REASONING = SETS.index("mem"), SETS.index("rsn_train")
 
 
-@dataclass(frozen=True)
-class AnchorTask(WithPresets):
+class AnchorTask(Settings):
     """Settings of an anchor task; ranges are inclusive, token ids are the integers themselves.
-
-    Attributes:
-        q: number of anchors, 1 to 4.
-        length: number of positions L, at least q + 1.
-        keys: range of the key set Z, from which noise is drawn too.
-        memory_anchors: range of A_mem.
-        reasoning_anchors: range of A_rsn.
-        masked: reasoning combinations (ordered, q anchors each) held out of training.
-        d_vocab: vocabulary size; every token and label is below it.
-        n_sequences: number of rows; each anchor combination of a kind gets the same number, so the total is
-            rounded down to what divides evenly.
-        memory_labels: label distribution of the memory mapping (``keys``, ``near_sum`` or ``ranges``).
-        label_ranges: for ``ranges``, one label range per group; the memory anchors are split into as many
-            equal groups, and combinations stay within a group.
-        memory_share: share of memory rows among all rows, from 0 to 1.
-        unordered: one memory label for all orders of the same anchors; a model that sums embeddings cannot tell orders
-            apart (see ``labels.irreducible_loss``).
-        balanced_keys: every key equally often with every combination, instead of drawn at random. With length q + 1
-            and as few rows as possible these are all inputs there are, each once.
 
     A subclass with other labels overrides ``answers``; dataset and counterfactuals follow it. While the dataset is
     made, ``answers`` sees the plain labels in ``data.labels``.
@@ -79,7 +56,7 @@ class AnchorTask(WithPresets):
     (True, [11, 13])
     """
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "smoke": {
             "length": 6, "keys": (21, 36), "memory_anchors": (1, 4), "reasoning_anchors": (11, 14), "d_vocab": 80,
             "n_sequences": 3200,
@@ -88,25 +65,40 @@ class AnchorTask(WithPresets):
         "paper": {"keys": (21, 120), "memory_anchors": (1, 10), "reasoning_anchors": (11, 20), "n_sequences": 200_000},
     }  # fmt: skip
     ERROR = TaskError
-    BOUNDS = bounds.ANCHOR_TASK
     sets, train_sets, predicts = SETS, TRAIN_SETS, "last"
 
-    q: int = 2
-    length: int = 9
+    q: Annotated[int, Field(ge=1, le=4)] = 2
+    """Number of anchors; combinations of more are too many to list."""
+    length: Annotated[int, Field(ge=2, le=100_000)] = 9
+    """Number of positions L, at least q + 1."""
     keys: Span = (21, 60)
+    """Range of the key set Z, from which noise is drawn too."""
     memory_anchors: Span = (1, 5)
+    """Range of A_mem."""
     reasoning_anchors: Span = (11, 15)
-    masked: tuple[tuple[int, ...], ...] = ((11, 13), (13, 11))
-    d_vocab: int = 200
-    n_sequences: int = 20_000
-    memory_labels: str = "keys"
+    """Range of A_rsn."""
+    masked: tuple[tuple[Token, ...], ...] = ((11, 13), (13, 11))
+    """Reasoning combinations (ordered, q anchors each) held out of training."""
+    d_vocab: Size = 200
+    """Vocabulary size; every token and label is below it."""
+    n_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] = 20_000
+    """Number of rows; each anchor combination of a kind gets the same number, so the total is rounded down to what
+    divides evenly."""
+    memory_labels: Literal["keys", "near_sum", "ranges"] = "keys"
+    """Label distribution of the memory mapping, see ``tasks.labels``."""
     label_ranges: tuple[Span, ...] = ()
-    memory_share: float = 0.5
+    """For ``ranges``, one label range per group; the memory anchors are split into as many equal groups, and
+    combinations stay within a group."""
+    memory_share: Share = 0.5
+    """Share of memory rows among all rows."""
     unordered: bool = False
+    """One memory label for all orders of the same anchors; a model that sums embeddings cannot tell orders apart (see
+    ``labels.irreducible_loss``)."""
     balanced_keys: bool = False
+    """Every key equally often with every combination, instead of drawn at random. With length q + 1 and as few rows as
+    possible these are all inputs there are, each once."""
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError, {"memory_labels": LABEL_KINDS})
         check(self)
 
     @property
@@ -251,8 +243,8 @@ def check(task: AnchorTask) -> None:
     """Raise TaskError, saying what to change, where the settings contradict each other."""
     spans = {"keys": task.keys, "memory_anchors": task.memory_anchors, "reasoning_anchors": task.reasoning_anchors}
     for name, (low, high) in spans.items():
-        if not 0 <= low <= high:
-            raise TaskError(f"{name}=({low}, {high}) is no range of tokens; expected 0 <= low <= high.")
+        if low > high:
+            raise TaskError(f"{name}=({low}, {high}) is no range of tokens; expected low <= high.")
         if high >= task.d_vocab:
             raise TaskError(
                 f"{name}=({low}, {high}) reaches outside d_vocab={task.d_vocab}; raise d_vocab above {high}."

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from rb_interp.errors import TaskError, nearest
-from rb_interp.tasks.fingerprints import class_name
+from rb_interp.settings import class_name
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 

@@ -14,18 +14,16 @@ what stands there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from rb_interp import bounds
-from rb_interp.bounds import Bound
-from rb_interp.checks import KnownFields, checked
+from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.lazy import listed
+from rb_interp.settings import Settings, fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.tasks.stage import Stage
@@ -36,15 +34,8 @@ __dir__ = listed(__name__)
 SETS = ("seen", "unseen")
 
 
-@dataclass(frozen=True)
-class InductionTask(KnownFields):
+class InductionTask(Settings):
     """A block of random tokens, pairs of neighbours from it, and one query.
-
-    Attributes:
-        d_vocab: number of tokens; no token is special.
-        block: different tokens that begin a row.
-        pairs: pairs of neighbours that follow, the last of which is cut to its first token.
-        n_sequences: rows of the set ``seen``, which is trained on; a tenth as many are ``unseen``.
 
     Roles: ``query``, the last position; ``first``, where its token stands in the block; ``second``, the position after
     it, where the answer stands; ``other``, the rest of the block. The one group of tokens is ``token``, all of them.
@@ -57,19 +48,18 @@ class InductionTask(KnownFields):
     ((2, 23), True)
     """
 
-    BOUNDS: ClassVar = {
-        "d_vocab": Bound(3, 1_000_000, "tokens", "a block of three has two pairs"),
-        "block": Bound(3, 100_000, "tokens", "a block of three has two pairs"),
-        "pairs": Bound(1, 100_000, "pairs", "the last one is the question"),
-        "n_sequences": Bound(10, 100_000_000, "rows", "a tenth of them are held out"),
-    }
-    d_vocab: int = 16
-    block: int = 8
-    pairs: int = 8
-    n_sequences: int = 8000
+    ERROR = TaskError
+
+    d_vocab: Annotated[int, Field(ge=3, le=1_000_000)] = 16
+    """Number of tokens; no token is special."""
+    block: Annotated[int, Field(ge=3, le=100_000)] = 8
+    """Different tokens that begin a row."""
+    pairs: Annotated[int, Field(ge=1, le=100_000)] = 8
+    """Pairs of neighbours that follow, the last of which is cut to its first token."""
+    n_sequences: Annotated[int, Field(ge=10, le=100_000_000)] = 8000
+    """Rows of the set ``seen``, which is trained on; a tenth as many are ``unseen``."""
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError)
         if self.block > self.d_vocab:
             raise TaskError(f"block={self.block} of d_vocab={self.d_vocab} tokens; its tokens differ, so give fewer.")
 

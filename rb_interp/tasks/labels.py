@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rb_interp.tasks.anchor import AnchorTask
     from rb_interp.tasks.dataset import AnchorDataset
 
-LABEL_KINDS = ("keys", "near_sum", "ranges")
-
 
 def label_bounds(
     kind: str,

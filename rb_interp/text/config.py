@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, get_args
 
-from rb_interp import bounds
+from pydantic import Field
+
 from rb_interp.errors import ConfigError, nearest
-from rb_interp.presets import WithPresets
+from rb_interp.settings import ReadRows, Settings
 
 CORPORA = ("prontoqa", "stories")
 """The two corpora, by their index everywhere: 0 reasoning (PrOntoQA), 1 memory (TinyStories)."""
@@ -17,31 +17,16 @@ TEXT_SETS = ("prontoqa_train", "stories_train", "prontoqa_test", "stories_test")
 EARLY = 0.80
 """The stage ``early`` is where the training loss, mean of both corpora, first is at most this share of its start."""
 GPT2_D_VOCAB = 50_257
-LAYOUTS = ("packed", "padded")
-ONTOLOGIES = ("fictional", "true", "false")
-ORDERINGS = ("random", "preorder", "postorder")
+Ontology = Literal["fictional", "true", "false"]
+Ordering = Literal["random", "preorder", "postorder"]
+ONTOLOGIES, ORDERINGS = map(get_args, (Ontology, Ordering))
 MOST_HOPS = {"fictional": 8, "true": 5, "false": 8}
 LEAST_D_VOCAB = 257
 """All bytes and the token that ends a document."""
 
 
-@dataclass(frozen=True)
-class TextConfig(WithPresets):
+class TextConfig(Settings):
     """The 1:1 mix of PrOntoQA and TinyStories (paper 1, Fig. 1 and 7), its tokenizer and its layout.
-
-    Attributes:
-        prontoqa: ``generate``, ``hub``, ``hub:owner/name``, or a file or folder.
-        stories: ``grammar`` (a stand-in for TinyStories), ``hub``, ``hub:owner/name``, or a file or folder.
-        hops: numbers of reasoning steps of generated PrOntoQA examples, each 1 to 8 (to 5 with ``true``).
-        ontology: names of generated concepts: ``fictional``, ``true`` or ``false``.
-        ordering: order of the sentences of generated contexts: ``random``, ``preorder`` or ``postorder``.
-        sequences: training rows of each corpus.
-        held_out: held-out rows of each corpus.
-        answers: held-out PrOntoQA examples on which answers and chains are judged.
-        tokenizer: ``train`` (byte-level BPE of the mix), ``gpt2`` (from the hub), a folder or a tokenizer.json.
-        d_vocab: for ``train`` the size at most, for others the size they must have (GPT-2: 50,257).
-        n_ctx: tokens that a model sees of a row; a row holds one more, the last target.
-        layout: ``packed`` (rows cut from the stream of all documents) or ``padded`` (one document a row).
 
     Raises ConfigError where a value is out of range or settings contradict each other.
 
@@ -49,7 +34,7 @@ class TextConfig(WithPresets):
     512
     """
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "smoke": {"sequences": 40, "held_out": 8, "answers": 20, "hops": (1, 2), "d_vocab": 512, "n_ctx": 256},
         "quick": {},
         "paper": {
@@ -57,24 +42,33 @@ class TextConfig(WithPresets):
             "d_vocab": GPT2_D_VOCAB, "n_ctx": 512, "layout": "padded",
         },
     }  # fmt: skip
-    BOUNDS = bounds.TEXT
 
     prontoqa: str = "generate"
+    """``generate``, ``hub``, ``hub:owner/name``, or a file or folder."""
     stories: str = "grammar"
-    hops: tuple[int, ...] = (1, 2, 3, 4, 5)
-    ontology: str = "fictional"
-    ordering: str = "random"
-    sequences: int = 1000
-    held_out: int = 100
-    answers: int = 200
+    """``grammar`` (a stand-in for TinyStories), ``hub``, ``hub:owner/name``, or a file or folder."""
+    hops: tuple[Annotated[int, Field(ge=1, le=8)], ...] = (1, 2, 3, 4, 5)
+    """Numbers of reasoning steps of generated PrOntoQA examples (to 5 with ``true``)."""
+    ontology: Ontology = "fictional"
+    """Names of generated concepts."""
+    ordering: Ordering = "random"
+    """Order of the sentences of generated contexts."""
+    sequences: ReadRows = 1000
+    """Training rows of each corpus."""
+    held_out: ReadRows = 100
+    """Held-out rows of each corpus."""
+    answers: Annotated[int, Field(ge=1, le=10_000_000)] = 200
+    """Held-out PrOntoQA examples on which answers and chains are judged."""
     tokenizer: str = "train"
-    d_vocab: int = 2048
-    n_ctx: int = 256
-    layout: str = "packed"
+    """``train`` (byte-level BPE of the mix), ``gpt2`` (from the hub), a folder or a tokenizer.json."""
+    d_vocab: Annotated[int, Field(ge=LEAST_D_VOCAB, le=1_000_000)] = 2048
+    """For ``train`` the size at most, for others the size they must have (GPT-2: 50,257)."""
+    n_ctx: Annotated[int, Field(ge=2, le=100_000)] = 256
+    """Tokens that a model sees of a row; a row holds one more, the last target."""
+    layout: Literal["packed", "padded"] = "packed"
+    """``packed`` (rows cut from the stream of all documents) or ``padded`` (one document a row)."""
 
     def __post_init__(self) -> None:
-        names = {"layout": LAYOUTS, "ontology": ONTOLOGIES, "ordering": ORDERINGS}
-        bounds.check(self, ConfigError, names)
         check_generated(self.hops, self.ontology, self.ordering)
         if len(set(self.hops)) != len(self.hops):
             raise ConfigError(f"hops={list(self.hops)}; expected each number once.")

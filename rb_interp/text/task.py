@@ -12,8 +12,8 @@ from jaxtyping import Int
 
 from rb_interp.checks import checked
 from rb_interp.errors import TextError
+from rb_interp.settings import fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.stage import Evaluation, Stage
 from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig
 from rb_interp.text.data import TextData, text_data
@@ -44,7 +44,6 @@ class TextRows(Dataset):
         return self.rows(set)[:n]
 
 
-@dataclass(frozen=True)
 class TextTask(TextConfig):
     """Next-token prediction on a text (paper 1, Figs. 1 and 7). The settings are those of ``TextConfig``.
 

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from rb_interp.arrays import WithArrays
 from rb_interp.errors import ArgumentError, ConfigError, nearest
-from rb_interp.tasks.fingerprints import class_name
+from rb_interp.settings import class_name
 from rb_interp.tasks.protocol import Task
 from rb_interp.tasks.stage import Stage
 from rb_interp.training.config import TrainConfig

@@ -32,8 +32,9 @@ from rb_interp.report.section import (
     Terms,
 )
 from rb_interp.report.write import render_html, typeset, write_report
-from rb_interp.runs.config import from_mapping, to_toml
+from rb_interp.runs.config import from_mapping
 from rb_interp.runs.protocol import Study
+from rb_interp.settings import to_toml
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.config import AnchorConfig

@@ -1,6 +1,6 @@
 """A study that no package brings: its task, measurement, claim and figure are a few lines each."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
@@ -21,8 +21,8 @@ TRAIN = TrainConfig(steps=20, batch_size=16, eval_every=10, eval_rows=20, lr=2e-
 MODEL = ModelConfig(n_layers=2, n_heads=1, d_model=16, d_head=8, d_mlp=16)
 
 
-@dataclass(frozen=True)
 class One(SweepConfig, StudyConfig):
+    PRESETS: ClassVar = {"smoke": {}, "quick": {}}
     sibling_stages: ClassVar = {"matched": ("half", 0.8)}
 
     preset: str = "smoke"
@@ -33,13 +33,7 @@ class One(SweepConfig, StudyConfig):
     train: TrainConfig = TRAIN
     n_null: int = 3
 
-    @classmethod
-    def from_preset(cls, preset="smoke", **changes):
-        cls.check_preset(preset)
-        return replace(cls(preset), **changes)
 
-
-@dataclass(frozen=True)
 class Half(SweepConfig):
     gammas: tuple[float, ...] = (0.8,)
     task: AnchorTask = TASK
@@ -47,15 +41,11 @@ class Half(SweepConfig):
     train: TrainConfig = TRAIN
 
 
-@dataclass(frozen=True)
 class Two(StudyConfig):
+    PRESETS: ClassVar = {"smoke": {}, "quick": {}}
+
     first: Half = field(default_factory=Half)
     second: Half = field(default_factory=Half)
-
-    @classmethod
-    def from_preset(cls, preset="smoke", **changes):
-        cls.check_preset(preset)
-        return replace(cls(preset), **changes)
 
 
 def measure(run, progress):

@@ -1,23 +1,15 @@
 """One configuration: object and TOML are the same thing, and nothing unknown passes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from own_studies import TRAIN, Half, One, Two
 
 from rb_interp.errors import ConfigError, RbInterpError
-from rb_interp.runs.config import (
-    check_lr,
-    comparable,
-    differences,
-    fingerprint,
-    from_mapping,
-    read_toml,
-    scale_of,
-    to_toml,
-)
+from rb_interp.runs.config import check_lr, fingerprint, from_mapping, scale_of
 from rb_interp.runs.registry import names, study
 from rb_interp.runs.run import Run
+from rb_interp.settings import comparable, differences, read_toml, to_toml
 from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
@@ -53,26 +45,20 @@ def test_toml_gives_the_same_configuration(kind, preset, tmp_path):
     [
         ({"sed": 1}, "unknown key 'sed'; did you mean 'seeds'"),
         ({"train": {"stps": 3}}, "unknown key 'train.stps'; did you mean 'steps'"),
-        ({"train": {"steps": "many"}}, "'train.steps' is 'many'; expected a whole number"),
-        ({"train": {"steps": True}}, "'train.steps' is True; expected a whole number"),
-        ({"train": 3}, r"expected a table \[train\]"),
-        ({"seeds": [0.5]}, r"'seeds' is \[0.5\]; expected a list of whole numbers"),
-        ({"seeds": 3}, "'seeds' is 3; expected a list"),
-        ({"gammas": []}, r"gammas=\[\]; expected 1 to 1,000 gammas"),
-        ({"seeds": [1, 1]}, "each named once"),
-        ({"seeds": [-1]}, r"seeds=\[-1\]; expected 0 to 2,147,483,647"),
-        ({"seeds": [2**40]}, r"seeds=\[1099511627776\]; expected 0 to"),
+        (
+            {"train": {"stps": 3, "lrr": 1}},
+            "did you mean 'steps'.\nthe configuration: unknown key 'train.lrr'",
+        ),
+        (
+            {"train": {"steps": "many"}},
+            r"^the configuration, \[train\]: steps='many': input should be a valid",
+        ),
+        ({"train": {"steps": 0, "lr": -1}}, r"\[train\]: steps=0: .*\nthe configuration, \[train\]: lr=-1: "),
+        ({"train": 3}, "^the configuration: train=3: input should be an instance of TrainConfig$"),
+        ({"model": {"gammas": {"qk": -1}}}, r"^the configuration, \[model.gammas\]: qk=-1: input should be greater"),
         ({"preset": "quik"}, "did you mean 'quick'"),
-        ({"preset": 3}, "'preset' is 3; expected a name in quotes"),
-        ({"model": {"scheme": "torch_default"}}, "give one gamma"),
-        ({"train": {"lr": -1}}, "lr=-1.0; expected 0 to 1,000"),
-        ({"train": {"lr": float("nan")}}, "lr=nan; expected 0 to 1,000"),
-        ({"train": {"betas": [1.5, 0.9]}}, r"betas=\[1.5, 0.9\]; expected 0 to 0.99"),
-        ({"train": {"betas": [0.9]}}, r"'train.betas' is \[0.9\]; expected a pair of numbers"),
-        ({"gammas": [float("nan")]}, r"gammas=\[nan\]; expected 0 to 20"),
-        ({"model": {"gammas": {"qk": -1}}}, "qk=-1.0; expected 0 to 20"),
-        ({"task": {"keys": [1]}}, r"'task.keys' is \[1\]; expected a pair of whole numbers"),
-        ({"task": {"masked": [11, 13]}}, r"'task.masked' is \[11, 13\]; expected a list of lists of whole"),
+        ({"preset": 3}, "has no preset '3'"),
+        ({"model": {"scheme": "torch_default"}}, "^the configuration: scheme 'torch_default' .* give one gamma"),
     ],
 )
 def test_bad_values_say_what_to_change(data, message):
@@ -107,7 +93,6 @@ def test_the_fingerprint_ignores_where_but_not_what():
     assert scale_of(replace(base, gammas=(0.8,), seeds=(9,), n_null=1)) == "smoke"
 
 
-@dataclass(frozen=True)
 class Grown(One):
     """A configuration to which a field was added later."""
 
@@ -121,7 +106,6 @@ def test_a_field_that_was_added_later_changes_the_fingerprint_where_it_is_used()
     assert len({after, fingerprint("study", Grown(cells=(1,))), fingerprint("study", Grown(cells=(2,)))}) == 3
 
 
-@dataclass(frozen=True)
 class Other(AnchorTask):
     """The settings of an anchor task, and another class."""
 
@@ -140,7 +124,7 @@ def test_a_seed_of_the_data_is_part_of_what_a_run_is(tmp_path):
     assert differences(base, apart) == "data_seed: None there, 5 here"
     (tmp_path / "one.toml").write_text(to_toml("one", apart))
     assert from_mapping(One, read_toml(tmp_path / "one.toml")) == apart
-    with pytest.raises(ConfigError, match="data_seed=-1; expected 0 to 2,147,483,647"):
+    with pytest.raises(ConfigError, match="data_seed=-1: input should be"):
         One(data_seed=-1)
 
 
@@ -159,7 +143,7 @@ def test_a_learning_rate_that_would_change_nothing_is_refused(tmp_path):
     for changed in (replace(slow, rates=()), replace(slow, gammas=(0.4, 0.8)), replace(slow, rates=((0.3, 1e-4),))):
         check_lr(changed)
     check_lr(replace(quick, gammas=(0.5,)))  # the preset's rates are those of other gammas then
-    with pytest.raises(ConfigError, match=r"there is no gamma 0.7 in this sweep; give rates of its gammas \[.*0.5"):
+    with pytest.raises(ConfigError, match=r"there is no gamma 0.7 in this sweep; give rates of its gammas \(.*0.5"):
         check_lr(replace(quick, rates=((0.5, 0.1), (0.7, 0.2))))
-    with pytest.raises(ConfigError, match=r"rates=\[\[0.3, 0.1\], \[0.3, 0.2\]\]; expected pairs"):
+    with pytest.raises(ConfigError, match=r"rates=\(\(0.3, 0.1\), \(0.3, 0.2\)\); expected pairs"):
         replace(quick, rates=((0.3, 0.1), (0.3, 0.2)))

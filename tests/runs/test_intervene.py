@@ -1,6 +1,6 @@
 """Interventions on members of a run, whatever the sets of its task are called."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -13,7 +13,6 @@ from rb_interp.tasks import AnchorTask
 pytestmark = pytest.mark.trains
 
 
-@dataclass(frozen=True)
 class Renamed(AnchorTask):
     sets, train_sets = ("exceptions", "rule", "held_out"), ("exceptions", "rule")
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
@@ -127,7 +127,6 @@ def test_another_configuration_is_refused_and_nothing_changes(tmp_path):
     assert snapshot(tmp_path) == before
 
 
-@dataclass(frozen=True)
 class Shifted(AnchorTask):
     """Another task with the settings of an anchor task."""
 

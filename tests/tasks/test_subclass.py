@@ -9,7 +9,6 @@ from rb_interp.errors import TaskError
 from rb_interp.tasks import AnchorTask, Dataset, fingerprint
 
 
-@dataclass(frozen=True)
 class Doubled(AnchorTask):
     """Reasoning answers are key + 2 a_1 + a_2."""
 
@@ -19,7 +18,6 @@ class Doubled(AnchorTask):
         return np.where(data.set[rows] == 0, labels, labels + first)
 
 
-@dataclass(frozen=True)
 class Relabelled(AnchorTask):
     """Changes the labels and does not say by which rule."""
 
@@ -102,7 +100,6 @@ def test_a_dataset_that_contradicts_itself_says_where(changes, message):
         Dataset(0, np.zeros((3, 2), int), sets=("seen", "new"), name="toy", **{**good, **changes})
 
 
-@dataclass(frozen=True)
 class Longer(AnchorTask):
     """A task with a setting more, and another default."""
 

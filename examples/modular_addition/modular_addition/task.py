@@ -1,6 +1,7 @@
 """The task, and the configuration of the study."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,14 +31,7 @@ class ModularAddition:
         return Dataset(seed, tokens, answers, kind, self.sets, self.train_sets, roles, groups)
 
 
-@dataclass(frozen=True)
 class Config(SweepConfig, StudyConfig):
-    presets = ("smoke", "quick")
+    PRESETS: ClassVar = {"smoke": {"seeds": (0, 1), "task": {"p": 11}, "train": {"steps": 60, "lr": 1e-2}}, "quick": {}}
     task: ModularAddition = field(default_factory=ModularAddition)
-
-    @classmethod
-    def from_preset(cls, preset: str = "quick", **changes) -> "Config":
-        cls.check_preset(preset)
-        train = TrainConfig(steps=3000, stages=("knows_rule",), weight_decay=0.5, n_checkpoints=4)
-        small = {"seeds": (0, 1), "task": ModularAddition(11), "train": replace(train, steps=60, lr=1e-2)}
-        return cls(preset, **{"train": train, **(small if preset == "smoke" else {}), **changes})
+    train: TrainConfig = TrainConfig(steps=3000, stages=("knows_rule",), weight_decay=0.5, n_checkpoints=4)

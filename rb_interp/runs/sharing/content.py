@@ -14,12 +14,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from rb_interp.bounds import SEEDS, SIZE, STEPS, Bound, check_bound, converted
 from rb_interp.checks import KnownFields, shown
 from rb_interp.errors import ConfigError, RbInterpError, RunError, first_line
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import overlay, plain
 from rb_interp.runs.sharing.circuit import Circuit
+from rb_interp.settings import Gamma, Seed, Size, fitted, overlay, plain
 
 FORMAT = "rb_interp member 1"
 FILE, WEIGHTS, UNTRAINED, CARD = "config.json", "model.safetensors", "untrained.safetensors", "README.md"
@@ -27,12 +26,13 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 DTYPES = ("float32", "float64")
 LONGEST_TEXT = 2000
 DRAWN, STORED, NONE = "drawn", "stored", "none"
-_SIZES = {
-    "d_vocab": Bound(1, SIZE, "tokens", "more fits no machine"),
-    "n_ctx": Bound(1, 100_000, "positions", "more fits no machine"),
-    "seed": SEEDS,
-    "data_seed": SEEDS,
-    "step": Bound(0, STEPS, "steps", "names of checkpoints have eight digits"),
+_NUMBERS = {
+    "d_vocab": Size,
+    "n_ctx": Size,
+    "data_seed": Seed,
+    "step": Seed,
+    "gamma": Gamma | None,
+    "seed": Seed | None,
 }
 
 
@@ -137,12 +137,8 @@ def parsed(path: Path, held: bytes) -> Content:
 
 def _content(told: Mapping[str, Any]) -> Content:
     texts = ("name", "dtype", "description", "stage", "untrained", "checksum", "licence")
-    hints = {"d_vocab": int, "n_ctx": int, "data_seed": int, "step": int, "gamma": float | None, "seed": int | None}
-    given = {name: converted(told[name], hint, f"{name}=") for name, hint in hints.items() if name in told}
+    given = {name: fitted(told[name], hint, name) for name, hint in _NUMBERS.items() if name in told}
     given |= {name: _text(told, name) for name in texts if name in told}
-    for name, bound in _SIZES.items():
-        if name in given:
-            check_bound(name, given[name], bound)
     content = Content(
         **given,
         model=overlay(ModelConfig(), told["model"], "model"),
@@ -167,7 +163,7 @@ def _content(told: Mapping[str, Any]) -> Content:
 
 def _task(told: Any) -> TaskTold:
     texts = {name: _text(told, name) for name in ("kind", "fingerprint", "study")}
-    sources = converted(told["sources"], tuple[str, ...], "task.sources=")
+    sources = fitted(told["sources"], tuple[str, ...], "task.sources")
     return TaskTold(**texts, settings=_mapping(told, "settings"), sources=sources)
 
 
@@ -190,7 +186,7 @@ def _mapping(told: Any, name: str) -> dict[str, Any]:
 
 
 def _numbers(told: Mapping[str, Any]) -> dict[str, float]:
-    return {name: math.nan if value is None else converted(value, float, f"{name}=") for name, value in told.items()}
+    return {name: math.nan if value is None else fitted(value, float, name) for name, value in told.items()}
 
 
 def _rows(told: Any) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rb_interp.bounds import check_path
 from rb_interp.checks import checked
 from rb_interp.errors import RunError, first_line
 from rb_interp.runs.sharing.content import CARD, FILE, UNTRAINED, WEIGHTS
@@ -80,7 +79,6 @@ def push_to_hub(path: Path | str, repo_id: str, *, private: bool | None = None) 
 
     from rb_interp.runs.sharing.pretrained import members, read
 
-    check_path("the path", path)
     folder = Path(path)
     places = [folder] if (folder / FILE).exists() else [folder / name for name in members(folder)]
     if not places:

@@ -18,11 +18,10 @@ from torch import Tensor
 from rb_interp.checks import checked
 from rb_interp.errors import RbInterpError, RunError, first_line, printable
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import overlay
 from rb_interp.runs.registry import study as find_study
 from rb_interp.runs.sharing.circuit import Circuit
 from rb_interp.runs.sharing.content import NONE, Content, TaskTold
-from rb_interp.tasks.fingerprints import class_name
+from rb_interp.settings import class_name, overlay
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.protocol import Task
 
@@ -190,7 +189,7 @@ def _prototype(told: TaskTold) -> Task:
     if not told.study:
         raise RunError(f"{told.kind} is no task of this package, and no study is named that brings it")
     config = find_study(told.study).load("config")
-    tasks: list[Any] = [sweep.task for preset in config.presets for sweep in config.from_preset(preset).sweeps.values()]
+    tasks: list[Any] = [sweep.task for preset in config.PRESETS for sweep in config.from_preset(preset).sweeps.values()]
     for task in tasks:
         if class_name(task) == told.kind and is_dataclass(task):
             return cast(Task, task)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rb_interp.bounds import check_path
 from rb_interp.checks import checked, shown
 from rb_interp.errors import RunError, nearest
 from rb_interp.runs.sharing import tensors
@@ -69,7 +68,6 @@ def from_pretrained(
     >>> reading.values["key"] > 0.9 > reading.untrained["key"]
     True
     """
-    check_path("the path", path)
     if member is not None:
         check_name(member)
     if str(path) == ZOO:

@@ -17,14 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rb_interp.bounds import check_path
 from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RunError, first_line
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import parameters
-from rb_interp.runs.config import fingerprint, plain
+from rb_interp.runs.config import fingerprint
 from rb_interp.runs.sharing import tensors
 from rb_interp.runs.sharing.card import card
 from rb_interp.runs.sharing.circuit import Circuit
@@ -46,7 +45,7 @@ from rb_interp.runs.sharing.manifest import read_file, read_manifest, write_mani
 from rb_interp.runs.sharing.member import SharedMember
 from rb_interp.runs.sharing.pretrained import read
 from rb_interp.runs.store import versions, write_file
-from rb_interp.tasks.fingerprints import class_name
+from rb_interp.settings import class_name, plain
 from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.torch_threads import few_threads
 
@@ -101,7 +100,6 @@ def save_member(
     >>> saved.name, saved.accuracy["rsn_test"], saved.untrained
     ('averager', 1.0, None)
     """
-    check_path("the path", path)
     folder, name = Path(path), name or Path(path).name
     check_name(name)
     if data is None:
@@ -224,7 +222,6 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def write(folder: Path, content: Content, files: Mapping[str, bytes]) -> None:
     """Write the files of a member, all of them or none. RunError for a folder that holds something else."""
-    check_path("the folder of the member", folder)
     mark = fingerprint(
         content.model, content.task.kind, content.task.fingerprint, dict(content.training), content.data_seed,
         content.gamma, content.seed, content.stage, content.step,

@@ -13,32 +13,23 @@ The pair (b, a) of a row (a, b) of seen_test may be trained. Of a row of the blo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 
-from rb_interp import bounds
-from rb_interp.bounds import Bound
 from rb_interp.checks import checked
 from rb_interp.errors import TaskError
-from rb_interp.presets import WithPresets
+from rb_interp.settings import Settings, Share, fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.stage import Stage
 
 SETS = ("train", "seen_test", "block")
-_OPERANDS = Bound(0, 4999, "", "every pair of operands is a row")
+Operand = Annotated[int, Field(ge=0, le=4999)]
 
 
-@dataclass(frozen=True)
-class AdditionTask(WithPresets):
+class AdditionTask(Settings):
     """Settings of the addition task; ranges are inclusive.
-
-    Attributes:
-        operands: range of both operands.
-        block: a row is held out where both operands lie in this range.
-        test_share: share of the pairs outside the block that is not trained on either.
 
     Raises TaskError where settings contradict each other.
 
@@ -49,24 +40,21 @@ class AdditionTask(WithPresets):
     """
 
     sets, train_sets, predicts, length = SETS, SETS[:1], "last", 4
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "smoke": {"operands": (0, 19), "block": (8, 12)},
         "quick": {},
         "paper": {"operands": (0, 999), "block": (400, 600)},
     }
     ERROR = TaskError
-    BOUNDS: ClassVar[Mapping[str, Bound]] = {
-        "operands": _OPERANDS,
-        "block": _OPERANDS,
-        "test_share": Bound(0, 1, "", "a share of the rows"),
-    }
 
-    operands: tuple[int, int] = (0, 99)
-    block: tuple[int, int] = (40, 60)
-    test_share: float = 0.1
+    operands: tuple[Operand, Operand] = (0, 99)
+    """Range of both operands; every pair of them is a row."""
+    block: tuple[Operand, Operand] = (40, 60)
+    """A row is held out where both operands lie in this range."""
+    test_share: Share = 0.1
+    """Share of the pairs outside the block that is not trained on either."""
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError)
         (low, high), (first, last) = self.operands, self.block
         if not low <= first <= last <= high:
             raise TaskError(

@@ -10,12 +10,13 @@ Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import Any, ClassVar
 
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, differences
+from rb_interp.runs.config import StudyConfig, SweepConfig
+from rb_interp.settings import Gammas, ReadRows, differences
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.training.config import TrainConfig
@@ -53,11 +54,10 @@ TRAINING = {
 }
 
 
-@dataclass(frozen=True)
 class _Sweep(SweepConfig):
     """A sweep of transformers at both gammas."""
 
-    gammas: tuple[float, ...] = (LARGE, SMALL)
+    gammas: Gammas = (LARGE, SMALL)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,14 +68,12 @@ class _Sweep(SweepConfig):
             )
 
 
-@dataclass(frozen=True)
 class AdditionSweep(_Sweep):
     """Members that learn to add; ConfigError for models that are no transformer."""
 
     task: AdditionTask = field(default_factory=AdditionTask)
 
 
-@dataclass(frozen=True)
 class ScanSweep(_Sweep):
     """Members that learn what commands order; ConfigError for models that are no transformer."""
 
@@ -93,16 +91,13 @@ def _sweep(name: str, preset: str = "quick") -> Any:
     return ScanSweep(task=replace(ScanTask.preset(preset), n_sequences=rows), **own)
 
 
-@dataclass(frozen=True)
-class AdditionAndScanConfig(StudyConfig):
-    """Eight sweeps with the same seeds.
+def _sweeps(preset: str) -> dict[str, Any]:
+    """The sweeps of a preset."""
+    return {f"{task}_{decay}": _sweep(f"{task}_{decay}", preset) for task in TASKS for decay in DECAYS}
 
-    Attributes:
-        addition_low, addition_high: addition, with weight decay .01 and .1.
-        scan_small_low, scan_small_high: commands at the smallest size, with weight decay .01 and .1.
-        scan_middle_low, scan_middle_high: the same at the middle size.
-        scan_large_low, scan_large_high: the same at the largest size.
-        probe_rows: rows of each set that answers are read of, at most; the table of sums has at most 100 x 100.
+
+class AdditionAndScanConfig(StudyConfig):
+    """Eight sweeps with the same seeds: each task with weight decay .01 and .1.
 
     Raises ConfigError where sweeps that are compared differ in more than their names say.
 
@@ -111,15 +106,26 @@ class AdditionAndScanConfig(StudyConfig):
     (0.1, 4000)
     """
 
-    addition_low: AdditionSweep = field(default_factory=lambda: _sweep("addition_low"))
-    addition_high: AdditionSweep = field(default_factory=lambda: _sweep("addition_high"))
-    scan_small_low: ScanSweep = field(default_factory=lambda: _sweep("scan_small_low"))
-    scan_small_high: ScanSweep = field(default_factory=lambda: _sweep("scan_small_high"))
-    scan_middle_low: ScanSweep = field(default_factory=lambda: _sweep("scan_middle_low"))
-    scan_middle_high: ScanSweep = field(default_factory=lambda: _sweep("scan_middle_high"))
-    scan_large_low: ScanSweep = field(default_factory=lambda: _sweep("scan_large_low"))
-    scan_large_high: ScanSweep = field(default_factory=lambda: _sweep("scan_large_high"))
-    probe_rows: int = 2000
+    PRESETS: ClassVar = {"smoke": {"seeds": (0, 1), **_sweeps("smoke")}, "quick": {}, "paper": _sweeps("paper")}
+
+    addition_low: AdditionSweep = _sweep("addition_low")
+    """Addition."""
+    addition_high: AdditionSweep = _sweep("addition_high")
+    """Addition."""
+    scan_small_low: ScanSweep = _sweep("scan_small_low")
+    """Commands at the smallest size."""
+    scan_small_high: ScanSweep = _sweep("scan_small_high")
+    """Commands at the smallest size."""
+    scan_middle_low: ScanSweep = _sweep("scan_middle_low")
+    """Commands at the middle size."""
+    scan_middle_high: ScanSweep = _sweep("scan_middle_high")
+    """Commands at the middle size."""
+    scan_large_low: ScanSweep = _sweep("scan_large_low")
+    """Commands at the largest size."""
+    scan_large_high: ScanSweep = _sweep("scan_large_high")
+    """Commands at the largest size."""
+    probe_rows: ReadRows = 2000
+    """Rows of each set that answers are read of, at most; the table of sums has at most 100 x 100."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,14 +141,6 @@ class AdditionAndScanConfig(StudyConfig):
             raise ConfigError(
                 f"n_sequences={rows} of the sizes {', '.join(SIZES)}; expected ascending numbers of rows."
             )
-
-    @classmethod
-    def from_preset(cls, preset: str = "quick", **changes: Any) -> AdditionAndScanConfig:
-        """A preset, with fields replaced; ConfigError for an unknown preset."""
-        cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
-        sweeps = {f"{task}_{decay}": _sweep(f"{task}_{decay}", preset) for task in TASKS for decay in DECAYS}
-        return replace(cls(preset, seeds, **sweeps), **changes)
 
 
 def check_decay(task: str, low: SweepConfig, high: SweepConfig) -> None:

@@ -11,18 +11,15 @@ The rows of a smaller ``n_sequences`` are among those of a larger one with the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 
-from rb_interp import bounds
-from rb_interp.bounds import Bound
 from rb_interp.checks import checked
 from rb_interp.errors import TaskError
-from rb_interp.presets import WithPresets
+from rb_interp.settings import Share
 from rb_interp.studies.addition_and_scan.grammar import (
     JOINTS,
     LONGEST_ANSWER,
@@ -41,14 +38,8 @@ from rb_interp.tasks.dataset import Dataset
 SETS = ("train", "seen_test", "composites")
 
 
-@dataclass(frozen=True)
-class ScanTask(SequenceTask, WithPresets):
+class ScanTask(SequenceTask):
     """Settings of the task of commands.
-
-    Attributes:
-        verbs: number of verbs, the primitive among them.
-        n_sequences: rows that are trained on.
-        alone_share: share of these rows that are the primitive alone.
 
     Raises TaskError where settings contradict each other.
 
@@ -60,24 +51,20 @@ class ScanTask(SequenceTask, WithPresets):
     """
 
     sets, train_sets, length = SETS, SETS[:1], LONGEST_COMMAND + 1 + LONGEST_ANSWER
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "smoke": {"verbs": 3, "n_sequences": 200},
         "quick": {},
         "paper": {"verbs": 12, "n_sequences": 8000},
     }
-    ERROR = TaskError
-    BOUNDS: ClassVar[Mapping[str, Bound]] = {
-        "verbs": Bound(2, len(VERBS), "verbs", "the primitive and one other at least"),
-        "n_sequences": Bound(2, 1_000_000, "rows", "more than there are commands of all verbs"),
-        "alone_share": Bound(0, 1, "", "a share of the rows"),
-    }
 
-    verbs: int = 8
-    n_sequences: int = 2000
-    alone_share: float = 0.1
+    verbs: Annotated[int, Field(ge=2, le=len(VERBS))] = 8
+    """Number of verbs, the primitive among them."""
+    n_sequences: Annotated[int, Field(ge=2, le=1_000_000)] = 2000
+    """Rows that are trained on."""
+    alone_share: Share = 0.1
+    """Share of these rows that are the primitive alone."""
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError)
         most = len(_sorted_out(self.verbs)[0]) - 1
         if not 1 <= self.n_sequences - self.n_alone <= most or self.n_alone < 1:
             raise TaskError(

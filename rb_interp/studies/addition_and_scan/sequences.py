@@ -6,26 +6,28 @@ The loss is on the answer's tokens alone, its first ``<end>`` included. A model 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.checks import KnownFields
+from rb_interp.errors import TaskError
+from rb_interp.settings import Settings, fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.stage import Stage
 
 END, ARROW = "<end>", "=>"
 Words = tuple[str, ...]
 
 
-class SequenceTask(KnownFields):
+class SequenceTask(Settings):
     """What tasks of words share; a task adds ``words``, ``length`` and its rows."""
 
+    ERROR = TaskError
     predicts = "next"
-    sets: tuple[str, ...]
-    train_sets: tuple[str, ...]
-    length: int
+    sets: ClassVar[tuple[str, ...]]
+    train_sets: ClassVar[tuple[str, ...]]
+    length: ClassVar[int]
 
     @property
     def words(self) -> Words:

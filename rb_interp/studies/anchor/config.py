@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import field, replace
+from typing import ClassVar
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
-from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
+from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
+from rb_interp.settings import Draws, ReadRows, Size
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import RATES
 from rb_interp.training.config import TrainConfig
@@ -18,16 +18,8 @@ FIXED = "fixed_average"
 """The sweep of claim M10b."""
 
 
-@dataclass(frozen=True)
 class AnchorConfig(SweepConfig, StudyConfig):
     """A sweep over gamma on an anchor task.
-
-    Attributes:
-        preset, seeds, gammas, model, train: as in `StudyConfig` and `SweepConfig`.
-        task: what is learned.
-        probe_rows: inputs of each set that probes see, at most.
-        n_null: draws of each null distribution.
-        n_init: fresh initialisations for Lemma 1.
 
     Raises ConfigError for sizes that the study cannot read.
 
@@ -35,16 +27,24 @@ class AnchorConfig(SweepConfig, StudyConfig):
     300
     """
 
+    PRESETS: ClassVar = {
+        "smoke": {**sizes(AnchorTask, "smoke"), "seeds": (0, 1)},
+        "quick": {**sizes(AnchorTask, "quick"), "rates": RATES["quick"]},
+        "paper": sizes(AnchorTask, "paper"),
+    }
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {"matched": ("half", SMALL)}
 
     task: AnchorTask = field(default_factory=AnchorTask)
     train: TrainConfig = field(default_factory=lambda: TrainConfig(stages=("half",)))
-    probe_rows: int = 1000
-    n_null: int = 200
-    n_init: int = 200
+    probe_rows: ReadRows = 1000
+    """Inputs of each set that probes see, at most."""
+    n_null: Draws = 200
+    """Draws of each null distribution."""
+    n_init: Size = 200
+    """Fresh initialisations for Lemma 1."""
 
     def __post_init__(self) -> None:
-        SweepConfig.__post_init__(self)
+        super().__post_init__()
         if not 0 < self.task.memory_share < 1:
             raise ConfigError(
                 f"memory_share={self.task.memory_share}; a study compares memory with reasoning, so give a share "
@@ -75,20 +75,3 @@ class AnchorConfig(SweepConfig, StudyConfig):
             return {"": self}
         model, train = replace(self.model, uniform_layers=(0,)), replace(self.train, stages=(), n_checkpoints=0)
         return {"": self, FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates)}
-
-    @classmethod
-    def from_preset(cls, preset: str = "quick", **changes: Any) -> AnchorConfig:
-        """A preset (``smoke`` seconds, ``quick`` minutes, ``paper`` a GPU), with fields replaced.
-
-        Raises ConfigError for an unknown preset and for settings that do not fit.
-        """
-        cls.check_preset(preset)
-        base = cls(
-            preset=preset,
-            seeds=(0, 1) if preset == "smoke" else DEFAULT_SEEDS,
-            task=AnchorTask.preset(preset),
-            model=ModelConfig.preset(preset),
-            train=replace(TrainConfig.preset(preset), stages=("half",)),
-            rates=RATES.get(preset, ()),
-        )
-        return replace(base, **changes)

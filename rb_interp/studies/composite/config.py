@@ -8,14 +8,15 @@ that schedule at 12,000 steps; ``--steps 77700`` trains all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import ClassVar
 
 import numpy as np
 
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
+from rb_interp.runs.config import StudyConfig, SweepConfig
+from rb_interp.settings import Gammas
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
 
@@ -52,12 +53,10 @@ TRAINING = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
 class CompositeConfig(SweepConfig, StudyConfig):
     """Members at each gamma and seed on one composite task.
 
-    Attributes:
-        gammas: initialisation rates. Claims name .1, .5 and .8, and are not judged where theirs is missing.
+    Claims name the gammas .1, .5 and .8, and are not judged where theirs is missing.
 
     Raises ConfigError for models that are no transformer of two layers or more, for rows too short to hold noise
     between block and last position, and for held-out pairs that inference and symmetry answer alike.
@@ -66,10 +65,19 @@ class CompositeConfig(SweepConfig, StudyConfig):
     (0.1, 0.5, 0.8)
     """
 
-    gammas: tuple[float, ...] = GAMMAS
+    PRESETS: ClassVar = {
+        "smoke": {
+            "seeds": (0, 1), "task": CompositeTask.PRESETS["smoke"], "model": MODELS["smoke"],
+            "train": TRAINING["smoke"],
+        },
+        "quick": {},
+        "paper": {"task": CompositeTask.PRESETS["paper"], "model": MODELS["paper"], "train": TRAINING["paper"]},
+    }  # fmt: skip
+
+    gammas: Gammas = GAMMAS
     task: CompositeTask = field(default_factory=CompositeTask)
-    model: ModelConfig = field(default_factory=lambda: MODELS["quick"])
-    train: TrainConfig = field(default_factory=lambda: TRAINING["quick"])
+    model: ModelConfig = MODELS["quick"]
+    train: TrainConfig = TRAINING["quick"]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,14 +99,6 @@ class CompositeConfig(SweepConfig, StudyConfig):
             return {"": self}
         train = replace(self.train, stages=(), n_checkpoints=0)
         return {"": self, BOTH_UNSEEN: SweepConfig(gammas, self.task.both_unseen(), self.model, train, self.rates)}
-
-    @classmethod
-    def from_preset(cls, preset: str = "quick", **changes: Any) -> CompositeConfig:
-        """A preset, with fields replaced; ConfigError for an unknown one."""
-        cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
-        own = {"task": CompositeTask.preset(preset), "model": MODELS[preset], "train": TRAINING[preset]}
-        return replace(cls(preset, seeds, **own), **changes)
 
 
 def _check_task(task: CompositeTask) -> None:

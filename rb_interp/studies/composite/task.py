@@ -17,52 +17,34 @@ are test keys nowhere: of 20..99 those with x mod 9 of 7 or 8.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Int
+from pydantic import Field
 
-from rb_interp import bounds
 from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
-from rb_interp.presets import WithPresets
+from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
 from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset
-from rb_interp.studies.composite.settings import BOUNDS, SPLITS, check
+from rb_interp.studies.composite.settings import check
 from rb_interp.tasks.counterfactual import changed_rows
-from rb_interp.tasks.fingerprints import fingerprint
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import selected
 from rb_interp.tasks.stage import Stage
 
-Pair = tuple[int, int]
+Pair = tuple[Token, Token]
+Shift = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 
 FITTED = 0.90
 """Accuracy on seen_test from which a member counts as fitted."""
 SEEN_TEST = SETS.index("seen_test")
 
 
-@dataclass(frozen=True)
-class CompositeTask(WithPresets):
+class CompositeTask(Settings):
     """Settings of a composite task; ranges are inclusive, token ids are the integers themselves.
-
-    Attributes:
-        shifts: shift of anchor 1, 2, ...; the anchors are the tokens 1 to their number.
-        items: range of keys and noise.
-        length: number of positions, at least 4.
-        d_vocab: vocabulary size; every token and answer is below it.
-        n_sequences: rows of all ordered pairs together, as the group's code counts them: held-out pairs and rows with
-            test keys included. Each trained pair is trained on ``rows_per_pair`` of them.
-        test_share: share of a pair's rows that the code gives to test keys, which are not trained on.
-        evaluation_rows: fixed rows of each set that is not trained on, an even number.
-        exceptions: pairs that are trained with another shift than the sum, with that shift.
-        held_out: ordered pairs that are never trained.
-        random_exceptions: so many further trained pairs are exceptions. A seed draws them evenly from the trained pairs
-            that are no exceptions yet and whose mirrored pair is trained too, so a held-out pair's symmetric answer
-            stays what it was. It draws their shifts evenly from twice the lowest to twice the highest shift, without
-            the pair's own sum.
-        split: ``code`` (m = length) or ``text`` (m = length - 2): the modulus that tells test keys.
 
     Raises TaskError where settings contradict each other.
 
@@ -74,28 +56,40 @@ class CompositeTask(WithPresets):
     """
 
     sets, train_sets, predicts, q = SETS, TRAIN_SETS, "last", 2
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "smoke": {"items": (20, 49), "length": 6, "d_vocab": 64, "n_sequences": 3200, "evaluation_rows": 200},
         "quick": {},
         "paper": {"n_sequences": 900_000},
     }
     ERROR = TaskError
-    BOUNDS = BOUNDS
 
-    shifts: tuple[int, ...] = (5, 1, -2, -8)
-    items: tuple[int, int] = (20, 99)
-    length: int = 9
-    d_vocab: int = 201
-    n_sequences: int = 60_000
-    test_share: float = 0.1
-    evaluation_rows: int = 1000
-    exceptions: tuple[tuple[Pair, int], ...] = (((3, 4), -6),)
-    held_out: tuple[Pair, ...] = ((4, 3),)
-    random_exceptions: int = 0
-    split: str = "code"
+    shifts: Annotated[tuple[Shift, ...], Field(min_length=2, max_length=100)] = (5, 1, -2, -8)
+    """Shift of anchor 1, 2, ...; the anchors are the tokens 1 to their number."""
+    items: Span = (20, 99)
+    """Range of keys and noise."""
+    length: Annotated[int, Field(ge=4, le=100_000)] = 9
+    """Number of positions; fewer leave a key before two anchors no second place."""
+    d_vocab: Size = 201
+    """Vocabulary size; every token and answer is below it."""
+    n_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] = 60_000
+    """Rows of all ordered pairs together, as the group's code counts them: held-out pairs and rows with test keys
+    included. Each trained pair is trained on ``rows_per_pair`` of them."""
+    test_share: Share = 0.1
+    """Share of a pair's rows that the code gives to test keys, which are not trained on."""
+    evaluation_rows: Annotated[int, Field(ge=2, le=2**31 - 1, multiple_of=2)] = 1000
+    """Fixed rows of each set that is not trained on; half of them have test keys in unseen."""
+    exceptions: tuple[tuple[Pair, Shift], ...] = (((3, 4), -6),)
+    """Pairs that are trained with another shift than the sum, with that shift."""
+    held_out: Annotated[tuple[Pair, ...], Field(min_length=1)] = ((4, 3),)
+    """Ordered pairs that are never trained."""
+    random_exceptions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """So many further trained pairs are exceptions. A seed draws them evenly from the trained pairs that are no
+    exceptions yet and whose mirrored pair is trained too, so a held-out pair's symmetric answer stays what it was. It
+    draws their shifts evenly from twice the lowest to twice the highest shift, without the pair's own sum."""
+    split: Literal["code", "text"] = "code"
+    """``code`` (m = length) or ``text`` (m = length - 2): the modulus that tells test keys."""
 
     def __post_init__(self) -> None:
-        bounds.check(self, TaskError, {"split": SPLITS})
         check(self)
 
     def both_unseen(self) -> CompositeTask:

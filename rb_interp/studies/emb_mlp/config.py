@@ -10,14 +10,15 @@ Fig. 4A shows epochs 50 and 900 of 1000: here the evaluations nearest to 5 % and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import Annotated, Any, ClassVar
 
-from rb_interp import bounds
-from rb_interp.checks import KnownFields
+from pydantic import AfterValidator, Field
+
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
+from rb_interp.runs.config import StudyConfig, SweepConfig
+from rb_interp.settings import Draws, Gammas, Settings, Size
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
@@ -37,128 +38,35 @@ DEFINED: dict[str, dict[str, Any]] = {
 """What a sweep has to be for the claims about it to mean what they say; of tuples, what has to be in there."""
 
 
-@dataclass(frozen=True)
-class Scaling(KnownFields):
-    """What is measured on fresh models of growing width: Eq. 13 and Lemma 1.
-
-    Attributes:
-        d_models: widths for Eq. 13, ascending. gammas: initialisation rates for Eq. 13.
-        lemma_d_models, lemma_gammas: those for Lemma 1. n_init: initialisations at each.
-    """
-
-    BOUNDS = bounds.SCALING
-
-    d_models: tuple[int, ...] = (100, 200, 400, 800)
-    gammas: tuple[float, ...] = ALL_GAMMAS
-    lemma_d_models: tuple[int, ...] = (16, 64, 256, 1024)
-    lemma_gammas: tuple[float, ...] = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8)
-    n_init: int = 100
-
-    def __post_init__(self) -> None:
-        bounds.check(self, ConfigError)
-        for name in ("d_models", "lemma_d_models"):
-            widths = list(getattr(self, name))
-            if len(widths) < 2 or widths != sorted(set(widths)):
-                raise ConfigError(f"{name}={widths}; expected two or more widths, ascending.")
-        if not self.gammas or not self.lemma_gammas:
-            raise ConfigError(
-                f"gammas={list(self.gammas)}, lemma_gammas={list(self.lemma_gammas)}; expected at least one of each."
-            )
+def _ascending(widths: tuple[int, ...]) -> tuple[int, ...]:
+    if list(widths) != sorted(set(widths)):
+        raise ValueError("give widths in ascending order")
+    return widths
 
 
-@dataclass(frozen=True)
+Widths = Annotated[tuple[Annotated[int, Field(ge=1, le=20_000)], ...], Field(min_length=2), AfterValidator(_ascending)]
+"""A square matrix of the largest takes 3.2 GB."""
+
+
+class Scaling(Settings):
+    """What is measured on fresh models of growing width: Eq. 13 and Lemma 1."""
+
+    d_models: Widths = (100, 200, 400, 800)
+    """Widths for Eq. 13, ascending."""
+    gammas: Gammas = ALL_GAMMAS
+    """Initialisation rates for Eq. 13."""
+    lemma_d_models: Widths = (16, 64, 256, 1024)
+    """Widths for Lemma 1, ascending."""
+    lemma_gammas: Gammas = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8)
+    """Initialisation rates for Lemma 1."""
+    n_init: Size = 100
+    """Initialisations at each."""
+
+
 class AnchorSweep(SweepConfig):
     """A sweep on an anchor task."""
 
     task: AnchorTask = field(default_factory=AnchorTask)
-
-
-@dataclass(frozen=True)
-class EmbMLPConfig(StudyConfig):
-    """What the Emb-MLP study trains and measures.
-
-    Attributes:
-        preset: sizes and schedule to start from (``smoke`` seconds, ``quick`` minutes, ``paper`` a GPU).
-        seeds: of every sweep.
-        adamw, descent, one_layer: the sweeps. scaling: what is measured on fresh models.
-        n_null: draws of each null distribution.
-
-    Raises ConfigError where a sweep is not what its name, and the claims about it, say that it is.
-
-    >>> config = EmbMLPConfig.from_preset("smoke", seeds=(0,))
-    >>> list(config.sweeps), config.one_layer.model.d_model
-    (['adamw', 'descent', 'one_layer'], 74)
-    """
-
-    adamw: AnchorSweep = field(default_factory=lambda: _sweeps("quick")["adamw"])
-    descent: AnchorSweep = field(default_factory=lambda: _sweeps("quick")["descent"])
-    one_layer: AnchorSweep = field(default_factory=lambda: _sweeps("quick")["one_layer"])
-    scaling: Scaling = field(default_factory=Scaling)
-    n_null: int = 200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, sweep in self.sweeps.items():
-            _check_defined(name, sweep)
-            _check_trainable(name, sweep.task, sweep.train)
-        task = self.one_layer.task
-        highest = task.keys[1] + task.q * task.reasoning_anchors[1]
-        if self.scaling.d_models[0] <= highest:
-            raise ConfigError(
-                f"scaling.d_models begins at {self.scaling.d_models[0]}; the labels of sweep 'one_layer' go up to "
-                f"{highest}, so begin above that."
-            )
-
-    @classmethod
-    def from_preset(cls, preset: str = "quick", **changes: Any) -> EmbMLPConfig:
-        """A preset, with fields replaced; ConfigError for an unknown preset."""
-        cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
-        fixed: dict[str, Any] = {**_sweeps(preset), "scaling": SCALING[preset]}
-        return replace(cls(preset, seeds, **fixed), **changes)
-
-
-def _check_defined(name: str, sweep: SweepConfig) -> None:
-    """Raise ConfigError where a sweep has not the settings that define it."""
-    for key, wanted in DEFINED[name].items():
-        group, setting = key.split(".")
-        has = getattr(getattr(sweep, group), setting)
-        if isinstance(wanted, tuple):
-            missing = [value for value in wanted if value not in has]
-            if missing:
-                raise ConfigError(f"{name}.{key}={has} lacks {missing[0]!r}, which this study measures; add it.")
-        elif has != wanted:
-            raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of this study has {wanted!r} by definition.")
-
-
-def _check_trainable(name: str, task: AnchorTask, train: TrainConfig) -> None:
-    """Raise ConfigError for settings that the study cannot use."""
-    if train.optimiser == "sgd" and train.batch_size < task.n_sequences:
-        raise ConfigError(
-            f"{name}.train.batch_size={train.batch_size}; sweep '{name}' is full-batch, so give {task.n_sequences}, "
-            f"its n_sequences, or more."
-        )
-    if not 0 < task.memory_share < 1:
-        raise ConfigError(
-            f"{name}.task.memory_share={task.memory_share}; the study compares memory with reasoning, so give a share "
-            f"between 0 and 1. train_members trains on one kind alone too."
-        )
-    if train.micro_batch or train.compile:
-        unused = f"micro_batch={train.micro_batch}, compile={train.compile}"
-        raise ConfigError(f"{name}.train: {unused}; these are for language models. Leave them out.")
-
-
-def _sweeps(preset: str) -> dict[str, AnchorSweep]:
-    """The sweeps of a preset; a batch is no larger than the rows that there are."""
-    task, model = TASKS[preset], MODELS[preset]
-    d_vocab = task.keys[1] + task.q * task.reasoning_anchors[1] + 10
-    small_task, one_layer = replace(task, d_vocab=d_vocab), replace(model, architecture="one_layer", d_model=d_vocab)
-    adamw, descent, small = (replace(t, batch_size=min(t.batch_size, task.n_sequences)) for t in TRAINING[preset])
-    return {
-        "adamw": AnchorSweep(SOME_GAMMAS, task, model, adamw),
-        "descent": AnchorSweep(ALL_GAMMAS, task, model, descent),
-        "one_layer": AnchorSweep(SOME_GAMMAS, small_task, one_layer, small),
-    }
 
 
 TASKS = {
@@ -195,3 +103,87 @@ SCALING = {
     "quick": Scaling(),
     "paper": Scaling((200, 400, 800, 1600, 3200), n_init=200),
 }
+
+
+def _sweeps(preset: str) -> dict[str, AnchorSweep]:
+    """The sweeps of a preset; a batch is no larger than the rows that there are."""
+    task, model = TASKS[preset], MODELS[preset]
+    d_vocab = task.keys[1] + task.q * task.reasoning_anchors[1] + 10
+    small_task, one_layer = replace(task, d_vocab=d_vocab), replace(model, architecture="one_layer", d_model=d_vocab)
+    adamw, descent, small = (replace(t, batch_size=min(t.batch_size, task.n_sequences)) for t in TRAINING[preset])
+    return {
+        "adamw": AnchorSweep(SOME_GAMMAS, task, model, adamw),
+        "descent": AnchorSweep(ALL_GAMMAS, task, model, descent),
+        "one_layer": AnchorSweep(SOME_GAMMAS, small_task, one_layer, small),
+    }
+
+
+class EmbMLPConfig(StudyConfig):
+    """What the Emb-MLP study trains and measures.
+
+    Raises ConfigError where a sweep is not what its name, and the claims about it, say that it is.
+
+    >>> config = EmbMLPConfig.from_preset("smoke", seeds=(0,))
+    >>> list(config.sweeps), config.one_layer.model.d_model
+    (['adamw', 'descent', 'one_layer'], 74)
+    """
+
+    PRESETS: ClassVar = {
+        "smoke": {"seeds": (0, 1), **_sweeps("smoke"), "scaling": SCALING["smoke"]},
+        "quick": {},
+        "paper": {**_sweeps("paper"), "scaling": SCALING["paper"]},
+    }
+
+    adamw: AnchorSweep = _sweeps("quick")["adamw"]
+    """Emb-MLP under AdamW."""
+    descent: AnchorSweep = _sweeps("quick")["descent"]
+    """Emb-MLP under full-batch plain gradient descent."""
+    one_layer: AnchorSweep = _sweeps("quick")["one_layer"]
+    """The one-layer model under plain gradient descent."""
+    scaling: Scaling = SCALING["quick"]
+    """What is measured on fresh models."""
+    n_null: Draws = 200
+    """Draws of each null distribution."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, sweep in self.sweeps.items():
+            _check_defined(name, sweep)
+            _check_trainable(name, sweep.task, sweep.train)
+        task = self.one_layer.task
+        highest = task.keys[1] + task.q * task.reasoning_anchors[1]
+        if self.scaling.d_models[0] <= highest:
+            raise ConfigError(
+                f"scaling.d_models begins at {self.scaling.d_models[0]}; the labels of sweep 'one_layer' go up to "
+                f"{highest}, so begin above that."
+            )
+
+
+def _check_defined(name: str, sweep: SweepConfig) -> None:
+    """Raise ConfigError where a sweep has not the settings that define it."""
+    for key, wanted in DEFINED[name].items():
+        group, setting = key.split(".")
+        has = getattr(getattr(sweep, group), setting)
+        if isinstance(wanted, tuple):
+            missing = [value for value in wanted if value not in has]
+            if missing:
+                raise ConfigError(f"{name}.{key}={has} lacks {missing[0]!r}, which this study measures; add it.")
+        elif has != wanted:
+            raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of this study has {wanted!r} by definition.")
+
+
+def _check_trainable(name: str, task: AnchorTask, train: TrainConfig) -> None:
+    """Raise ConfigError for settings that the study cannot use."""
+    if train.optimiser == "sgd" and train.batch_size < task.n_sequences:
+        raise ConfigError(
+            f"{name}.train.batch_size={train.batch_size}; sweep '{name}' is full-batch, so give {task.n_sequences}, "
+            f"its n_sequences, or more."
+        )
+    if not 0 < task.memory_share < 1:
+        raise ConfigError(
+            f"{name}.task.memory_share={task.memory_share}; the study compares memory with reasoning, so give a share "
+            f"between 0 and 1. train_members trains on one kind alone too."
+        )
+    if train.micro_batch or train.compile:
+        unused = f"micro_batch={train.micro_batch}, compile={train.compile}"
+        raise ConfigError(f"{name}.train: {unused}; these are for language models. Leave them out.")

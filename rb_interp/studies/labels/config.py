@@ -7,15 +7,14 @@ ranges     groups of memory anchors, each with a label range        Fig. 8 right
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field
+from typing import Any, ClassVar
 
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
-from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig, comparable
+from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
+from rb_interp.settings import Gammas, ReadRows, comparable, flat, overlay
 from rb_interp.tasks import AnchorTask
-from rb_interp.training.config import TrainConfig
 
 BEFORE_MEMORY = "before_memory"
 STAGES = ("half", BEFORE_MEMORY)
@@ -24,14 +23,13 @@ RANGES = {"smoke": (22, 10), "quick": (30, 20), "paper": (30, 20)}
 """First label of every range, and the width of the first: {30, ..., 29 + 20 i} in the paper."""
 
 
-@dataclass(frozen=True)
 class LabelsSweep(SweepConfig):
     """One of the three sweeps: an anchor task, learned by a Transformer of two layers or more.
 
     Raises ConfigError for settings with which memory, reasoning or L1 would be missing.
     """
 
-    gammas: tuple[float, ...] = (SMALL,)
+    gammas: Gammas = (SMALL,)
     task: AnchorTask = field(default_factory=AnchorTask)
 
     def __post_init__(self) -> None:
@@ -53,28 +51,26 @@ class LabelsSweep(SweepConfig):
             )
 
 
-def _sweep(name: str, preset: str = "quick") -> LabelsSweep:
-    """A sweep at a preset's sizes."""
-    task, (low, width) = AnchorTask.preset(preset), RANGES[preset]
+def _changes(preset: str) -> dict[str, dict[str, Any]]:
+    """What a preset changes of each sweep."""
+    low, width = RANGES[preset]
     ranges = tuple((low, low - 1 + width * i) for i in (1, 2, 3, 4))
     labels = {
         "keys": {},
         "near_sum": {"memory_labels": "near_sum"},
         "ranges": {"memory_anchors": (1, 8), "memory_labels": "ranges", "label_ranges": ranges},
     }
-    train = replace(TrainConfig.preset(preset), stages=STAGES, steps=STEPS[preset])
-    return LabelsSweep((SMALL,), replace(task, **labels[name]), ModelConfig.preset(preset), train)
+    shared = sizes(AnchorTask, preset)
+    train = {**shared["train"], "stages": STAGES, "steps": STEPS[preset]}
+    return {name: {**shared, "task": {**shared["task"], **own}, "train": train} for name, own in labels.items()}
 
 
-@dataclass(frozen=True)
+def _sweep(name: str) -> LabelsSweep:
+    return overlay(LabelsSweep(), _changes("quick")[name], "quick")
+
+
 class LabelsConfig(StudyConfig):
     """The three sweeps, with the same seeds. ``keys`` and ``near_sum`` differ in ``task.memory_labels`` alone.
-
-    Attributes:
-        keys: memory labels uniform on the keys.
-        near_sum: memory labels uniform on the integers within the sum of the anchors around the key.
-        ranges: memory labels uniform on a range of the anchors' group.
-        probe_rows: memory rows that the probe sees, at most.
 
     Raises ConfigError where a sweep is not what its name, and the claims about it, say that it is.
 
@@ -82,24 +78,22 @@ class LabelsConfig(StudyConfig):
     'near_sum'
     """
 
+    PRESETS: ClassVar = {"smoke": {**_changes("smoke"), "seeds": (0, 1)}, "quick": {}, "paper": _changes("paper")}
+
     keys: LabelsSweep = field(default_factory=lambda: _sweep("keys"))
+    """Memory labels uniform on the keys."""
     near_sum: LabelsSweep = field(default_factory=lambda: _sweep("near_sum"))
+    """Memory labels uniform on the integers within the sum of the anchors around the key."""
     ranges: LabelsSweep = field(default_factory=lambda: _sweep("ranges"))
-    probe_rows: int = 1000
+    """Memory labels uniform on a range of the anchors' group."""
+    probe_rows: ReadRows = 1000
+    """Memory rows that the probe sees, at most."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, sweep in self.sweeps.items():
             _check_defined(name, sweep)
         _check_pair(self.keys, self.near_sum)
-
-    @classmethod
-    def from_preset(cls, preset: str = "quick", **changes: Any) -> LabelsConfig:
-        """A preset, with fields replaced; ConfigError for an unknown preset."""
-        cls.check_preset(preset)
-        keys, near_sum, ranges = (_sweep(name, preset) for name in ("keys", "near_sum", "ranges"))
-        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
-        return replace(cls(preset, seeds, keys, near_sum, ranges), **changes)
 
 
 def _check_defined(name: str, sweep: SweepConfig) -> None:
@@ -120,19 +114,10 @@ def _check_defined(name: str, sweep: SweepConfig) -> None:
 
 def _check_pair(keys: SweepConfig, near_sum: SweepConfig) -> None:
     """Raise ConfigError where the two sweeps that R1 compares differ in more than their memory labels."""
-    for key, value, other in _differences(comparable(keys), comparable(near_sum)):
-        if key != "task.memory_labels":
+    one, other = flat(comparable(keys)), flat(comparable(near_sum))
+    for key, value in one.items():
+        if key != "task.memory_labels" and value != other[key]:
             raise ConfigError(
-                f"sweeps 'keys' and 'near_sum' of study 'labels' differ in {key} ({value!r}, {other!r}); they are "
+                f"sweeps 'keys' and 'near_sum' of study 'labels' differ in {key} ({value!r}, {other[key]!r}); they are "
                 f"compared, so change both alike."
             )
-
-
-def _differences(one: dict[str, Any], other: dict[str, Any], at: str = "") -> list[tuple[str, Any, Any]]:
-    found = []
-    for key, value in one.items():
-        if isinstance(value, dict) and isinstance(other.get(key), dict):
-            found += _differences(value, other[key], f"{at}{key}.")
-        elif value != other.get(key):
-            found.append((f"{at}{key}", value, other.get(key)))
-    return found

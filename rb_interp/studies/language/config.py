@@ -8,13 +8,13 @@ in bfloat16. ``quick`` and ``smoke`` are our own: see docs/language.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from rb_interp import bounds
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
+from rb_interp.runs.config import StudyConfig, SweepConfig
+from rb_interp.settings import Draws, ReadRows
 from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 
@@ -23,29 +23,53 @@ if TYPE_CHECKING:
 
 STAGES = ("early",)
 
+_GPT2 = ModelConfig(act="gelu_new", norm="pre", train_biases=True, tied=True)
+MODELS = {
+    "smoke": replace(_GPT2, n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=128),
+    "quick": replace(_GPT2, n_layers=2, n_heads=4, d_model=128, d_head=32, d_mlp=512),
+    "paper": replace(_GPT2, n_layers=12, n_heads=12, d_model=768, d_head=64, d_mlp=3072),
+}
+TRAINING = {
+    "smoke": TrainConfig(
+        steps=60, batch_size=8, lr=3e-3, warmup=5, eval_every=10, eval_rows=8, n_checkpoints=1, stages=STAGES
+    ),
+    "quick": TrainConfig(
+        steps=1000, batch_size=8, lr=3e-3, lr_final=1.5e-4, warmup=50, eval_every=20, eval_rows=16, n_checkpoints=1,
+        keep_at=(0.1, 0.3), stages=STAGES, save_every=120.0,
+    ),
+    "paper": TrainConfig(
+        steps=62_500, batch_size=32, lr=5e-5, schedule="constant", weight_decay=0.0, dtype="bfloat16", eval_every=250,
+        eval_rows=100, n_checkpoints=2, stages=STAGES, save_every=1800.0,
+    ),
+}  # fmt: skip
 
-@dataclass(frozen=True)
+
 class LanguageConfig(SweepConfig, StudyConfig):
     """A gamma sweep of language models on PrOntoQA and stories (paper 1, Figs. 1 and 7).
 
-    Attributes:
-        seeds: each fixes the text that is drawn, batch order and normal draws, shared across gammas.
-        task: what is read, and how it is cut.
-        probe_rows: held-out rows of each corpus that attention is read on, at most.
-        n_null: draws of each null distribution.
+    A seed fixes the text that is drawn, batch order and normal draws, shared across gammas.
 
     >>> LanguageConfig.from_preset("smoke", seeds=(0,)).model.tied
     True
     """
 
+    PRESETS: ClassVar = {
+        "smoke": {
+            "seeds": (0, 1), "task": TextTask.PRESETS["smoke"], "model": MODELS["smoke"], "train": TRAINING["smoke"]
+        },
+        "quick": {},
+        "paper": {"task": TextTask.PRESETS["paper"], "model": MODELS["paper"], "train": TRAINING["paper"]},
+    }  # fmt: skip
+
     task: TextTask = field(default_factory=TextTask)
-    model: ModelConfig = field(default_factory=lambda: MODELS["quick"])
-    train: TrainConfig = field(default_factory=lambda: TRAINING["quick"])
-    probe_rows: int = 16
-    n_null: int = 200
+    model: ModelConfig = MODELS["quick"]
+    train: TrainConfig = TRAINING["quick"]
+    probe_rows: ReadRows = 16
+    """Held-out rows of each corpus that attention is read on, at most."""
+    n_null: Draws = 200
+    """Draws of each null distribution."""
 
     def __post_init__(self) -> None:
-        bounds.check(self, ConfigError)
         if self.train.stages != STAGES:
             raise ConfigError(
                 f"stages={list(self.train.stages)}; the language study reads {list(STAGES)} and no other."
@@ -65,14 +89,6 @@ class LanguageConfig(SweepConfig, StudyConfig):
         from rb_interp.text.documents import check_places
 
         check_places(self.task)
-
-    @classmethod
-    def from_preset(cls, preset: str = "quick", **changes: Any) -> LanguageConfig:
-        """A preset, with fields replaced; ConfigError for an unknown one."""
-        cls.check_preset(preset)
-        seeds = (0, 1) if preset == "smoke" else DEFAULT_SEEDS
-        own = {"task": TextTask.preset(preset), "model": MODELS[preset], "train": TRAINING[preset]}
-        return replace(cls(preset, seeds, **own), **changes)
 
 
 def train_note(config: LanguageConfig) -> list[str]:
@@ -94,24 +110,3 @@ def info(run: Run) -> dict[str, str]:
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['d_vocab']:,} entries",
         **({"stand-in": " ".join(provenance["stand_in"])} if provenance["stand_in"] else {}),
     }
-
-
-_GPT2 = ModelConfig(act="gelu_new", norm="pre", train_biases=True, tied=True)
-MODELS = {
-    "smoke": replace(_GPT2, n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=128),
-    "quick": replace(_GPT2, n_layers=2, n_heads=4, d_model=128, d_head=32, d_mlp=512),
-    "paper": replace(_GPT2, n_layers=12, n_heads=12, d_model=768, d_head=64, d_mlp=3072),
-}
-TRAINING = {
-    "smoke": TrainConfig(
-        steps=60, batch_size=8, lr=3e-3, warmup=5, eval_every=10, eval_rows=8, n_checkpoints=1, stages=STAGES
-    ),
-    "quick": TrainConfig(
-        steps=1000, batch_size=8, lr=3e-3, lr_final=1.5e-4, warmup=50, eval_every=20, eval_rows=16, n_checkpoints=1,
-        keep_at=(0.1, 0.3), stages=STAGES, save_every=120.0,
-    ),
-    "paper": TrainConfig(
-        steps=62_500, batch_size=32, lr=5e-5, schedule="constant", weight_decay=0.0, dtype="bfloat16", eval_every=250,
-        eval_rows=100, n_checkpoints=2, stages=STAGES, save_every=1800.0,
-    ),
-}  # fmt: skip

@@ -16,7 +16,8 @@ from rb_interp.errors import ConfigError
 from rb_interp.figures.save import draw
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.config import from_mapping, plain, scale_of
+from rb_interp.runs.config import from_mapping, scale_of
+from rb_interp.settings import plain
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.addition_and_scan.answers import answers, right

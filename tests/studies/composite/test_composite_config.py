@@ -6,7 +6,8 @@ import pytest
 
 from rb_interp.errors import ConfigError
 from rb_interp.models.schemes import intended_std, parameters
-from rb_interp.runs.config import fingerprint, from_mapping, plain, scale_of
+from rb_interp.runs.config import fingerprint, from_mapping, scale_of
+from rb_interp.settings import plain
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.config import BOTH_UNSEEN, CompositeConfig
 from rb_interp.training.schedule import learning_rate
@@ -51,7 +52,6 @@ def test_plain_data_gives_the_study_again():
         ({"model": {"n_layers": 1}}, "n_layers=1; the study asks what one layer passes on to the next"),
         ({"train": {"compile": True}}, "micro_batch=0, compile=True; these are for language models"),
         ({"train": {"stages": ["half"]}}, "the task has no stage 'half'"),
-        ({"train": {"schedule_steps": -1}}, "schedule_steps=-1; expected 0 to 99,999,999 steps"),
     ],
 )
 def test_what_does_not_fit_is_named_in_one_sentence(data, message):

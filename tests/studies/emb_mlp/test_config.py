@@ -3,7 +3,8 @@
 import pytest
 
 from rb_interp.errors import ConfigError, RbInterpError
-from rb_interp.runs.config import from_mapping, read_toml, scale_of, to_toml
+from rb_interp.runs.config import from_mapping, scale_of
+from rb_interp.settings import read_toml, to_toml
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
 
 
@@ -16,7 +17,7 @@ def test_a_toml_file_gives_the_study_again(tmp_path):
 
 
 def test_full_batch_sweeps_see_every_row():
-    for preset in EmbMLPConfig.presets:
+    for preset in EmbMLPConfig.PRESETS:
         config = EmbMLPConfig.from_preset(preset)
         assert config == from_mapping(EmbMLPConfig, {"preset": preset})
         for sweep in (config.descent, config.one_layer):
@@ -29,10 +30,6 @@ def test_full_batch_sweeps_see_every_row():
     [
         ({"descend": {}}, "unknown key 'descend'; did you mean 'descent'?"),
         ({"descent": {"train": {"step": 3}}}, "unknown key 'descent.train.step'; did you mean 'steps'?"),
-        ({"seeds": 3}, "'seeds' is 3; expected a list of whole numbers."),
-        ({"n_null": -1}, "n_null=-1; expected 0 to"),
-        ({"scaling": {"d_models": [100]}}, "d_models=[100]; expected two or more widths, ascending."),
-        ({"scaling": {"n_init": 0}}, "n_init=0; expected 1 to"),
         (
             {"scaling": {"d_models": [80, 90]}},
             "scaling.d_models begins at 80; the labels of sweep 'one_layer' go up to",
@@ -55,5 +52,5 @@ def test_bad_settings_are_named_in_one_sentence(data, message):
 
 
 def test_an_unknown_preset_is_named():
-    with pytest.raises(ConfigError, match="there is no preset 'quik'; did you mean 'quick'"):
+    with pytest.raises(ConfigError, match="EmbMLPConfig has no preset 'quik'; did you mean 'quick'"):
         EmbMLPConfig.from_preset("quik")

@@ -18,8 +18,9 @@ from rb_interp.probes.chain import chain_accuracy, chain_inputs
 from rb_interp.probes.corpus_cosines import token_similarity
 from rb_interp.probes.token_typing import typical_tokens
 from rb_interp.probes.vectors import participation
-from rb_interp.runs.config import fingerprint, from_mapping, read_toml, scale_of, to_toml
+from rb_interp.runs.config import fingerprint, from_mapping, scale_of
 from rb_interp.runs.run import Run
+from rb_interp.settings import read_toml, to_toml
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig, info, train_note
 from rb_interp.studies.language.measure import text_of

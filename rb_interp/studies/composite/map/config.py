@@ -15,15 +15,15 @@ gammas, two depths and two seeds, which decide no claim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import field, replace
+from typing import Annotated, ClassVar, NamedTuple
 
-from rb_interp.bounds import GAMMA, MODEL, TRAIN, Bound, check_bound
-from rb_interp.checks import shown
+from pydantic import AfterValidator, Field
+
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import DEFAULT_SEEDS, StudyConfig, SweepConfig
+from rb_interp.settings import Gammas, Rate, Seeds, each_once
 from rb_interp.studies.composite.config import EPOCH, MIDDLE, MODELS, TRAINING
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
@@ -36,8 +36,6 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Learning rates of claim C10, in multiples of the preset's."""
 DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3)
 """Weight decays of claim C11, at the paper's learning rate and steps."""
-MOST_POINTS = 50
-"""Points of an axis, at most."""
 UNSEEN_DECAY, UNSEEN_LAYERS = 0.01, 3
 """Weight decay of claim C10, and layers of C10 and C11."""
 NORMS = ("pre", "post")
@@ -74,20 +72,23 @@ def paper_decays(train: TrainConfig) -> tuple[float, ...]:
 _QUICK = replace(TRAINING["quick"], stages=(), n_checkpoints=0)
 _SMOKE = replace(TRAINING["smoke"], steps=60, warmup=12, stages=(), n_checkpoints=0)
 _PAPER = replace(TRAINING["paper"], stages=(), n_checkpoints=0)
+_PAPER_FACTORS = tuple(round(rate / _PAPER.lr, 9) for rate in (5e-5, 1e-4, 2e-4, 4e-4, 6e-4))
 
 
-@dataclass(frozen=True)
+def _apart(points: tuple[float, ...]) -> tuple[float, ...]:
+    if len({f"{point:.3g}" for point in points}) < len(points):
+        raise ValueError("give points that differ within three digits")
+    return points
+
+
+Points = Annotated[tuple[Rate, ...], Field(min_length=1, max_length=50), AfterValidator(_apart)]
+Depths = Annotated[
+    tuple[Annotated[int, Field(ge=2, le=1000)], ...], Field(min_length=1, max_length=50), AfterValidator(each_once)
+]
+
+
 class CompositeMapConfig(StudyConfig):
     """The axes of a map, and what its members share.
-
-    Attributes:
-        gammas: of the axis depth. coarse_gammas: of the axes rate and decay. block_gammas: of GPT-2's blocks.
-        depths: numbers of layers, two or more, with 2 among them.
-        factors: learning rates, in multiples of ``train.lr``, with 1 among them.
-        unseen_factors: the same of the axis unseen_rate.
-        decays: weight decays. They do not follow a change of ``train.lr`` or ``train.steps``, see `paper_decays`.
-        heads: of GPT-2's blocks; each has its share of the head's width.
-        task, model, train: of a member at depth 2 with the learning rate and weight decay of the preset.
 
     Raises ConfigError for axes without the point that they share, and for points that are named twice.
 
@@ -95,41 +96,63 @@ class CompositeMapConfig(StudyConfig):
     ['rate_0.5', 'depth_2', 'rate_2']
     """
 
-    BOUNDS: ClassVar[Mapping[str, Bound]] = {
-        **dict.fromkeys(("gammas", "coarse_gammas", "block_gammas"), GAMMA),
-        "depths": replace(MODEL["n_layers"], low=2, why="information flows through two layers at least"),
-        **dict.fromkeys(("factors", "unseen_factors"), Bound(0, 1000, "times train.lr", "a rate is 1,000 at most")),
-        "decays": TRAIN["weight_decay"],
-        "heads": MODEL["n_heads"],
+    PRESETS: ClassVar = {
+        "smoke": {
+            "seeds": (0, 1),
+            "coarse_gammas": (0.5,),
+            "heads": 2,
+            "factors": (0.5, 1.0),
+            "unseen_factors": (0.5, 1.0),
+            "decays": paper_decays(_SMOKE)[:2],
+            "task": CompositeTask.PRESETS["smoke"],
+            "model": replace(MODELS["smoke"], d_model=16, d_head=8, d_mlp=32),
+            "train": _SMOKE,
+        },
+        "quick": {},
+        "paper": {
+            "seeds": DEFAULT_SEEDS,
+            "factors": (*_PAPER_FACTORS, 1.0),
+            "unseen_factors": _PAPER_FACTORS,
+            "decays": DECAYS,
+            "gammas": GAMMAS,
+            "coarse_gammas": GAMMAS,
+            "block_gammas": BLOCK_GAMMAS,
+            "depths": DEPTHS,
+            "task": CompositeTask.PRESETS["paper"],
+            "model": MODELS["paper"],
+            "train": _PAPER,
+        },
     }
 
-    seeds: tuple[int, ...] = DEFAULT_SEEDS[:2]
-    gammas: tuple[float, ...] = COARSE
-    coarse_gammas: tuple[float, ...] = COARSE
-    block_gammas: tuple[float, ...] = (0.5, 0.8)
-    depths: tuple[int, ...] = (2, 4)
-    factors: tuple[float, ...] = (0.5, 1.0, 2.0)
-    unseen_factors: tuple[float, ...] = (0.5, 1.0, 2.0)
-    decays: tuple[float, ...] = paper_decays(_QUICK)[::4]
-    heads: int = 4
+    seeds: Seeds = DEFAULT_SEEDS[:2]
+    gammas: Gammas = COARSE
+    """Gammas of the axis depth."""
+    coarse_gammas: Gammas = COARSE
+    """Gammas of the axes rate and decay."""
+    block_gammas: Gammas = (0.5, 0.8)
+    """Gammas of GPT-2's blocks."""
+    depths: Depths = (2, 4)
+    """Numbers of layers, with 2 among them; information flows through two layers at least."""
+    factors: Points = (0.5, 1.0, 2.0)
+    """Learning rates, in multiples of ``train.lr``, with 1 among them."""
+    unseen_factors: Points = (0.5, 1.0, 2.0)
+    """The same of the axis unseen_rate."""
+    decays: Points = paper_decays(_QUICK)[::4]
+    """Weight decays. They do not follow a change of ``train.lr`` or ``train.steps``, see `paper_decays`."""
+    heads: Annotated[int, Field(ge=1, le=10_000)] = 4
+    """Heads of GPT-2's blocks; each has its share of the head's width."""
     task: CompositeTask = field(default_factory=CompositeTask)
-    model: ModelConfig = field(default_factory=lambda: MODELS["quick"])
+    """What a member at depth 2 learns."""
+    model: ModelConfig = MODELS["quick"]
+    """What a member at depth 2 is."""
     train: TrainConfig = _QUICK
+    """How a member at depth 2 is trained, with the learning rate and weight decay of the preset."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, needed in (("depths", 2), ("factors", 1.0), ("unseen_factors", None), ("decays", None)):
-            values = getattr(self, name)
-            if not 1 <= len(values) <= MOST_POINTS or len(set(values)) < len(values):
-                raise ConfigError(
-                    f"{name}={shown(list(values))}; expected 1 to {MOST_POINTS} of them, each named once."
-                )
-            if len({f"{value:.3g}" for value in values}) < len(values):
-                raise ConfigError(f"{name}={shown(list(values))}; give points that differ within three digits.")
-            if name.endswith("factors"):
-                check_bound(f"{name} times train.lr", tuple(value * self.train.lr for value in values), TRAIN["lr"])
-            if needed is not None and needed not in values:
-                raise ConfigError(f"{name}={list(values)}; axes share the point {needed:g}, so add it.")
+        for name, needed in (("depths", 2), ("factors", 1.0)):
+            if needed not in getattr(self, name):
+                raise ConfigError(f"{name}={getattr(self, name)}; axes share the point {needed:g}, so add it.")
         if not set(self.coarse_gammas) <= set(self.gammas):
             raise ConfigError(
                 f"coarse_gammas={list(self.coarse_gammas)} are not all among gammas={list(self.gammas)}; the preset's "
@@ -176,37 +199,3 @@ class CompositeMapConfig(StudyConfig):
             model, task, gammas = replace(model, n_layers=UNSEEN_LAYERS), task.both_unseen(), (MIDDLE,)
             train = replace(train, weight_decay=UNSEEN_DECAY) if axis == "unseen_rate" else train
         return SweepConfig(gammas, task, model, train)
-
-    @classmethod
-    def from_preset(cls, preset: str = "quick", **changes: Any) -> CompositeMapConfig:
-        """A preset, with fields replaced; ConfigError for an unknown one."""
-        cls.check_preset(preset)
-        task = CompositeTask.preset(preset)
-        if preset == "smoke":
-            few = {"coarse_gammas": (0.5,)}
-            small = replace(MODELS["smoke"], d_model=16, d_head=8, d_mlp=32)
-            own = {
-                "heads": 2,
-                "factors": (0.5, 1.0),
-                "unseen_factors": (0.5, 1.0),
-                "decays": paper_decays(_SMOKE)[:2],
-                "model": small,
-                "train": _SMOKE,
-            }
-            found = cls(preset, (0, 1), task=task, **few, **own)
-        elif preset == "paper":
-            factors = tuple(round(rate / _PAPER.lr, 9) for rate in (5e-5, 1e-4, 2e-4, 4e-4, 6e-4))
-            own = {
-                "factors": (*factors, 1.0),
-                "unseen_factors": factors,
-                "decays": DECAYS,
-                "gammas": GAMMAS,
-                "coarse_gammas": GAMMAS,
-                "block_gammas": BLOCK_GAMMAS,
-                "depths": DEPTHS,
-                "model": MODELS["paper"],
-            }
-            found = cls(preset, DEFAULT_SEEDS, task=task, train=_PAPER, **own)
-        else:
-            found = cls(preset, task=task)
-        return replace(found, **changes)

@@ -1,0 +1,289 @@
+"""Settings: one class is the Python object, the table of a TOML file, and the flags of the command line.
+
+A field's default, bound and meaning stand at the field:
+
+    class Optimiser(Settings):
+        lr: Rate = 1e-3
+        \"\"\"Learning rate after warm-up.\"\"\"
+
+A subclass of `Settings` is a frozen dataclass without a decorator. pydantic checks every value, defaults too, and
+stores it in its plain kind: lists as tuples, whole numbers at a decimal field as decimals, numpy's numbers as Python's.
+"3", True and 2.0 are no whole numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import reprlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field, fields, is_dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+from typing_extensions import Self, dataclass_transform
+
+from rb_interp.errors import ConfigError, RbInterpError, TaskError, first_line, nearest
+
+CONFIG = ConfigDict(
+    extra="forbid", strict=True, validate_default=True, allow_inf_nan=False, arbitrary_types_allowed=True
+)
+
+
+def each_once(values: tuple) -> tuple:
+    """The values; ValueError where one stands there twice."""
+    if len(set(values)) < len(values):
+        raise ValueError("name each once")
+    return values
+
+
+Steps = Annotated[int, Field(ge=1, le=99_999_999)]
+"""Names of checkpoints have eight digits."""
+Rows = Annotated[int, Field(ge=1, le=2**31 - 1)]
+ReadRows = Annotated[int, Field(ge=1, le=100_000_000)]
+"""All rows where there are fewer."""
+Draws = Annotated[int, Field(ge=0, le=100_000)]
+Size = Annotated[int, Field(ge=1, le=1_000_000)]
+Token = Annotated[int, Field(ge=0, le=999_999)]
+Span = tuple[Token, Token]
+Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(ge=0, le=1000)]
+"""Beyond 1,000 a float32 can hold no result."""
+Gamma = Annotated[float, Field(ge=0, le=20)]
+"""Above 20 every weight starts at 0 in float32."""
+Gammas = Annotated[tuple[Gamma, ...], Field(min_length=1, max_length=1000), AfterValidator(each_once)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Seeds = Annotated[tuple[Seed, ...], Field(min_length=1, max_length=10_000), AfterValidator(each_once)]
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Settings:
+    """Base of all settings: each subclass is a frozen dataclass, and refuses what does not fit.
+
+    Attributes:
+        PRESETS: name -> what differs from the defaults. ERROR: what is raised, with a line for each fault.
+
+    >>> class Optimiser(Settings):
+    ...     steps: Steps = 10
+    >>> Optimiser(steps=0)
+    Traceback (most recent call last):
+    rb_interp.errors.ConfigError: steps=0: input should be greater than or equal to 1
+    >>> Optimiser(stepz=3)
+    Traceback (most recent call last):
+    rb_interp.errors.ConfigError: Optimiser has no setting 'stepz'; did you mean 'steps'?
+    """
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    ERROR: ClassVar[type[RbInterpError]] = ConfigError
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclass(cls, frozen=True, config=CONFIG)
+        cls.__init__ = _with_our_errors(cls.__init__)
+
+    def __post_init__(self) -> None:
+        """Relations between settings are checked here, in subclasses."""
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """Settings of a preset: ``smoke`` (seconds), ``quick`` (minutes) or ``paper`` (the paper's sizes).
+
+        Raises the class's ``ERROR`` for another name.
+        """
+        cls.check_preset(name)
+        return cls(**{**cls.PRESETS[name], **changes})
+
+    @classmethod
+    def check_preset(cls, name: str) -> None:
+        """Raise the class's ``ERROR`` for an unknown preset."""
+        if name not in cls.PRESETS:
+            raise cls.ERROR(f"{cls.__name__} has no preset '{name}'; {nearest(name, cls.PRESETS)}")
+
+
+def _with_our_errors(init: Callable[..., None]) -> Callable[..., None]:
+    """An ``__init__`` that takes lists and numpy's numbers too, and raises the ``ERROR`` of its class."""
+
+    @wraps(init)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        try:
+            init(self, *map(_in_python, args), **{name: _in_python(value) for name, value in given.items()})
+        except ValidationError as error:
+            kind, names = type(self).__name__, [f.name for f in fields(self)]
+            raise self.ERROR("\n".join(_sentence(each, kind, names) for each in error.errors())) from None
+
+    return checked
+
+
+def _in_python(value: Any) -> Any:
+    """Lists and arrays as tuples, numpy's numbers as Python's, all else as it is."""
+    if isinstance(value, list | tuple | range):
+        return tuple(map(_in_python, value))
+    return _in_python(value.tolist()) if hasattr(value, "tolist") else value
+
+
+def _sentence(error: Any, kind: str, names: list[str]) -> str:
+    """What is wrong with one value."""
+    first, *inner = error["loc"] or ("value",)
+    name = names[first] if isinstance(first, int) and first < len(names) else str(first)
+    place, given = ".".join([name, *map(str, inner)]), reprlib.repr(error["input"])
+    if error["type"] == "unexpected_keyword_argument":
+        return f"{kind} has no setting '{name}'; {nearest(name, names)}"
+    if error["type"] == "unexpected_positional_argument":
+        return f"{kind} got {given} more than it takes"
+    if error["type"] == "missing" and not inner:
+        return f"{kind} got no '{name}'; give it"
+    if error["type"] == "literal_error":
+        known = re.findall(r"'([^']*)'", error["ctx"]["expected"])
+        return f"{place}={given} is not known; {nearest(error['input'], known)}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{place}={given}: {message[0].lower()}{message[1:]}"
+
+
+def fitted(value: Any, hint: Any, name: str) -> Any:
+    """A value as an annotation wants it, in its plain kind; ConfigError where it does not fit."""
+    try:
+        return TypeAdapter(hint, config=CONFIG).validate_python(_in_python(value))
+    except ValidationError as error:
+        lines = (_sentence({**each, "loc": (name, *each["loc"])}, name, []) for each in error.errors())
+        raise ConfigError("\n".join(lines)) from None
+
+
+def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> Any:
+    """A dataclass with fields replaced from nested plain data, as of a TOML file.
+
+    Args:
+        base: what to start from. data: nested changes. source, path: what the data is and where in it, for messages.
+
+    Raises ConfigError for unknown keys, naming the nearest known ones, and the class's error for a value that does not
+    fit.
+    """
+    known, hints, changes = [f.name for f in fields(base)], get_type_hints(type(base), include_extras=True), {}
+    unknown = [f"{source}: unknown key '{path}{key}'; {nearest(key, known)}" for key in data if key not in known]
+    if unknown:
+        raise ConfigError("\n".join(unknown))
+    for key, value in data.items():
+        current = getattr(base, key)
+        if isinstance(value, Mapping) and is_dataclass(current):
+            changes[key] = overlay(current, value, source, f"{path}{key}.")
+        else:
+            changes[key] = value if isinstance(base, Settings) else fitted(value, hints[key], key)
+    try:
+        return replace(base, **changes)
+    except RbInterpError as error:
+        where = f"{source}, [{path[:-1]}]" if path else source
+        raise type(error)("\n".join(f"{where}: {line}" for line in str(error).split("\n"))) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; ConfigError where it cannot be read."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); give --config an existing TOML file.") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid TOML: {first_line(error)}. Mend that line and try again.") from None
+
+
+def to_toml(study: str, config: Any) -> str:
+    """A study's configuration as TOML text, from which it can be read again; None is left out and means a default."""
+    import tomli_w
+
+    return tomli_w.dumps({"study": study, **_without_none(asdict(config))}, multiline_strings=False)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    return [_without_none(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A configuration as nested plain data, in the form of its TOML file."""
+    return json.loads(json.dumps(asdict(config)))
+
+
+def class_name(value: Any) -> str:
+    """``module:qualname`` of a value's class."""
+    return f"{type(value).__module__}:{type(value).__qualname__}"
+
+
+def fingerprint(task: Any) -> str:
+    """Twelve hex digits that two dataclasses share exactly when class and settings are the same.
+
+    The class counts as ``module:qualname``, so a subclass differs from its parent. Fields with ``compare=False`` do not
+    count.
+
+    Raises TaskError for what is no dataclass, and for a setting that is no plain data.
+
+    >>> from rb_interp.tasks import AnchorTask
+    >>> [AnchorTask().fingerprint() == other.fingerprint() for other in (AnchorTask(q=2), AnchorTask(length=6))]
+    [True, False]
+    """
+    if not is_dataclass(task) or isinstance(task, type):
+        raise TaskError(f"{reprlib.repr(task)} is no instance of a dataclass; write a fingerprint() of its own.")
+    return digest(_data(task, ""))
+
+
+def digest(data: Any) -> str:
+    """Twelve hex digits of plain data."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _data(value: Any, name: str) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        settings = {f.name: _data(getattr(value, f.name), f"{name}.{f.name}") for f in fields(value) if f.compare}
+        return {"class": class_name(value), "settings": settings}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_data(item, name) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _data(item, f"{name}[{key!r}]") for key, item in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TaskError(
+        f"the setting '{name[1:]}' is a {type(value).__name__}, which is no plain data; give numbers, texts, lists, "
+        f"mappings or dataclasses, or mark the field with field(compare=False)."
+    )
+
+
+def comparable(config: Any) -> Any:
+    """A configuration as plain data without host fields, and without later fields at their default; a task says its
+    class too."""
+    if is_dataclass(config):
+        host, later = (getattr(config, name, ()) for name in ("host_fields", "later_fields"))
+        told = [f for f in fields(config) if f.name not in host]
+        told = [f for f in told if f.name not in later or getattr(config, f.name) != f.default]
+        found = {f.name: comparable(getattr(config, f.name)) for f in told}
+        return {"type": class_name(config), **found} if hasattr(config, "fingerprint") else found
+    if isinstance(config, Mapping):
+        return {str(key): comparable(value) for key, value in config.items()}
+    return [comparable(value) for value in config] if isinstance(config, list | tuple) else config
+
+
+def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with keys such as ``train.steps``."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def differences(old: Any, new: Any) -> str:
+    """The first settings that differ, as ``model.norm: 'none' there, 'pre' here``."""
+    before, after = flat(comparable(old)), flat(comparable(new))
+    found = [
+        f"{key}: {before.get(key)!r} there, {after.get(key)!r} here"
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
+    ]
+    return "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")

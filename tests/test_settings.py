@@ -1,0 +1,173 @@
+"""Settings from Python: what is stored, what is refused with which line, presets, and what is the same thing."""
+
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from typing import Annotated, Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
+from rb_interp.models.config import MatrixGammas, ModelConfig, check_gamma
+from rb_interp.runs.registry import names, study
+from rb_interp.settings import Settings, fingerprint, fitted, read_toml
+from rb_interp.studies.addition_and_scan.addition import AdditionTask
+from rb_interp.studies.addition_and_scan.scan import ScanTask
+from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.composite.task import CompositeTask
+from rb_interp.studies.emb_mlp.config import EmbMLPConfig, Scaling
+from rb_interp.studies.language.config import LanguageConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.induction import InductionTask
+from rb_interp.text import TextConfig
+from rb_interp.training.config import TrainConfig
+
+NO_WHOLE = "input should be a valid integer"
+
+
+def settings_in(value: Any, found: dict[type, Any]) -> dict[type, Any]:
+    """Classes of the settings in a configuration, each with one of its kind."""
+    if is_dataclass(value) and not isinstance(value, type):
+        found.setdefault(type(value), value)
+        for field in fields(value):
+            settings_in(getattr(value, field.name), found)
+    return found
+
+
+EVERY = {
+    kind: value
+    for name in names()
+    for config in [study(name).preset("smoke")]
+    for part in (config, *config.sweeps.values())
+    for kind, value in settings_in(part, {}).items()
+    if isinstance(value, Settings)
+}
+
+
+def unbounded(hint: Any, bounds: frozenset[str] = frozenset()) -> bool:
+    """Whether an annotation holds a number without a lowest and a highest value."""
+    if hasattr(hint, "__metadata__"):
+        held = {type(each).__name__ for info in hint.__metadata__ for each in getattr(info, "metadata", ())}
+        return unbounded(get_args(hint)[0], bounds | held)
+    inner = [each for each in get_args(hint) if each is not Ellipsis and not isinstance(each, str)]
+    return not {"Ge", "Le"} <= bounds if hint in (int, float) else any(unbounded(each) for each in inner)
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
+def test_every_number_of_a_study_has_a_lowest_and_a_highest_value(kind):
+    hints = get_type_hints(kind, include_extras=True)
+    assert [f.name for f in fields(kind) if unbounded(hints[f.name])] == []
+    assert unbounded(tuple[Annotated[int, ...], ...] | None)  # the test can fail
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "line"),
+    [
+        (TrainConfig, {"steps": 0}, "steps=0: input should be greater than or equal to 1"),
+        (TrainConfig, {"steps": 10**9}, "steps=1000000000: input should be less than or equal to 99999999"),
+        *((TrainConfig, {"steps": value}, f"steps={value!r}: {NO_WHOLE}") for value in ("3", True, 2.0, 2.7, None)),
+        (TrainConfig, {"steps": np.float64(3)}, f"steps=3.0: {NO_WHOLE}"),
+        (TrainConfig, {"lr": "1"}, "lr='1': input should be a valid number"),
+        (TrainConfig, {"lr": True}, "lr=True: input should be a valid number"),
+        (TrainConfig, {"lr": float("nan")}, "lr=nan: input should be a finite number"),
+        (TrainConfig, {"betas": (0.9, 1)}, "betas.1=1: input should be less than or equal to 0.999999"),
+        (TrainConfig, {"betas": (0.9, 0.9, 0.9)}, "betas=(0.9, 0.9, 0.9): tuple should have at most 2 items"),
+        (TrainConfig, {"tf32": 1}, "tf32=1: input should be a valid boolean"),
+        (TrainConfig, {"schedule": "cosin"}, "schedule='cosin' is not known; did you mean 'cosine'?"),
+        (TrainConfig, {"stepz": 3}, "TrainConfig has no setting 'stepz'; did you mean 'steps'?"),
+        (TrainConfig, {"eps": -1, "lr": -1}, "lr=-1: input should be greater than or equal to 0\neps=-1: input"),
+        (ModelConfig, {"norm": "pree"}, "norm='pree' is not known; did you mean 'pre'?"),
+        (ModelConfig, {"gammas": None}, "gammas=None: input should be an instance of MatrixGammas"),
+        (MatrixGammas, {"qk": 21}, "qk=21: input should be less than or equal to 20"),
+        (AnchorTask, {"q": 5}, "q=5: input should be less than or equal to 4"),
+        (AnchorTask, {"keys": (1, 2, 3)}, "keys=(1, 2, 3): tuple should have at most 2 items"),
+        (AnchorTask, {"masked": ((11, 13), 11)}, "masked.1=11: input should be a valid tuple"),
+        (AnchorTask, {"memory_share": 1.5}, "memory_share=1.5: input should be less than or equal to 1"),
+        (InductionTask, {"block": 2}, "block=2: input should be greater than or equal to 3"),
+        (TextConfig, {"hops": (0, 1)}, "hops.0=0: input should be greater than or equal to 1"),
+        (TextConfig, {"d_vocab": 256}, "d_vocab=256: input should be greater than or equal to 257"),
+        (TextConfig, {"ordering": "preordered"}, "ordering='preordered' is not known; did you mean 'preorder'?"),
+        (CompositeTask, {"shifts": (1,)}, "shifts=(1,): tuple should have at least 2 items"),
+        (CompositeTask, {"evaluation_rows": 3}, "evaluation_rows=3: input should be a multiple of 2"),
+        (AdditionTask, {"block": (0, 5000)}, "block.1=5000: input should be less than or equal to 4999"),
+        (ScanTask, {"verbs": 1}, "verbs=1: input should be greater than or equal to 2"),
+        (AnchorConfig, {"seeds": ()}, "seeds=(): tuple should have at least 1 item"),
+        (AnchorConfig, {"seeds": (1, 1)}, "seeds=(1, 1): name each once"),
+        (AnchorConfig, {"gammas": (0.5, 0.5)}, "gammas=(0.5, 0.5): name each once"),
+        (AnchorConfig, {"data_seed": 0.5}, f"data_seed=0.5: {NO_WHOLE}"),
+        (Scaling, {"d_models": (100, 80)}, "d_models=(100, 80): give widths in ascending order"),
+        (EmbMLPConfig, {"n_null": -1}, "n_null=-1: input should be greater than or equal to 0"),
+        (LanguageConfig, {"model": {"d_model": 3}}, "model={'d_model': 3}: input should be an instance of ModelConfig"),
+    ],
+)
+def test_what_does_not_fit_gets_a_line_each_in_the_error_of_its_class(kind, changes, line):
+    for make in (lambda: kind(**changes), lambda: replace(kind(), **changes)):
+        with pytest.raises(kind.ERROR) as caught:
+            make()
+        assert line in str(caught.value)
+        assert str(caught.value).count("\n") == len(changes) - 1
+
+
+def test_values_without_a_name_are_named_and_counted():
+    with pytest.raises(ModelError, match=r"^n_layers='2': input should be a valid integer$"):
+        ModelConfig("2")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ModelError, match="MatrixGammas got 3 more than it takes"):
+        MatrixGammas(*[None] * 5, 3)  # pyright: ignore[reportCallIssue]
+
+
+def test_numbers_and_lists_of_any_kind_are_one_configuration():
+    plain = TrainConfig(steps=7, lr=1.0, keep_at=(0.0, 1.0))
+    odd: Any = {"steps": np.int64(7), "lr": np.float32(1), "keep_at": np.array([0, 1])}
+    assert TrainConfig(**odd) == replace(plain, lr=1) == plain
+    assert fingerprint(TrainConfig(**odd)) == fingerprint(plain)
+    assert [type(value) for value in (TrainConfig(**odd).steps, *TrainConfig(**odd).keep_at)] == [int, float, float]
+    listed: Any = {"keys": [21, 60], "masked": [[11, 13], [13, 11]]}
+    assert AnchorTask(**listed) == AnchorTask()
+    assert AnchorConfig.from_preset("smoke", seeds=range(2)).seeds == (0, 1)
+
+
+def test_a_default_is_stored_as_a_given_value_is():
+    class Whole(Settings):
+        share: float = 0
+
+    assert type(Whole().share) is type(replace(Whole()).share) is float
+    assert fingerprint(Whole()) == fingerprint(Whole(0.0))
+    with pytest.raises(FrozenInstanceError):
+        Whole().share = 1.0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_preset_is_what_differs_from_the_defaults():
+    assert AnchorTask.preset("smoke") == AnchorTask(**AnchorTask.PRESETS["smoke"])
+    assert TrainConfig.preset("smoke", steps=9) == replace(TrainConfig.preset("smoke"), steps=9)
+    for kind, error in ((AnchorTask, TaskError), (ModelConfig, ModelError), (AnchorConfig, ConfigError)):
+        with pytest.raises(error, match=rf"{kind.__name__} has no preset 'smok'; did you mean 'smoke'\?"):
+            kind.check_preset("smok")
+
+
+def test_relations_between_settings_are_told_from_every_side():
+    with pytest.raises(TaskError, match="overlap"):
+        AnchorTask(keys=(5, 60))
+    with pytest.raises(ModelError, match="its definition has n_layers=1"):
+        ModelConfig(architecture="emb_mlp")
+    with pytest.raises(TaskError, match="have no number of 64 bits"):
+        AnchorTask(q=4, reasoning_anchors=(90_000, 90_001), d_vocab=10**6)
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 20.5, float("nan"), "0.8", True, None])
+def test_a_gamma_that_no_scheme_takes_is_refused(gamma):
+    with pytest.raises(ModelError, match="expected 0 to 20"):
+        check_gamma(gamma)
+
+
+def test_a_single_value_is_fitted_to_an_annotation():
+    assert fitted([1, np.int32(2)], tuple[float, ...], "ranges") == (1.0, 2.0)
+    with pytest.raises(ConfigError, match=r"^ranges.1='x': input should be a valid number$"):
+        fitted([1, "x"], tuple[float, ...], "ranges")
+
+
+@pytest.mark.parametrize("content", ["steps = = 3", "steps = " + "9" * 5000])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
+    (tmp_path / "study.toml").write_text(content)
+    with pytest.raises(RbInterpError, match="study.toml is not valid TOML"):
+        read_toml(tmp_path / "study.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_toml(tmp_path)
