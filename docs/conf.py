@@ -1,13 +1,16 @@
 """Sphinx configuration: sphinx -W -b html docs docs/_build."""
 
 import re
+import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 project = "rb_interp"
 author = "The rb_interp authors"
 copyright = "2026, the rb_interp authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "conf.py"]
+exclude_patterns = ["_build", "conf.py", "settings_tables.py"]
 html_theme = "furo"
 html_title = "rb_interp"
 html_static_path = ["_static"]
@@ -27,7 +30,16 @@ autodoc_member_order = "bysource"
 
 def setup(app):
     app.connect("source-read", without_blank_line)
+    app.connect("source-read", with_tables_of_settings)
     app.connect("include-read", lambda app, path, page, text: without_blank_line(app, page, text))
+
+
+def with_tables_of_settings(app, name, text):
+    """Put the tables that are made from the fields into configuration.md."""
+    if name == "configuration":
+        from settings_tables import tables
+
+        text[0] = text[0].replace("<!-- tables of all settings -->", tables())
 
 
 def without_blank_line(app, name, text):

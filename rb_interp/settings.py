@@ -29,6 +29,10 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import Self, dataclass_transform
 
 from rb_interp.errors import ConfigError, RbInterpError, TaskError, first_line, nearest
+from rb_interp.lazy import listed
+
+__all__ = ["Settings", "comparable", "differences", "overlay", "read_toml", "to_toml"]
+__dir__ = listed(__name__)
 
 CONFIG = ConfigDict(
     extra="forbid", strict=True, validate_default=True, allow_inf_nan=False, arbitrary_types_allowed=True
