@@ -56,7 +56,7 @@ class CogsConfig(StudyConfig):
     0.1
     """
 
-    PRESETS: ClassVar = {"smoke": {"seeds": (0, 1), **_sweeps("smoke")}, "paper": {}}
+    PRESETS: ClassVar[dict] = {"smoke": {"seeds": (0, 1), **_sweeps("smoke")}, "paper": {}}
 
     preset: str = "paper"
     cogs_low: CogsSweep = _sweeps("paper")["cogs_low"]

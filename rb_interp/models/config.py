@@ -41,7 +41,7 @@ class ModelConfig(Settings):
     Raises ModelError for settings that contradict each other.
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {"d_model": 32, "d_head": 16, "d_mlp": 64},
         "quick": {},
         "paper": {"d_model": 200, "d_head": 64, "d_mlp": 512, "norm": "post"},

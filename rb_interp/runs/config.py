@@ -37,7 +37,7 @@ class StudyConfig(Settings):
         sibling_stages: further names of stages, name -> (stage, gamma): that stage of the same seed's member.
     """
 
-    PRESETS: ClassVar = {"quick": {}}
+    PRESETS: ClassVar[dict] = {"quick": {}}
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {}
 
     preset: str = "quick"

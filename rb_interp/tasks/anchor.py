@@ -56,7 +56,7 @@ class AnchorTask(Settings):
     (True, [11, 13])
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {
             "length": 6, "keys": (21, 36), "memory_anchors": (1, 4), "reasoning_anchors": (11, 14), "d_vocab": 80,
             "n_sequences": 3200,

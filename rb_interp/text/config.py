@@ -34,7 +34,7 @@ class TextConfig(Settings):
     512
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {"sequences": 40, "held_out": 8, "answers": 20, "hops": (1, 2), "d_vocab": 512, "n_ctx": 256},
         "quick": {},
         "paper": {

@@ -53,10 +53,10 @@ class TextTask(TextConfig):
     ((96, 256), 40, 256)
     """
 
-    source_fields: ClassVar = ("prontoqa", "stories")
-    sets: ClassVar = TEXT_SETS
-    train_sets: ClassVar = TRAIN
-    predicts: ClassVar = "next"
+    source_fields: ClassVar[tuple] = ("prontoqa", "stories")
+    sets: ClassVar[tuple] = TEXT_SETS
+    train_sets: ClassVar[tuple] = TRAIN
+    predicts: ClassVar[str] = "next"
 
     @property
     def length(self) -> int:

@@ -22,8 +22,8 @@ MODEL = ModelConfig(n_layers=2, n_heads=1, d_model=16, d_head=8, d_mlp=16)
 
 
 class One(SweepConfig, StudyConfig):
-    PRESETS: ClassVar = {"smoke": {}, "quick": {}}
-    sibling_stages: ClassVar = {"matched": ("half", 0.8)}
+    PRESETS: ClassVar[dict] = {"smoke": {}, "quick": {}}
+    sibling_stages: ClassVar[dict] = {"matched": ("half", 0.8)}
 
     preset: str = "smoke"
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
@@ -42,7 +42,7 @@ class Half(SweepConfig):
 
 
 class Two(StudyConfig):
-    PRESETS: ClassVar = {"smoke": {}, "quick": {}}
+    PRESETS: ClassVar[dict] = {"smoke": {}, "quick": {}}
 
     first: Half = field(default_factory=Half)
     second: Half = field(default_factory=Half)

@@ -41,7 +41,7 @@ class CrossedSeedsConfig(StudyConfig):
     ([('data_0', 0), ('data_1', 1)], (0, 1))
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {**_as_anchor("smoke"), "seeds": (0, 1), "data_seeds": (0, 1)},
         "quick": _as_anchor("quick"),
         "paper": _as_anchor("paper"),

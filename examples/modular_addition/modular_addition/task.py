@@ -32,6 +32,9 @@ class ModularAddition:
 
 
 class Config(SweepConfig, StudyConfig):
-    PRESETS: ClassVar = {"smoke": {"seeds": (0, 1), "task": {"p": 11}, "train": {"steps": 60, "lr": 1e-2}}, "quick": {}}
+    PRESETS: ClassVar[dict] = {
+        "smoke": {"seeds": (0, 1), "task": {"p": 11}, "train": {"steps": 60, "lr": 1e-2}},
+        "quick": {},
+    }
     task: ModularAddition = field(default_factory=ModularAddition)
     train: TrainConfig = TrainConfig(steps=3000, stages=("knows_rule",), weight_decay=0.5, n_checkpoints=4)

@@ -40,7 +40,7 @@ class AdditionTask(Settings):
     """
 
     sets, train_sets, predicts, length = SETS, SETS[:1], "last", 4
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {"operands": (0, 19), "block": (8, 12)},
         "quick": {},
         "paper": {"operands": (0, 999), "block": (400, 600)},

@@ -106,7 +106,7 @@ class AdditionAndScanConfig(StudyConfig):
     (0.1, 4000)
     """
 
-    PRESETS: ClassVar = {"smoke": {"seeds": (0, 1), **_sweeps("smoke")}, "quick": {}, "paper": _sweeps("paper")}
+    PRESETS: ClassVar[dict] = {"smoke": {"seeds": (0, 1), **_sweeps("smoke")}, "quick": {}, "paper": _sweeps("paper")}
 
     addition_low: AdditionSweep = _sweep("addition_low")
     """Addition."""

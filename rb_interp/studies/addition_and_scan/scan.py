@@ -51,7 +51,7 @@ class ScanTask(SequenceTask):
     """
 
     sets, train_sets, length = SETS, SETS[:1], LONGEST_COMMAND + 1 + LONGEST_ANSWER
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {"verbs": 3, "n_sequences": 200},
         "quick": {},
         "paper": {"verbs": 12, "n_sequences": 8000},

@@ -27,7 +27,7 @@ class AnchorConfig(SweepConfig, StudyConfig):
     300
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {**sizes(AnchorTask, "smoke"), "seeds": (0, 1)},
         "quick": {**sizes(AnchorTask, "quick"), "rates": RATES["quick"]},
         "paper": sizes(AnchorTask, "paper"),

@@ -65,7 +65,7 @@ class CompositeConfig(SweepConfig, StudyConfig):
     (0.1, 0.5, 0.8)
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {
             "seeds": (0, 1), "task": CompositeTask.PRESETS["smoke"], "model": MODELS["smoke"],
             "train": TRAINING["smoke"],

@@ -56,7 +56,7 @@ class CompositeTask(Settings):
     """
 
     sets, train_sets, predicts, q = SETS, TRAIN_SETS, "last", 2
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {"items": (20, 49), "length": 6, "d_vocab": 64, "n_sequences": 3200, "evaluation_rows": 200},
         "quick": {},
         "paper": {"n_sequences": 900_000},

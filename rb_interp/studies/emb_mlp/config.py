@@ -128,7 +128,7 @@ class EmbMLPConfig(StudyConfig):
     (['adamw', 'descent', 'one_layer'], 74)
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {"seeds": (0, 1), **_sweeps("smoke"), "scaling": SCALING["smoke"]},
         "quick": {},
         "paper": {**_sweeps("paper"), "scaling": SCALING["paper"]},

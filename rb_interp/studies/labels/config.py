@@ -78,7 +78,7 @@ class LabelsConfig(StudyConfig):
     'near_sum'
     """
 
-    PRESETS: ClassVar = {"smoke": {**_changes("smoke"), "seeds": (0, 1)}, "quick": {}, "paper": _changes("paper")}
+    PRESETS: ClassVar[dict] = {"smoke": {**_changes("smoke"), "seeds": (0, 1)}, "quick": {}, "paper": _changes("paper")}
 
     keys: LabelsSweep = field(default_factory=lambda: _sweep("keys"))
     """Memory labels uniform on the keys."""

@@ -53,7 +53,7 @@ class LanguageConfig(SweepConfig, StudyConfig):
     True
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {
             "seeds": (0, 1), "task": TextTask.PRESETS["smoke"], "model": MODELS["smoke"], "train": TRAINING["smoke"]
         },

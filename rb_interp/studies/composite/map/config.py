@@ -96,7 +96,7 @@ class CompositeMapConfig(StudyConfig):
     ['rate_0.5', 'depth_2', 'rate_2']
     """
 
-    PRESETS: ClassVar = {
+    PRESETS: ClassVar[dict] = {
         "smoke": {
             "seeds": (0, 1),
             "coarse_gammas": (0.5,),
