@@ -157,7 +157,7 @@ def test_keep_at_keeps_every_member_at_shares_of_the_steps():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"keep_at": (0.5, 1.5)}, "keep_at=[0.5, 1.5]; expected 0 to 1 (shares of the steps)."),
+        ({"keep_at": (0.5, 1.5)}, "keep_at.1=1.5: input should be less than or equal to 1"),
         ({"optimiser": "sdg"}, "optimiser='sdg' is not known; did you mean 'sgd'?"),
     ],
 )

@@ -56,11 +56,11 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
     paper = CompositeMapConfig.from_preset("paper").sweeps
     found = [sweep.train.lr for name, sweep in paper.items() if name.startswith("unseen_rate")]
     assert found == pytest.approx([5e-5, 1e-4, 2e-4, 4e-4, 6e-4])
-    with pytest.raises(ConfigError, match=r"depths=\[3\]; axes share the point 2"):
+    with pytest.raises(ConfigError, match=r"depths=\(3,\); axes share the point 2"):
         replace(MAP, depths=(3,))
-    with pytest.raises(ConfigError, match=r"decays=\[0.1001, 0.1002\]; give points that differ within three digits"):
+    with pytest.raises(ConfigError, match=r"decays=\(0.1001, 0.1002\): give points that differ within three digits"):
         replace(MAP, decays=(0.1001, 0.1002))
-    with pytest.raises(ConfigError, match="depths=.*; expected 1 to 50 of them, each named once"):
+    with pytest.raises(ConfigError, match="depths=.*: tuple should have at most 50 items"):
         replace(MAP, depths=tuple(range(2, 60)))
     with pytest.raises(ConfigError, match="heads=3 do not divide d_head=64"):
         replace(MAP, heads=3)
