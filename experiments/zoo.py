@@ -27,10 +27,9 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity, value_alignment
+from rb_interp.runs.circuit import Circuit
 from rb_interp.runs.config import fingerprint
-from rb_interp.runs.sharing import Circuit, save_member
-from rb_interp.runs.sharing.export import training_of
-from rb_interp.runs.sharing.pretrained import ZOO_FOLDER, listed, members
+from rb_interp.runs.sharing import ZOO_FOLDER, listing, save_member, training_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.anchor.circuits import circuit_of
 from rb_interp.studies.composite.circuits import circuit_of as flow_circuit
@@ -228,15 +227,16 @@ def write(found: dict[str, Any], place: Path, taken: set[str]) -> None:
         print(save_member(place / name, circuit=circuit, readings=readings, **found))
 
 
-def listing(place: Path) -> str:
+def page(place: Path) -> str:
     """The zoo's page."""
-    columns = ("member", "task", "norm", "gamma", "seed", "circuit", "by", "share", "accuracy", "kB")
+    columns = ("member", "task", "norm", "gamma", "seed", "circuit", "named_by", "share", "accuracy", "kB")
     lines = [columns, ["---"] * len(columns)]
-    for name in members(place):
-        row = listed(place / name)
+    table = listing(place).astype(object)
+    for row in table.where(table.notna(), None).to_dict("records"):
         row["kB"] = round(row["bytes"] / 1000)
-        row["share"] = "" if row["share"] != row["share"] else f"{row['share']:.2f}"
-        row["member"] = f"[{name}]({name}/README.md)"
+        row["share"] = row["share"] and f"{row['share']:.2f}"
+        row["seed"] = None if row["seed"] is None else int(row["seed"])
+        row["member"] = "[{member}]({member}/README.md)".format(**row)
         lines.append(["" if row[column] is None else str(row[column]) for column in columns])
     return CARD.format(table="\n".join(f"| {' | '.join(line)} |" for line in lines))
 
@@ -254,7 +254,7 @@ def main() -> None:
     write(induced(chosen.folder), chosen.to, taken)
     for name in BY_HAND:
         write(by_hand(name), chosen.to, taken)
-    (chosen.to / "README.md").write_text(listing(chosen.to))
+    (chosen.to / "README.md").write_text(page(chosen.to))
 
 
 if __name__ == "__main__":

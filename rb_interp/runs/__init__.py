@@ -6,7 +6,7 @@ from rb_interp.lazy import lazy_package
 
 if TYPE_CHECKING:
     from rb_interp.runs import config as config
-    from rb_interp.runs import sharing as sharing
+    from rb_interp.runs.circuit import Circuit as Circuit
     from rb_interp.runs.config import StudyConfig as StudyConfig
     from rb_interp.runs.config import SweepConfig as SweepConfig
     from rb_interp.runs.measured import Measured as Measured
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from rb_interp.runs.registry import study as study
     from rb_interp.runs.reproduction import reproduce as reproduce
     from rb_interp.runs.run import Run as Run
+    from rb_interp.runs.shared_member import SharedMember as SharedMember
+    from rb_interp.runs.sharing import save_member as save_member
     from rb_interp.runs.sweep import Sweep as Sweep
 else:
     __getattr__, __dir__, __all__ = lazy_package(
         __name__,
         {
+            "circuit": ("Circuit",),
             "config": ("StudyConfig", "SweepConfig"),
             "measured": ("Measured", "over_seeds", "readings_table", "summary_table"),
             "members": ("MemberModels",),
@@ -30,7 +33,9 @@ else:
             "registry": ("study",),
             "reproduction": ("reproduce",),
             "run": ("Run",),
+            "shared_member": ("SharedMember",),
+            "sharing": ("save_member",),
             "sweep": ("Sweep",),
         },
-        modules=("config", "sharing"),
+        modules=("config",),
     )

@@ -37,7 +37,7 @@ from rb_interp.training.loop import resolve_device
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rb_interp.runs.sharing.member import SharedMember
+    from rb_interp.runs.shared_member import SharedMember
 
 
 class Run(RunFolder):
@@ -292,17 +292,17 @@ class Run(RunFolder):
 
         Args:
             gamma, seed, stage, sweep: as of `model`.
-            path: the folder: a new one, or one that holds this member already.
+            path: the folder, which must be new or empty.
             name: by default that of the folder. description: a sentence for the card.
             licence: of the weights, as the Hub spells it; by default that of this package.
 
         Raises RunError for a member, stage, step or sweep that the run does not have, and for a folder that holds
-        something else; nothing is changed then.
+        something; nothing is changed then.
         """
-        from rb_interp.runs.sharing.export import export
+        from rb_interp.runs.sharing import export
 
         facts = {"name": name, "description": description, "licence": licence}
-        return export(self, Path(path), gamma=gamma, seed=seed, stage=stage, sweep=sweep, **facts)
+        return export(self, path, gamma=gamma, seed=seed, stage=stage, sweep=sweep, **facts)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"

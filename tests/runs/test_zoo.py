@@ -9,10 +9,8 @@ import torch
 
 import rb_interp as rb
 from rb_interp.interventions.route_shares import anchor_routes
-from rb_interp.runs.sharing import Circuit
-from rb_interp.runs.sharing.card import card
-from rb_interp.runs.sharing.pretrained import ZOO_FOLDER, members
-from rb_interp.runs.sharing.save import accuracy
+from rb_interp.runs.circuit import Circuit
+from rb_interp.runs.sharing import ZOO_FOLDER, accuracy, members, model_card
 from rb_interp.studies.anchor.circuits import circuit_of
 from rb_interp.studies.composite.circuits import circuit_of as flow_circuit
 from rb_interp.studies.composite.flow import read_interchange
@@ -23,9 +21,9 @@ BOTH_GENERATIONS = ("average-then-key", "key-to-anchors-post-norm")
 
 def named_again(member) -> Circuit:
     """The circuit, read off the member's model."""
-    if member.circuit.by == "ablation":
+    if member.circuit.named_by == "ablation":
         return by_ablation(member)
-    if member.circuit.by == "interchange":
+    if member.circuit.named_by == "interchange":
         return flow_circuit(read_interchange(member.model, member.data).values)
     shares = anchor_routes(member.model, member.data).values
     return circuit_of(shares, member.accuracy["rsn_train"])
@@ -52,7 +50,7 @@ def by_ablation(member) -> Circuit:
 
 def check(member):
     assert accuracy(member.model, member.data) == pytest.approx(member.accuracy, abs=0.002, nan_ok=True)
-    if member.circuit.by == "construction":  # it sums embeddings: no order of the tokens matters
+    if member.circuit.named_by == "construction":  # it sums embeddings: no order of the tokens matters
         tokens = torch.from_numpy(member.data.tokens[:50])
         torch.testing.assert_close(member.model(tokens), member.model(tokens[:, [2, 0, 1]]))
         return
@@ -65,7 +63,7 @@ def check(member):
 
 def check_reading(member):
     """One reading of attention, beside the untrained model's."""
-    if member.circuit.by != "cause":
+    if member.circuit.named_by != "cause":
         return
     table = member.readings
     row = table[(table.probe == "attention_by_role") & (table.quantity == "key")].iloc[0]
@@ -92,7 +90,7 @@ def test_a_member_is_the_same_in_both_generations(name):
 def test_its_card_is_written_from_what_it_holds(name):
     """So it says, for instance, what the shares of its circuit are of."""
     found = rb.from_pretrained("zoo", member=name)
-    assert (ZOO_FOLDER / name / "README.md").read_text() == card(found.content)
+    assert (ZOO_FOLDER / name / "README.md").read_text() == model_card(found.content)
 
 
 def test_the_zoo_is_small_and_its_page_lists_it():
@@ -106,7 +104,7 @@ def test_the_zoo_is_small_and_its_page_lists_it():
         table.circuit
     )
     assert {"none", "pre", "post"} == set(table.norm)
-    named = table[(table.by == "cause") & (table.circuit != "mixed")]
+    named = table[(table.named_by == "cause") & (table.circuit != "mixed")]
     assert (named.share >= 0.8).all()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from rb_interp.runs.circuit import Circuit
 from rb_interp.runs.measured import Measured
-from rb_interp.runs.sharing.circuit import Circuit
 from rb_interp.studies.composite.flow import ALONE, CARRIES, VIA_A2, VIA_ANCHORS, VIA_LAST, flow_of
 
 RULES = {

@@ -1,0 +1,350 @@
+"""Share members: read and write their folders, here or on the Hugging Face Hub, and list the zoo of this package.
+
+``shared_member`` tells what is in a folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from rb_interp.checks import checked
+from rb_interp.errors import ModelError, RunError, first_line, nearest
+from rb_interp.models.config import ModelConfig
+from rb_interp.runs.circuit import Circuit
+from rb_interp.runs.measured import Measured
+from rb_interp.runs.shared_member import (
+    CARD,
+    FILE,
+    UNTRAINED,
+    WEIGHTS,
+    Content,
+    SharedMember,
+    checksum,
+    content_bytes,
+    drawn_weights,
+    read,
+    read_content,
+    task_spec,
+)
+from rb_interp.runs.store import PROBE, versions
+from rb_interp.tasks.protocol import Dataset, Task, vocabulary
+from rb_interp.torch_threads import few_threads
+from rb_interp.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rb_interp.models.protocol import HookedModel
+    from rb_interp.runs.run import Run
+
+HERE = Path(__file__).parent
+ZOO, ZOO_FOLDER = "zoo", HERE / "zoo"
+LOOKS = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track_drift")
+"""Settings of a training that say what is looked at and kept, and change no step."""
+ROWS = 1000
+"""Rows of each set that the accuracy is of, at most."""
+AT_ONCE = 100_000
+"""Tokens that go through a model at once."""
+COLUMNS = ("probe", "layer", "head", "quantity", "set", "value", "untrained", "null_mean", "n")
+MOST_READINGS = 20
+"""Readings that a card shows; all of them stand in config.json."""
+
+
+@checked
+def from_pretrained(
+    path: Path | str, *, member: str | None = None, revision: str | None = None, task: Any = None
+) -> SharedMember:
+    """A shared member: its TransformerLens model, its task, its untrained counterpart, its circuit and readings.
+
+    Args:
+        path: a folder that `Run.export` wrote, one that holds several of these, ``zoo`` for the members that come with
+            the package, or the name of a repository of the Hugging Face Hub, ``owner/name``.
+        member: which one, if there are several. revision: branch, tag or commit of the repository.
+        task: the task that it learned, if its class is not installed here.
+
+    Raises RunError if there is no such member, if it is not what its ``config.json`` says, or if the Hub does not
+    answer.
+
+    >>> known = from_pretrained("zoo", member="average-then-key")
+    >>> known.circuit.name, known.content.gamma, tuple(known.model.W_E.shape)
+    ('average-then-key', 0.8, (200, 64))
+    >>> from rb_interp.probes import attention_by_role
+    >>> inputs = known.inputs("rsn_test", 200)
+    >>> reading = attention_by_role(known.model, inputs, layer=1, untrained=known.untrained)
+    >>> reading.values["key"] > 0.9 > reading.untrained["key"]
+    True
+    """
+    folder = ZOO_FOLDER if str(path) == ZOO else Path(path)
+    if not folder.is_dir():
+        folder = _downloaded(str(path), revision, member)
+    elif revision is not None:
+        raise RunError(f"{path} is a folder here, and revision='{revision}' is of a repository; leave it out.")
+    found = members(folder)
+    if member is not None and member not in found:
+        raise RunError(f"{path} holds no member '{member}'; {nearest(member, found)}")
+    if member is None and not (folder / FILE).exists():
+        if not found:
+            raise RunError(f"{path} holds no shared member: it has no {FILE}. Run.export(...) writes one.")
+        if len(found) > 1:
+            raise RunError(f"{path} holds {len(found)} members; name one with member=: {', '.join(found)}.")
+        (member,) = found
+    return read(folder / (member or ""), task)
+
+
+@checked
+def zoo() -> pd.DataFrame:
+    """The members that come with the package, one row each: ``from_pretrained("zoo", member=...)`` reads one.
+
+    Columns: member, task, norm, gamma and seed (NaN for weights written by hand), circuit, named_by, share (the least
+    of those that the name rests on; NaN for ``mixed``), accuracy (in words, by set), bytes (of the weights).
+
+    >>> table = zoo()
+    >>> len(table), "average-then-key" in set(table.member)
+    (15, True)
+    """
+    return listing(ZOO_FOLDER)
+
+
+def listing(folder: Path) -> pd.DataFrame:
+    """The members in a folder, one row each, as `zoo` has them."""
+    import pandas as pd
+
+    rows = []
+    for name in members(folder):
+        content = read_content(folder / name)
+        circuit = content.circuit or Circuit("", "")
+        row = {"member": name, "task": content.task.kind.rpartition(":")[2], "norm": content.model.norm}
+        row |= {"gamma": content.gamma, "seed": content.seed, "circuit": circuit.name, "named_by": circuit.named_by}
+        row["share"] = math.nan if circuit.name == "mixed" else min(circuit.shares.values(), default=math.nan)
+        row["accuracy"] = ", ".join(f"{name} {value:.2f}" for name, value in content.accuracy.items())
+        rows.append({**row, "bytes": (folder / name / WEIGHTS).stat().st_size})
+    return pd.DataFrame(rows)
+
+
+def members(folder: Path) -> list[str]:
+    """Names of the members right in a folder."""
+    return sorted(path.parent.name for path in folder.glob(f"*/{FILE}"))
+
+
+@checked(nan=True)
+def save_member(
+    path: Path | str,
+    *,
+    model: ModelConfig,
+    weights: Mapping[str, Tensor],
+    task: Task,
+    gamma: float | None = None,
+    seed: int | None = None,
+    initial: Mapping[str, Tensor] | None = None,
+    data: Any = None,
+    data_seed: int = 0,
+    study: str = "",
+    name: str = "",
+    stage: str = "final",
+    step: int = 0,
+    training: Mapping[str, Any] = {},
+    circuit: Circuit | None = None,
+    readings: Sequence[Mapping[str, Any]] = (),
+    description: str = "",
+    licence: str = "mit",
+) -> SharedMember:
+    """Write a member into a folder of its own, read it back, and return it. `Run.export` does it for one of a run.
+
+    Args:
+        path: the folder, which must be new or empty.
+        model, weights: what it is, by TransformerLens name, as `train_members` leaves it.
+        task, data, data_seed: what it learned; ``data`` is drawn by its seed if it is not given.
+        gamma, seed: of its initialisation; none for weights that were written by hand.
+        initial: its weights at step 0; None if scheme, gamma and seed draw them.
+        study: an installed study that trains tasks of this class, by which the task is found again.
+        name: by default that of the folder. stage, step, training: where in which training it stands.
+        circuit, readings, description: what is known of it. licence: of the weights, as the Hub spells it.
+
+    Raises RunError if the folder holds something, ModelError if the weights do not fit the model.
+
+    >>> import tempfile
+    >>> from rb_interp.models.reference import reference
+    >>> known = reference("averager")
+    >>> saved = save_member(
+    ...     Path(tempfile.mkdtemp()) / "averager", model=known.config, weights=known.weights, task=known.task
+    ... )
+    >>> saved.name, saved.accuracy["rsn_test"], saved.untrained
+    ('averager', 1.0, None)
+    """
+    from rb_interp.models.build import lens_model
+
+    types = {weight.dtype for weight in weights.values()}
+    if types not in ({torch.float32}, {torch.float64}):
+        raise ModelError("give all weights as float32, or all of them as float64.")
+    if not all(weight.isfinite().all() for weight in weights.values()):
+        raise ModelError("not all weights are finite; a model that diverged is not shared.")
+    folder, (dtype,) = Path(path), types
+    data = task.dataset(data_seed) if data is None else data
+    sizes, type_name = (model, vocabulary(task, data), task.length), str(dtype).removeprefix("torch.")
+    drawn = {} if seed is None else drawn_weights(*sizes, gamma, seed, type_name)
+    first, held = drawn if initial is None else initial, {WEIGHTS: weights}
+    untrained = "none" if not first else "drawn" if checksum(first) == checksum(drawn) else "stored"
+    if untrained == "stored":
+        lens_model(*sizes, first, dtype)  # raises ModelError if they do not fit the model
+        held[UNTRAINED] = first
+    files = {
+        name: save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, {"format": "pt"})
+        for name, tensors in held.items()
+    }
+    content = Content(
+        name=name or folder.resolve().name, description=description, licence=licence,
+        model=model, d_vocab=sizes[1], n_ctx=sizes[2], dtype=type_name, gamma=gamma, seed=seed,
+        task=task_spec(task, study), data_seed=data_seed, training=training, stage=stage, step=step,
+        untrained=untrained, checksum=checksum(first) if first else "",
+        sha256={name: hashlib.sha256(packed).hexdigest() for name, packed in files.items()},
+        circuit=circuit, accuracy=accuracy(lens_model(*sizes, weights, dtype), data), readings=readings,
+        versions={name: versions()[name] for name in ("rb-interp", "torch", "numpy", "transformer-lens")},
+    )  # fmt: skip
+    _write(folder, {**files, FILE: content_bytes(content), CARD: model_card(content).encode()})
+    return read(folder)
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a new folder with all of its files, or nothing; RunError if the folder holds something."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+            whole = Path(temporary) / "member"
+            whole.mkdir()
+            for name, held in files.items():
+                (whole / name).write_bytes(held)
+            os.replace(whole, folder)  # the system refuses a folder that is not empty, a file and a link
+    except OSError as error:
+        raise RunError(
+            f"{folder} could not be written ({error.strerror}); nothing was changed. Give the path of a new folder."
+        ) from None
+
+
+def model_card(content: Content) -> str:
+    """The text of ``README.md``."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    page = Environment(
+        loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    page.filters["cell"] = _cell
+    chosen: dict[Any, Mapping[str, Any]] = {}
+    for row in content.readings:
+        chosen.setdefault((row.get("probe"), row.get("layer"), row.get("head"), row.get("set")), row)
+    shown = [[row.get(column) for column in COLUMNS] for row in list(chosen.values())[:MOST_READINGS]]
+    return page.get_template("member_card.md.jinja").render(
+        member=content, task=content.task.kind.rpartition(":")[2], columns=COLUMNS, readings=shown
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if math.isfinite(value) else ""
+    return "" if value is None else str(value).replace("|", "\\|")
+
+
+@few_threads
+def accuracy(model: HookedModel, data: Dataset) -> dict[str, float]:
+    """Set -> share of its answers that are the model's first choice, over up to 1,000 rows.
+
+    If every next token is an answer, all of them count, but for those labelled -1. A set without rows is left out.
+    """
+    shares = {}
+    for name in data.sets:
+        rows, right, n = data.sample(name, ROWS), 0, 0
+        tokens, labels = torch.from_numpy(np.asarray(data.tokens[rows])), np.asarray(data.labels[rows])
+        for part in np.array_split(np.arange(len(rows)), max(1, tokens.numel() // AT_ONCE)) if len(rows) else ():
+            with torch.no_grad():
+                chosen = model(tokens[part]).argmax(-1).numpy()
+            wanted = labels[part] if labels.ndim > 1 else labels[part, None]
+            right += int(((chosen[:, -wanted.shape[1] :] == wanted) & (wanted >= 0)).sum())
+            n += int((wanted >= 0).sum())
+        if n:
+            shares[name] = right / n
+    return shares
+
+
+def export(
+    run: Run, path: Path | str, *, gamma: float, seed: int, stage: str | int, sweep: str, **facts: Any
+) -> SharedMember:
+    """Write one member of a run into a folder, see `Run.export`; ``facts`` are name, description and licence."""
+    run.check_checkpoints()
+    own, circuit, readings = run.sweep(sweep), None, []
+    checkpoint = own.checkpoint(stage, gamma, seed)
+    if run.store.is_current(PROBE):
+        table, find = run.readings, run.study.load("circuits")
+        place = {"sweep": own.name, "gamma": gamma, "seed": seed, "stage": str(stage)}
+        rows: Any = table[(table[list(place)] == list(place.values())).all(axis=1)]
+        readings = rows.drop(columns=["sweep", "gamma", "seed"]).to_dict("records")
+        if find is not None and stage == "final" and not own.name:  # of these alone a study names circuits
+            circuit = find(Measured(run.evidence.readings, run.evidence.tables)).get((gamma, seed))
+    return save_member(
+        path, model=own.config.model, weights=checkpoint.member(gamma, seed), initial=own.weights(gamma, seed, "init"),
+        task=own.config.task, data=own.dataset(seed), data_seed=own.config.data_seed_of(seed), study=run.study.name,
+        gamma=gamma, seed=seed, stage=str(stage), step=checkpoint.step, circuit=circuit, readings=readings,
+        training=training_of(own.config.train, lr=dict(own.config.rates).get(gamma, own.config.train.lr)), **facts,
+    )  # fmt: skip
+
+
+def training_of(train: TrainConfig, **changes: Any) -> dict[str, Any]:
+    """Settings of a training that decide the weights, with changes of single ones.
+
+    >>> training_of(TrainConfig(), lr=4e-3)["lr"], "workers" in training_of(TrainConfig())
+    (0.004, False)
+    """
+    return {
+        f.name: getattr(train, f.name) for f in fields(train) if f.name not in (*train.host_fields, *LOOKS)
+    } | changes
+
+
+def _downloaded(repo_id: str, revision: str | None, member: str | None) -> Path:
+    """The folder of a repository in the Hub's cache, with one of its members or all."""
+    import huggingface_hub
+
+    chosen = None if member is None else [f"{member}/*", f"*/{FILE}"]
+    try:
+        return Path(huggingface_hub.snapshot_download(repo_id, revision=revision, allow_patterns=chosen))
+    except Exception as error:  # of the library, of the network, of the disk
+        raise RunError(
+            f"there is no folder {repo_id} here, and no repository of that name could be had from the Hub "
+            f"({type(error).__name__}: {first_line(error)}); check the name, the revision and the network."
+        ) from None
+
+
+@checked
+def push_to_hub(path: Path | str, repo_id: str, *, private: bool | None = None) -> str:
+    """Upload a member's folder, or one that holds several, to a repository of the Hub; returns the commit's address.
+
+    The repository is made if there is none. Every member is read first, so a damaged one is not uploaded. Files of
+    other names are left out. ``huggingface_hub`` knows whose account it is (``hf auth login``).
+
+    Args:
+        path: the folder. repo_id: ``owner/name``. private: of a new repository; None is the account's own default.
+
+    Raises RunError if a member is damaged or there is none, and what ``huggingface_hub`` raises if the Hub refuses.
+    """
+    import huggingface_hub
+
+    folder = Path(path)
+    names = [""] if (folder / FILE).exists() else members(folder)
+    if not names:
+        raise RunError(f"{folder} holds no shared member: it has no {FILE}. Run.export(...) writes one.")
+    for name in names:
+        read(folder / name)
+    files = [CARD, *(str(Path(name) / file) for name in names for file in (FILE, WEIGHTS, UNTRAINED, CARD))]
+    huggingface_hub.create_repo(repo_id, private=private, exist_ok=True)
+    commit = huggingface_hub.upload_folder(repo_id=repo_id, folder_path=folder, allow_patterns=files)
+    return commit.commit_url
