@@ -175,7 +175,7 @@ def overlay(base: Any, data: Mapping[str, Any], source: str, path: str = "") -> 
         if isinstance(value, Mapping) and is_dataclass(current):
             changes[key] = overlay(current, value, source, f"{path}{key}.")
         else:
-            changes[key] = value if isinstance(base, Settings) else fitted(value, hints[key], key)
+            changes[key] = value if issubclass(type(base), Settings) else fitted(value, hints[key], key)
     try:
         return replace(base, **changes)
     except RbInterpError as error:
@@ -247,7 +247,7 @@ def _data(value: Any, name: str) -> Any:
         settings = {f.name: _data(getattr(value, f.name), f"{name}.{f.name}") for f in fields(value) if f.compare}
         return {"class": class_name(value), "settings": settings}
     if hasattr(value, "tolist"):
-        return value.tolist()
+        return value.tolist()  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(value, list | tuple):
         return [_data(item, name) for item in value]
     if isinstance(value, dict):
