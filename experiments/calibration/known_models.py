@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +70,6 @@ class Subject(NamedTuple):
     known: Mapping[str, bool] = {}
 
 
-@dataclass(frozen=True)
 class ShuffledTask(AnchorTask):
     """An anchor task whose labels are permuted over the training rows: same tokens, same labels, no rule to learn."""
 

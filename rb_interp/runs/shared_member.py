@@ -308,7 +308,7 @@ def _made(spec: TaskSpec) -> Task:
         tasks: list[Any] = [getattr(import_module(module), name)()]
     else:
         config = study(spec.study).load("config")
-        presets = [config.from_preset(preset) for preset in config.presets]
+        presets = [config.from_preset(preset) for preset in config.PRESETS]
         tasks = [sweep.task for preset in presets for sweep in preset.sweeps.values()]
     for task in tasks:
         if class_name(task) == spec.kind and is_dataclass(task):

@@ -11,6 +11,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.report.section import Cell, Narrative, Paragraph, Row, Section, Table
 from rb_interp.runs import Measured, MemberModels, Run, Study, StudyConfig, SweepConfig, readings_table
 from rb_interp.runs.measured import KEYS
+from rb_interp.settings import Gammas, Seeds
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
@@ -26,8 +27,8 @@ class One(SweepConfig, StudyConfig):
     sibling_stages: ClassVar[dict] = {"matched": ("half", 0.8)}
 
     preset: str = "smoke"
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
-    gammas: tuple[float, ...] = (0.5, 0.8)
+    seeds: Seeds = (0, 1, 2, 3, 4, 5, 6, 7)
+    gammas: Gammas = (0.5, 0.8)
     task: AnchorTask = TASK
     model: ModelConfig = MODEL
     train: TrainConfig = TRAIN
@@ -35,7 +36,7 @@ class One(SweepConfig, StudyConfig):
 
 
 class Half(SweepConfig):
-    gammas: tuple[float, ...] = (0.8,)
+    gammas: Gammas = (0.8,)
     task: AnchorTask = TASK
     model: ModelConfig = MODEL
     train: TrainConfig = TRAIN

@@ -109,7 +109,7 @@ def test_the_task_fits_training_and_its_vocabulary_has_no_word_twice():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"verbs": 1}, "verbs=1; expected 2 to 12 verbs"),
+        ({"verbs": 1}, "verbs=1: input should be greater than or equal to 2"),
         ({"verbs": 2, "n_sequences": 400}, "40 rows of 'jump' alone and 360 other commands; expected one at least of"),
         ({"alone_share": 0.0}, "0 rows of 'jump' alone"),
         ({"alone_share": 1.0}, "and 0 other commands"),
