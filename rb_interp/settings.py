@@ -31,7 +31,7 @@ from typing_extensions import Self, dataclass_transform
 from rb_interp.errors import ConfigError, RbInterpError, TaskError, first_line, nearest
 from rb_interp.lazy import listed
 
-__all__ = ["Settings", "comparable", "differences", "overlay", "read_toml", "to_toml"]
+__all__ = ["Settings", "comparable", "differences", "each_once", "overlay", "read_toml", "to_toml"]
 __dir__ = listed(__name__)
 
 CONFIG = ConfigDict(

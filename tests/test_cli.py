@@ -154,6 +154,7 @@ def test_a_folder_with_another_configuration_is_refused(anchor_run, capsys):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_command_with_a_sentence_and_a_status(number):
     code = "import signal, sys; from rb_interp import cli; sys.argv = ['rb-interp', 'studies']\n"
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
     code += f"cli.Studies.carry_out = lambda *_: signal.raise_signal({int(number)})\nsys.exit(cli.main())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 130
