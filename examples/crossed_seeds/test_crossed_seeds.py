@@ -96,7 +96,7 @@ def test_every_pair_of_seeds_is_trained_and_measured(tmp_path):
     assert "Shares of variance" in run.report.read_text()
 
 
-@pytest.mark.parametrize("seeds", [(3,), (1, 1, 2)])
-def test_what_cannot_be_crossed_is_refused(seeds):
-    with pytest.raises(RbInterpError, match="give two or more of each, each once"):
+@pytest.mark.parametrize(("seeds", "message"), [((3,), "at least 2 items"), ((1, 1, 2), "name each once")])
+def test_what_cannot_be_crossed_is_refused(seeds, message):
+    with pytest.raises(RbInterpError, match=message):
         replace(QUICK, data_seeds=seeds)
