@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from safetensors.numpy import load, save
 
 from rb_interp.claims import CheckedCause, Verdicts, Within, expected_by_chance, judge, judge_checks, judge_within
@@ -20,6 +19,8 @@ from rb_interp.settings import to_toml
 from rb_interp.training.member_group import Member
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from rb_interp.runs.run_folder import RunFolder
 
 ARRAYS, VERDICTS, WITHIN, CHECKS = "arrays.safetensors", "verdicts.json", "verdicts_within.json", "checks.json"
@@ -63,7 +64,7 @@ def _with_reached(run: RunFolder, table: pd.DataFrame) -> pd.DataFrame:
     """
     if not {"stage", "gamma", "seed"} <= set(table):
         return table
-    sweeps = table.get("sweep", pd.Series("", index=table.index))
+    sweeps = table["sweep"] if "sweep" in table else [""] * len(table)
     places = [*zip(sweeps, table["stage"], table["gamma"], table["seed"], strict=True)]
     came = {
         place: run.sweeps[place[0]].reached(place[1]) for place in {p[:2] for p in places} if place[0] in run.sweeps
