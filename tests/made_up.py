@@ -52,14 +52,15 @@ class MadeUp:
         self.arrays: dict[str, np.ndarray] = {}
 
     def add(self, name: str, **row: Any) -> None:
-        """A row of a table; a column that is not given gets its NEUTRAL value.
+        """A row of a table; a column that is not given gets its NEUTRAL value, and ``reached`` True.
 
         Raises AssertionError for a column that is not declared, and for a key that is not given; ``sweep`` need not be.
         """
         columns, own = self.declared[name], table_of(self.declared[name])
         wrong = {*row} - {*own} | {*keys(columns)} - {*row, "sweep"}
         assert not wrong, f"table '{name}': {sorted(wrong)} undeclared or, as keys, not given; got {sorted(row)}"
-        self.rows[name].append({**{column: NEUTRAL[own[column].dtype.kind] for column in own}, **row})
+        neutral = {column: column == "reached" or NEUTRAL[own[column].dtype.kind] for column in own}
+        self.rows[name].append({**neutral, **row})
 
     def fill(self, name: str, values: Callable[..., Mapping[str, Any] | None], **levels: Iterable) -> None:
         """A row for every combination of levels, the last one varying fastest.
