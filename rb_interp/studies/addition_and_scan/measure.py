@@ -49,7 +49,7 @@ class MemberFound(NamedTuple):
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
-    """Read the answers of every member of a finished run; tables are those of ``schema``.
+    """Read the answers of every member of a finished run; docs/tables.md has the tables.
 
     Raises RunError where a checkpoint is missing or broken.
     """

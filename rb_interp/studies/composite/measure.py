@@ -78,7 +78,7 @@ def measure_control(run: Run, progress: bool = True) -> DataFrame:
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
-    """Read phase and flow of the members of a finished run; tables are those of ``schema``.
+    """Read phase and flow of the members of a finished run; docs/tables.md has the tables.
 
     Raises RunError where a checkpoint is missing or broken.
     """
