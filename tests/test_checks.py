@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -20,10 +17,6 @@ from torch import Tensor
 import rb_interp as rb
 from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError, RbInterpError
-from rb_interp.models.config import MatrixGammas, ModelConfig
-from rb_interp.studies.anchor.config import AnchorConfig
-from rb_interp.tasks import AnchorTask
-from rb_interp.training.config import TrainConfig
 
 PACKAGES = (
     *("probes", "interventions", "statistics", "claims", "theory", "tasks", "models", "models.reference", "text"),
@@ -155,23 +148,6 @@ def test_names_that_are_missing_unknown_or_not_given_are_told_in_one_sentence(ca
     assert str(caught.value) == said
     assert named(1, b=2) == 6
     assert free(1, 2, a=3, further=4) == (1, 2, 3, 4)
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: AnchorTask(lenght=9), "AnchorTask has no argument lenght=; did you mean 'length'?"),
-        (lambda: TrainConfig(stpes=1), "TrainConfig has no argument stpes=; did you mean 'steps'?"),
-        (lambda: replace(ModelConfig(), d_modle=1), "ModelConfig has no argument d_modle=; did you mean 'd_model'?"),
-        (lambda: AnchorConfig(sedes=1), "AnchorConfig has no argument sedes=; did you mean 'seeds'?"),
-        (lambda: MatrixGammas(*[0.5] * 6), "MatrixGammas got 0.5 more than it takes."),
-    ],
-)
-def test_a_setting_that_is_not_known_is_told_and_settings_are_copied_as_they_are(make: Callable, said: str) -> None:
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert str(caught.value) == said
-    assert pickle.loads(pickle.dumps(TrainConfig(steps=7))) == copy.deepcopy(TrainConfig(steps=7))
 
 
 @pytest.mark.parametrize(("name", "function"), CALLS, ids=[name for name, _ in CALLS])

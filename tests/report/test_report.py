@@ -90,7 +90,8 @@ def test_every_claim_stands_in_the_page_with_its_verdict(evidence, page):
         for words in (verdict.statement, verdict.criterion, verdict.reason):
             assert visible(typeset(words)) in text or "<" in words
     tally = re.findall(r'<li><b>(\d+)</b>\s*<span class="verdict ([\w-]+)">', page)
-    assert {outcome.replace("-", " "): int(n) for n, outcome in tally} == {outcome: counts[outcome] for outcome in OUTCOMES}
+    said = {outcome.replace("-", " "): int(n) for n, outcome in tally}
+    assert said == {outcome: counts[outcome] for outcome in OUTCOMES}
     families = re.findall(r'<tr class="family"><th colspan="6" scope="colgroup">(\w[\w ]*)<', page)
     assert families == ["Learning order", "Embedding", "Initialisation", "Mechanism", "Equivalence of circuits"]
 
