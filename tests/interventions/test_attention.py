@@ -6,7 +6,7 @@ import torch
 from probes.lens_models import hooks_on, lens_model
 from scipy.special import entr
 
-from rb_interp.errors import ModelError, RolesError
+from rb_interp.errors import ModelError
 from rb_interp.interventions.attention import (
     average_beside,
     forced_average,
@@ -237,32 +237,3 @@ def test_the_control_blocks_noise_that_the_query_sees():
     assert (_noise(INPUTS, last, key) == noise).all()
     other = _noise(Inputs(INPUTS.tokens, roles=Roles({"key": key})), last, key)  # neither the last position nor the key
     assert [sorted(row) for row in other] == [sorted({*range(8)} - {at})[: other.shape[1]] for at in key[:, 0]]
-
-
-@pytest.mark.lens
-def test_what_does_not_fit_is_refused():
-    model = model_of("plain")
-    for shape in ((9,), (9, 8), (3, 9, 9), (30, 2, 9, 9), (1, 1, 1, 9, 9)):
-        with pytest.raises(
-            ModelError, match=r"got a pattern of shape .*; expected \[query, key\], \[head, query, key\]"
-        ):
-            forced_pattern(model, np.zeros(shape), layer=0)
-    with pytest.raises(ModelError, match="the pattern attends to later positions"):
-        forced_pattern(model, average_operator(9).T, layer=0)
-    with pytest.raises(ModelError, match="the pattern has 8 positions, the rows have 9"):
-        last_logits(model, INPUTS.tokens, forced_pattern(model, average_operator(8), layer=0))
-    with pytest.raises(ModelError, match="is in layer 4; this model has 4 layers"):
-        forced_average(model, INPUTS, np.zeros(9), layer=4)
-    with pytest.raises(ModelError, match=r"entropies of shape \[8\]; expected \[9\].* or \[4, 9\]"):
-        forced_average(model, INPUTS, np.zeros(8))
-    with pytest.raises(RolesError, match=r"blocked_attention needs the role 'keys'.*did you mean 'key'\?"):
-        blocked_attention(model, INPUTS, layer=0, key="keys")
-    with pytest.raises(ModelError, match=r"there is no metric 'accurate'; did you mean 'accuracy'\?"):
-        blocked_attention(model, INPUTS, layer=0, metric="accurate")
-    short = AnchorTask(length=4, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40)
-    few = short.dataset(0).inputs(short.dataset(0).sample("rsn_train", 5))
-    with pytest.raises(RolesError, match="blocks 2 positions and its control as many of noise, but rows have 1"):
-        blocked_attention(model, few, layer=0, query="last", key="anchor")
-    with pytest.raises(ModelError, match="this model has 4 heads, the other 1"):
-        forced_pattern_of(model, build_model(TASK, gamma=0.5), INPUTS)
-    assert hooks_on(model) == []

@@ -66,14 +66,6 @@ def test_p_is_the_share_of_control_draws_that_reach_the_effect():
     assert effect([-2.0, -2.0], draws, "mine_change").p_value == 2 / 4  # either way: one of three is as far from 0
 
 
-@pytest.mark.parametrize(("n_draws", "smallest"), [(5, "0.17"), (19, "0.05"), (20, None), (1, None)])
-def test_a_notebook_says_where_no_p_can_be_small(n_draws, smallest):
-    found = effect([9.0, 9.0], np.zeros((n_draws, 2)))
-    said = f"; p cannot be below {smallest} with {n_draws} draws</p>"
-    assert (said if smallest else "random patterns</p>") in found._repr_html_()
-    assert n_draws == 1 or found.p_value == found.smallest_p == 1 / (1 + n_draws)
-
-
 def test_a_control_that_was_not_given_is_not_named():
     without = effect([1.0, 2.0], np.empty((0, 2)))
     row = without.summary()
@@ -89,11 +81,3 @@ def test_no_input_gives_nan_and_other_inputs_are_refused():
     assert row["n"] == 0
     with pytest.raises(ModelError, match=r"2 inputs and its control shape \[1, 3\]; expected \[draw, 2\]"):
         effect([1.0, 2.0], [[0.0, 0.0, 0.0]])
-
-
-def test_the_table_is_the_summary_and_a_notebook_shows_it():
-    found = effect([1.0, 2.0, 3.0], [[0.0, 0.0, 0.0]])
-    assert found.to_frame().iloc[0].to_dict() == pytest.approx(found.summary(), nan_ok=True)
-    html = found._repr_html_()
-    assert html.startswith("<p>forced_average at pattern.0: loss_increase; control: random patterns</p>")
-    assert html.count("<tr") == 2

@@ -10,18 +10,17 @@ import torch
 from probes.lens_models import hooks_on, lens_model
 
 from experiments.copies import perturbed
-from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions import circuit_by_cause, routes
 from rb_interp.interventions.circuit_names import CAUSES, NAMED, SHARES
 from rb_interp.interventions.interchanging import most_likely
-from rb_interp.interventions.route_shares import ROUTES, anchor_routes
+from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.models.build import build_model
 from rb_interp.models.build import lens_model as with_weights
 from rb_interp.models.reference import reference
 from rb_interp.models.reference.averager import embed_presence
 from rb_interp.models.reference.blueprint import Blueprint
-from rb_interp.tasks import Inputs, Roles
+from rb_interp.tasks import Inputs
 from rb_interp.tasks.anchor import AnchorTask
 
 pytestmark = pytest.mark.lens
@@ -256,20 +255,3 @@ def test_names_at_their_thresholds_and_in_their_order():
         left[SHARES[rule.shares[0]]] = 0.7
     assert circuit_by_cause(left, 0.5) == circuit_by_cause({}, 0.5) == "mixed"
     assert circuit_by_cause(at_least, 0.4999) == circuit_by_cause(at_least, np.nan) == "none"
-
-
-def test_what_has_no_routes_is_said():
-    given = DATA.inputs(ROWS)
-    key = TASK.counterfactual(DATA, ROWS, "key")
-    with pytest.raises(ModelError, match=r"routes got a model of 1 layer; what enters its last layer is the tokens"):
-        routes(build_model(TASK, **{**SMALL, "n_layers": 1}), given, {"key": key})
-    with pytest.raises(ModelError, match=r"the change 'key' has tokens of shape \[5, 9\] and the rows of \[80, 9\]"):
-        routes(MODELS["none"](), given, {"key": key.take(np.arange(5))})
-    with pytest.raises(ModelError, match="routes got no change"):
-        routes(MODELS["none"](), given, {})
-    bare = Inputs(given.tokens, given.labels, Roles({"key": given.roles.positions["key"]}))
-    with pytest.raises(RolesError, match="routes needs the role 'anchor'"):
-        routes(MODELS["none"](), bare, {"key": key})
-    with pytest.raises(ModelError, match="is in a transformer layer"):
-        routes(build_model(TASK, gamma=0.5, architecture="emb_mlp", n_layers=1), given, {"key": key})
-    assert set(ROUTES) >= {quantity.split(":")[1] for quantity in SHARES.values()}

@@ -154,19 +154,3 @@ def test_embeddings_and_neurons_are_hooks_by_hand(kind):
     assert np.isnan(matrix.patched[1, 1]).all()
     assert np.isfinite(matrix.patched[[0, 2]]).all()
     assert matrix.notes["embed"] == "stands before the first layer, and has cells in layer 0 alone."
-
-
-WRONG = {
-    "mlp_post.0.32": "is in neuron 32; this model has 32 neurons, counted from 0. Use neuron 0 to 31",
-    "mlp_out.0.3": "names a head, and mlp_out has none",
-}
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_a_unit_that_there_is_not_is_said(text):
-    with pytest.raises(ModelError, match=WRONG[text]):
-        ablation(lens_model("gpt2", n_layers=2), CLEAN, text)
-    with pytest.raises(ModelError, match="names a neuron; only mlp_post has neurons"):
-        Site("z", 0, None, None, 3)
-    with pytest.raises(ModelError, match="embed stands before the first layer, and got layer=1; use 0"):
-        Site("embed", 1)
