@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -28,6 +29,13 @@ PLACE = {"layer": math.nan, "head": math.nan, "stage": "final", "set": "", "null
 """What stands in a column of readings that is not given, where that is not the neutral value of its type."""
 Statistics = Callable[[Evidence], Mapping[str, pd.DataFrame]]
 """The further tables that a study's ``measure`` makes of curves, readings and tables."""
+
+
+@cache
+def _neutral(columns: str) -> tuple[dict[str, Any], set[str]]:
+    """What stands in a row's columns that are not given, and which of them are keys."""
+    own = table_of(columns)
+    return {column: column == "reached" or NEUTRAL[own[column].dtype.kind] for column in own}, {*keys(columns)}
 
 
 class MadeUp:
@@ -56,10 +64,9 @@ class MadeUp:
 
         Raises AssertionError for a column that is not declared, and for a key that is not given; ``sweep`` need not be.
         """
-        columns, own = self.declared[name], table_of(self.declared[name])
-        wrong = {*row} - {*own} | {*keys(columns)} - {*row, "sweep"}
+        neutral, own_keys = _neutral(self.declared[name])
+        wrong = row.keys() - neutral.keys() | own_keys - {*row, "sweep"}
         assert not wrong, f"table '{name}': {sorted(wrong)} undeclared or, as keys, not given; got {sorted(row)}"
-        neutral = {column: column == "reached" or NEUTRAL[own[column].dtype.kind] for column in own}
         self.rows[name].append({**neutral, **row})
 
     def fill(self, name: str, values: Callable[..., Mapping[str, Any] | None], **levels: Iterable) -> None:

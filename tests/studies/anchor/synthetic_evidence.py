@@ -34,7 +34,6 @@ META = {"versions": {"python": "3.11.2"}, "command": "rb-interp reproduce anchor
 
 
 @cache
-@cache
 def make_evidence(gammas: tuple[float, ...] = (0.3, 0.5, 0.8), seeds: int = 5) -> Evidence:
     """Evidence of a run in which most, not all, of the paper's claims would hold."""
     made = MadeUp(ANCHOR, AnchorConfig(gammas=gammas, seeds=tuple(range(seeds))))
