@@ -13,23 +13,15 @@ from report.pages import claim_rows, visible
 from synthetic_evidence import make_evidence
 
 from rb_interp.claims import Standing, Verdicts, Within, judge
-from rb_interp.errors import StudyError
 from rb_interp.figures.numbers import number
 from rb_interp.figures.panels import sentence_figure
-from rb_interp.report.content import EVERY_REPORT, OF_VERDICTS, OUTCOMES, family_of, json_safe, report_content
-from rb_interp.report.glossary import shared
+from rb_interp.report.content import OUTCOMES, json_safe, report_content
 from rb_interp.report.section import (
-    Cell,
-    Choice,
     Details,
     Figure,
-    Heading,
     Narrative,
     Paragraph,
-    Row,
     Section,
-    Table,
-    Terms,
 )
 from rb_interp.report.write import render_html, typeset, write_report
 from rb_interp.runs.config import from_mapping
@@ -44,8 +36,6 @@ from rb_interp.studies.anchor.figures import FIGURES
 pytestmark = pytest.mark.wide
 
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
-
-MISLEADS = "the probe misleads on hand-written models: true-positive rate 0.71"
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +84,6 @@ def test_every_claim_stands_in_the_page_with_its_verdict(evidence, page):
     assert said == {outcome: counts[outcome] for outcome in OUTCOMES}
     families = re.findall(r'<tr class="family"><th colspan="6" scope="colgroup">(\w[\w ]*)<', page)
     assert families == ["Learning order", "Embedding", "Initialisation", "Mechanism", "Equivalence of circuits"]
-
-
-def test_the_heading_of_a_claim_is_that_of_the_longest_beginning():
-    study = replace(ANCHOR, families={"M": "Mechanism", "M9": "Causal"})
-    assert [family_of(study, claim) for claim in ("M9", "M7b", "A1")] == ["Causal", "Mechanism", "Claims"]
 
 
 def test_every_figure_stands_in_the_page_with_its_caption(evidence, folder, page):
@@ -173,25 +158,6 @@ def test_a_reader_is_warned(evidence):
     assert f"so that seeds from {first + 1} on alone decide: E1. " in early
 
 
-def test_a_study_without_claims_says_nothing_of_verdicts(evidence):
-    bare = replace(evidence, verdicts=Verdicts(), within=None, meta={**evidence.meta, "expected_by_chance": None})
-    study = replace(ANCHOR, question="Why?", claims=(), narrative=None, figures=(), glossary={})
-    (smoke,) = report_content(study, bare)["answer"]["warnings"]
-    assert smoke.endswith("says nothing about the question.")
-    assert "HOLDS" not in (page := page_of(bare, study)).split("</style>")[1]
-    assert "laim" not in (words := visible(page)), words
-    assert "erdict" not in words
-
-
-def test_a_mapping_that_was_not_learned_stands_beside_the_verdict(evidence):
-    change = {"learned": False, "withheld": True, "outcome": "NOT JUDGED", "uncalibrated_outcome": "HOLDS"}
-    known = {v.id: replace(v, learned=None, withheld=False, first_seed=0) for v in evidence.verdicts}
-    verdicts = Verdicts({**known, "A3": replace(known["A3"], **change)}.values())
-    rows = claim_rows(page_of(replace(evidence, verdicts=verdicts)))
-    assert [name for name, row in rows.items() if ">not learned<" in row] == ["A3"]
-    assert "NOT JUDGED not learned withheld; the numbers alone: HOLDS" in visible(rows["A3"])
-
-
 def test_verdicts_within_groups_stand_beside_those_of_all_seeds():
     evidence = make_evidence(seeds=12)
     average, carried = evidence.within.groups
@@ -218,67 +184,13 @@ def test_verdicts_within_groups_stand_beside_those_of_all_seeds():
     assert "Within groups" not in page_of(replace(evidence, within=Within("circuit", ())))
 
 
-def test_mechanism_claims_say_whether_their_probe_is_calibrated(evidence, page):
-    def marks(html):
-        badge = r'<span class="badge \w*">((?:not )?calibrated)</span>'
-        return {name: re.findall(badge, row) for name, row in claim_rows(html).items()}
-
-    expected = {claim.id: ["calibrated"] if claim.id in MECHANISM_CLAIMS else [] for claim in CLAIMS}
-    assert marks(page) == expected | {"M4": ["not calibrated"]}
-    verdicts = judge(evidence.readings, CLAIMS, standings={"M1": Standing(False, MISLEADS)})
-    html = page_of(replace(evidence, verdicts=verdicts))
-    assert {name: mark for name, mark in marks(html).items() if mark} == {"M1": ["not calibrated"]}
-    text = visible(claim_rows(html)["M1"])
-    assert f"withheld; the numbers alone: {verdicts['M1'].uncalibrated_outcome}" in text
-    assert f"Why: {MISLEADS}" in text
-
-
-INNER = Table(
-    ("set", "value"), (Row((Cell("mem", colour="mem", head=True), Cell("-0.5", notes=("of 3",)))),), dense=True
-)
-SPANNING = Table(
-    ("claim", "what", "verdict"),
-    (
-        Row((Cell("A1", link="claim-A1", head=True, rows=2), Cell("done", columns=2, number=False)), "group", "note"),
-        Row((Cell(badge="yes", good=True), Cell("7", verdict="HOLDS")), "group"),
-    ),
-)
-BLOCKS = (
-    *(Heading("plain heading"), Heading("placed heading", id="here")),
-    *(Paragraph("B >= 1"), Paragraph("small", kind="soft"), Paragraph("beware", kind="warning")),
-    *(SPANNING, Choice("pick", {"first": INNER, "second": SPANNING}), Terms({"word": "its meaning"})),
-    Details("open me", (Paragraph("inside"), INNER)),
-)
-
-
-def test_blocks_of_every_kind_are_rendered(evidence):
-    section = Section("own", "Own section", BLOCKS)
-    told = Narrative(answer=("An answer.",), warnings=("A warning.",), sections=(section,))
-    html = page_of(evidence, replace(ANCHOR, narrative=lambda evidence: told, figures=(), glossary={}))
-    own = re.search(r'<section id="own">.*?</section>', html, flags=re.DOTALL)[0]
-    for piece in (
-        *("<h3>plain heading</h3>", '<h3 id="here">placed heading</h3>', "<p>B ≥ 1</p>", '<p class="soft">small</p>'),
-        *('<p class="warning">beware</p>', "<dt>word</dt><dd>its meaning</dd>", "<summary>open me</summary>"),
-        *('<th scope="row" class="set mem">mem</th>', '<span class="num">−0.5</span><br><small>of 3</small>'),
-        *('<th scope="row" rowspan="2"><a href="#claim-A1">A1</a></th>', '<td colspan="2">done</td>'),
-        *('<span class="badge good">yes</span>', '<span class="verdict HOLDS">✓ HOLDS</span><br>', "<p>inside</p>"),
-        '<input type="radio" name="pick" id="pick-1" checked><label for="pick-1">first</label>',
-    ):
-        assert piece in re.sub(r"\n\s*", "", own), piece
-    assert own.count("(note)") == 2  # once a table: the second row stands in the same group
-    assert own.count("<table") == 4
-    assert '<a href="#own">Own section</a>' in html
-    assert "<p>An answer.</p>" in html
-    assert '<p class="warning">A warning.</p>' in html
-
-
 def test_a_figure_stands_in_the_section_that_shows_it_and_nowhere_else(evidence):
     def page(*shown):
         blocks = (Paragraph("look"), Details("more", tuple(map(Figure, shown))))
         told = Narrative(sections=(Section("own", "Own section", blocks),))
         return page_of(evidence, replace(ANCHOR, narrative=lambda evidence: told))
 
-    first, second, *_ = FIGURES
+    second = FIGURES[1]
     html = page(second.id)
     own = re.search(r'<section id="own">.*?</section>', html, flags=re.DOTALL)[0]
     assert re.findall(r'<figure id="([^"]+)">\s*<h3>([^<]+)</h3>', own) == [(f"figure-{second.id}", second.title)]
@@ -287,10 +199,6 @@ def test_a_figure_stands_in_the_section_that_shows_it_and_nowhere_else(evidence)
     headings = [visible(text) for text in re.findall(r"<h3>(\d+\. [^<]+)</h3>", html)]
     assert headings == [f"{number}. {title}" for number, title in enumerate(others, start=1)]
     assert html.count("data:image/svg+xml") == len(FIGURES)
-    with pytest.raises(StudyError, match=r"section 'own' shows the figure 'learnin', which is none; did you mean 'l"):
-        page("learnin")
-    with pytest.raises(StudyError, match=f"figure '{first.id}' stands in section 'own' and again in 'own'"):
-        page(first.id, first.id)
 
 
 def test_data_that_json_cannot_hold_becomes_plain():
@@ -301,12 +209,3 @@ def test_data_that_json_cannot_hold_becomes_plain():
 
     given = {"a": np.float32(0.5), 2: np.array([1.0, np.nan]), "c": (np.inf, True, None), "d": Odd(), "e": np.int64(3)}
     assert json_safe(given) == {"a": 0.5, "2": [1.0, None], "c": [None, True, None], "d": "odd", "e": 3}
-
-
-def test_a_study_without_words_of_its_own_has_a_report(evidence):
-    content = report_content(replace(ANCHOR, narrative=None, figures=(), glossary={}), replace(evidence, within=None))
-    assert (content["sections"], content["figures"]) == ([], [])
-    assert list(content["glossary"]) == list(shared(*EVERY_REPORT, *OF_VERDICTS))
-    own = replace(ANCHOR, narrative=None, figures=(), glossary={"scale": "ours", "key": "theirs"})
-    words = report_content(own, replace(evidence, within=None))["glossary"]
-    assert (list(words), words["scale"]) == ([*content["glossary"], "key"], "ours")

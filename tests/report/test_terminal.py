@@ -54,44 +54,6 @@ def test_the_table_fits_and_names_every_claim(verdicts, encoding):
     assert encoding == "utf-8" or text.isascii()
 
 
-def test_the_table_says_which_probes_are_calibrated(verdicts):
-    held = Verdicts(replace(v, withheld=True, calibrated=False) if v.id == "M1" else v for v in verdicts)
-    lines = printed(held)
-    after = [line.replace("NOT JUDGED", "NOT-JUDGED").split()[2] for line in lines if line.startswith("M")]
-    assert after == ["held", "no"]
-    assert [line.split()[2] for line in lines if line.startswith("A1")] == ["5/5"]
-    assert lines[-1].startswith("cal.: whether the probe is calibrated; held: ")
-    assert not any("cal." in line for line in printed(Verdicts(v for v in verdicts if v.calibrated is None)))
-
-
-def test_nothing_is_counted_where_one_interval_decides(verdicts):
-    by_interval = Verdicts(replace(v, unit="interval") if v.id == "A5" else v for v in verdicts)
-    assert [line.split()[2] for line in printed(by_interval) if re.match(r"A\d", line)] == ["5/5", "interval"]
-
-
-def test_without_claims_nothing_is_said_of_verdicts():
-    assert printed(Verdicts()) == []
-
-
-def test_the_table_names_what_was_not_learned(verdicts):
-    unlearned = Verdicts(replace(v, learned=False) if v.id in ("A1", "M7b") else v for v in verdicts)
-    assert printed(unlearned)[-2] == "not learned by half of the seeds, so not judged: M7b"  # A1 holds all the same
-    assert not any("not learned" in line for line in printed(verdicts))
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_verdicts_within_groups_fit_and_are_all_there(encoding):
-    within = make_evidence(seeds=12).within
-    lines = printed(within, encoding, print_within)
-    assert max(map(len, lines)) <= 100
-    assert lines[1].split() == ["claim", "average-then-key", "key-to-anchors"]
-    assert "7/12, 0.58 [0.28, 0.85]" in lines[2]
-    for line, *pair in zip(lines[3:], *(group.verdicts for group in within.groups), strict=False):
-        assert line.split()[0] == pair[0].id
-        assert all(f"{verdict.outcome} {verdict.n_meeting}/{verdict.n_seeds}, " in line for verdict in pair)
-    assert "it describes and does not test" in " ".join(lines)
-
-
 def test_strings_of_a_run_are_text_in_the_terminal(verdicts):
     """Neither a style of the tables nor a command to the terminal."""
     strange = "[red]x[/red]\x1b[2J"
