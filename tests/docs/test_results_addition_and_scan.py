@@ -44,25 +44,3 @@ def test_shares_are_quoted(run):
         wanted = np.ravel([of.loc[(sweep, float(gamma), name)].tolist() for name in ("train", "seen_test", held_out)])
         wanted = wanted.tolist()
         assert [float(number) for number in numbers] == pytest.approx(wanted, abs=0.0051)
-
-
-def test_contrasts_are_quoted(run):
-    table = run.table("contrasts_summary").set_index(["task", "contrast"])
-    own = table.loc[("addition", "both")]
-    assert own[["median", "lowest", "highest"]].tolist() == pytest.approx([0.22, -0.26, 0.54], abs=0.005)
-    assert own[["mean", "low", "high"]].tolist() == pytest.approx([0.13, -0.11, 0.37], abs=0.0051)
-    contrast = run.verdicts["P1"].conditions[0]
-    assert (contrast.n_meeting, contrast.n_seeds, contrast.outcome) == (4, 8, "OPEN")
-    decay = [
-        table.loc[("addition", f"decay_{init}_init"), ["mean", "low", "high"]].tolist() for init in ("large", "small")
-    ]
-    assert np.ravel(decay).tolist() == pytest.approx([0.04, -0.03, 0.12, -0.01, -0.19, 0.18], abs=0.0051)
-    block = run.readings.query("set == 'block' and gamma == .8").set_index(["sweep", "seed"])["value"]
-    for sweep in ("addition_low", "addition_high"):
-        order = block.loc[sweep].sort_values().index.tolist()
-        assert (order[0], set(order[-2:])) == (6, {2, 5})
-    commands = table.loc[[place for place in table.index if "scan" in place[0] and "decay_" in place[1][:6]], "mean"]
-    assert -0.001 < commands.min() < commands.max() < 0.0035
-    jump = run.readings.query("set == 'composites' and probe == 'answers'").groupby("gamma")["value"].max()
-    assert jump.round(3).to_dict() == {0.3: pytest.approx(0.11, abs=0.005), 0.8: 0.002}
-    assert "at most .11 at gamma .3, .002 at gamma .8" in PAGE

@@ -106,23 +106,6 @@ def test_the_parts_of_the_block_are_quoted():
     assert (differences["S"][True] < differences["S"][False]).all()
 
 
-def test_what_the_text_says_of_members_is_so(run):
-    members = run.table("members").set_index(["sweep", "gamma", "seed"])
-
-    def both(sweep, gamma, name):
-        return [round(members.loc[(sweep, gamma, seed), name], 2) for seed in (0, 1)]
-
-    assert (len(members), both("depth_2", 0.5, "S")) == (54, [0.96, 1.0])
-    assert (both("depth_4", 0.5, "I"), both("depth_4", 0.5, "S")) == ([0.74, 0.94], [0.11, 0.0])
-    assert (both("gpt2_pre", 0.5, "I"), both("gpt2_pre", 0.5, "S")) == ([0.88, 0.95], [0.0, 0.0])
-    assert (both("gpt2_post", 0.5, "S"), both("gpt2_pre", 0.8, "I")) == ([0.99, 0.97], [0.32, 0.52])
-    assert (both("depth_4", 0.8, "I"), both("depth_4", 0.8, "S")) == ([0.68, 0.0], [0.01, 0.0])
-    unseen = members.loc[[name for name in members.index.levels[0] if name.startswith("unseen")], "I"]
-    assert (round(unseen.min(), 2), round(unseen.max(), 2)) == (0.28, 0.88)
-    falls = [both("depth_2", gamma, "I")[1] - both("depth_2", gamma, "S")[1] for gamma in (0.3, 0.5)]
-    assert falls[0] > 0 > falls[1]
-
-
 def test_a_map_is_drawn_and_captioned_with_what_it_has(run):
     panels = {axes.get_title(loc="left"): axes for axes in draw_map(run.evidence).axes}
     from_top = [label.get_text() for label in panels["layers"].get_yticklabels()][::-1]
