@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from rb_interp.errors import ModelError, TaskError
 from rb_interp.probes.answer_ranges import inside_ranges, label_range, mean_outputs, pooled_inside
 from rb_interp.tasks import AnchorTask, Inputs
 
@@ -111,18 +110,3 @@ def test_the_lowest_group_counts_and_the_last_position_is_read():
         "pooled",
         "accuracy",
     ]
-
-
-def test_what_does_not_fit_is_named():
-    probabilities = np.full((2, 10), 0.1)
-    with pytest.raises(TaskError, match=r"inputs of the groups \[0\] with 2 label ranges; give inputs of every group"):
-        inside_ranges(probabilities, np.array([0, 0]), [(0, 3), (4, 9)])
-    with pytest.raises(TaskError, match=r"expected low <= high within 0..9"):
-        inside_ranges(probabilities, np.array([0, 1]), [(0, 3), (4, 10)])
-    model, tokens = Told(uniform(*PAPER)), np.zeros((3, 2), dtype=int)
-    with pytest.raises(ModelError, match="label_range got 3 rows and none labels"):
-        label_range(model, Inputs(tokens), groups=np.arange(3), ranges=PAPER)
-    with pytest.raises(TaskError, match="3 rows of tokens and 2 groups"):
-        label_range(model, Inputs(tokens, np.arange(3)), groups=np.array([0, 1]), ranges=PAPER)
-    with pytest.raises(ModelError, match="this model knows tokens 0 to 199"):
-        label_range(model, Inputs(tokens + 200, np.arange(3)), groups=np.arange(3), ranges=PAPER)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from inspect import signature
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from rb_interp.interventions.subspace import token_basis
 from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
 from rb_interp.probes.alignment import value_matrix
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_rows
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.roles import Roles
@@ -27,7 +25,6 @@ TASK = AnchorTask(
 )
 DATA = TASK.dataset(0)
 ROWS = DATA.rows("rsn_train")
-SHARED = ("layer", "head", "untrained", "n_null", "seed")
 BY_HEAD = (uniformity, value_alignment, attention_by_role)
 
 
@@ -119,24 +116,6 @@ def test_scan_takes_some_layers_and_refuses_probes_without_heads():
         scan(whole, model, DATA.inputs(ROWS))
 
 
-def test_every_probe_has_the_one_signature():
-    own = [probes.attention, probes.attention_by_role, probes.attention_to_key]
-    own += [probes.chain_accuracy, probes.cosines_by_target, probes.embedding_rank]
-    own += [probes.condensation, probes.lattice, probes.weight_spectra]
-    own += [probes.geometry, probes.label_range, probes.next_token, probes.token_similarity, probes.uniformity]
-    for probe in (*own, probes.value_alignment, probes.variance_explained, probes.weight_rank):
-        parameters = signature(probe).parameters
-        assert list(parameters)[:2] == ["model", "inputs"]
-        named = [name for name, found in parameters.items() if found.kind is found.KEYWORD_ONLY]
-        assert [name for name in named if name in SHARED] == [name for name in SHARED if name in named]
-        assert set(SHARED[2:]) <= set(named)
-        assert (parameters["untrained"].default, parameters["n_null"].default, parameters["seed"].default) == (
-            None,
-            200,
-            0,
-        )
-
-
 @pytest.mark.lens
 def test_a_probe_uses_one_thread_or_as_many_as_it_is_given_and_gives_the_caller_s_number_back():
     seen, before = [], torch.get_num_threads()
@@ -161,11 +140,6 @@ def test_a_probe_uses_one_thread_or_as_many_as_it_is_given_and_gives_the_caller_
     assert seen == [1, 2]
     with pytest.raises(ArgumentError, match="got n=0; expected a whole number from 1"):
         threads(0)
-
-
-def test_rows_that_are_no_inputs_are_refused():
-    with pytest.raises(ModelError, match=r"uniformity got rows of type ndarray; pass rb_interp.tasks.Inputs\(tokens"):
-        check_rows(DATA.tokens, "uniformity")
 
 
 @pytest.mark.wide

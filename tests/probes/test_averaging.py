@@ -67,19 +67,6 @@ def test_model_without_query_weights_attends_uniformly_and_the_untrained_model_d
 
 
 @pytest.mark.lens
-def test_layers_and_heads_that_are_not_there_are_named():
-    model, tokens = lens_model("plain"), np.zeros((2, 4), int)
-    with pytest.raises(ModelError, match=r"uniformity got layer=4; this model has 4 layers, .* layer=0 to layer=3"):
-        uniformity(model, Inputs(tokens), layer=4)
-    with pytest.raises(ModelError, match="uniformity got head=-1; this model has 4 heads"):
-        uniformity(model, Inputs(tokens), head=-1)
-    with pytest.raises(ModelError, match="uniformity got layer=2; the untrained model has 2 layers"):
-        uniformity(model, Inputs(tokens), layer=2, untrained=lens_model("plain", n_layers=2))
-    with pytest.raises(ModelError, match="rows of 1 position; give at least 2"):
-        uniformity(model, Inputs(tokens[:, :1]))
-
-
-@pytest.mark.lens
 def test_all_heads_at_once_read_what_each_reads_alone():
     model = build_model(AnchorTask(), gamma=0.4, n_layers=3, n_heads=2, d_head=8, seed=1)
     tokens = AnchorTask().dataset(0).tokens[:20]
@@ -97,10 +84,6 @@ def test_all_heads_at_once_read_what_each_reads_alone():
         strict=True,
     ):
         assert filled.values == pytest.approx(cut.values, abs=1e-6)
-    with pytest.raises(ModelError, match="uniformity got layer=3; this model has 3 layers"):
-        uniformity_of_heads(model, Inputs(tokens), layers=(3,))
-    with pytest.raises(ModelError, match="give at least 2, since the first has no choice"):
-        uniformity_of_heads(model, Inputs(tokens[:, :1]), layers=(0,))
 
 
 def test_a_diverged_model_is_refused_where_its_attention_is_undefined_and_noted_elsewhere():

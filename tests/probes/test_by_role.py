@@ -62,13 +62,11 @@ def test_a_task_s_roles_on_a_model():
 @pytest.mark.parametrize(
     ("positions", "message"),
     [
-        ({"key": [[0], [1]]}, "attention_by_role needs the role 'anchor'; a puzzle provides {key}."),
         ({"key": [[0], [1]], "anchor": [[1], [1]]}, "one position twice in row 1: key [1], anchor [1]"),
         (
             {"key": [[0], [4]], "anchor": [[1], [1]]},
             "role 'key' at positions 0 to 4; these rows have positions 0 to 3.",
         ),
-        ({"key": [[0]], "anchor": [[1]]}, "2 rows of tokens and roles of 1 rows; pass roles.take(rows)"),
     ],
 )
 def test_roles_that_do_not_fit_are_refused(positions, message):

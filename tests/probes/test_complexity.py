@@ -8,7 +8,7 @@ import pytest
 import torch
 from lens_models import lens_model
 
-from rb_interp.errors import ModelError, RolesError
+from rb_interp.errors import ModelError
 from rb_interp.probes import condensation, lattice, weight_spectra
 from rb_interp.probes.neuron_groups import condensed_shares, cosine_groups, gaussian_shares
 from rb_interp.probes.number_lattice import lattice_values
@@ -128,16 +128,6 @@ def test_a_random_embedding_reads_its_nulls():
     lone = lattice(model, tokens=[20], n_null=0)
     assert np.isnan(lone.values["nearest"])
     assert "too few" in lone.notes["nearest"]
-
-
-def test_bad_tokens_and_steps_are_named():
-    model = of_embedding(np.ones((len(IDS), 4)))
-    with pytest.raises(ModelError, match="got tokens from 5 to 400; give some of this model's tokens, 0 to 99"):
-        lattice(model, tokens=[5, 400])
-    with pytest.raises(RolesError, match=r"steps=\(3, 1000000\); give whole numbers from 2 to 1000"):
-        lattice(model, tokens=IDS, steps=(3, 10**6))
-    with pytest.raises(RolesError, match=r"steps=\(1, 4\); give whole numbers from 2 to 1000"):
-        lattice(model, tokens=IDS, steps=(1, 4))
 
 
 @pytest.mark.lens

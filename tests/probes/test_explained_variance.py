@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lens_models import lens_model
 
-from rb_interp.errors import ModelError, RolesError
+from rb_interp.errors import RolesError
 from rb_interp.probes.explained_variance import (
     ROUNDING,
     omega_squared,
@@ -163,17 +163,6 @@ def test_model_without_mlp_has_no_mlp_out() -> None:
     model, (tokens, roles) = lens_model("folded", attn_only=True), rows_with_the_key_last()
     values = variance_explained(model, Inputs(tokens, roles=roles), n_null=2).values
     assert {name.split(".")[0] for name in values} == {"resid_pre", "attn_out", "resid_post"}
-
-
-@pytest.mark.lens
-def test_errors_name_what_is_missing() -> None:
-    model, (tokens, roles) = lens_model("folded"), rows_with_the_key_last()
-    with pytest.raises(
-        RolesError, match=r"needs the role 'anchor'; this task provides \{key\}.*by groupings=\{name: labels\}"
-    ):
-        variance_explained(model, Inputs(tokens, roles=Roles({"key": roles.positions["key"]})))
-    with pytest.raises(ModelError, match="layer=4; this model has 4 layers"):
-        variance_explained(model, Inputs(tokens, roles=roles), layer=4)
 
 
 @pytest.mark.lens

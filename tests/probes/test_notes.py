@@ -14,7 +14,7 @@ from test_chain import EXAMPLES, TOKENIZER
 
 import rb_interp as rb
 from rb_interp import probes
-from rb_interp.errors import ModelError, RbInterpError, RolesError, TextError
+from rb_interp.errors import ModelError, RbInterpError, RolesError
 from rb_interp.models.generations import live_parameters
 from rb_interp.tasks import Inputs, Roles
 
@@ -141,14 +141,6 @@ def test_a_role_without_a_position_is_refused(probe: str):
         getattr(probes, probe)(model("trained"), rows, **options)
 
 
-def test_a_role_that_a_row_lacks_and_text_without_rows_are_refused():
-    every = member().inputs("rsn_test", 5)
-    with pytest.raises(RolesError, match=r"positions -1 to 2; .* Leave out rows that lack it: inputs.take\(rows\)"):
-        probes.uniformity(model("trained"), DEGENERATE["key absent in a row"](every))
-    with pytest.raises(TextError, match="next_token got no rows of text; give one or more"):
-        probes.next_token(model("trained"), DEGENERATE["no rows"](every), counts=COUNTS)
-
-
 def test_a_null_that_cannot_differ_has_a_note():
     """Where all rows have the previous-token head's places alike, only the null by position knows it."""
     every = induction_rows()
@@ -185,20 +177,6 @@ def test_the_anchor_task_s_probes_say_it_too(probe: str, quantities: set):
     other = Inputs(every.tokens, roles=Roles({"subject": every.roles.position("key")}))
     with pytest.raises(RolesError, match=r"Roles of other names are read by attention\(query=, to=\)"):
         getattr(probes, probe)(member().model, other)
-
-
-def test_attention_reads_what_the_anchor_task_s_probes_read():
-    rows = member().inputs("rsn_test", 100)
-    anchors, end = rows.roles.position("anchor"), np.full((100, 1), rows.tokens.shape[1] - 1)
-    places = {"key": rows.roles.position("key"), "second": anchors[:, 1:], "last": end}
-    own = Inputs(rows.tokens, roles=Roles(places))
-    found = [
-        probes.attention(member().model, own, query=query, to="key", layer=layer).values[f"{query}_to_key"]
-        for query, layer in (("last", 1), ("second", 0))
-    ]
-    by_role, to_key = (probe(member().model, rows, layer=layer).values for probe, layer in
-                       ((probes.attention_by_role, 1), (probes.attention_to_key, 0)))  # fmt: skip
-    assert found == pytest.approx([by_role["key"], to_key["key_from_anchor_2"]])
 
 
 def test_an_untrained_model_that_is_not_finite_never_looks_like_a_number():

@@ -5,7 +5,6 @@ import pytest
 import torch
 from lens_models import hooks_on, lens_model
 
-from rb_interp.errors import ModelError, RolesError
 from rb_interp.probes import captured, cosines_by_target
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
@@ -88,19 +87,3 @@ def test_heads_are_one_vector_and_nothing_is_left_behind(kind):
     np.testing.assert_allclose(reading.arrays["cosines"], by_torch[first, second], atol=1e-5)
     assert reading.untrained["equal"] != reading.values["equal"]
     assert hooks_on(model) == hooks_on(untrained) == []
-
-
-def test_bad_input_gets_a_sentence():
-    model = lens_model("plain")
-    with pytest.raises(ModelError, match="has no hook 'blocks.1.hook_resid_midd'"):
-        cosines_by_target(model, INPUTS, hook="blocks.1.hook_resid_midd")
-    with pytest.raises(ModelError, match=r"hook_pattern', whose activation has the shape \[60, 4, 6, 6\]"):
-        cosines_by_target(model, INPUTS, hook="blocks.1.attn.hook_pattern")
-    with pytest.raises(ModelError, match="got 60 rows and 5 targets; give one for each row"):
-        cosines_by_target(model, INPUTS, hook=HOOK, targets=np.arange(5))
-    with pytest.raises(ModelError, match="got 60 rows and none labels"):
-        cosines_by_target(model, Inputs(TOKENS), hook=HOOK)
-    with pytest.raises(RolesError, match="got rows 0 to 60; there are rows 0 to 59"):
-        cosines_by_target(model, INPUTS, hook=HOOK, pairs=np.array([[0, 60]]))
-    with pytest.raises(RolesError, match="needs the role 'there'"):
-        cosines_by_target(model, INPUTS, hook=HOOK, role="there")
