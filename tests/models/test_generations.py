@@ -8,7 +8,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.generations import live_parameters, make_lens_model, read_weights, write_weights
+from rb_interp.models.generations import live_parameters, read_weights, write_weights
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks.anchor import AnchorTask
 
@@ -163,16 +163,3 @@ def test_weights_that_a_model_only_derives_are_refused():
 
     with pytest.raises(ModelError, match=r"'embed\.W_E' of this Joint is derived from other weights; write those"):
         write_weights(Joint(2, 2), {"embed.W_E": np.zeros((2, 2))})
-
-
-def test_settings_that_make_no_model_say_what_to_do():
-    with pytest.raises(ModelError, match=r"no post-norm model; use rb_interp\.models\.post_norm\.PostNormTransformer"):
-        make_lens_model(ModelConfig(norm="post"), D_VOCAB, N_CTX)
-    with pytest.raises(ModelError, match=r"a model has no setting 'n_head'; did you mean 'n_heads'\?"):
-        build_model(AnchorTask(), gamma=0.8, n_head=2)
-    with pytest.raises(ModelError, match="a dict tells no vocabulary and length; pass an AnchorTask"):
-        build_model({}, gamma=0.8)
-    with pytest.raises(ModelError, match=r"norm='before' is not known; known: none, post, pre"):
-        build_model(AnchorTask(), gamma=0.8, norm="before")
-    with pytest.raises(ModelError, match=r"scheme 'fan_in' needs a gamma for 'embed\.W_E'; pass gamma=0\.8"):
-        build_model(AnchorTask())

@@ -274,22 +274,13 @@ class Odd(nn.Module):
 
 REFUSED = {
     "1 of the tensors of this Odd are no weight or bias of a linear layer, an embedding or a norm: prompt": (Odd, {}),
-    "got an object of type str; pass a HookedTransformer, a TransformerBridge, a model of transformers": (str, {}),
     "'weight' of this Linear has no data (device 'meta'); give": (lambda: nn.Linear(2, 2, device="meta"), {}),
-    "this ReLU has no parameters; give a model that has": (nn.ReLU, {}),
-    "scheme 'fan_in' needs a gamma for 'weight'; pass gamma=0.8": (lambda: nn.Linear(2, 2), {"gamma": None}),
-    "scheme='fanin' is not known; did you mean 'fan_in'?": (lambda: nn.Linear(2, 2), {"scheme": "fanin"}),
     "scheme 'd_model' needs d_model and n_layers of this model": (lambda: nn.Linear(2, 2), {"scheme": "d_model"}),
-    "there is no group 'embeding' of matrices; did you mean 'embedding'?": (
-        lambda: nn.Linear(2, 2),
-        {"per": {"embeding": 1.0}},
-    ),
     "no matrix of the group 'qk': its matrices are other": (lambda: nn.Linear(2, 2), {"per": {"qk": 1.0}}),
     "no matrix of the group 'unembedding': its unembedding is the embedding": (
         lambda: made("GPT2LMHeadModel"),
         {"per": {"unembedding": 1.0}},
     ),
-    "gamma=-1.0; expected 0 to 20": (lambda: nn.Linear(2, 2), {"gamma": -1.0}),
 }
 
 

@@ -5,12 +5,9 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.functional import layer_norm as torch_layer_norm
 
-from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import GENERATION
-from rb_interp.models.post_norm import PostNormTransformer
-from rb_interp.models.schemes import parameters
 from rb_interp.tasks.anchor import AnchorTask
 
 pytestmark = pytest.mark.lens
@@ -56,22 +53,9 @@ def test_residual_stream_is_the_normalised_sum(model, tokens):
     torch.testing.assert_close(model.QK.AB[1, 0], model.W_Q[1, 0] @ model.W_K[1, 0].T)
 
 
-def test_state_dict_has_the_names_and_shapes_of_the_schemes(model):
-    found = sorted((name, tuple(tensor.shape)) for name, tensor in model.state_dict().items())
-    assert found == sorted((p.name, p.shape) for p in parameters(CONFIG, TASK.d_vocab, TASK.length))
-
-
 def test_return_types(model, tokens):
     logits = model(tokens)
     by_hand = cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
     torch.testing.assert_close(model(tokens, return_type="loss"), by_hand)
     assert model(tokens, return_type=None) is None
     torch.testing.assert_close(model(tokens[3]), logits[3:4])
-    with pytest.raises(
-        ModelError, match=r"return_type='logit' of a PostNormTransformer; did you mean 'logits'\?, or None\."
-    ):
-        model(tokens, return_type="logit")
-    with pytest.raises(ModelError, match="10 positions; this model holds n_ctx=9"):
-        model(torch.zeros(1, 10).long())
-    with pytest.raises(ModelError, match="norm='pre' is no post-norm model"):
-        PostNormTransformer(ModelConfig(norm="pre"), 10, 3)

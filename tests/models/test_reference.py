@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from rb_interp.errors import ModelError, TaskError
 from rb_interp.models.generations import write_weights
 from rb_interp.models.reference import (
     MECHANISMS,
@@ -224,12 +223,3 @@ def test_the_seed_draws_what_plays_no_part():
     rows = DATA.sample("rsn_train", 50)
     assert not torch.equal(one.weights["embed.W_E"], other.weights["embed.W_E"])
     torch.testing.assert_close(*(last_logits(r.model(torch.float64), DATA.tokens[rows]) for r in (one, other)))
-
-
-def test_what_does_not_fit_is_said():
-    with pytest.raises(ModelError, match="no reference model 'averagr'; did you mean 'averager'?"):
-        reference("averagr")
-    with pytest.raises(ModelError, match="memoriser got a task with q=3 anchors; it tells at most 2 apart"):
-        reference("memoriser", OTHER_TASKS["three anchors"])
-    with pytest.raises(TaskError, match=r"here up to 90, outside d_vocab=70; raise d_vocab above 90\."):
-        reference("averager", AnchorTask(d_vocab=70, memory_share=1.0))

@@ -231,33 +231,6 @@ def test_return_types():
     logits, loss = made(ONE_LAYER)(tokens, return_type="both")
     torch.testing.assert_close(loss, cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()))
     assert torch.equal(made(ONE_LAYER)(tokens, return_type="loss"), loss)
-    with pytest.raises(ModelError, match=r"return_type='logit' of a OneLayer; did you mean 'logits'\?, or None\."):
-        model(tokens, return_type="logit")
-    with pytest.raises(ModelError, match="return_type='both' of a EmbMLP; known: logits, or None"):
-        made(EMB_MLP)(tokens, return_type="both")  # one answer has no next token
-
-
-def test_settings_that_the_definitions_leave_no_choice_in_say_what_to_do():
-    with pytest.raises(ModelError, match="norm='pre' with architecture='one_layer'; its definition has norm='none'"):
-        of_the_task("one_layer", norm="pre")
-    with pytest.raises(ModelError, match="n_layers=2 with architecture='emb_mlp'; its definition has n_layers=1"):
-        of_the_task("emb_mlp", n_layers=2)
-    with pytest.raises(ModelError, match="d_model=64 and d_vocab=30 with architecture='one_layer'.*give both the same"):
-        of_the_task("one_layer", d_model=64)
-    with pytest.raises(ModelError, match="d_model=23 and d_vocab=24 with architecture='one_layer'"):
-        OneLayer(ONE_LAYER, 24, N_CTX)
-    with pytest.raises(ModelError, match="architecture='transformer' makes no EmbMLP; use architecture='emb_mlp'"):
-        EmbMLP(ModelConfig(), D_VOCAB, N_CTX)
-    with pytest.raises(ModelError, match="architecture='emb_mpl' is not known; did you mean 'emb_mlp'"):
-        build_model(TASK, 0.8, architecture="emb_mpl")
-
-
-def test_cfg_says_what_there_is():
-    emb_mlp, one_layer = made(EMB_MLP).cfg, made(ONE_LAYER).cfg
-    assert (emb_mlp.n_layers, emb_mlp.n_heads, emb_mlp.d_model, emb_mlp.d_mlp) == (0, 0, 12, 20)
-    assert (one_layer.n_layers, one_layer.n_heads, one_layer.d_model, one_layer.d_head) == (1, 1, D_VOCAB, 7)
-    for cfg in (emb_mlp, one_layer):
-        assert (cfg.d_vocab, cfg.n_ctx, cfg.act_fn, cfg.dtype) == (D_VOCAB, N_CTX, "tanh", torch.float64)
 
 
 @pytest.mark.parametrize("architecture", CONFIGS)
@@ -296,20 +269,6 @@ def test_probes_of_attention_read_one_layer():
     assert shares["attn_out.0:key"] + shares["attn_out.0:anchors"] == pytest.approx(1, abs=0.03)  # averaging adds
     with pytest.raises(ModelError, match=r"attention_by_role got layer=1; this model has 1 layer\. Use layer=0\."):
         attention_by_role(uniform, given, layer=1)
-
-
-@pytest.mark.parametrize(
-    "probe", [uniformity, attention_by_role, value_alignment, attention_to_key, variance_explained]
-)
-def test_probes_of_attention_refuse_emb_mlp(probe):
-    data = TASK.dataset(0)
-    message = f"{probe.__name__} looks at layers and heads, and this model, of type EmbMLP, has none; use it on a model"
-    with pytest.raises(ModelError, match=message):
-        probe(of_the_task("emb_mlp"), Inputs(data.tokens, roles=data.roles()), layer=0)
-    with pytest.raises(ModelError, match="and the untrained model, of type EmbMLP, has none"):
-        probe(
-            of_the_task("one_layer"), Inputs(data.tokens, roles=data.roles()), layer=0, untrained=of_the_task("emb_mlp")
-        )
 
 
 @pytest.mark.trains
