@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rb_interp.errors import ConfigError, ModelError, TaskError
+from rb_interp.errors import ModelError, TaskError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import Dataset, Stage, Task, fingerprint
@@ -110,17 +110,6 @@ def test_a_transformer_lens_model_trains_on_a_foreign_task():
         train_model(model, Copy(predicts="next"), TRAIN)
 
 
-def test_the_bar_shows_the_mean_loss_of_the_sets_trained_on(monkeypatch):
-    from rb_interp.training import loop
-
-    shown = []
-    bar = type("Bar", (loop.tqdm,), {"set_postfix_str": lambda self, text, refresh: shown.append(text)})
-    monkeypatch.setattr(loop, "tqdm", bar)
-    trained = train_members(Copy(), MODEL, replace(TRAIN, steps=5, stages=()), [0.5], [0], progress=False)
-    expected = [f"training loss {values[:, 1:, 0].mean():.3g} nats" for _, values in trained.curves.evaluations]
-    assert shown == expected
-
-
 class Ragged(Copy):
     """Seed 1 draws fewer rows than seed 0."""
 
@@ -134,13 +123,6 @@ class Ragged(Copy):
 @pytest.mark.parametrize(
     ("task", "changes", "error", "message"),
     [
-        (Copy(), {"stages": ("copy",)}, ConfigError, "Copy has no stage 'copy'; did you mean 'copies'"),
-        (
-            Copy(batch_sets=("low", "high")),
-            {"batch_size": 5},
-            ConfigError,
-            "each of low, high, so give a multiple of 2",
-        ),
         (
             Copy(batch_sets=("train", "low")),
             {},
@@ -148,8 +130,6 @@ class Ragged(Copy):
             "numbers of training rows differ between seeds or batch sets",
         ),
         (Ragged(), {"workers": 1}, TaskError, r"rows of held_out differ between .*: \[60, 120\]"),
-        (Copy(predicts="first"), {}, ConfigError, "the task predicts 'first'; known: last, next"),
-        (Copy(predicts="next"), {"track_drift": True}, ConfigError, "there is no prediction of its drift"),
     ],
 )
 def test_what_cannot_be_trained_on_says_why(task, changes, error, message):

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from rb_interp.errors import ConfigError
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.text.config import TEXT_SETS
@@ -186,24 +185,6 @@ def test_compiling_changes_no_gradient():
     assert float(found.stdout) < 1e-12
 
 
-def test_a_machine_that_cannot_compile_says_so(texts, monkeypatch):
-    class FailedError(RuntimeError):
-        __module__ = "torch._inductor.exc"
-
-    def compile(function):
-        def called(*_):
-            raise FailedError("no C++ compiler was found\nand much more")
-
-        return called
-
-    monkeypatch.setattr(torch, "compile", compile)
-    group = group_of(texts, train=replace(TRAIN, compile=True))
-    with pytest.raises(
-        ConfigError, match=r"torch.compile failed here \(no C\+\+ compiler was found\); set compile=False"
-    ):
-        group.gradients()
-
-
 def test_a_member_in_company_equals_itself_alone(texts):
     members = [Member(0.3, 0), Member(0.8, 1), Member(0.5, 1)]
     company, alone = group_of(texts, members=members), group_of(texts)
@@ -251,15 +232,6 @@ def test_early_pools_the_training_losses_of_both_corpora(losses, there):
     start, now = np.full((1, 4, 2), 10.0), np.full((1, 4, 2), 20.0)
     now[0, :2, 0] = losses
     assert TextTask().stages["early"].reached(now, start).tolist() == [there]
-
-
-def test_bad_training_settings_are_named(texts):
-    with pytest.raises(
-        ConfigError, match="batch_size=3; a batch takes as many rows from each of prontoqa_train, stories_train, so"
-    ):
-        train_members(task_of(texts), GPT2, replace(TRAIN, batch_size=3), [0.5], [0], progress=False)
-    with pytest.raises(ConfigError, match=r"stages=\('half',\): .*:Planted has no stage 'half'; known: early"):
-        train_members(task_of(texts), GPT2, replace(TRAIN, stages=("half",)), [0.5], [0], progress=False)
 
 
 def test_members_share_a_gpu_as_far_as_their_logits_fit(texts):

@@ -154,19 +154,6 @@ def test_keep_at_keeps_every_member_at_shares_of_the_steps():
     assert {50, 900} & set(checkpoint_steps(replace(train, keep_at=()))) == set()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"keep_at": (0.5, 1.5)}, "keep_at.1=1.5: input should be less than or equal to 1"),
-        ({"optimiser": "sdg"}, "optimiser='sdg' is not known; did you mean 'sgd'?"),
-    ],
-)
-def test_bad_settings_are_named(changes, message):
-    with pytest.raises(ConfigError) as caught:
-        TrainConfig(**changes)
-    assert str(caught.value).startswith(message)
-
-
 def test_only_simplified_models_are_predicted():
     with pytest.raises(ConfigError, match="track_drift with architecture='transformer'; the propositions are about"):
         train_members(TASK, ModelConfig(d_model=8, d_head=4, d_mlp=8), DESCENT, [0.8], [0], progress=False)
