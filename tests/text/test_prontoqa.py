@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rb_interp.errors import RbInterpError
 from rb_interp.text.config import MOST_HOPS, ONTOLOGIES, ORDERINGS
 from rb_interp.text.example import Example
 from rb_interp.text.prontoqa import generate
@@ -219,23 +218,3 @@ def test_the_concept_of_the_contradicting_rule_appears_nowhere_else(examples):
         proof = verify(example)
         others = {word for rule in proof.context if rule != proof.contradicting for word in rule[:2]}
         assert proof.contradicting.subject in set(words().concepts) - others
-
-
-HOPS = "expected one or more whole numbers from 1 to"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"n": -1}, "generate got n=-1; expected a whole number from 0 to 100,000,000."),
-        ({"ontology": "fictonal"}, "ontology='fictonal' is not known; did you mean 'fictional'?"),
-        ({"ordering": "up"}, "ordering='up' is not known; known: postorder, preorder, random"),
-        ({"hops": (1, 9)}, f"hops=[1, 9]; {HOPS} 8 with ontology 'fictional'."),
-        ({"hops": (6,), "ontology": "true"}, f"hops=[6]; {HOPS} 5 with ontology 'true'."),
-        ({"hops": ()}, f"hops=[]; {HOPS} 8 with ontology 'fictional'."),
-    ],
-)
-def test_settings_out_of_range_say_what_is_allowed(settings, message):
-    with pytest.raises(RbInterpError) as caught:
-        generate(**{"n": 1, "seed": 0, **settings})
-    assert str(caught.value) == message

@@ -6,7 +6,7 @@ import pytest
 
 from rb_interp.errors import TextError
 from rb_interp.text.example import Example
-from rb_interp.text.prontoqa_files import load_prontoqa_hub, read_prontoqa
+from rb_interp.text.prontoqa_files import read_prontoqa
 
 EXAMPLE = Example(
     "Each wumpus is not hot. Rompuses are hot. Max is a rompus.",
@@ -69,24 +69,15 @@ def test_each_format_gives_the_same_example(tmp_path, name, content, n):
 
 
 BROKEN = {
-    "empty.jsonl": ("\n", "holds no example; " + EXPECTED),
-    "numbers.json": ("[3]", "entry 1: '3'; " + EXPECTED),
     "prove.json": (
         json.dumps({"example2": {"test_example": without(FLAT, "answer")}}),
         "entry example2/test_example: there is no 'answer', only question, query, chain_of_thought; " + EXPECTED,
-    ),
-    "no_chain.jsonl": (
-        json.dumps(without(LOGIC_LLM, "explanation")),
-        "line 1: there is no 'chain_of_thought', only id, context, question, options, answer; " + EXPECTED,
     ),
     "even.json": (
         json.dumps([FLAT, {**FLAT, "chain_of_thought": [*FLAT["chain_of_thought"], "Max is hot."]}]),
         "entry 2: 'chain_of_thought' is 4 sentences; expected an odd number from 3: the premise, then a rule and its "
         "conclusion for each hop.",
     ),
-    "one.json": (json.dumps([{**FLAT, "chain_of_thought": ["Max is hot."]}]), "'chain_of_thought' is 1 sentences"),
-    "chain.json": (json.dumps([{**FLAT, "chain_of_thought": 5}]), "entry 1: 'chain_of_thought' is 0 sentences"),
-    "parts.json": (json.dumps([{**FLAT, "chain_of_thought": ["Max.", 2, "Max."]}]), "is 2 sentences"),
     "answer.jsonl": (
         json.dumps({**FLAT, "answer": "C"}),
         "line 1: the answer is 'C'; expected True or False, or A or B with their options.",
@@ -103,17 +94,3 @@ def test_damage_is_named_with_its_place(tmp_path, name):
         read_prontoqa(tmp_path / name)
     assert str(caught.value).startswith(str(tmp_path / name))
     assert message in str(caught.value)
-
-
-def test_the_hub_gives_examples_or_a_reason(hub):
-    hub.rows = [LOGIC_LLM, FLAT]
-    assert load_prontoqa_hub("some/name", split="test") == [EXAMPLE, EXAMPLE]
-    assert hub.asked == ("some/name", "test", False)
-    for rows, message in (
-        ([], " holds no example; " + EXPECTED),
-        ([FLAT, {"text": "Once"}], ", row 2: there is no 'question', only text; " + EXPECTED),
-    ):
-        hub.rows = rows
-        with pytest.raises(TextError) as caught:
-            load_prontoqa_hub("some/name")
-        assert str(caught.value) == "split 'train' of some/name" + message

@@ -56,13 +56,7 @@ PLANTED = {
         replace(RIGHT, query="True or false: Max is shy."),
         "query 'True or false: Max is shy.': expected 'True or false: ' and 'Max is hot.' or 'Max is not hot.'.",
     ),
-    "query of another entity": (replace(RIGHT, query="True or false: Rex is not hot."), "query 'True or false: Rex is"),
-    "query to prove": (replace(RIGHT, query="Max is not hot."), "query 'Max is not hot.': expected 'True or false: '"),
     "other premise": (chain(s0="Max is a wumpus."), "step 0 'Max is a wumpus.': it is not the premise 'Max is a romp"),
-    "rule in other words": (
-        chain(s1="Rompuses are wumpuses."),
-        "step 1 'Rompuses are wumpuses.': no rule of the context reads like this.",
-    ),
     "missing rule": (
         question(" Each wumpus is hot.", ""),
         "step 3 'Each wumpus is hot.': no rule of the context reads like this.",
@@ -76,17 +70,11 @@ PLANTED = {
         chain(s4="Max is not hot."),
         "step 4 'Max is not hot.': the rule before it gives 'Max is hot.'.",
     ),
-    "conclusion of another entity": (chain(s2="Rex is a wumpus."), "step 2 'Rex is a wumpus.': the rule before it"),
     "ends with a concept": (
         chain(s3="Wumpuses are impuses.", s4="Max is an impus."),
         "step 4 'Max is an impus.': a chain must end with a property, not with a concept.",
     ),
-    "a sentence too few": (
-        replace(RIGHT, chain_of_thought=RIGHT.chain_of_thought[:-1]),
-        "PrOntoQA example of 2 hops: 4 sentences in the chain of thought; expected 2 hops + 1 with hops of at least 1.",
-    ),
     "other hops": (replace(RIGHT, hops=3), "PrOntoQA example of 3 hops: 5 sentences"),
-    "no hop": (replace(RIGHT, hops=0, chain_of_thought=("Max is a rompus.",)), "PrOntoQA example of 0 hops"),
     "premise not last": (
         question("Impuses are yumpuses.", "Max is a rompus."),
         "context 'Max is a rompus.': only the last sentence of a context may speak of an entity.",
@@ -99,12 +87,10 @@ PLANTED = {
         question(" Rompuses are not blue. Max is a rompus.", ""),
         "context 'Wumpuses are impuses.': the last sentence must be the premise 'Name is a concept.'.",
     ),
-    "premise of a property": (question("Max is a rompus.", "Max is shy."), "context 'Max is shy.': the last sentence"),
     "no contradicting rule": (
         question(" Every numpus is not hot.", ""),
         "'hot' is said 1 times as in the conclusion and 0 times the other way; expected 1 and 1.",
     ),
-    "two contradicting rules": (question("Impuses are shy.", "Impuses are shy. Each jompus is not hot."), "and 2 t"),
     "property twice": (question("Impuses are shy.", "Jompuses are hot."), "'hot' is said 2 times as in the conclusion"),
     "contradiction on the path": (
         question("Impuses are shy.", "Impuses are not hot."),
@@ -160,16 +146,9 @@ def test_words_by_hand():
     [
         ("Every wumpus is a impus.", "sentence 'Every wumpus is a impus.' should read 'Every wumpus is an impus.'"),
         ("wumpuses are hot.", "should read 'Wumpuses are hot.'"),
-        ("Every wumpus is hot", "should read 'Every wumpus is hot.'"),
-        ("Every Wumpus is hot.", "should read 'Every wumpus is hot.'"),
         ("All wumpuses are hot.", "speaks of 'All wumpuses', which is no concept of PrOntoQA."),
         ("No wumpus is a rompus.", "has none of the forms 'Xs are Y.', 'Each x is Y.', 'Every x is Y.'"),
-        ("Assume Max is a wumpus.", "has none of the forms"),
-        ("Every wompus is hot.", "speaks of 'wompus', which is no concept of PrOntoQA."),
-        ("Wumpuses are wumpus.", "says 'wumpus', which is no concept and no property"),
         ("Max is a hot.", "says 'a hot', which is no concept and no property"),
-        ("Max is impus.", "says 'impus', which is no concept and no property"),
-        ("", "has none of the forms"),
     ],
 )
 def test_sentences_of_no_form_are_refused(sentence, message):

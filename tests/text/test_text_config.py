@@ -9,24 +9,6 @@ from rb_interp.errors import ConfigError
 from rb_interp.text.config import TextConfig
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"hops": (1, 1)}, "hops=[1, 1]; expected each number once."),
-        ({"prontoqa": "hub:"}, "prontoqa='hub:' names nothing; expected 'generate' or a place."),
-        (
-            {"tokenizer": "gpt2"},
-            "d_vocab=2048 with tokenizer 'gpt2', which has 50,257 entries; give d_vocab=50257, or tokenizer 'train' "
-            "for a vocabulary of your own size.",
-        ),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused_word_for_word(changes, message):
-    with pytest.raises(ConfigError) as error:
-        TextConfig(**changes)
-    assert str(error.value) == message
-
-
 def test_presets_are_the_ones_written_down():
     smoke, paper = TextConfig.preset("smoke"), TextConfig.preset("paper")
     assert (smoke.d_vocab, smoke.n_ctx, smoke.sequences, smoke.held_out, smoke.answers) == (512, 256, 40, 8, 20)

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import rb_interp.text
 from rb_interp.errors import TextError
 from rb_interp.text import data as module
 from rb_interp.text import documents
@@ -45,10 +44,6 @@ def documents_of(data, rows):
     """Texts of padded rows, with the mark at either end taken off."""
     texts = (data.tokenizer.decode(row[:length]) for row, length in zip(rows.tokens, rows.lengths, strict=True))
     return [text.removeprefix("<|endoftext|>").removesuffix("<|endoftext|>") for text in texts]
-
-
-def test_public_names_are_all_there():
-    assert [name for name in rb_interp.text.__all__ if getattr(rb_interp.text, name) is None] == []
 
 
 @pytest.mark.parametrize("corpus", ["prontoqa", "stories"])
