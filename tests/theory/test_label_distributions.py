@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rb_interp.errors import ConfigError, TaskError
 from rb_interp.probes.vectors import cosines
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.label_distributions import (
@@ -131,13 +130,3 @@ def test_finite_data_comes_close_to_the_population() -> None:
     np.testing.assert_allclose(rate, rates(task, "reasoning_anchor", masked=True), atol=1e-12)
     assert np.abs(P - population(task, "reasoning_anchor", masked=True)).max() < 5 * 0.0031
     assert np.abs(P - population(task, "reasoning_anchor")).max() > 0.005  # what is masked shows
-
-
-def test_what_is_asked_wrongly_says_what_to_do() -> None:
-    task = AnchorTask(memory_share=0.0)
-    with pytest.raises(TaskError, match=r"'memory_anchor' never occurs .* memory_share=0.0, .*; change memory_share"):
-        population(task, "memory_anchor")
-    with pytest.raises(TaskError, match="no token group 'keys'; did you mean 'key'"):
-        population(task, "keys")
-    with pytest.raises(ConfigError, match="count='sequence' is no way to count a token; did you mean 'sequences'"):
-        empirical(task.dataset(seed=0), np.array([11]), count="sequence")

@@ -5,7 +5,6 @@ import pytest
 import torch
 from probes.lens_models import lens_model
 
-from rb_interp.errors import ConfigError
 from rb_interp.models import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.probes import uniformity
@@ -74,8 +73,6 @@ def test_table_and_counts():
         ("within_0.05", 1, 0.0),
     ]
     assert {row["quantity"] for row in rows} == {"within_0.05", "max_deviation"}
-    with pytest.raises(ConfigError, match="n_init=0"):
-        lemma_1(ModelConfig(), TASK, 0.3, n_init=0)
 
 
 def test_the_table_counts_what_single_readings_say():
