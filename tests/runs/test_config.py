@@ -12,12 +12,13 @@ from rb_interp.runs.run import Run
 from rb_interp.settings import comparable, differences, read_toml, to_toml
 from rb_interp.studies.addition_and_scan.config import AdditionAndScanConfig
 from rb_interp.studies.anchor.config import AnchorConfig
+from rb_interp.studies.composite.config import CompositeConfig
 from rb_interp.studies.emb_mlp.config import EmbMLPConfig
 from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.language.config import LanguageConfig
 from rb_interp.tasks import AnchorTask
 
-KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, AdditionAndScanConfig)
+KINDS = (AnchorConfig, EmbMLPConfig, LabelsConfig, LanguageConfig, CompositeConfig, AdditionAndScanConfig)
 
 
 def test_presets_have_seeds_that_decide_every_claim():
@@ -75,13 +76,6 @@ def test_one_sweep_of_several_can_be_changed_alone():
         differences(Two(), config)
         == "seeds: [10, 11, 12, 13, 14, 15, 16, 17] there, [3] here; second.train.steps: 20 there, 7 here"
     )
-
-
-def test_a_file_that_is_not_toml_is_named(tmp_path):
-    path = tmp_path / "study.toml"
-    path.write_text("steps = = 3")
-    with pytest.raises(ConfigError, match=r"study.toml is not valid TOML: .*line 1"):
-        read_toml(path)
 
 
 def test_the_fingerprint_ignores_where_but_not_what():

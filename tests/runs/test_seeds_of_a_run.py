@@ -9,7 +9,7 @@ import pytest
 import torch
 from own_studies import ONE, One
 
-from rb_interp.errors import ArgumentError, ConfigError, RunError
+from rb_interp.errors import ArgumentError, RunError
 from rb_interp.runs import Run
 from rb_interp.runs.reproduction import seeds_to_add
 from rb_interp.tasks import AnchorTask
@@ -49,19 +49,6 @@ def test_added_seeds_give_the_run_that_had_them_from_the_beginning(tmp_path):
             torch.testing.assert_close(one.tensors[name], value, rtol=0, atol=1e-6)
     again = start(grown.folder, replace(SMALL, seeds=(0, 1)))
     assert again.config == whole.config
-
-
-@pytest.mark.parametrize(
-    ("seeds", "n", "message"),
-    [((2**31 - 1,), 1, "seeds.1=2147483648: input should be less"), ((0,), 10_000, "at most 10000 items")],
-)
-def test_seeds_that_a_run_cannot_have_change_nothing(tmp_path, seeds, n, message):
-    run = start(tmp_path / "run", One(seeds=seeds, gammas=(0.8,)))
-    before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
-    with pytest.raises(ConfigError, match=message):
-        run.add_seeds(n)
-    assert {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()} == before
-    assert Run.open(run.folder, study=ONE).config == run.config
 
 
 def test_added_seeds_follow_the_largest_and_their_rows_are_prepared(tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rb_interp.errors import RunError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig
@@ -77,10 +76,3 @@ def test_company_changes_bits_and_no_more(tmp_path):
     for place, value in together.items():
         # at most .005 of this tolerance, on either of two instruction sets
         torch.testing.assert_close(alone[place], value, rtol=1e-3, atol=1e-5, equal_nan=True)
-
-
-def test_a_batch_of_seeds_that_there_is_not_is_one_sentence(tmp_path):
-    sweep = sweeps(tmp_path, 1000.0)[0]
-    for ask in (sweep.part, sweep.left):
-        with pytest.raises(RunError, match=r"no batch of the seeds \(7,\); its batches are \(0,\)\."):
-            ask((7,))
