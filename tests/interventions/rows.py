@@ -1,11 +1,15 @@
-"""Pairs of rows on no task at all, and a run of any TransformerLens model under hooks written by hand."""
+"""A small anchor task, pairs of rows on no task at all, and any model under hooks written by hand."""
 
 import numpy as np
 import torch
 
-from rb_interp.tasks import Inputs
+from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.roles import Roles
 
+TASK = AnchorTask(
+    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
+)
+DATA = TASK.dataset(0)
 KEY, QUERY, NOISE = np.array([[0], [3], [1]]), np.array([[4], [4], [3]]), np.array([[1, 2], [1, 2], [0, 2]])
 ROLES = Roles({"key": KEY, "query": QUERY, "noise": NOISE})
 CLEAN, CORRUPTED = (

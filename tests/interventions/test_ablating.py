@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from interventions.rows import DATA, TASK
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError
@@ -12,12 +13,8 @@ from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.sites import Site
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
-from rb_interp.tasks import AnchorTask, Inputs, Roles
+from rb_interp.tasks import Inputs, Roles
 
-TASK = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
-)
-DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 30)
 INPUTS, NOISE = DATA.inputs(ROWS), DATA.task.counterfactual(DATA, ROWS, "noise")
 SITES = ("attn_out.0", "mlp_out.1@last", "z.1.0@key", "resid_mid.1@anchor")

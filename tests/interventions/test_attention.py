@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from interventions.rows import DATA, TASK
 from probes.lens_models import hooks_on, lens_model
 from scipy.special import entr
 
@@ -21,12 +22,8 @@ from rb_interp.interventions.hooking import last_logits, with_edits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 from rb_interp.probes.averaging import average_operator
-from rb_interp.tasks import AnchorTask, Inputs, Roles
+from rb_interp.tasks import Inputs, Roles
 
-TASK = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
-)
-DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 30)
 INPUTS = DATA.inputs(ROWS)
 RNG = np.random.default_rng(0)

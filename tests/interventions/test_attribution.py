@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from interventions.rows import CLEAN, CORRUPTED, ROLES
+from interventions.rows import CLEAN, CORRUPTED, ROLES, TASK
 from probes.lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp.errors import ModelError
@@ -12,13 +12,10 @@ from rb_interp.interventions.attribution import rank_correlation
 from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.metrics import logit_diff
 from rb_interp.models import build_model
-from rb_interp.tasks import AnchorTask, Inputs
+from rb_interp.tasks import Inputs
 
 pytestmark = pytest.mark.lens
 
-TASK = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
-)
 MOVED = Inputs(CLEAN.tokens[[1, 2, 0]], CLEAN.labels[[1, 2, 0]], ROLES.take(np.array([1, 2, 0])))
 WITHOUT_PATTERN = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out", "v", "z", "embed", "pos_embed")
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from interventions.other_answers import Shifted
+from interventions.rows import DATA, TASK
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, TaskError
@@ -14,14 +15,9 @@ from rb_interp.interventions.hooking import last_logits, with_edits
 from rb_interp.interventions.interchanging import interchange, interchange_edits, key_and_sum
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
-from rb_interp.tasks import AnchorTask
 
 pytestmark = pytest.mark.lens
 
-TASK = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
-)
-DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 40)
 BASE = DATA.inputs(ROWS)
 SOURCE, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("both", "noise"))

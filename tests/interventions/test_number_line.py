@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from interventions.other_answers import Added, Shifted
+from interventions.rows import DATA, TASK
 from probes.lens_models import lens_model
 
 from rb_interp.errors import TaskError
@@ -13,12 +14,7 @@ from rb_interp.interventions.number_line import permuted_coordinates, permuted_n
 from rb_interp.models import build_model
 from rb_interp.models.generations import read_weights
 from rb_interp.models.reference import reference
-from rb_interp.tasks import AnchorTask
 
-TASK = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
-)
-DATA = TASK.dataset(0)
 ANCHORS = TASK.tokens("reasoning_anchor")
 RNG = np.random.default_rng(0)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from interventions.rows import DATA, TASK
 from probes.lens_models import hooks_on, lens_model
 from transformer_lens import patching as peer
 
@@ -28,10 +29,6 @@ from rb_interp.tasks.anchor import AnchorTask
 
 pytestmark = pytest.mark.lens
 
-TASK = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
-)
-DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 24)
 CLEAN = DATA.inputs(ROWS)
 KEY, ANCHORS, BOTH, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("key", "anchors", "both", "noise"))

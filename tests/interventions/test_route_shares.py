@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from interventions.rows import DATA, TASK
 from probes.lens_models import hooks_on, lens_model
 
 from experiments.copies import perturbed
@@ -25,10 +26,6 @@ from rb_interp.tasks.anchor import AnchorTask
 
 pytestmark = pytest.mark.lens
 
-TASK = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
-)
-DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 80)
 SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2, "gamma": 0.3, "dtype": torch.float64}
 MODELS = {

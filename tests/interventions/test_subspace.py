@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
+from interventions.rows import DATA, TASK
 from probes.lens_models import lens_model
 
 from rb_interp.errors import ModelError, RolesError
@@ -26,12 +27,7 @@ from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
 from rb_interp.probes.alignment import value_matrix
 from rb_interp.statistics import random_subspaces
-from rb_interp.tasks import AnchorTask
 
-TASK = AnchorTask(
-    keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=400
-)
-DATA = TASK.dataset(0)
 INPUTS = DATA.inputs(DATA.sample("rsn_train", 30))
 RNG = np.random.default_rng(0)
 
