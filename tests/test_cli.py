@@ -5,16 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 
 import pytest
-from tqdm import tqdm
 
 from rb_interp import cli
-from rb_interp.cli import COMMANDS, main, parse
+from rb_interp.cli import main, parse
 from rb_interp.errors import StudyError
 from rb_interp.models.config import MatrixGammas, ModelConfig
-from rb_interp.runs import Run, registry
+from rb_interp.runs import Run
 from rb_interp.settings import to_toml
 from rb_interp.studies.anchor import figures
 from rb_interp.studies.anchor.config import AnchorConfig
@@ -96,13 +94,9 @@ def test_probing_again_changes_no_verdict(anchor_run, capsys):
     ("arguments", "message"),
     [
         (["reproduc"], "there is no command 'reproduc'; did you mean 'reproduce'?"),
-        ([], "there is no command ''; known: ablate, info, patch, probe, report, reproduce, studies, train"),
         (["reproduce", "emb-mpl"], "no study 'emb-mpl' is installed; did you mean 'emb-mlp'?"),
-        (["train", "--preset", "quik"], "did you mean 'quick'"),
         (["train", "--q", "7"], "q=7: input should be less than or equal to 4"),
         (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
-        (["train", "--steps", "9000000000"], "steps=9000000000: input should be less than or equal to 99999999"),
-        (["probe", "nowhere"], "nowhere is not a run folder"),
         (["patch", "nowhere", "--out", "table.txt"], "name a file that ends in .csv"),
     ],
 )
@@ -119,11 +113,8 @@ def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monke
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        ("train --steps 1e12", "Error parsing --steps"),
         ("train --stpes 3", "--steps INT"),
         ("train --norm pree", "Expected one of"),
-        ("train emb-mlp --adamw.train.stps 3", "--adamw.train.steps"),
-        ("info", "PATH"),
     ],
 )
 def test_flags_that_cannot_be_read_are_told_by_their_parser(words, part, capsys, monkeypatch):
@@ -161,17 +152,6 @@ def test_a_signal_ends_the_command_with_a_sentence_and_a_status(number):
     assert ended.stderr.strip() == "rb-interp: stopped; the same command goes on from what is saved."
 
 
-def test_a_sentence_does_not_share_the_line_of_a_progress_bar(monkeypatch, capsys):
-    def work(*_):
-        bar = tqdm(total=3)
-        bar.update()
-        raise StudyError("this is refused.")
-
-    monkeypatch.setattr(COMMANDS["studies"], "carry_out", work)
-    assert main(["studies"]) == 2
-    assert capsys.readouterr().err.split("\n")[-2] == "rb-interp: this is refused."
-
-
 def test_reproduce_says_what_the_default_preset_costs_before_it_begins(capsys, monkeypatch):
     def begun(*_):
         raise StudyError("it began")
@@ -201,24 +181,6 @@ def test_importing_and_asking_for_help_stay_cheap():
     code = code.replace("['reproduce', '--help']", "['--help']").replace(heavy, heavy[:-1] + ", 'numpy'}")
     code = code.replace(others, others[:-1] + ", 'rb_interp.studies'}")
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_commands_on_runs_work_whatever_studies_are_installed(monkeypatch, capsys, tmp_path):
-    """Two distributions bring the study that is meant where none is named."""
-    twice = [EntryPoint("anchor", f"{name}:STUDY", registry.GROUP) for name in ("one", "other")]
-    monkeypatch.setattr(registry, "entry_points", lambda group: twice)
-    assert main(["studies"]) == 0
-    assert "several distributions bring a study 'anchor'" in " ".join(capsys.readouterr().out.split())
-    for command in ("info", "report", "probe", "patch", "ablate"):
-        assert main([command, str(tmp_path)]) == 2
-        assert f"{tmp_path} is not a run folder" in capsys.readouterr().err
-    for words, shown in ((["--help"], "Train a study's models, probe them"), (["probe", "--help"], "Run folder.")):
-        with pytest.raises(SystemExit, match="0"):
-            main(words)
-        assert shown in capsys.readouterr().out
-    for command in ("train", "reproduce"):
-        assert main([command]) == 2
-        assert "several distributions bring a study 'anchor'" in capsys.readouterr().err
 
 
 @pytest.mark.wide

@@ -1,7 +1,5 @@
 """Plots say what the numbers say: each mark stands where its number is, and what has no place is marked."""
 
-import sys
-import types
 from dataclasses import replace
 
 import matplotlib
@@ -17,7 +15,7 @@ from rb_interp.errors import ArgumentError
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.matrix import PatchingMatrix
 from rb_interp.interventions.path import PathMatrix
-from rb_interp.plots import UNITS, cells, heads, learning_curves
+from rb_interp.plots import UNITS, heads, learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
 
@@ -79,14 +77,6 @@ def test_numbers_without_a_place_are_marked_and_large_ones_leave_room_for_small_
     assert ax.get_xlabel() == "value (logarithmic beyond 1)"
 
 
-def test_without_axes_a_figure_of_pyplot_is_made():
-    axes = READING.plot()
-    try:
-        assert pyplot.fignum_exists(axes.figure.number)
-    finally:
-        pyplot.close(axes.figure)
-
-
 def test_an_effect_is_drawn_with_its_interval_and_its_control(ax):
     values, control = np.linspace(0, 1, 20), np.linspace(-1, 1, 60).reshape(3, 20)
     effect = Effect("swap", "z.0@key", "recovered", values, control, "noise redrawn")
@@ -142,13 +132,6 @@ def test_heads_of_a_scan_stand_by_layer_and_head(ax):
         heads(table, "vt")
 
 
-@pytest.mark.parametrize(("values", "ends"), [([0.02, 0.1], (0, 1)), ([-0.02, 0.1], (-1, 1))])
-def test_attention_has_the_same_colours_in_every_picture(values, ends, ax):
-    place = {"layer": [0, 0], "head": [0, 1], "value": values}
-    heads(pd.DataFrame({"probe": "attention", "quantity": "a_to_b", **place}), "a_to_b", ax)
-    assert ax.images[0].get_clim() == ends
-
-
 def test_learning_curves_have_a_mean_over_seeds(ax):
     rows = [(0.8, seed, step, "mem", 5.0 - step / 100 + seed) for seed in range(3) for step in (0, 100)]
     learning_curves(pd.DataFrame(rows, columns=["gamma", "seed", "step", "set", "loss"]), ax=ax)
@@ -164,62 +147,12 @@ def test_learning_curves_have_a_mean_over_seeds(ax):
         learning_curves(pd.DataFrame(columns=["gamma", "seed", "step", "set"]))
 
 
-def test_what_is_no_axes_is_refused_in_one_sentence():
-    with pytest.raises(ArgumentError, match=r"Reading.plot got ax=3; expected an? Axes or None"):
-        READING.plot(3)
-    with pytest.raises(ArgumentError, match=r"heads got ax='here'; expected an? Axes or None"):
-        heads(pd.DataFrame(), "tv", "here")
-
-
 def test_every_probe_has_a_unit():
     no_readings = {
         *("Null", "Reading", "capture", "captured", "chain_inputs", "from_arrays", "scan", "token_table"),
         "typical_tokens",
     }
     assert set(rb.probes.__all__) - no_readings - set(UNITS) == set()
-
-
-def test_a_pattern_is_handed_to_circuitsvis(monkeypatch):
-    pattern = replace(READING, arrays={"mean_pattern": np.tril(np.ones((2, 2)))})
-    monkeypatch.setitem(sys.modules, "circuitsvis", None)
-    with pytest.raises(ArgumentError, match="install it with 'pip install circuitsvis', or use plot"):
-        pattern.circuitsvis()
-    stand_in = types.ModuleType("circuitsvis.attention")
-    stand_in.attention_heads = lambda *given: given
-    monkeypatch.setitem(sys.modules, "circuitsvis", types.ModuleType("circuitsvis"))
-    monkeypatch.setitem(sys.modules, "circuitsvis.attention", stand_in)
-    assert pattern.circuitsvis(["a", "b"]) == ([[[1.0, 0.0], [1.0, 1.0]]], ["a", "b"], ["uniformity, L0, head 1"])
-    with pytest.raises(ArgumentError, match="circuitsvis got 3 tokens for 2 positions"):
-        pattern.circuitsvis(["a", "b", "c"])
-    with pytest.raises(ArgumentError, match="a reading of uniformity has no mean pattern"):
-        READING.circuitsvis()
-
-
-def legend(axes):
-    return [text.get_text() for text in axes.get_legend().get_texts()]
-
-
-def test_an_effect_always_says_which_mark_is_the_effect_and_its_axis_is_linear(ax):
-    values, none, same = np.full(8, 24.0), np.zeros((0, 8)), np.zeros((20, 8))
-    effect = Effect("mean ablation", "z.0", "loss_increase", values, same, "noise redrawn")
-    effect.plot(ax)
-    assert legend(ax) == [*("effect, 95 % interval over rows", "control: noise redrawn", "control, 95 % of its draws")]
-    assert (ax.get_xscale(), ax.get_xlabel()) == ("linear", "increase of loss (nats)")
-    ticks = [line.get_xydata().tolist() for line in ax.lines if line.get_marker() == "|"]
-    assert ticks == [[[0, 0]], [[0, 0]]]  # draws that are all the same are seen
-    replace(effect, control=none).plot(axes := Figure().subplots())
-    assert legend(axes) == ["effect, 95 % interval over rows"]
-    Reading("geometry", {"cos_key": 0.5}).plot(alone := Figure().subplots())
-    assert (alone.get_legend(), alone.get_title()) == (None, "geometry, from weights")
-
-
-def test_rounding_neither_frames_a_cell_nor_writes_minus_zero_nor_hides_small_numbers(ax):
-    cells(ax, np.array([[1 + 1e-9, -1e-9, 1.2]]), ["z"], ["a", "b", "c"], "share", low=-1.0)
-    assert [text.get_text() for text in ax.texts] == ["1.00", "0.00", "1.20"]
-    assert [patch.get_x() > 1 for patch in ax.patches] == [True]
-    assert ax.images[0].colorbar.extend == "max"
-    cells(small := Figure().subplots(), np.array([[0.0042]]), ["z"], ["a"], "share", high=0.0042)
-    assert [text.get_text() for text in small.texts] == ["0.0042"]
 
 
 def test_bands_stay_within_what_a_curve_can_be_and_the_legend_says_what_they_are(ax):
