@@ -3,11 +3,9 @@
 from itertools import product
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rb_interp.errors import TaskError
 from rb_interp.studies.addition_and_scan.addition import SETS, AdditionTask
 from rb_interp.tasks import Task
 
@@ -57,20 +55,3 @@ def test_presets_have_the_sizes_of_claim_and_paper():
     quick, paper = (AdditionTask.preset(name) for name in ("quick", "paper"))
     assert (quick.operands, quick.block, quick.counts[2]) == ((0, 99), (40, 60), 21**2)
     assert (paper.operands, paper.block, sum(paper.counts)) == ((0, 999), (400, 600), 1_000_000)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"block": (60, 40)}, "operands=(0, 99), block=(60, 40); expected ascending ranges, the block within"),
-        ({"block": (40, 100)}, "expected ascending ranges, the block within the operands"),
-        ({"block": (0, 99)}, "block=(0, 99) with test_share=0.1 leaves no row to train on; give a smaller block"),
-        ({"test_share": 1.0}, "with test_share=1 leaves no row to train on"),
-    ],
-)
-def test_bad_settings_say_what_to_change(change, message):
-    with pytest.raises(TaskError) as caught:
-        AdditionTask(**change)
-    assert message in str(caught.value)
-    with pytest.raises(TaskError, match="did you mean 'quick'"):
-        AdditionTask.preset("quik")

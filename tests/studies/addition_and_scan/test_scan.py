@@ -104,20 +104,3 @@ def test_the_task_fits_training_and_its_vocabulary_has_no_word_twice():
     assert [TASK.words[token] for token in tokens[0][:7]] == ["walk", "and", "jump", "=>", "WALK", "JUMP", "<end>"]
     assert (labels[0][:3] == -1).all()
     assert (labels[0][6:] == -1).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"verbs": 1}, "verbs=1: input should be greater than or equal to 2"),
-        ({"verbs": 2, "n_sequences": 400}, "40 rows of 'jump' alone and 360 other commands; expected one at least of"),
-        ({"alone_share": 0.0}, "0 rows of 'jump' alone"),
-        ({"alone_share": 1.0}, "and 0 other commands"),
-    ],
-)
-def test_bad_settings_say_what_to_change(change, message):
-    with pytest.raises(TaskError) as caught:
-        ScanTask(**change)
-    assert message in str(caught.value)
-    with pytest.raises(TaskError, match="did you mean 'paper'"):
-        ScanTask.preset("papr")

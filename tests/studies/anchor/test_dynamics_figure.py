@@ -11,15 +11,11 @@ from synthetic_evidence import make_evidence, with_tables
 from rb_interp.figures.save import draw
 from rb_interp.figures.style import INK, SET_COLOURS, SETS
 from rb_interp.studies.anchor import ANCHOR
-from rb_interp.studies.anchor.events import MECHANISMS
 from rb_interp.studies.anchor.figures import FIGURES
 from rb_interp.studies.anchor.figures.dynamics import (
-    BREAKS,
     CRITERIA,
     MARKS,
     OFFSET,
-    OTHER,
-    caption_dynamics,
     draw_dynamics,
 )
 
@@ -82,54 +78,6 @@ def test_every_seed_mean_and_interval_stand_at_their_step(evidence):
         if during.sum() == 3:
             half = 4.302653 * logs.std(ddof=1) / np.sqrt(3)  # t of 2 degrees of freedom at .975
             np.testing.assert_allclose(spans[1], np.exp([logs.mean() - half, logs.mean() + half]), rtol=1e-5)
-
-
-def test_strips_count_who_began_there_and_who_never_came(evidence):
-    axes = draw_dynamics(evidence).axes[0]
-    counts = [text for text in axes.texts if "/" in text.get_text()]
-    written = {(text.get_position()[1], text.get_position()[0] < OFFSET): text.get_text() for text in counts}
-    for row, event in enumerate(CRITERIA):
-        steps = np.array(PLANTED.get(event, [np.nan] * 3))
-        for left, count in ((True, (steps == 0).sum()), (False, np.isnan(steps).sum())):
-            assert written.get((row, left)) == (f"{count}/3" if count else None)
-
-
-def test_checkpoints_that_all_seeds_share_are_lines(evidence):
-    axes = draw_dynamics(evidence).axes[0]
-    upright = [line.get_xdata()[0] for line in axes.lines if list(line.get_ydata()) == [0, 1]]
-    assert [x - OFFSET for x in upright] == KEPT
-
-
-def test_members_without_a_name_have_a_mark_of_their_own(evidence):
-    figure = draw_dynamics(
-        replace(evidence, tables=evidence.tables | {"circuits": evidence.tables["circuits"].iloc[:1]})
-    )
-    assert {line.get_marker() for line in figure.axes[0].lines} == {"None", OTHER, MARKS[CIRCUITS[0]]}
-    legend = {handle.get_label(): handle.get_marker() for handle in figure.legends[0].legend_handles}
-    assert (legend["not named"], legend[CIRCUITS[0]]) == (OTHER, MARKS[CIRCUITS[0]])
-    assert CIRCUITS[1] not in legend
-
-
-def test_lines_part_losses_first_layer_last_layer_and_embedding():
-    assert list(CRITERIA) == [*SETS, *(mechanism.event for mechanism in MECHANISMS)]
-    assert CRITERIA[KEY] == "attention ≥ .50"
-    assert CRITERIA["reasoning anchors are ordered"] == "Spearman of cos ≤ −.80"
-    probes = [mechanism.quantity.split("/")[0] for mechanism in MECHANISMS]
-    first = len(SETS) - 1
-    assert (first, first + probes.index("attention_by_role"), first + probes.index("geometry")) == BREAKS
-
-
-def test_caption_tells_the_order_by_circuit_and_what_is_not_resolved(evidence):
-    caption = str(caption_dynamics(evidence))
-    before, after = (
-        "before its loss on reasoning (trained on) is halved: L0 stops averaging",
-        f"; after it: {SUM}.",
-    )
-    assert f"each member of average-then-key (2 seeds), {before}{after}" in caption  # KEY came in one of the two alone
-    assert f"each member of key-to-anchors (1 seed), {before}; {CARRY}; after it: nothing." in caption
-    assert "came first in 2 of 3 at γ = 0.8." in caption
-    assert "smaller differences are not resolved" in caption
-    assert "Would refute: " in caption
 
 
 @pytest.mark.parametrize("missing", ["dynamics", "events", "events_summary"])

@@ -9,7 +9,7 @@ from rb_interp.claims import Calibration
 from rb_interp.report.section import Choice, Paragraph, Table
 from rb_interp.studies.anchor.error_rates import shipped_rates
 from rb_interp.studies.anchor.report import calibration, narrative
-from rb_interp.studies.anchor.report_causes import ablations, agreement_of, causes
+from rb_interp.studies.anchor.report_causes import ablations, causes
 
 pytestmark = pytest.mark.wide
 
@@ -46,19 +46,6 @@ def test_causes_stand_beside_the_claims_own_verdicts(evidence):
             control = cell.notes[0].removeprefix("control ")
             assert numbers(control)[0] == pytest.approx(here["control"].mean(), abs=0.0051)
             assert cell.notes[1] == f"{stage}, 2 seeds"
-
-
-def test_disagreements_of_claims_and_causes_are_counted():
-    pairs = [("M1", "HOLDS", "FAILS"), ("M2", "FAILS", "FAILS"), ("M3", "OPEN", "HOLDS"), ("M4", "FAILS", "HOLDS")]
-    decided, half, neither = agreement_of([*pairs, ("M7", "NOT JUDGED", "OPEN")])
-    assert decided == (
-        "Of 5 interventions on mechanisms, 1 decides as the claim does: M2 (the claim FAILS, the intervention FAILS) "
-        "and 2 decide the opposite: M1 (the claim HOLDS, the intervention FAILS), M4 (the claim FAILS, the "
-        "intervention HOLDS)."
-    )
-    assert half == "One of the two is not decided for M3 (the claim OPEN, the intervention HOLDS)."
-    assert neither == "Both are not decided for M7."
-    assert agreement_of([]) == []
 
 
 def test_ablations_are_means_over_seeds_for_every_method(evidence):

@@ -6,8 +6,7 @@ import pytest
 
 from rb_interp.errors import ConfigError
 from rb_interp.models.schemes import intended_std, parameters
-from rb_interp.runs.config import fingerprint, from_mapping, scale_of
-from rb_interp.settings import plain
+from rb_interp.runs.config import from_mapping
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.config import BOTH_UNSEEN, CompositeConfig
 from rb_interp.training.schedule import learning_rate
@@ -33,14 +32,6 @@ def test_the_control_is_trained_on_neither_pair_and_on_all_else_alike():
     assert (control.gammas, control.task.held_out, control.task.exceptions) == ((0.5, 0.8), ((4, 3), (3, 4)), ())
     assert (control.model, control.train.steps, control.rates) == (config.model, config.train.steps, config.rates)
     assert list(COMPOSITE.preset("smoke", gammas=(0.1,)).sweeps) == [""]
-
-
-def test_plain_data_gives_the_study_again():
-    config = from_mapping(CompositeConfig, {"preset": "smoke", "seeds": [3], "task": {"held_out": [[4, 3], [2, 1]],
-                          "exceptions": [[[3, 4], -6], [[1, 2], 0]]}})  # fmt: skip
-    again = from_mapping(CompositeConfig, plain(config))
-    assert (again, fingerprint(again), scale_of(again)) == (config, fingerprint(config), "custom")
-    assert scale_of(COMPOSITE.preset("quick", gammas=(0.8,), seeds=(7,))) == "quick"
 
 
 @pytest.mark.parametrize(

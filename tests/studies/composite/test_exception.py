@@ -1,7 +1,5 @@
 """Where the exception is stored: reference models whose truth is known, and the test on seeds that were kept for it."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,8 +11,6 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.studies.composite.exception import EDGES, place_of, qualifying, read_exception, suggestions
 from rb_interp.studies.composite.flow import flow_of, read_interchange
 from rb_interp.studies.composite.phase import phase_of, read_phase
-from rb_interp.studies.composite.report_exception import exception_section
-from rb_interp.studies.composite.tables import exception_counts
 from rb_interp.studies.composite.task import CompositeTask
 
 pytestmark = pytest.mark.wide
@@ -102,35 +98,3 @@ def test_what_some_seeds_suggest_is_tested_on_the_others():
     assert found["phase"]["low"] < 9 / 11 < found["phase"]["high"]
     alone = {row["by"]: row for row in suggestions(places.loc[places["used_for"] == "test"])}
     assert np.isnan(alone["phase"]["right"])  # nothing was looked at, so nothing is suggested
-
-
-def evidence_of(*groups):
-    """What the report reads of members: number, use, phase, flow, place."""
-    places = members(*groups)
-    tables = {"exception_counts": exception_counts(places), "exception_test": pd.DataFrame(suggestions(places))}
-    return SimpleNamespace(records=lambda name: tables[name].to_dict("records"))
-
-
-def words(section) -> str:
-    texts = [block.text for block in section.blocks if hasattr(block, "text")]
-    cells = [
-        cell.text for block in section.blocks if hasattr(block, "rows") for row in block.rows for cell in row.cells
-    ]
-    return " | ".join([*texts, *cells])
-
-
-def test_the_report_says_where_it_is_and_whether_it_was_predicted():
-    full = evidence_of(
-        (4, "look", "symmetric", "via last", "a2_from_a1"), (3, "test", "symmetric", "via last", "a2_from_a1"),
-        (1, "test", "mixed", "several", "none"),
-    )  # fmt: skip
-    said = words(exception_section(full))
-    assert "Exploratory; no claim is judged here." in said
-    assert "4 | symmetric | via last | L0, from a2 to a1" in said
-    assert "1 | mixed | several | in no edge of L0" in said
-    assert "Without knowing phase or flow 75% of 4 members are predicted rightly" in said
-    one_part = words(exception_section(evidence_of((1, "look", "mixed", "several", "a2_from_a1"))))
-    assert "this run has none in one of them, so nothing is tested" in one_part
-    nowhere = words(exception_section(evidence_of((1, "look", "mixed", "several", "none"), (2, "test", *"ab", "none"))))
-    assert nowhere.endswith("In none of the 3 fitted members is the exception stored in a single edge of L0.")
-    assert "there is nothing to tell" in words(exception_section(evidence_of((1, "look", "unfit", "none", "none"))))

@@ -66,11 +66,3 @@ def test_readings_of_another_sweep_are_not_read():
     alone = judged("B5", planted(term, HIGH, sweep="descent"))
     assert (alone.outcome, alone.n_seeds) == ("NOT JUDGED", 0)
     assert alone.reason.startswith("no reading of learning_order/acc_rsn_test at gamma 0.8, sweep 'adamw'; seeds")
-
-
-def test_criteria_name_sweep_and_stage_in_words():
-    assert BY_ID["T1"].criterion == (
-        "Emb-MLP under gradient descent, gamma 0.8, leaving the plateau: R^2 of the anchors' predicted drift >= 0.9 "
-        "and R^2 - that of predictions permuted within kind >= 0.1"
-    )
-    assert BY_ID["B5"].criterion == "Emb-MLP, gamma 0.8, final: accuracy on rsn_test >= 0.9"

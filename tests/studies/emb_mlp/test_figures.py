@@ -4,37 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from matplotlib.text import Text
+from drawing import drawn, texts
 
-from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.save import draw
 from rb_interp.figures.style import gamma_colour
-from rb_interp.studies.anchor.claims import CLAIMS as ANCHOR_CLAIMS
 from rb_interp.studies.emb_mlp.agreement import FLOOR
 from rb_interp.studies.emb_mlp.claims import CLAIMS
 from rb_interp.studies.emb_mlp.figures import FIGURES
-from rb_interp.studies.emb_mlp.figures.agreement_end import BAND, BASE, COLUMNS, draw_agreement_end
 from rb_interp.studies.emb_mlp.figures.along_training import ROWS
-from rb_interp.studies.emb_mlp.figures.common import GROUPS, SWEEPS
+from rb_interp.studies.emb_mlp.figures.common import SWEEPS
 from rb_interp.studies.emb_mlp.figures.scaling import draw_inner_products, draw_lemma_1
 
 pytestmark = pytest.mark.wide
 
 SPECS = {spec.id: spec for spec in FIGURES}
 EVERY = pytest.mark.parametrize("spec", FIGURES, ids=list(SPECS))
-
-
-def texts(figure: Figure) -> str:
-    return " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ").replace("\xa0", " ")
-
-
-def heights(axes) -> list[np.ndarray]:
-    return [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
-
-
-def drawn(axes, values) -> bool:
-    return any(len(y) == len(values) and np.allclose(y, values) for y in heights(axes))
 
 
 def test_every_claim_is_on_one_of_the_figures():
@@ -82,28 +66,6 @@ def test_agreement_lines_are_the_tables_cut_at_the_floor(evidence):
     assert below > 20  # the floor was put to the test
 
 
-def test_falls_stand_at_their_step_never_above_and_unseen_below(evidence):
-    table, summary = (evidence.tables[name].copy() for name in ("agreement", "agreement_summary"))
-    place = "sweep == 'descent' and gamma == 0.8 and group == 'key' and prediction == 'each_step' and metric == 'r2'"
-    at = table.query(place).sort_values("seed").index
-    table.loc[at, ["step", "fraction"]] = [[30.0, 0.9], [np.nan, np.nan], [10.0, 1.0]]
-    table.loc[at, "at_first"] = [False, False, True]
-    changed = {"middle_step": 30.0, "middle_fraction": 0.9, "middle_at_first": False}
-    summary.loc[summary.query(place).index, list(changed)] = list(changed.values())
-    changed = replace(evidence, tables={**evidence.tables, "agreement": table, "agreement_summary": summary})
-    panels = np.array(draw_agreement_end(changed).axes).reshape(2, len(COLUMNS))
-    for axes in panels[:, 0]:
-        colour = GROUPS["key"][1]
-        seeds = [line.get_ydata() for line in axes.lines if line.get_marker() == "^"][-1]
-        bars = [line.get_ydata() for line in axes.lines if line.get_color() == colour and line.get_marker() == "None"]
-        assert BASE < seeds[0] < BAND < seeds[1]
-        assert seeds[2] < BASE
-        assert bars[-1].tolist() == [seeds[0]] * 2
-    step, share = (max(line.get_ydata()[0] for line in axes.lines) for axes in panels[:, 1])
-    assert step == share  # never stands at one height
-    assert "below .90 at the first kept step" in texts(panels[0, 0].figure)
-
-
 def test_r2_at_leaving_shows_every_seed_and_its_interval(evidence):
     panels = draw(SPECS["drift_r2"], evidence).axes
     for axes, sweep in zip(panels, SWEEPS, strict=True):
@@ -132,28 +94,3 @@ def test_flow_error_and_lemma_are_their_tables(evidence):
     assert drawn(axes, lemma[lemma.d_model == 16]["share"].to_numpy())
     ends = np.concatenate([[s[:, 1] for s in lines.get_segments()] for lines in axes.collections])
     np.testing.assert_allclose(ends, lemma[["low", "high"]].to_numpy())
-
-
-def test_label_distributions_are_less_the_uniform_one(evidence):
-    figure = draw(SPECS["label_distributions"], evidence)
-    here = evidence.table("label_distributions", token=11, group="reasoning_anchor").sort_values("label")
-    for labels in ("population", "empirical"):
-        assert drawn(figure.axes[0], here[labels].to_numpy() - 1 / 80)
-    pair = evidence.table("label_cosines", group="reasoning_anchor", labels="population", token=11, other=14)
-    assert np.ma.getdata(figure.axes[3].images[0].get_array())[0, 3] == pytest.approx(pair["cos"].iloc[0])
-
-
-def test_shared_figures_carry_this_studys_claims_and_stages(evidence):
-    assert "B1: ≥ .10" in texts(draw(SPECS["bias"], evidence))
-    for name in ("learning", "bias", "cosines"):
-        assert "A1" not in str(SPECS[name].caption(evidence))
-    cosines = texts(draw(SPECS["cosines"], evidence))
-    assert all(stage in cosines for stage in ("untrained (step 0)", "early (step 0)", "late (step 50)"))
-    assert "(E6 of the anchor study, not judged here)" in SPECS["theory"].caption(evidence).would_refute
-
-
-def test_the_threshold_of_claims_that_are_not_judged_here_is_the_anchor_studys(evidence):
-    judged = {claim.id: claim for claim in ANCHOR_CLAIMS}
-    for name, claim in (("pca", "E3"), ("theory", "E6")):
-        least = two_digits(judged[claim].conditions[0].threshold)
-        assert f"correlation below {least}" in SPECS[name].caption(evidence).would_refute

@@ -1,16 +1,12 @@
 """Figures and captions of the label study draw what its tables say."""
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from matplotlib.text import Text
-from studies.labels.synthetic_labels import bare, make_labels, with_readings
+from drawing import drawn, texts
+from studies.labels.synthetic_labels import bare, make_labels
 
 from rb_interp.figures.save import draw
-from rb_interp.studies.labels.answer import answer, never_learned, pooled_by_group, times_never_learned
+from rb_interp.studies.labels.answer import pooled_by_group
 from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.figures import FIGURES
 from rb_interp.studies.labels.figures.label_range import draw_label_range
@@ -26,16 +22,8 @@ def labels():
     return make_labels()
 
 
-def texts(figure: Figure) -> str:
-    return " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ").replace("\xa0", " ")
-
-
 def heights(axes) -> list[np.ndarray]:
     return [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
-
-
-def drawn(axes, values) -> bool:
-    return any(len(y) == len(values) and np.allclose(y, values) for y in heights(axes))
 
 
 def test_every_claim_is_on_a_figure_and_refutable_in_its_caption(labels):
@@ -52,14 +40,6 @@ def test_a_run_without_readings_gives_sentences(spec, labels):
     figure.draw_without_rendering()
     assert "no table “" in texts(figure)
     assert not [word for word in ("nan", "None") if word in str(spec.caption(bare(labels)))]
-
-
-@EVERY
-def test_bands_need_three_seeds(spec, labels):
-    assert any(axes.collections for axes in spec.draw(labels).axes)
-    assert not any(axes.collections for axes in spec.draw(make_labels(2)).axes)
-    spec.draw(make_labels(1)).draw_without_rendering()
-    assert "nan" not in str(spec.caption(make_labels(1)))
 
 
 def test_speeds_of_both_mappings_and_their_index(labels):
@@ -89,21 +69,3 @@ def test_outputs_ranges_and_the_judged_seeds(labels):
     assert marks == {(1200 + 150 * seed, value) for seed, value in readings.items()}
     assert drawn(inside, [0.9, 0.9])
     assert any(np.allclose(y, 25 / 48) for y in heights(inside) if len(y) == 2)  # (1 + 1/2 + 1/3 + 1/4) / 4
-
-
-@pytest.mark.parametrize("mean", [math.inf, math.nan])
-def test_a_count_that_is_no_number_is_none(labels, mean):
-    facts = labels.tables["label_facts"].copy()
-    facts.loc[facts["quantity"].isin(["never_learned", "rsn_train_lower"]), "mean"] = mean
-    changed = replace(labels, tables={**labels.tables, "label_facts": facts})
-    assert times_never_learned(changed) == (0, 0)
-    assert "it is lower beside mem2" in " ".join(answer(labels))
-    assert "beside mem1" not in " ".join(answer(changed))
-
-
-def test_memory_that_was_never_learned_is_said(labels):
-    assert never_learned(labels) == ""
-    readings = labels.readings.copy()
-    readings.loc[(readings["stage"] == "before_memory") & (readings["seed"] < 2), "step"] = 6000
-    found = never_learned(with_readings(labels, readings))
-    assert found == "Memory was not learned in some of these runs: R2 is read at the last step in 2 of 3 seeds."

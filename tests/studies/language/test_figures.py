@@ -2,24 +2,21 @@
 
 from dataclasses import replace
 
-import matplotlib.colors
 import numpy as np
 import pytest
 import synthetic
-from matplotlib.figure import Figure
-from matplotlib.text import Text
-from synthetic import ENTROPIES, GAMMAS, KEPT, LAST, SENTENCE, make_corpora, make_language
+from drawing import drawn, texts
+from synthetic import ENTROPIES, GAMMAS, LAST, SENTENCE, make_corpora, make_language
 
-from rb_interp.figures.save import draw, render
-from rb_interp.figures.style import CORPUS_COLOURS, CORPUS_MARKERS
+from rb_interp.figures.save import draw
+from rb_interp.figures.style import CORPUS_COLOURS
 from rb_interp.report.content import report_content
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.claims import CLAIMS
 from rb_interp.studies.language.figures import FIGURES
 from rb_interp.studies.language.figures.cosines import NAMED
-from rb_interp.studies.language.figures.similarity import UNTRAINED
 from rb_interp.studies.language.figures.skills import ROWS
-from rb_interp.studies.language.words import by_hops, by_rate, names, never_early, pooled_text
+from rb_interp.studies.language.words import by_hops, pooled_text
 
 pytestmark = pytest.mark.wide
 
@@ -34,23 +31,6 @@ def panels_of(evidence, id: str) -> list:
 @pytest.fixture(scope="module")
 def evidence():
     return make_language(3)
-
-
-def texts(figure: Figure) -> str:
-    return " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ").replace("\xa0", " ")
-
-
-def drawn(axes, values, colour=None) -> bool:
-    values = np.asarray(values, dtype=float)
-    for line in axes.lines:
-        y = np.asarray(line.get_ydata(), dtype=float)
-        if len(y) == len(values) and np.allclose(y, values) and colour in (None, *_colours(line)):
-            return True
-    return False
-
-
-def _colours(line) -> tuple:
-    return line.get_color(), line.get_markeredgecolor()
 
 
 def reading(evidence, probe, quantity, gamma, stage="final", **rest):
@@ -90,17 +70,6 @@ def test_a_run_without_readings_and_tables_gives_sentences(evidence):
             assert "No " in texts(figure) or "no " in texts(figure)
             assert "nan" not in texts(figure)
         assert "nan" not in str(report_content(LANGUAGE, shown)["figures"])
-
-
-@EVERY
-def test_one_seed_and_other_rates_are_drawn_too(spec):
-    few = make_language(seeds=1, gammas=(0.4, 1.0))
-    assert "nan" not in texts(spec.draw(few)) + str(spec.caption(few))
-
-
-def test_same_evidence_gives_same_bytes(evidence):
-    spec = BY_ID["delta_loss"]
-    assert render(draw(spec, evidence), "svg") == render(draw(spec, make_language(3)), "svg")
 
 
 def test_losses_are_means_over_seeds_in_the_colour_of_their_corpus(evidence):
@@ -151,12 +120,6 @@ def test_cosines_are_those_of_early_with_the_tokens_of_their_seed(evidence):
         assert f"mean cos {mean:.2f}" in whole.get_title(loc="left")
 
 
-def test_a_control_that_cannot_be_made_is_said(evidence):
-    empty = {k: a[:0, :0] if a.ndim == 2 else a[:0] for k, a in evidence.arrays.items() if "control" in k}
-    figure = draw(BY_ID["token_cosines"], replace(evidence, arrays={**evidence.arrays, **empty}))
-    assert texts(figure).count("fewer typical tokens than PrOntoQA") == 2
-
-
 def test_mean_cosines_have_the_papers_two_numbers_and_untrained_models(evidence):
     early, final, differences, _ = panels_of(evidence, "token_similarity")
     for axes, stage in ((early, "early"), (final, "final")):
@@ -178,47 +141,6 @@ def test_mean_cosines_have_the_papers_two_numbers_and_untrained_models(evidence)
             expected = values.mean() - 0.03, values.mean() + 0.05
             assert any(len(bar) == 2 and np.allclose(bar, expected) for bar in bars), name
     assert early.get_ylim() == final.get_ylim()
-
-
-def test_each_difference_has_the_dash_of_its_own_untrained_model(evidence):
-    readings = evidence.readings.copy()
-    untrained = {"difference": 0.002, "difference_control": 0.004, "difference_counterpart": 0.003}
-    untrained["difference_centred"] = -0.013
-    for name, value in untrained.items():
-        readings.loc[(readings["quantity"] == name) & (readings["stage"] == "early"), "untrained"] = value
-    changed = synthetic.changed(evidence, readings)
-    differences = panels_of(changed, "token_similarity")[2]
-    dashes = [line.get_ydata()[0] for line in differences.lines if line.get_color() == UNTRAINED]
-    assert dashes == pytest.approx([value for value in untrained.values() for _ in GAMMAS])
-    caption = BY_ID["token_similarity"].caption(changed)
-    assert "the mean of both corpora (untrained: −0.013). The centred difference is to be compared" in caption.seen
-    assert "with its untrained model (dash), not with 0:" in caption.seen
-    assert "at their untrained dash would lay it to one direction" in caption.would_refute
-
-
-def test_the_course_shows_every_kept_step_of_each_list_and_the_stage_early(evidence):
-    course = panels_of(evidence, "token_similarity")[3]
-    table = evidence.tables["similarity"]
-    here = table[table["gamma"] == 0.8]
-    for group, colour in CORPUS_COLOURS.items():
-        assert drawn(course, here.groupby("step")[f"cos_{group}"].mean(), colour)
-        assert drawn(course, here[here["seed"] == 2][f"cos_{group}"], colour)
-    assert [text.get_text() for text in course.get_xticklabels()] == ["0", "100", "500", "2,000"]
-    places = course.transData.transform([(step, 0) for step in KEPT])[:, 0]
-    assert np.diff(places).min() > 0.12 * course.bbox.width
-    assert course.bbox.x0 < places[0] < course.bbox.x0 + 0.1 * course.bbox.width  # no room for steps below 0
-    steps = set(reading(evidence, "corpus_loss", "early_step", 0.8)["value"])
-    assert steps <= {line.get_xdata()[0] for line in course.lines if len(line.get_xdata()) == 2}
-    assert "mean cosine along training, γ = 0.8" in course.get_title(loc="left")
-    older = replace(
-        evidence, tables={name: t for name, t in evidence.tables.items() if name not in ("similarity", "course")}
-    )
-    assert "This run has no table “similarity”" in texts(draw(BY_ID["token_similarity"], older))
-    assert "the difference, at step" not in str(BY_ID["token_similarity"].caption(older))
-    unmatched = synthetic.changed(evidence, similarity=table.assign(cos_control=np.nan))
-    panel = panels_of(unmatched, "token_similarity")[3]
-    assert drawn(panel, here.groupby("step")["cos_stories"].mean(), CORPUS_COLOURS["stories"])
-    assert CORPUS_COLOURS["control"] not in {line.get_color() for line in panel.lines}
 
 
 def test_ranks_are_beside_the_untrained_models(evidence):
@@ -272,25 +194,3 @@ def test_skills_are_those_of_the_last_step_by_hops(evidence):
         "guessing gives .50 (dashed) and going by the query's “not” alone gives .53."
         in BY_ID["skills"].caption(changed).seen
     )
-
-
-def test_corpora_have_lightness_and_marker_of_their_own():
-    """Colour-blind safe: relative luminances in steps, and no marker twice."""
-    lightness = []
-    for colour in CORPUS_COLOURS.values():
-        rgb = np.array(matplotlib.colors.to_rgb(colour))
-        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-        lightness.append(116 * np.cbrt(linear @ (0.2126, 0.7152, 0.0722)) - 16)
-    assert np.diff(sorted(lightness)).min() > 12
-    assert len(set(CORPUS_MARKERS.values())) == 3
-
-
-def test_words_of_the_text_are_the_runs_own(evidence):
-    assert names(evidence) == {"prontoqa": "PrOntoQA", "stories": "story grammar (stand-in)"}
-    assert names(replace(evidence, tables={}))["stories"] == "TinyStories"
-    assert never_early(evidence, 0.8) == ""
-    late = evidence.readings.copy()
-    late.loc[(late["quantity"] == "early_step") & (late["seed"] == 1), "value"] = LAST
-    found = never_early(synthetic.changed(evidence, late), 0.8)
-    assert found == "At γ = 0.8 “early” is the last evaluation in 1 of 3 seeds."
-    assert by_rate(evidence, "corpus_loss", "delta_los") == "not read"
