@@ -2,13 +2,11 @@
 
 import re
 from dataclasses import replace
-from html import unescape
 
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
-from matplotlib.text import Text
+from drawing import texts
 from studies.addition_and_scan.interpreter import is_right
 from studies.addition_and_scan.synthetic import bare, make, share, verdicts
 
@@ -168,10 +166,6 @@ def test_both_members_that_are_compared_must_have_learned_their_rows_and_no_othe
     assert {verdict.outcome for verdict in verdicts(of)} == {expected}
 
 
-def texts(figure: Figure) -> str:
-    return " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
-
-
 @pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
 def test_figures_show_what_was_measured_and_say_what_is_missing(spec):
     found = make(3)
@@ -236,12 +230,3 @@ def test_a_run_reads_the_members_that_it_trained(run):
     assert np.isfinite(read.loc[read["probe"] == "answers", ["value", "untrained"]]).all(axis=None)
     assert len(read) == 8 * 4 * 3 + len(run.table("contrasts")) == 8 * 4 * 3 + 4 * 5 * 2
     assert not run.table("curves")["loss"].isna().any()
-
-
-def test_the_report_has_the_two_by_two_and_explains_its_words(run):
-    page = unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", run.report.read_text()))).replace("\xa0", " ")
-    assert "Commands, 100 rows: on held-out rows γ = 0.8 with weight decay 0.1 is better than γ = 0.3" in page
-    assert "Members below .99 on the rows that they were trained on" in page
-    assert "addition, γ = 0.3, weight decay 0.01: 2 of 2" in page
-    for term in ADDITION_AND_SCAN.load("glossary"):
-        assert term in page

@@ -5,7 +5,6 @@ import pytest
 from interventions.other_answers import Shifted
 from tiny_anchor import FEW, TINY
 
-from rb_interp.errors import ModelError, RolesError, RunError, TaskError
 from rb_interp.interventions.ablating import ablation
 from rb_interp.interventions.attention import forced_average, row_entropies
 from rb_interp.interventions.patching import patching_matrix
@@ -126,26 +125,6 @@ def test_one_member_patched_and_all_ablated_agree_with_single_calls(run):
     by_hand = ablation(model, given, "z.1.0@last", method="zero", metric="loss").summary()
     row = table[(table.gamma == 0.5) & (table.seed == 1) & (table["set"] == "mem") & (table.method == "zero")]
     assert row.loss_increase.item() == pytest.approx(by_hand["effect"], rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda run: patch_member(run, 0.8, 0, components=("atn_out",)), ModelError, "did you mean 'attn_out'"),
-        (lambda run: patch_member(run, 0.8, 0, roles=("keys",)), RolesError, "did you mean 'key'"),
-        (lambda run: patch_member(run, 0.8, 0, corrupt="keys"), TaskError, "did you mean 'key'"),
-        (lambda run: patch_member(run, 0.8, 0, metric="logit_dif"), ModelError, "did you mean 'logit_diff'"),
-        (lambda run: patch_member(run, 0.8, 7), RunError, "no member with gamma=0.8, seed=7"),
-        (lambda run: patch_member(run, 0.8, 0, pairs=1), RunError, "needs at least 2"),
-        (lambda run: ablate_members(run, ["z.5"]), ModelError, "has 2 layers"),
-        (lambda run: ablate_members(run, ["attn_out"]), ModelError, "write component.layer@role"),
-        (lambda run: ablate_members(run, methods=["zeros"]), ModelError, "did you mean 'zero'"),
-        (lambda run: ablate_members(run, gammas=[0.7]), RunError, "no member with gamma=0.7"),
-    ],
-)
-def test_bad_input_names_the_nearest_right_one(run, call, error, message):
-    with pytest.raises(error, match=message):
-        call(run)
 
 
 def test_a_task_with_other_answers_has_no_swaps_of_key_and_sum_and_no_number_line(monkeypatch):

@@ -52,13 +52,6 @@ def test_planted_series_cross_where_they_were_planted(values, threshold, side, e
     assert event_step(STEPS, np.array(values), threshold, side) == pytest.approx(expected, nan_ok=True)
 
 
-def test_series_that_cannot_be_read_are_refused():
-    with pytest.raises(RunError, match="got 2 values at the steps .*expected one value a step, steps ascending"):
-        event_step(STEPS, np.zeros(2), 0.5, ">=")
-    with pytest.raises(RunError, match="drop those that are there twice"):
-        event_step(np.array([0, 75, 75]), np.zeros(3), 0.5, ">=")
-
-
 def test_thresholds_are_those_of_claims_and_circuits():
     claims = {claim.id: claim for claim in CLAIMS}
     circuit = {

@@ -1,9 +1,6 @@
 """The study end to end: tables and claims on hand-written models, and a tiny run that is trained and reported."""
 
-import re
 from dataclasses import replace
-from html import unescape
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,18 +10,15 @@ from reference_models import reference_model
 from table_columns import check_tables
 
 from rb_interp.claims import judge
-from rb_interp.figures.evidence import MissingEvidenceError
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.measured import readings_table
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.config import BOTH_UNSEEN
-from rb_interp.studies.composite.figures.diagram import shown_member
 from rb_interp.studies.composite.flow import TAKEN
 from rb_interp.studies.composite.measure import of_members, read_model
 from rb_interp.studies.composite.phase import read_control, read_phase
-from rb_interp.studies.composite.report import _warnings
 from rb_interp.studies.composite.representation import read_grid, read_shares
 from rb_interp.studies.composite.tables import (
     MemberFound,
@@ -219,15 +213,6 @@ def test_a_run_reads_the_members_that_it_trained(run):
     assert "several readings of attention_between_roles/last_to_anchors per seed (heads?)" in reason
 
 
-def test_the_report_says_what_is_missing_and_explains_its_words(run):
-    page = unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", run.report.read_text()))).replace("\xa0", " ")
-    assert "Claims that read γ = 0.1 are not judged: this run has no member there." in page
-    assert "γ = 0.8, 2 seeds: 2 unfit" in page
-    assert "No member of this run is inferential or symmetric." in page
-    for term in COMPOSITE.load("glossary"):
-        assert term in page
-
-
 def test_models_of_three_layers_have_phases_and_no_flow(tmp_path):
     config = replace(TINY, gammas=(0.8,), seeds=(0,), model=replace(SIZES, n_layers=3))
     run = COMPOSITE.run(config=config, out=tmp_path / "run", progress=False)
@@ -235,42 +220,3 @@ def test_models_of_three_layers_have_phases_and_no_flow(tmp_path):
     assert (row["flow"], row["n_pairs"], row["attention_last"]) == ("none", 0, False)
     assert set(run.table("attention")["layer"]) == {0, 1, 2}
     assert not len(run.table("interchange"))
-
-
-def in_phase(gamma, seed, phase, flow, shift=0.0):
-    shares = {"I": 0.5, "S": 0.25, "I_early": 0.5 + shift, "S_early": 0.25}
-    return {"gamma": gamma, "seed": seed, "phase": phase, "flow": flow, **shares}
-
-
-@pytest.mark.parametrize(
-    ("kinds", "seed", "like"),
-    [
-        ([("unfit", "none"), ("unfit", "none"), ("mixed", "via last"), ("mixed", "via last")], 2, 2),
-        ([("unfit", "none"), ("symmetric", "several"), ("mixed", "via last"), ("mixed", "via last")], 2, 2),
-        ([("unfit", "several"), ("unfit", "none"), ("unfit", "none"), ("unfit", "several")], 0, 2),
-        ([("unfit", "none"), ("mixed", "several"), ("mixed", "none"), ("mixed", "via anchors")], 3, 1),
-    ],
-)
-def test_the_diagram_shows_the_first_member_of_the_most_frequent_kind(kinds, seed, like):
-    rows = [in_phase(0.8, seed, *kind) for seed, kind in enumerate(kinds)]
-    evidence = SimpleNamespace(records=lambda name: [in_phase(0.5, 7, "mixed", "several"), *rows[::-1]])
-    found = shown_member(evidence, 0.8)
-    assert (found["seed"], found["like"], found["of"]) == (seed, like, 4)
-    with pytest.raises(MissingEvidenceError, match="No member of this rate was read"):
-        shown_member(evidence, 0.1)
-
-
-def test_the_report_warns_where_early_keys_are_answered_otherwise():
-    rows = [in_phase(0.8, 0, "mixed", "several", 0.09), in_phase(0.8, 1, "mixed", "several", -0.2)]
-    counts = {0.5: [{"phase": "symmetric", "n": 2}], 0.8: [{"phase": "mixed", "n": 2}]}
-
-    def warnings(members):
-        def records(name, gamma=None):
-            return members if name == "phases" else counts.get(gamma, [])
-
-        return _warnings(SimpleNamespace(gammas=[0.1, 0.5, 0.8], records=records))
-
-    missing, _, warning = warnings(rows)
-    assert missing.startswith("No member at γ = 0.8 is inferential, so F2, F3, F5, F6, D1, D4, D5 say nothing of")
-    assert "differ by more than 0.10 in γ = 0.8, seed 1 (I 0.50, early 0.30). A phase" in warning
-    assert len(warnings(rows[:1])) == 2

@@ -58,12 +58,6 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
     assert found == pytest.approx([5e-5, 1e-4, 2e-4, 4e-4, 6e-4])
     with pytest.raises(ConfigError, match=r"depths=\(3,\); axes share the point 2"):
         replace(MAP, depths=(3,))
-    with pytest.raises(ConfigError, match=r"decays=\(0.1001, 0.1002\): give points that differ within three digits"):
-        replace(MAP, decays=(0.1001, 0.1002))
-    with pytest.raises(ConfigError, match="depths=.*: tuple should have at most 50 items"):
-        replace(MAP, depths=tuple(range(2, 60)))
-    with pytest.raises(ConfigError, match="heads=3 do not divide d_head=64"):
-        replace(MAP, heads=3)
 
 
 def test_boundary_is_the_first_crossing_of_a_value_that_has_a_side():

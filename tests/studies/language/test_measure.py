@@ -11,21 +11,18 @@ from synthetic import make_language
 from table_columns import check_run
 from torch.nn.functional import cross_entropy
 
-from rb_interp.errors import RbInterpError, RunError, TextError
+from rb_interp.errors import RunError, TextError
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
 from rb_interp.probes.corpus_cosines import token_similarity
 from rb_interp.probes.token_typing import typical_tokens
 from rb_interp.probes.vectors import participation
-from rb_interp.runs.config import fingerprint, from_mapping, scale_of
 from rb_interp.runs.run import Run
-from rb_interp.settings import read_toml, to_toml
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig, info, train_note
 from rb_interp.studies.language.measure import text_of
 from rb_interp.tasks import Inputs
-from rb_interp.text import grammar, prontoqa
 from rb_interp.text.config import TEXT_SETS
 from rb_interp.text.task import TextTask
 
@@ -164,19 +161,6 @@ def test_a_run_is_not_continued_on_another_text(tmp_path):
         Run.open(tmp_path / "run", study=LANGUAGE).sweep().dataset(0)
 
 
-@pytest.mark.parametrize("config", [TINY, *(LanguageConfig.from_preset(name) for name in ("smoke", "quick", "paper"))])
-def test_toml_gives_the_same_study(config, tmp_path):
-    path = tmp_path / "study.toml"
-    path.write_text(to_toml("language", config))
-    assert from_mapping(LanguageConfig, read_toml(path)) == config
-
-
-def test_other_text_of_the_same_kind_keeps_the_scale():
-    assert (scale_of(SMOKE), scale_of(TINY)) == ("smoke", "custom")
-    assert scale_of(replace(SMOKE, task=replace(SMOKE.task, stories="hub"))) == "smoke"
-    assert scale_of(replace(SMOKE, task=replace(SMOKE.task, n_ctx=200))) == "custom"
-
-
 def test_bad_text_leaves_no_folder_and_a_short_context_is_refused_before_training(tmp_path):
     lost = replace(TINY, task=replace(TINY.task, stories=str(tmp_path / "lost.jsonl")))
     with pytest.raises(TextError, match=r"lost\.jsonl"):
@@ -187,44 +171,8 @@ def test_bad_text_leaves_no_folder_and_a_short_context_is_refused_before_trainin
     assert not (tmp_path / "run").exists()
 
 
-def test_where_it_is_computed_does_not_change_the_fingerprint():
-    elsewhere = replace(TINY, train=replace(TINY.train, device="cuda", micro_batch=2, compile=True, workers=1))
-    assert fingerprint(elsewhere) == fingerprint(TINY)
-    assert fingerprint(replace(TINY, task=replace(TINY.task, n_ctx=150))) != fingerprint(TINY)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"tsk": {}}, "unknown key 'tsk'; did you mean 'task'"),
-        ({"task": {"storys": "hub"}}, "unknown key 'task.storys'; did you mean 'stories'"),
-        ({"train": {"batch_size": 7}}, "batch_size=7; half of a batch comes from each corpus"),
-        ({"train": {"stages": ["half"]}}, r"stages=\['half'\]; the language study reads \['early'\] and no other"),
-        ({"train": {"track_drift": True}}, "track_drift=True; theory of the drift is about the simplified models"),
-        ({"model": {"architecture": "emb_mlp"}}, "its definition has n_layers=1"),
-        ({"preset": "huge"}, "LanguageConfig has no preset 'huge'"),
-    ],
-)
-def test_bad_settings_are_named(data, message):
-    with pytest.raises(RbInterpError, match=message):
-        from_mapping(LanguageConfig, {"preset": "smoke", **data})
-
-
 def test_the_paper_preset_is_gpt2_small():
     config = LanguageConfig.from_preset("paper")
     assert config.model == ModelConfig(12, 12, 768, 64, 3072, act="gelu_new", norm="pre", train_biases=True, tied=True)
     assert config.train.steps * config.train.batch_size == 200 * 2 * config.task.sequences
     assert (config.task.d_vocab, config.gammas) == (50_257, (0.3, 0.5, 0.8))
-
-
-@pytest.mark.parametrize(("corpus", "kind"), [("stories", "stories are read from"), ("prontoqa", "PrOntoQA examples")])
-def test_text_that_is_not_there_is_refused_before_anything_is_drawn_or_written(tmp_path, monkeypatch, corpus, kind):
-    config = replace(TINY, task=replace(TINY.task, **{corpus: str(tmp_path / "gone")}))
-    monkeypatch.setattr(grammar, "generate_stories", None)
-    monkeypatch.setattr(prontoqa, "generate", None)
-    with pytest.raises(TextError, match=f"gone is not there: {kind}"):
-        LANGUAGE.run(config=config, out=tmp_path / "run", progress=False)
-    (tmp_path / "gone").mkdir()
-    with pytest.raises(TextError, match="folder .*gone holds no such file"):
-        LANGUAGE.run(config=config, out=tmp_path / "run", progress=False)
-    assert not (tmp_path / "run").exists()
