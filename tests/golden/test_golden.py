@@ -27,8 +27,9 @@ def _stored(name: str) -> pd.DataFrame:
     "name", [pytest.param(name, marks=pytest.mark.wide if "composite" in name else ()) for name in calls.SUBJECTS]
 )
 def test_readings(name):
-    stored = _stored("readings")
-    found = differing(calls.rows_of(name), stored[stored["model"] == name], ["model", "call", "quantity"], ["value"])
+    now, then = calls.rows_of(name), _stored("readings")
+    now, then = (calls.of_this_generation(t[t["model"] == name]) for t in (now, then))
+    found = differing(now, then, ["model", "call", "quantity"], ["value"])
     assert found.empty, found.to_string(max_rows=20)
 
 
