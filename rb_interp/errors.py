@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class RbInterpError(Exception):
@@ -86,3 +87,15 @@ def printable(text: str) -> str:
     'two\nlines, \\x1b[2J'
     """
     return "".join(c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf") else repr(c)[1:-1] for c in text)
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: short ones as they are, others by their type.
+
+    >>> shown(-1), shown(object)
+    ('-1', "<class 'object'>")
+    """
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array of shape {list(value.shape)} and type {value.dtype}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"

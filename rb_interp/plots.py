@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError, nearest
 from rb_interp.lazy import listed
 from rb_interp.statistics.intervals import intervals_or_nan
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -265,7 +265,7 @@ def _rectangle(ax: Axes, row: int, column: int, size: float, **look: Any) -> Non
     ax.add_patch(Rectangle((column - size / 2, row - size / 2), size, size, **look))
 
 
-@checked
+@typed
 def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     """One quantity of a scan, layer by head; a small square in each cell has the untrained model's colour.
 
@@ -315,7 +315,7 @@ def colour_range(values: np.ndarray) -> tuple[float, float, str]:
     return (-most, most, "RdBu_r") if finite.size and finite.min() < 0 else (0.0, most, "Blues")
 
 
-@checked
+@typed
 def learning_curves(curves: pd.DataFrame, quantity: str = "loss", ax: Axes | None = None) -> Axes:
     """Learning curves: each member a thin line, their mean, and from three seeds on its 95 % interval as a band.
 

@@ -16,14 +16,14 @@ import numpy  # noqa: F401  (its BLAS has to be there when libraries are looked 
 import torch
 from threadpoolctl import ThreadpoolController
 
-from rb_interp.checks import checked
+from rb_interp.typed import typed
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _wanted: ContextVar[int] = ContextVar("threads", default=1)
 
 
-@checked(n=(1, 4096))
+@typed
 @contextmanager
 def threads(n: int) -> Iterator[None]:
     """A context in which torch, numpy, and each probe and intervention, use n threads; the caller's numbers come back.
@@ -35,8 +35,9 @@ def threads(n: int) -> Iterator[None]:
     ...     torch.get_num_threads()
     2
     """
-    before, token = torch.get_num_threads(), _wanted.set(n)
+    before = torch.get_num_threads()
     torch.set_num_threads(n)
+    token = _wanted.set(n)
     try:
         with _libraries().limit(limits=n):
             yield

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
+from rb_interp.typed import typed
 
 
 class Standing(NamedTuple):
@@ -22,7 +22,7 @@ class Standing(NamedTuple):
     reason: str = ""
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Calibration(WithArrays):
     """The error rates of a study's probes on one family of models.

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.judging import check_numbers, finite, judge
 from rb_interp.claims.verdict import Verdict, Verdicts
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import median_and_range
+from rb_interp.typed import typed
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class CausalCheck:
     """What would refute one mechanism claim.
@@ -43,7 +43,7 @@ EFFECTS = ("gamma", "stage", "set", "intervention", "quantity", "effect", "contr
 """Columns of a table of effects that checks read."""
 
 
-@checked(nan=True)
+@typed
 @dataclass(frozen=True)
 class CheckedCause(WithArrays):
     """The outcome of one causal check.
@@ -77,7 +77,7 @@ class CheckedCause(WithArrays):
         return CheckedCause(**{**data, "verdict": verdict, "by_gamma": tuple(data["by_gamma"])})
 
 
-@checked
+@typed
 def judge_checks(
     readings: pd.DataFrame,
     effects: pd.DataFrame,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError
+from rb_interp.typed import typed
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -18,7 +18,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Term:
     """One number per seed, found in the table of readings.
@@ -65,7 +65,7 @@ class Term:
         return f"{self.sweep_label or self.sweep}, {where}" if self.sweep else where
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Condition:
     """A statistic per seed (a term, or a term less another of the same seed) and its threshold.
@@ -86,7 +86,7 @@ class Condition:
     threshold: float
     minus: Term | None = None
 
-    @checked(nan=True)
+    @typed
     def met(self, value: float) -> bool:
         """Whether one value is on the claimed side; False for NaN."""
         return bool(COMPARE[self.operator](value, self.threshold))
@@ -109,7 +109,7 @@ class Condition:
         return self.comparison if self.minus else f"{self.of.place}: {self.comparison}"
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Claim:
     """One sentence of the paper that can be checked.

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rb_interp.checks import checked
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.claims.rule import (
@@ -27,6 +26,7 @@ from rb_interp.claims.rule import (
 from rb_interp.claims.verdict import Judged, Outcome, Verdict, Verdicts
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import Interval, median_and_range, paired_differences, proportion_interval
+from rb_interp.typed import typed
 
 COLUMNS = ("gamma", "seed", "stage", "set", "probe", "layer", "quantity", "value", "untrained")
 SHOWN = ("statistic", "effect", "low", "high", "untrained")
@@ -34,7 +34,7 @@ CHANCE_OF_SHARE = 0.025
 NOTHING = Interval(*[float("nan")] * 3)
 
 
-@checked
+@typed
 def judge(
     readings: pd.DataFrame,
     claims: Iterable[Claim],
@@ -87,7 +87,7 @@ class Chance(NamedTuple):
     fails: float
 
 
-@checked
+@typed
 def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
     """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each claim.
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
 
-from rb_interp.checks import checked, shown
-from rb_interp.errors import ArgumentError, StudyError, first_line, nearest
+from rb_interp.errors import ArgumentError, StudyError, first_line, nearest, shown
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,6 @@ TABLE = (
 )
 
 
-@checked(nan=True)
 @dataclass(frozen=True)
 class Judged:
     """One condition of a claim, or one number that is shown with it, over the seeds of a run.
@@ -58,7 +57,7 @@ class Judged:
     met_at_initialisation: bool = False
 
 
-@checked(nan=True)
+@typed
 @dataclass(frozen=True)
 class Verdict:
     """What was decided of one claim.

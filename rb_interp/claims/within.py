@@ -19,15 +19,15 @@ from typing import Any
 import pandas as pd
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.judging import judge
 from rb_interp.claims.verdict import Verdicts
 from rb_interp.statistics.intervals import proportion_interval
+from rb_interp.typed import typed
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Grouping(WithArrays):
     """How a study groups its seeds, and what is read within the groups.
@@ -42,7 +42,6 @@ class Grouping(WithArrays):
     claims: tuple[Claim, ...]
 
 
-@checked(nan=True)
 @dataclass(frozen=True)
 class Group:
     """One group of seeds and its verdicts.
@@ -62,7 +61,7 @@ class Group:
     verdicts: Verdicts
 
 
-@checked(nan=True)
+@typed
 @dataclass(frozen=True)
 class Within:
     """Verdicts within groups of seeds, the largest group first. ``by``: what tells groups apart, in words."""
@@ -85,7 +84,7 @@ class Within:
         return Within(data["by"], tuple(made))
 
 
-@checked
+@typed
 def judge_within(
     readings: pd.DataFrame,
     grouping: Grouping,

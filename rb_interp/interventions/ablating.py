@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
 from rb_interp.interventions.effect import Effect
@@ -33,11 +32,11 @@ from rb_interp.interventions.interchanging import Sites, interchange_edits, pars
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.lazy import listed
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import as_rows
-from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +53,7 @@ Values = Tensor
 """A site's activation on every row, ``[row, n, ...]`` with n the positions of its role."""
 
 
-@checked(empty=True)
+@typed
 @contextmanager
 def ablate(model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0) -> Iterator:
     """A context in which the model runs without a component, or several, on any of the rows of ``inputs``.
@@ -67,7 +66,7 @@ def ablate(model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "m
         yield model
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def ablation_edits(
     model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0
@@ -113,7 +112,7 @@ def derangement(n: int, seed: int) -> Int[np.ndarray, " n"]:
     return following
 
 
-@checked
+@typed
 @few_threads
 def ablation(
     model: HookedModel,
@@ -140,7 +139,7 @@ def ablation(
     Raises:
         ModelError: for a method, site or metric that there is not.
     """
-    check_model(model, "ablation")
+    hooked(model, "ablation")
     parsed, cost = parse_sites(sites), Cost(model, inputs, metric, "ablation", answer_at)
     if not parsed:
         raise ModelError("an ablation needs at least one site, such as 'attn_out.0'; got none.")
@@ -151,7 +150,7 @@ def ablation(
     return Effect(f"{method} ablation", together(parsed, model), cost.quantity, values, other, CONTROL)
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def ablations(
     model: HookedModel,

@@ -26,19 +26,18 @@ from jaxtyping import Float, Int
 from scipy.special import entr, softmax
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Cost
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.lazy import listed
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.averaging import average_operator
 from rb_interp.probes.capturing import Tokens, capture
-from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = [
     "average_beside",
@@ -95,7 +94,7 @@ def forced_pattern(
     return [Edit(site.hook, change)]
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def row_entropies(
     model: HookedModel, tokens: Tokens, *, layer: int = 0, head: int | None = None
@@ -147,7 +146,7 @@ def random_patterns(
     return rows(high)
 
 
-@checked
+@typed
 @few_threads
 def forced_average(
     model: HookedModel,
@@ -176,14 +175,14 @@ def forced_average(
 
     Source: paper 1, Fig. 6 ("average operator").
     """
-    check_model(model, "forced_average")
+    hooked(model, "forced_average")
     average = average_operator(inputs.tokens.shape[1])
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
     cost = Cost(model, inputs, metric, "forced_average", answer_at)
     return _forced("attention forced to 1/i", model, cost, layer, head, average, control)
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def forced_pattern_of(
     model: HookedModel,
@@ -226,7 +225,7 @@ def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[T
     return capture(model, tokens, [site.hook])[site.hook]
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def average_beside(
     model: HookedModel,

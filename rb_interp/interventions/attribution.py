@@ -32,7 +32,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
 from rb_interp.interventions.matrix import PatchingMatrix
@@ -43,11 +42,11 @@ from rb_interp.interventions.site_patching import aligned
 from rb_interp.interventions.sites import Site, gather_at
 from rb_interp.lazy import listed
 from rb_interp.models.generations import resid_mid_is_a_copy
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import as_rows, attached, capture, evaluation, passes
-from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["attribution_matrix", "rank_correlation"]
 __dir__ = listed(__name__)
@@ -57,7 +56,7 @@ HELD_VALUES = 2**26
 """Values of the activations whose gradients are held at a time, at most."""
 
 
-@checked(steps=(0, 1000))
+@typed
 @few_threads
 @torch.inference_mode(False)
 def attribution_matrix(
@@ -98,7 +97,7 @@ def attribution_matrix(
     >>> found.method, found.rank_correlation > 0.9
     ('attribution', True)
     """
-    check_model(model, "attribution_matrix")
+    hooked(model, "attribution_matrix")
     cells = cells_of(model, clean, corrupted, control, components, layers, roles, head)
     for site in cells.groups:
         site.check(model)

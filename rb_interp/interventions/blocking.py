@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
 from rb_interp.interventions.attention import beside_control
@@ -23,10 +22,10 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site, positions
 from rb_interp.lazy import listed
-from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import check_model
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["blocked_attention", "blocked_attention_costs", "blocked_edits"]
 __dir__ = listed(__name__)
@@ -34,7 +33,7 @@ __dir__ = listed(__name__)
 BLOCKED = "as many noise positions"
 
 
-@checked
+@typed
 @few_threads
 def blocked_attention(
     model: HookedModel,
@@ -65,13 +64,13 @@ def blocked_attention(
         ModelError: where nothing is left to attend to.
         RolesError: for missing roles, and for too little noise.
     """
-    check_model(model, "blocked_attention")
+    hooked(model, "blocked_attention")
     asked = {"layer": layer, "query": query, "key": key, "head": head, "n_draws": n_draws, "seed": seed}
     (found,) = blocked_attention_costs(model, inputs, (metric,), answer_at=answer_at, **asked).values()
     return found
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def blocked_attention_costs(
     model: HookedModel,

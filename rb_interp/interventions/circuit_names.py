@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rb_interp.checks import checked
+from rb_interp.typed import typed
 
 SHARE_MIN = 0.80
 """A route carries a change: at least this share of its effect."""
@@ -74,7 +74,7 @@ CAUSE_RULES = {
 CAUSES = tuple(CAUSE_RULES)
 
 
-@checked(nan=True)
+@typed
 def circuit_by_cause(shares: Mapping[str, float], accuracy: float) -> str:
     """Name the circuit of one model from its shares and its accuracy on rsn_train, all in [0, 1].
 

@@ -22,11 +22,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.plots import NOTHING, Point, points, unit_of
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
 from rb_interp.statistics.shown import Shown, WithTable
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NO_CONTROL = "none given"
 
 
-@checked(nan=True, empty=True)
+@typed
 @dataclass(frozen=True)
 class Effect(WithTable):
     """One intervention on one model. A notebook shows it as its table, and so does ``print``.
@@ -97,7 +97,7 @@ class Effect(WithTable):
         """The summary as a table of one row, so that effects can be put below each other."""
         return pd.DataFrame([self.summary()])
 
-    @checked
+    @typed
     def plot(self, ax: Axes | None = None) -> Axes:
         """Effect and control (an open dot), each with its 95 % interval over rows, and the draws of the control.
 

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.sites import Edit, Site, scatter_at, site_positions
 from rb_interp.lazy import listed
@@ -19,12 +18,13 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, attached, check_range, evaluation, passes
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["last_logits", "logits_at", "with_edits", "with_weights", "write_at"]
 __dir__ = listed(__name__)
 
 
-@checked(empty=True)
+@typed
 @contextmanager
 def with_edits(
     model: HookedModel, edits: Sequence[Edit], rows: Int[Tensor, " batch"] | None = None
@@ -120,7 +120,7 @@ class _Passed:
         return torch.tensor(found)
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def last_logits(
     model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = (), *, batch: int | None = None
@@ -136,7 +136,7 @@ def last_logits(
     return logits_at(model, tokens, None, edits, batch=batch)
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def logits_at(
     model: HookedModel,
@@ -241,7 +241,7 @@ def _write_resid_mid(
     return [Edit(before.hook, remember), Edit(attn_out.hook, replace, tokens, alike)]
 
 
-@checked(empty=True)
+@typed
 @contextmanager
 def with_weights(model: HookedModel, weights: Mapping[str, Tensor]) -> Iterator[HookedModel]:
     """A context in which some weights, by TransformerLens name, hold other values; the old ones are back afterwards.

@@ -33,7 +33,6 @@ import numpy as np
 from jaxtyping import Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, TaskError, nearest
 from rb_interp.interventions.answers import AnswerAt, answer_logits, answers_of
 from rb_interp.interventions.effect import Effect
@@ -41,13 +40,13 @@ from rb_interp.interventions.hooking import last_logits, write_at
 from rb_interp.interventions.metrics import Answers, Measured, labels_of, measure, metric_of
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.lazy import listed
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import Tokens, as_rows, capture
-from rb_interp.probes.check import check_model
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["KeyAndSum", "interchange", "interchange_edits", "key_and_sum"]
 __dir__ = listed(__name__)
@@ -81,7 +80,7 @@ TRIED = 5
 """Rows looked at for each pair asked for."""
 
 
-@checked
+@typed
 @few_threads
 def interchange(
     model: HookedModel,
@@ -112,7 +111,7 @@ def interchange(
     Raises:
         ModelError: where rows do not match, and for a site that there is not.
     """
-    check_model(model, "interchange")
+    hooked(model, "interchange")
     if len(predicted) != len(base):
         raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
     known, held = None if metric is None else metric_of(metric), interchange_edits(model, base, base, hold)
@@ -131,7 +130,7 @@ def interchange(
     return _effect(model, parse_sites(sites), parse_sites(hold), end - start, aside - start, f"{known.name}_change")
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
     """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
@@ -225,7 +224,7 @@ class KeyAndSum:
         return Reading(self.probe, values, n=self.n, notes=notes)
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def key_and_sum(
     model: HookedModel,

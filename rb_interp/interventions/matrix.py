@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.checks import checked
 from rb_interp.interventions.shares import SHARES, ratio_interval
 from rb_interp.lazy import listed
 from rb_interp.plots import share_cells
 from rb_interp.statistics.shown import Shown, WithTable
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +110,7 @@ class PatchingMatrix(WithTable):
         columns = {SHARES[self.direction]: self.values, "low": low, "high": high, "control": self.control}
         return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
 
-    @checked
+    @typed
     def plot(self, ax: Axes | None = None) -> Axes:
         """Share of each cell; a small square in a cell has the colour of the control's share.
 

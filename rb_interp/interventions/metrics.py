@@ -27,16 +27,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.checks import Kind, WrongError, checked
 from rb_interp.errors import ModelError, RbInterpError, first_line, nearest
 from rb_interp.lazy import listed
+from rb_interp.typed import typed
 
 __all__ = ["METRICS", "Answers", "Metric", "logit", "logit_diff", "measure", "metric_of", "probability"]
 __dir__ = listed(__name__)
@@ -85,18 +85,8 @@ class Metric:
         return self.name + {1: "_increase", -1: "_drop", 0: "_change"}[self.worse]
 
 
-def _fits(value: Any, convert: bool) -> Any:
-    if not isinstance(value, str | Metric) and (not callable(value) or isinstance(value, type)):
-        raise WrongError
-    return value
-
-
-if TYPE_CHECKING:
-    Measured = str | Metric | Function
-else:
-    Measured = Annotated[
-        Any, Kind("the name of a metric, such as 'kl', or a function of (logits, clean, corrupted)", _fits)
-    ]
+Measured = str | Metric | Function
+"""The name of a metric, such as 'kl', or a function of (logits, clean, corrupted)."""
 
 Token = int | np.ndarray | Tensor | None
 """One token for all rows, or one for each row."""
@@ -107,7 +97,7 @@ def _for_all(token: Token) -> bool:
     return token is None or np.ndim(token) == 0
 
 
-@checked
+@typed
 def logit_diff(a: Token = None, b: Token = None) -> Metric:
     """Logit of token ``a`` less that of token ``b``; by default of the clean and of the corrupted answer.
 
@@ -129,7 +119,7 @@ def logit_diff(a: Token = None, b: Token = None) -> Metric:
     return Metric("logit_diff", function, -1, 2 if b is None else int(a is None), _for_all(a) and _for_all(b))
 
 
-@checked
+@typed
 def logit(token: Token = None) -> Metric:
     """Logit of a token, or of the clean answer. Arguments as for `logit_diff`."""
 
@@ -139,7 +129,7 @@ def logit(token: Token = None) -> Metric:
     return Metric("logit", function, -1, int(token is None), _for_all(token))
 
 
-@checked
+@typed
 def probability(token: Token = None) -> Metric:
     """Probability of a token, or of the clean answer, in [0, 1]. Arguments as for `logit_diff`."""
 

@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, TaskError, nearest
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_weights
@@ -41,6 +40,7 @@ from rb_interp.probes.token_typing import token_vectors
 from rb_interp.statistics.nulls import random_directions
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["permuted_coordinates", "permuted_number_line"]
 __dir__ = listed(__name__)
@@ -53,7 +53,7 @@ Direction = np.ndarray
 """``[d_model]``, of any length but 0. The annotation leaves the shape to ``moves``, whose message says what to do."""
 
 
-@checked(empty=True)
+@typed
 @contextmanager
 def permuted_coordinates(
     model: HookedModel,
@@ -88,7 +88,7 @@ def moves(vectors: Embeddings, permutation: Int[np.ndarray, " token"], direction
     return (coordinates[permutation] - coordinates)[:, None] * unit
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def permuted_number_line(
     model: HookedModel,

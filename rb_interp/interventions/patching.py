@@ -28,7 +28,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt
 from rb_interp.interventions.batched_patching import PatchGrid
@@ -44,10 +43,11 @@ from rb_interp.interventions.sites import (
     missing_component,
     site_positions,
 )
-from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import check_model, has_attention
+from rb_interp.models.protocol import HookedModel, hooked
+from rb_interp.probes.check import has_attention
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 COMPONENTS = tuple(name for name in HOOKS if name not in (*EMBEDDINGS, "mlp_post"))
 """Components that have cells by default."""
@@ -55,7 +55,7 @@ ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
 """Roles that have cells by default, after those of the caller's own."""
 
 
-@checked
+@typed
 @few_threads
 def patching_matrix(
     model: HookedModel,
@@ -102,7 +102,7 @@ def patching_matrix(
     >>> matrix.to_frame().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
     [1.0, 0.0]
     """
-    check_model(model, "patching_matrix")
+    hooked(model, "patching_matrix")
     known, (source, base) = metric_of(metric), (clean, corrupted) if direction == "denoise" else (corrupted, clean)
     check_control(control, source, base, "patching_matrix")
     cells = cells_of(model, clean, corrupted, control, components, layers, roles, head)

@@ -29,7 +29,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
 from rb_interp.interventions.effect import Effect, effect_point, looks_of
@@ -39,13 +38,14 @@ from rb_interp.interventions.shares import check_control, check_distinct, check_
 from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.lazy import listed
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.plots import points, share_cells
 from rb_interp.probes.capturing import as_rows, capture
-from rb_interp.probes.check import check_labels, check_model
+from rb_interp.probes.check import check_labels
 from rb_interp.statistics.shown import Shown, WithTable
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,7 +103,7 @@ class PathPatch(WithTable):
         effects = [self.recovered(), *([] if self.source_labels is None else [self.moved()])]
         return pd.concat([effect.to_frame() for effect in effects], ignore_index=True)
 
-    @checked
+    @typed
     def plot(self, ax: Axes | None = None) -> Axes:
         """Both shares with their 95 % intervals over rows, beside the control's; on ``ax`` or a new figure."""
         rows = [effect_point(row, row["quantity"]) for row in self.to_frame().to_dict("records")]
@@ -131,7 +131,7 @@ class PathPatch(WithTable):
         return Effect("path patch", path, quantity, values[0], control, "noise redrawn")
 
 
-@checked
+@typed
 @few_threads
 def path_patch(
     model: HookedModel,
@@ -167,7 +167,7 @@ def path_patch(
     >>> bool(torch.allclose(everything.patched, everything.source, atol=1e-5))  # attention is held
     False
     """
-    check_model(model, "path_patch")
+    hooked(model, "path_patch")
     known, sent_by, received_by = metric_of(metric), Site.parse(sender), Site.parse(receiver)
     labels = [_labels(rows, known, number, "path_patch") for number, rows in enumerate((source, base))]
     paths = _Paths(model, base, [sent_by], [received_by], mlps, answer_at)
@@ -225,7 +225,7 @@ class PathMatrix(WithTable):
     def _share(self, patched: Float[np.ndarray, "sender receiver row"]) -> Float[np.ndarray, "sender receiver"]:
         return (patched.mean(-1) - self.base.mean()) / (self.source.mean() - self.base.mean())
 
-    @checked
+    @typed
     def plot(self, ax: Axes | None = None) -> Axes:
         """Share recovered along each path, sender by receiver; what is drawn is as in ``PatchingMatrix.plot``."""
         control = None if self.control_patched is None else self.control
@@ -242,7 +242,7 @@ class PathMatrix(WithTable):
         return Shown(caption, shares.reset_index(), notes)
 
 
-@checked
+@typed
 @few_threads
 def path_matrix(
     model: HookedModel,
@@ -266,7 +266,7 @@ def path_matrix(
     Raises:
         ModelError: where rows are no pairs, and where base and source do not differ in the metric.
     """
-    check_model(model, "path_matrix")
+    hooked(model, "path_matrix")
     sent_by, received_by = ([Site.parse(site) for site in sites] for sites in (senders, receivers))
     if not sent_by or not received_by:
         raise ModelError(f"path_matrix got {len(sent_by)} senders and {len(received_by)} receivers; give one of each.")

@@ -34,20 +34,20 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.lazy import listed
-from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.check import check_labels, check_model, undefined
+from rb_interp.models.protocol import HookedModel, hooked
+from rb_interp.probes.check import check_labels, undefined
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["anchor_routes", "routes"]
 __dir__ = listed(__name__)
@@ -71,7 +71,7 @@ NEEDED = ":needed"
 """What the name of a share by necessity ends in."""
 
 
-@checked
+@typed
 @few_threads
 def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) -> Reading:
     """Share of each change's effect that travels by each route, in [0, 1]; nan where no row counts.
@@ -98,7 +98,7 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     >>> round(found.values["key:from_key"], 2), round(found.values["key:from_anchors"], 2)
     (1.0, 0.0)
     """
-    check_model(model, "routes")
+    hooked(model, "routes")
     _check(model, inputs, changed)
     counts = _ends_in_noise(inputs) & (most_likely(model, inputs.tokens) == inputs.labels)
     values: dict[str, float] = {}
@@ -112,7 +112,7 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     return Reading("routes", values, n=n, notes=undefined(values, model, UNDEFINED))
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def anchor_routes(
     model: HookedModel,

@@ -19,7 +19,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
 from rb_interp.interventions.effect import Effect
@@ -29,18 +28,18 @@ from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.shares import SHARES, Direction, check_control, check_pairs
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.lazy import listed
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import Tokens, as_rows, capture
-from rb_interp.probes.check import check_model
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["patch", "patched_logits", "patching_effect"]
 __dir__ = listed(__name__)
 
 
-@checked(empty=True)
+@typed
 @contextmanager
 def patch(
     model: HookedModel,
@@ -84,7 +83,7 @@ def patch(
         yield model
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def patched_logits(
     model: HookedModel,
@@ -116,7 +115,7 @@ def patched_logits(
     return logits_at(model, rows, at, edits, batch=batch)
 
 
-@checked
+@typed
 @few_threads
 def patching_effect(
     model: HookedModel,
@@ -151,7 +150,7 @@ def patching_effect(
     >>> float(both.values.mean().round(3))
     1.0
     """
-    check_model(model, "patching_effect")
+    hooked(model, "patching_effect")
     parsed = parse_sites(sites)
     if not parsed:
         raise ModelError("patching_effect needs at least one site, such as 'attn_out.0'; got none.")

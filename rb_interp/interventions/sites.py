@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
@@ -32,6 +31,7 @@ from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.probes.check import has_attention
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["HOOKS", "PER_HEAD", "Edit", "Site", "components_of", "positions", "read_at"]
 __dir__ = listed(__name__)
@@ -67,7 +67,7 @@ class Edit(NamedTuple):
     alike: Bool[Tensor, " row"] | None = None
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Site:
     """A component of one layer, at the positions of one role (None: everywhere), in one head or neuron (None: all).
@@ -98,7 +98,7 @@ class Site:
             raise ModelError(f"{self.component} stands before the first layer, and got layer={self.layer}; use 0.")
 
     @staticmethod
-    @checked
+    @typed
     def parse(text: str | Site) -> Site:
         """A site from ``component.layer@role``, ``component.layer.head@role``, or either without ``@role``.
 
@@ -147,18 +147,18 @@ class Site:
         """Axis of the positions in the activation (of the queries, for ``pattern``)."""
         return 2 if self.component == "pattern" else 1
 
-    @checked
+    @typed
     def at(self, role: str | None) -> Site:
         """The same component at another role."""
         return replace(self, role=role)
 
-    @checked
+    @typed
     def in_hook(self, model: HookedModel) -> Site:
         """The same place with the head's number in its hook, which has fewer keys and values than a model has heads."""
         n_heads, n_there = model.cfg.n_heads, _heads_in_hook(self.component, model)
         return self if self.head is None or n_there == n_heads else replace(self, head=self.head * n_there // n_heads)
 
-    @checked
+    @typed
     def shared(self, model: HookedModel) -> str:
         """Which other heads have the same keys or values, in words; empty where each head has its own."""
         heads = range(model.cfg.n_heads if self.head is not None else 0)
@@ -166,13 +166,13 @@ class Site:
         others = ", ".join(str(head) for head in same if head != self.head)
         return others and f"shared with head{'s' * (len(same) > 2)} {others}"
 
-    @checked
+    @typed
     def named(self, model: HookedModel) -> str:
         """The site as text, and which other heads share what it has."""
         shared = self.shared(model)
         return f"{self} ({shared})" if shared else str(self)
 
-    @checked
+    @typed
     def check(self, model: HookedModel) -> None:
         """Say what is wrong where a model has no such site.
 
@@ -266,7 +266,7 @@ def positions(roles: Roles, role: str, length: int, asker: str = "this intervent
     raise RolesError(f"{asker} needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}")
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) -> Tensor:
     """What a model computes at a site, ``[row, n, ...]`` with n the positions of the role, on CPU.

@@ -36,20 +36,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.answers import AnswerAt, Cost
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.lazy import listed
 from rb_interp.models.generations import value_weights
-from rb_interp.models.protocol import HookedModel
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_layer_head, check_model
+from rb_interp.probes.check import check_layer_head
 from rb_interp.probes.groups import token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = [
     "Match",
@@ -102,7 +102,7 @@ def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
     return U[:, :k]
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def token_basis(
     model: HookedModel,
@@ -130,7 +130,7 @@ def token_basis(
     return span(_centred(model, inputs, ids, layer, head, groups))
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def spans_of_tokens(
     model: HookedModel,
@@ -160,7 +160,7 @@ def spans_of_tokens(
     return Match(name, [span(vectors[rng.choice(len(ids), k, replace=False)]) for _ in range(n_draws)])
 
 
-@checked(empty=True)
+@typed
 @few_threads
 def spans_in_embedding(
     model: HookedModel,
@@ -195,7 +195,7 @@ def _centred(
     return found[: len(ids)] - found[len(ids) :].mean(0)
 
 
-@checked(empty=True)
+@typed
 @contextmanager
 def without_subspace(
     model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
@@ -208,7 +208,7 @@ def without_subspace(
         yield model
 
 
-@checked(empty=True)
+@typed
 @contextmanager
 def only_subspace(
     model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
@@ -221,7 +221,7 @@ def only_subspace(
         yield model
 
 
-@checked
+@typed
 @few_threads
 def subspace_effect(
     model: HookedModel,
@@ -257,7 +257,7 @@ def subspace_effect(
         ModelError: for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head or
             metric that there is not.
     """
-    check_model(model, "subspace_effect")
+    hooked(model, "subspace_effect")
     cost_of = Cost(model, inputs, metric, "subspace_effect", answer_at)
     W_V = _values(model, layer).detach().clone()
     part = _inside(model, basis, W_V)

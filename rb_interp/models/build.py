@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.drawn import remember
@@ -19,11 +18,12 @@ from rb_interp.models.post_norm import PostNormTransformer
 from rb_interp.models.protocol import HookedModel
 from rb_interp.models.schemes import check_sizes, draw, parameters
 from rb_interp.models.simplified import EmbMLP, OneLayer
+from rb_interp.typed import typed
 
 SIMPLIFIED = {"emb_mlp": EmbMLP, "one_layer": OneLayer}
 
 
-@checked
+@typed
 def build_model(
     task: Any,
     gamma: float | None = None,

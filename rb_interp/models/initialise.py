@@ -11,7 +11,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import SCHEMES, MatrixGammas
 from rb_interp.models.drawn import remember
@@ -19,13 +18,14 @@ from rb_interp.models.layers import Held
 from rb_interp.models.modules import split_again, split_layers
 from rb_interp.models.schemes import Rule, intended_std, normal_stream
 from rb_interp.models.tensors import rule_of, tensors_of
+from rb_interp.typed import typed
 
 Model = TypeVar("Model", bound=nn.Module)
 AT_ONCE = 2**24
 """Numbers that are drawn at once, in float64: 128 MB."""
 
 
-@checked
+@typed
 def scale_init(
     model: Model,
     gamma: float | None = None,

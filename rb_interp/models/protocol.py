@@ -1,7 +1,7 @@
 """What probes and interventions ask of a model: the part of TransformerLens's interface that they use.
 
 A ``HookedTransformer``, a ``TransformerBridge`` and the models of this package have it. A type checker checks it.
-At run time the name is ``Any`` and a check for ``cfg``: a probe names what else it misses itself.
+At run time the name is a check for ``cfg``: a probe names what else it misses itself.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+from beartype.vale import Is
 from torch import Tensor, nn
 
-from rb_interp.checks import Kind, WrongError
 from rb_interp.errors import ModelError
 
 # ruff: noqa: N802 (weights carry the field's names)
@@ -57,16 +57,16 @@ if TYPE_CHECKING:
         def eval(self) -> Any: ...
 
 else:
-    HookedModel = Annotated[Any, Kind("a HookedTransformer", lambda value, convert: hooked(value))]
+    HookedModel = Annotated[object, Is[lambda value: hooked(value) is not None]]
 
 
-def hooked(source: Any, *, caches: bool = False) -> Any:
-    """A hooked model, or activations of one where ``caches`` are read; raises WrongError for anything else."""
+def hooked(source: Any, asker: str = "", *, caches: bool = False) -> Any:
+    """A hooked model, or activations of one where ``caches`` are read; ModelError for anything else."""
     cache = hasattr(source, "cache_dict")
     if cache and not caches:
         arrays = hasattr(source.model, "arrays")
         text = "arrays and needs a model that runs" if arrays else "an ActivationCache and needs a model"
-        raise WrongError(f"got {text}; pass {'one' if arrays else 'cache.model'}.", ModelError)
+        raise ModelError(f"{asker} got {text}; pass {'one' if arrays else 'cache.model'}.".lstrip())
     model = source.model if cache else source
     if (
         isinstance(source, type)
@@ -74,6 +74,6 @@ def hooked(source: Any, *, caches: bool = False) -> Any:
         or (isinstance(model, nn.Module) and not hasattr(model, "hook_dict"))
     ):
         kind = type(source).__name__
-        text = f"got an object of type {kind}; pass a HookedTransformer, or a model with its hook names and cfg."
-        raise WrongError(text, ModelError)
+        advice = "pass a HookedTransformer, or a model with its hook names and cfg."
+        raise ModelError(f"{asker} got an object of type {kind}; {advice}".lstrip())
     return source

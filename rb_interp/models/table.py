@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from rb_interp.checks import checked
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import Parameter, Rule, intended_std
+from rb_interp.typed import typed
 
 GAUSSIAN_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
 
 
-@checked
+@typed
 def initialisation_table(
     model: Any, gamma: float | None = None, per: Mapping[str, float] | None = None, scheme: str | None = None
 ) -> pd.DataFrame:

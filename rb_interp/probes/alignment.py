@@ -39,7 +39,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.probes.check import check_layer_head, check_rows, undefined
@@ -55,6 +54,7 @@ from rb_interp.statistics.nulls import (
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 UNDEFINED = "W_V's second singular value is 0, or the embeddings of a group are zero or all the same."
 """Why a quantity is NaN, or the ratio infinite."""
@@ -260,7 +260,7 @@ def value_svd(
     return (U, S), (U @ inner, ov_S)
 
 
-@checked
+@typed
 @few_threads
 def value_alignment(
     model: Source,

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.probes.capturing import Tokens, logits_of
 from rb_interp.probes.check import NOT_FINITE, check_labels, check_rows, undefined
@@ -29,6 +28,7 @@ from rb_interp.probes.source import Source
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 Ranges = Sequence[tuple[int, int]]
 """Lowest and highest label of each group, both inclusive."""
@@ -82,7 +82,7 @@ def output_probabilities(model: Source, tokens: Tokens) -> Float[np.ndarray, "ro
     return logits_of(model, tokens, keep=lambda logits: logits[:, -1]).double().softmax(-1).numpy()
 
 
-@checked
+@typed
 @few_threads
 def label_range(
     model: Source,

@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rb_interp.checks import checked, shown
-from rb_interp.errors import ModelError, nearest
+from rb_interp.errors import ModelError, nearest, shown
+from rb_interp.typed import typed
 
 BY_LAYER = {
     "pattern": ("attn.hook_pattern", "row head query key"),
@@ -130,7 +130,7 @@ class _Sizes(SimpleNamespace):
         raise AttributeError(name)
 
 
-@checked
+@typed
 def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **named: Any) -> Arrays:
     """A source for every probe from plain arrays, numpy's or torch's; ``untrained=`` takes such a source as well.
 

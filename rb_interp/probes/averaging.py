@@ -21,7 +21,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import entr
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
@@ -33,6 +32,7 @@ from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 __all__ = ["average_operator", "distance_from_uniform", "relative_entropy", "uniformity", "uniformity_of_heads"]
 __dir__ = listed(__name__)
@@ -101,7 +101,7 @@ def _null_of_seed(length: int, n_null: int, seed: int) -> Null:
     return null
 
 
-@checked
+@typed
 @few_threads
 def uniformity(
     model: Source,

@@ -30,7 +30,6 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from rb_interp.checks import checked
 from rb_interp.errors import RolesError
 from rb_interp.probes.excess import excess, random_excess
 from rb_interp.probes.pattern import Found, pattern_reading, roles_permuted, stand_still
@@ -40,6 +39,7 @@ from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 EXCESS = "_excess"
 LAST = "last"
@@ -55,7 +55,7 @@ Pattern = Float[np.ndarray, "row pos pos"]
 Masks = Bool[np.ndarray, "row pos role"]
 
 
-@checked
+@typed
 @few_threads
 def attention(
     model: Source,

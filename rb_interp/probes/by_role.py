@@ -20,7 +20,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import RolesError
 from rb_interp.probes.pattern import Found, pattern_reading, role_of_the_anchor_task, roles_permuted, stand_still
 from rb_interp.probes.source import Source
@@ -29,6 +28,7 @@ from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 LastQuery = Float[np.ndarray, "row pos"]
 KeyPositions = Int[np.ndarray, "row key"]
@@ -74,7 +74,7 @@ def _key_and_anchors(roles: Roles) -> tuple[KeyPositions, AnchorPositions]:
     return key, anchors
 
 
-@checked
+@typed
 @few_threads
 def attention_by_role(
     model: Source,

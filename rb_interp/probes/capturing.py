@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.arrays import ArrayModel
 from rb_interp.probes.one_pass import OnePass
 from rb_interp.probes.source import Source, held, is_cache, kept, model_of
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
@@ -33,7 +33,7 @@ class _EnoughError(Exception):
     """All that was asked for has been read, so the rest of the pass is left out."""
 
 
-@checked
+@typed
 @few_threads
 def capture(
     model: Source,
@@ -96,7 +96,7 @@ def capture(
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
 
 
-@checked
+@typed
 @few_threads
 def captured(
     model: HookedModel, tokens: Tokens, names: Sequence[str] = (), *, batch: int | None = None

@@ -40,14 +40,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked, shown
-from rb_interp.errors import TextError
+from rb_interp.errors import TextError, shown
 from rb_interp.probes.capturing import logits_of
 from rb_interp.probes.check import undefined
 from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.text.example import Example
@@ -117,7 +117,7 @@ class Outcome:
     tokens: tuple[int, ...]
 
 
-@checked
+@typed
 def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     """Examples in tokens, for `chain_accuracy`.
 
@@ -137,7 +137,7 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     return ChainInputs(tokens, labels, examples=encoded, words=answer_tokens(tokenizer))
 
 
-@checked
+@typed
 @few_threads
 def chain_accuracy(
     model: Source,

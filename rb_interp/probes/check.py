@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Int
 from torch import Tensor
 
-from rb_interp.checks import WrongError
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import as_rows
@@ -35,7 +34,7 @@ def check_layer_head(
     for what, looked_at in (("this model", model), ("the untrained model", untrained)):
         if looked_at is None and what != "this model":
             continue
-        check_model(looked_at, probe, caches=caches)
+        hooked(looked_at, probe, caches=caches)
         assert looked_at is not None
         cfg = model_of(looked_at).cfg
         if not has_attention(model_of(looked_at)):
@@ -51,14 +50,6 @@ def check_layer_head(
                     f"{probe} got {name}={given}; {what} has {count} {name}"
                     + (several if count > 1 else f". Use {name}=0.")
                 )
-
-
-def check_model(source: Any, asker: str, *, caches: bool = False) -> None:
-    """Raise ModelError where something else than a hooked model was given, or than its activations, with ``caches``."""
-    try:
-        hooked(source, caches=caches)
-    except WrongError as wrong:
-        raise wrong.kind(f"{asker} {wrong.text}") from None
 
 
 def finite_weights(model: Source) -> bool:
@@ -84,7 +75,7 @@ def undefined(
         before, untrained: the same of the untrained model, if there is one; said of values that are finite themselves.
 
     >>> from types import SimpleNamespace
-    >>> model = SimpleNamespace(parameters=lambda: ())
+    >>> model = SimpleNamespace(cfg=None, parameters=lambda: ())
     >>> undefined({"cos": np.nan, "ratio": np.nan, "n": 2.0}, model, {"ratio": "no untrained model.", "": "no pair."})
     {'cos': 'no pair.', 'ratio': 'no untrained model.'}
     >>> undefined({"cos": 0.5}, model, "no pair.", {"cos": np.nan}, model)

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rb_interp.checks import checked
 from rb_interp.probes.check import undefined
 from rb_interp.probes.source import Source
 from rb_interp.probes.token_cosines import (
@@ -63,6 +62,7 @@ from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 SHOWN = 60
 """Tokens of each list in the cosine matrices, the most frequent ones."""
@@ -71,7 +71,7 @@ UNDEFINED = "a list has fewer than two tokens or no matched ones, or its embeddi
 """Why a quantity is NaN."""
 
 
-@checked
+@typed
 @few_threads
 def token_similarity(
     model: Source,

@@ -38,10 +38,10 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked, shown
-from rb_interp.errors import RolesError, nearest
+from rb_interp.errors import RolesError, nearest, shown
+from rb_interp.models.protocol import hooked
 from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_inputs, check_layer_head, check_model, has_attention, undefined
+from rb_interp.probes.check import check_inputs, check_layer_head, has_attention, undefined
 from rb_interp.probes.groups import Groups, numbered, token_groups
 from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.vectors import (
@@ -63,6 +63,7 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.theory.embeddings import theorem_1_embeddings
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 TIES = 12
 """Decimals of a cosine that rank it, so that equal cosines tie in spite of rounding."""
@@ -108,7 +109,7 @@ class Layout(WithArrays):
         return bool(self.line) and all(np.issubdtype(self.of(name).dtype, np.integer) for name in self.ordered)
 
 
-@checked
+@typed
 @few_threads
 def geometry(
     model: Source,
@@ -150,7 +151,7 @@ def geometry(
     if inputs is not None:
         check_inputs(inputs, "geometry")
     for given in (model, *(() if untrained is None else (untrained,))):
-        check_model(given, "geometry", caches=True)
+        hooked(given, "geometry", caches=True)
     if has_attention(model_of(model)):
         check_layer_head(model, layer, head, "geometry", untrained, caches=True)
     roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])

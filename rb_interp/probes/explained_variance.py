@@ -39,8 +39,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from rb_interp.checks import checked, shown
-from rb_interp.errors import RolesError
+from rb_interp.errors import RolesError, shown
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, capture
 from rb_interp.probes.check import check_layer_head, check_rows, occupied, undefined
@@ -50,6 +49,7 @@ from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 NULL_GROUPINGS = ("key", "anchor_sum")
 """Groupings that get a null; the others follow from these two or are read beside them."""
@@ -63,7 +63,7 @@ UNDEFINED = "the component does not vary over these rows, or the grouping has on
 """Why a share is NaN."""
 
 
-@checked
+@typed
 @few_threads
 def variance_explained(
     model: Source,

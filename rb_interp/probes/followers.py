@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int, Integer
 
-from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.probes.check import check_inputs, undefined
 from rb_interp.probes.source import Source
@@ -48,6 +47,7 @@ from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.text.config import CORPORA
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -67,7 +67,7 @@ NULL = f"tokens permuted among {BAND} neighbours in frequency"
 Gram = Float[np.ndarray, "token token"]
 
 
-@checked
+@typed
 @few_threads
 def next_token(
     model: Source,

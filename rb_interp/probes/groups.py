@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.checks import shown
-from rb_interp.errors import RolesError
+from rb_interp.errors import RolesError, shown
 from rb_interp.tasks.roles import Roles
 
 Groups = Mapping[str, Int[np.ndarray, " n"]]

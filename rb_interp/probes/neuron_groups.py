@@ -36,7 +36,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, nearest
 from rb_interp.probes.check import check_layer_head, undefined
 from rb_interp.probes.source import Source
@@ -45,12 +44,13 @@ from rb_interp.probes.vectors import cosines, pairs
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 ALIKE = 0.7
 """Cosine above which two neurons count as condensed; the paper's."""
 
 
-@checked
+@typed
 @few_threads
 def condensation(
     model: Source,

@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.checks import checked, shown
-from rb_interp.errors import ModelError, RolesError
-from rb_interp.probes.check import check_model, undefined
+from rb_interp.errors import ModelError, RolesError, shown
+from rb_interp.models.protocol import hooked
+from rb_interp.probes.check import undefined
 from rb_interp.probes.groups import token_groups
 from rb_interp.probes.ranks import gaussian_participations
 from rb_interp.probes.source import Source, model_of
@@ -44,6 +44,7 @@ from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 LAGS, COMPONENTS, TIES = 10, 3, 12
 MOST_STEP = 1000
@@ -54,7 +55,7 @@ UNDEFINED = {
 Vectors = Float[np.ndarray, "token d_model"]
 
 
-@checked
+@typed
 @few_threads
 def lattice(
     model: Source,
@@ -86,7 +87,7 @@ def lattice(
     if not steps or min(steps) < 2 or max(steps) > MOST_STEP:
         raise RolesError(f"lattice got steps={shown(steps)}; give whole numbers from 2 to {MOST_STEP}, such as (3, 4).")
     for given in (model, *(() if untrained is None else (untrained,))):
-        check_model(given, "lattice", caches=True)
+        hooked(given, "lattice", caches=True)
     ids = token_groups({"tokens": tokens}, Roles() if inputs is None else inputs.roles, "lattice")["tokens"]
     ids = np.unique(ids)
     d_vocab = len(model_of(model).W_E)

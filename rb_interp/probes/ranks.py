@@ -33,7 +33,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.probes.check import check_layer_head, undefined
 from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.token_typing import (
@@ -49,6 +48,7 @@ from rb_interp.probes.vectors import participation, principal_components
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 LEADING = (1, 3, 10)
 GROUPS = ("prontoqa", "stories", "control", "all")
@@ -62,7 +62,7 @@ UNDEFINED = {
 Vectors = Float[np.ndarray, "token d_model"]
 
 
-@checked
+@typed
 @few_threads
 def embedding_rank(
     model: Source,
@@ -181,7 +181,7 @@ def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw toke
     return found
 
 
-@checked
+@typed
 @few_threads
 def weight_rank(
     model: Source,

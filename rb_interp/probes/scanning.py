@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.probes.capturing import capture
 from rb_interp.probes.check import check_layer_head, has_attention
@@ -17,9 +16,10 @@ from rb_interp.probes.one_pass import OnePass
 from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
+from rb_interp.typed import typed
 
 
-@checked
+@typed
 def scan(
     probe: Callable[..., Reading],
     model: Source,

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from beartype.vale import Is
 from jaxtyping import Int
 from torch import Tensor
 
-from rb_interp.checks import Kind, shown
-from rb_interp.errors import ArgumentError, ModelError, nearest
+from rb_interp.errors import ArgumentError, ModelError, nearest, shown
 from rb_interp.models.protocol import HookedModel, hooked
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Source = HookedModel | ActivationCache | Arrays
 else:
-    Source = Annotated[Any, Kind("a model or its activations", lambda value, convert: hooked(value, caches=True))]
+    Source = Annotated[object, Is[lambda value: hooked(value, caches=True) is not None]]
 
 
 def is_cache(source: Source) -> bool:

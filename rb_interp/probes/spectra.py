@@ -26,19 +26,19 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from rb_interp.checks import checked
 from rb_interp.probes.check import check_layer_head, undefined
 from rb_interp.probes.source import Source, model_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 ATTENTION, MLP = ("W_Q", "W_K", "W_V", "W_O"), ("W_in", "W_out")
 MATRICES = (*ATTENTION, *MLP)
 Matrix = Float[np.ndarray, "input output"]
 
 
-@checked
+@typed
 @few_threads
 def weight_spectra(
     model: Source,

@@ -26,10 +26,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
+from rb_interp.models.protocol import hooked
 from rb_interp.probes.capturing import capture
-from rb_interp.probes.check import check_labels, check_model, check_rows, occupied, undefined
+from rb_interp.probes.check import check_labels, check_rows, occupied, undefined
 from rb_interp.probes.source import Source
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
@@ -37,13 +37,14 @@ from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import selected
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 NAME = "cosines_by_target"
 UNDEFINED = "no pair of rows has equal targets, or none has different ones, or a vector is zero."
 """Why a value is NaN."""
 
 
-@checked
+@typed
 @few_threads
 def cosines_by_target(
     model: Source,
@@ -89,7 +90,7 @@ def cosines_by_target(
     >>> reading.values["difference"] == reading.values["equal"] - reading.values["different"]
     True
     """
-    check_model(model, NAME, caches=True)
+    hooked(model, NAME, caches=True)
     check_rows(inputs, NAME)
     targets = check_labels(inputs, NAME) if targets is None else targets
     within = np.zeros(len(inputs), dtype=np.int64) if within is None else within

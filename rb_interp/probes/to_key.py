@@ -20,7 +20,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.checks import checked
 from rb_interp.probes.check import occupied
 from rb_interp.probes.pattern import Found, pattern_reading, role_of_the_anchor_task, roles_permuted, stand_still
 from rb_interp.probes.source import Source
@@ -28,9 +27,10 @@ from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 
-@checked
+@typed
 @few_threads
 def attention_to_key(
     model: Source,

@@ -36,12 +36,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked, shown
-from rb_interp.errors import TextError
+from rb_interp.errors import TextError, shown
 from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.token_matching import NO_TOKEN, matched, nearest
 from rb_interp.statistics.reading import Reading
 from rb_interp.text.config import CORPORA
+from rb_interp.typed import typed
 
 MIN_COUNT = 20
 """A typical token occurs at least as often as this in its own corpus."""
@@ -82,7 +82,7 @@ class Typical(WithArrays):
         return {"prontoqa": self.prontoqa, "stories": self.stories, "control": self.control}[name]
 
 
-@checked
+@typed
 def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float = MIN_RATIO) -> Typical:
     """Typical tokens of two corpora, matched in frequency in both directions, from their token counts.
 
@@ -123,7 +123,7 @@ def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:
     return smoothed[0] / smoothed[1]
 
 
-@checked
+@typed
 def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     """One row for each typical token: token, text, corpus, count_prontoqa, count_stories, ratio, control, counterpart.
 

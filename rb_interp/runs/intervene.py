@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RunError, TaskError, nearest
 from rb_interp.interventions.ablating import METHODS, ablations
 from rb_interp.interventions.patching import patching_matrix
@@ -25,7 +24,6 @@ ROLES = ("key", "first_anchor", "last_anchor", "noise", "last")
 """Roles that are patched where a task has keys and anchors; elsewhere those that it has, and the last position."""
 
 
-@checked
 def patch_member(
     run: Run,
     gamma: float,
@@ -65,7 +63,6 @@ def patch_member(
     return found.to_frame().assign(gamma=gamma, seed=seed, stage=str(stage), counterfactual=corrupt)
 
 
-@checked
 def ablate_members(
     run: Run,
     sites: Sequence[str] = (),

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked, shown
-from rb_interp.errors import ArgumentError, StudyError, first_line
+from rb_interp.errors import ArgumentError, StudyError, first_line, shown
 from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
+from rb_interp.typed import typed
 
 KEYS = {
     "curves": "sweep gamma seed step set",
@@ -34,7 +34,7 @@ KNOWN = {
 """Types of columns that mean the same in every table."""
 
 
-@checked(nan=True, empty=True)
+@typed
 @dataclass(frozen=True)
 class Measured(WithArrays):
     """What ``Study.measure`` returns.
@@ -66,7 +66,7 @@ def frame(rows: Any, columns: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(kinds)).astype(kinds)
 
 
-@checked(nan=True, empty=True)
+@typed
 def readings_table(*parts: pd.DataFrame | Iterable[Mapping], sweep: str = "") -> pd.DataFrame:
     """Tables or rows of readings joined into one table with the columns and types of READINGS.
 
@@ -119,7 +119,7 @@ def _check_columns(asker: str, table: pd.DataFrame, columns: Iterable[str]) -> N
         )
 
 
-@checked
+@typed
 def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds of every reading with its 95 % interval (Student t), and median and range.
 
@@ -134,7 +134,7 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*by, *OVER_SEEDS.split(), "untrained"])
 
 
-@checked
+@typed
 def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
     """Mean (95 % interval, Student t) and median over seeds of a table's columns, for tables that are no readings.
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rb_interp.checks import checked, shown
-from rb_interp.errors import ArgumentError, RunError
+from rb_interp.errors import ArgumentError, RunError, shown
 from rb_interp.models.build import exported, lens_model
 from rb_interp.models.generations import write_weights
 from rb_interp.runs.measured import readings_table
@@ -17,6 +16,7 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
-@checked
+@typed
 class MemberModels:
     """Two models that take the weights of each member in turn: building a model costs more than probing it.
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import KnownFields, checked, shown
-from rb_interp.errors import ConfigError, StudyError, first_line, nearest
+from rb_interp.errors import ConfigError, StudyError, first_line, nearest, shown
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.claims import CausalCheck, Claim
@@ -33,7 +33,7 @@ def distribution(point: EntryPoint) -> str:
 
 
 @dataclass(frozen=True)
-class Study(WithArrays, KnownFields):
+class Study(WithArrays):
     """A question, its configuration, and its measurement, claims, figures and report.
 
     A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it
@@ -95,7 +95,7 @@ class Study(WithArrays, KnownFields):
     def _repr_html_(self) -> str:
         return f"<p><b>{escape(self.title)}</b> ({escape(self.name)})</p>\n<p>{escape(self.question)}</p>"
 
-    @checked
+    @typed
     def load(self, name: str) -> Any:
         """A field's object, imported where the field names a place.
 
@@ -117,7 +117,7 @@ class Study(WithArrays, KnownFields):
             problem = f"study '{self.name}' gives {name} = '{value}', which does not load ({reason}); "
             raise StudyError(problem + what) from error
 
-    @checked
+    @typed
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
         """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or field."""
         config = self.load("config")
@@ -127,7 +127,7 @@ class Study(WithArrays, KnownFields):
                 raise ConfigError(f"study '{self.name}' has no setting '{name}'; {nearest(name, known)}")
         return config.from_preset(preset, **changes)
 
-    @checked
+    @typed
     def run(
         self,
         *,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from rb_interp.checks import checked
 from rb_interp.errors import StudyError, first_line, nearest
 from rb_interp.runs.protocol import GROUP, Study, distribution
+from rb_interp.typed import typed
 
 DEFAULT = "anchor"
 """The study that is meant where none is named."""
@@ -28,7 +28,7 @@ def names() -> list[str]:
     return sorted(_points())
 
 
-@checked
+@typed
 def study(name: str) -> Study:
     """A study by its name; no other study is imported.
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rb_interp.checks import checked
 from rb_interp.runs.config import StudyConfig, fingerprint
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.registry import DEFAULT
 from rb_interp.runs.registry import study as find_study
 from rb_interp.runs.results import measured_already
 from rb_interp.runs.run import Run
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_SEEDS, SEEDS_A_TIME = 20, 4
 
 
-@checked
+@typed
 def reproduce(
     study: Study | str = DEFAULT,
     config: StudyConfig | None = None,
@@ -46,7 +46,6 @@ def reproduce(
     return finish(run, progress, until_decided)
 
 
-@checked
 def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     """Carry a run through its three steps, train, probe and report, and write their seconds to ``timing.json``.
 
@@ -74,7 +73,6 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     return run
 
 
-@checked
 def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
     """How many seeds to add so that more claims can be decided; 0 if none can, or the run has 20.
 
@@ -86,7 +84,6 @@ def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
     return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0
 
 
-@checked
 def default_folder(study: Study, config: StudyConfig) -> Path:
     """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the end of the name."""
     name = f"{study.name}-{config.preset}"

@@ -11,8 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.checks import checked, shown
-from rb_interp.errors import ArgumentError, ConfigError, RunError
+from rb_interp.errors import ArgumentError, ConfigError, RunError, shown
 from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
 from rb_interp.runs.measured import KEYS
 from rb_interp.runs.protocol import Study
@@ -33,6 +32,7 @@ from rb_interp.runs.store import (
 from rb_interp.runs.sweep import train_sweeps
 from rb_interp.settings import class_name, differences, plain, to_toml
 from rb_interp.training.loop import resolve_device
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ class Run(RunFolder):
     """
 
     @classmethod
-    @checked
+    @typed
     def start(cls, folder: Path | str, study: Study, config: StudyConfig, command: str = "") -> Run:
         """Make the folder, or open it if it holds the same study with the same configuration.
 
@@ -100,7 +100,7 @@ class Run(RunFolder):
         return run
 
     @classmethod
-    @checked
+    @typed
     def open(cls, folder: Path | str, *, config: StudyConfig | None = None, study: Study | None = None) -> Run:
         """Open a run folder.
 
@@ -162,7 +162,7 @@ class Run(RunFolder):
                 self._write_start(self.metadata)
             yield
 
-    @checked
+    @typed
     def train(self, progress: bool = True) -> dict[str, float]:
         """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work.
 
@@ -185,7 +185,7 @@ class Run(RunFolder):
             self.store.finish(TRAIN, [*written, "curves.parquet"])
         return seconds
 
-    @checked
+    @typed
     def add_seeds(self, n: int) -> None:
         """Let the run have ``n`` further seeds, the next whole numbers, to be trained and probed with the rest.
 
@@ -205,7 +205,7 @@ class Run(RunFolder):
             self._write_start(metadata)
             self._take(replace(self.config, seeds=self.batches[0]), metadata)
 
-    @checked
+    @typed
     def probe(self, progress: bool = True) -> None:
         """Measure every member of the trained run and judge its claims; writes tables, arrays and verdicts.
 
@@ -220,7 +220,7 @@ class Run(RunFolder):
             measured = few_threads(self.study.load("measure"))(self, progress)
             write_measured(self, measured)
 
-    @checked
+    @typed
     def probe_members(
         self,
         probe: Callable[..., Any],
@@ -245,7 +245,7 @@ class Run(RunFolder):
         self.check_checkpoints()
         return probe_members(self.sweep(sweep), probe, stage, set, rows, options)
 
-    @checked
+    @typed
     def write_report(self, out: Path | str | None = None) -> Path:
         """Draw the figures and write report.html and report.json, in the run folder or in another; returns the page.
 
@@ -272,7 +272,7 @@ class Run(RunFolder):
             self.store.finish(REPORT, ["report.html", "report.json", *figures])
         return page
 
-    @checked
+    @typed
     def export(
         self,
         *,

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.checks import checked
 from rb_interp.errors import RunError, StudyError, nearest
 from rb_interp.runs.config import StudyConfig, scale_of
 from rb_interp.runs.measured import KEYS
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.store import PROBE, REPORT, SETTINGS, TRAIN, Store, read_run
 from rb_interp.runs.sweep import Sweep
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,7 @@ class RunFolder:
         batches: the seeds that it began with, and those that were added, as they were trained together.
     """
 
-    @checked
+    @typed
     def __init__(self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]) -> None:
         self.folder, self.study, self.store = Path(folder), study, Store(folder)
         self._take(config, metadata)
@@ -90,7 +90,7 @@ class RunFolder:
         find = self.study.load("calibration")
         return None if find is None else find(self.config)
 
-    @checked
+    @typed
     def sweep(self, name: str = "") -> Sweep:
         """A sweep by its name. A study with a single sweep needs no name.
 
@@ -102,7 +102,7 @@ class RunFolder:
             raise RunError(f"this run has several sweeps; name one of them: sweep='{next(iter(self.sweeps))}', ...")
         raise RunError(f"this run has no sweep '{name}'; {nearest(name, self.sweeps)}")
 
-    @checked
+    @typed
     def model(self, *, gamma: float, seed: int, stage: str | int = "final", sweep: str = "") -> HookedModel:
         """One member as a TransformerLens model, with exactly the trained weights.
 
@@ -115,7 +115,7 @@ class RunFolder:
         self.check_checkpoints()
         return self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
 
-    @checked
+    @typed
     def figure(self, name: str) -> Figure:
         """A figure of the study, drawn from this run; StudyError for an unknown name."""
         from rb_interp.figures.save import draw
@@ -142,7 +142,7 @@ class RunFolder:
         """Table -> the columns that tell its rows apart, with spaces between."""
         return {**KEYS, **self.study.load("tables")}
 
-    @checked
+    @typed
     def table(self, name: str) -> pd.DataFrame:
         """Read ``name.parquet``.
 

@@ -28,7 +28,6 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import RbInterpError, RunError, first_line
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
@@ -37,6 +36,7 @@ from rb_interp.runs.registry import study
 from rb_interp.settings import class_name, overlay, plain
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.protocol import Task
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +187,7 @@ class SharedMember:
         """The rows that it learned, drawn again by its data seed; raises as `task` does."""
         return self.task.dataset(self.content.data_seed)
 
-    @checked
+    @typed
     def inputs(self, set: str, n: int = 1000) -> Inputs:
         """Tokens, labels and roles of up to ``n`` rows of a set, the same at every call."""
         return self.data.inputs(self.data.sample(set, n))

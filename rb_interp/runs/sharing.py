@@ -19,7 +19,6 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, RunError, first_line, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.circuit import Circuit
@@ -42,6 +41,7 @@ from rb_interp.runs.store import PROBE, versions
 from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.config import TrainConfig
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ MOST_READINGS = 20
 """Readings that a card shows; all of them stand in config.json."""
 
 
-@checked
+@typed
 def from_pretrained(
     path: Path | str, *, member: str | None = None, revision: str | None = None, task: Any = None
 ) -> SharedMember:
@@ -103,7 +103,7 @@ def from_pretrained(
     return read(folder / (member or ""), task)
 
 
-@checked
+@typed
 def zoo() -> pd.DataFrame:
     """The members that come with the package, one row each: ``from_pretrained("zoo", member=...)`` reads one.
 
@@ -138,7 +138,7 @@ def members(folder: Path) -> list[str]:
     return sorted(path.parent.name for path in folder.glob(f"*/{FILE}"))
 
 
-@checked(nan=True)
+@typed
 def save_member(
     path: Path | str,
     *,
@@ -324,7 +324,7 @@ def _downloaded(repo_id: str, revision: str | None, member: str | None) -> Path:
         ) from None
 
 
-@checked
+@typed
 def push_to_hub(path: Path | str, repo_id: str, *, private: bool | None = None) -> str:
     """Upload a member's folder, or one that holds several, to a repository of the Hub; returns the commit's address.
 

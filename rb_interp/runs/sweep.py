@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rb_interp.checks import checked
 from rb_interp.errors import RunError, nearest
 from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig, fingerprint
@@ -23,6 +22,7 @@ from rb_interp.training.loop import kept_by, stage_name, step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
 from rb_interp.training.store import SUFFIX, Checkpoint, Store
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> dict[str, fl
     return dict(seconds)
 
 
-@checked
+@typed
 class Sweep:
     """Members that were trained alike, on disk.
 
@@ -108,7 +108,7 @@ class Sweep:
     def _members(self, seeds: Iterable[int]) -> tuple[Member, ...]:
         return tuple(Member(gamma, seed) for seed in seeds for gamma in self.config.gammas)
 
-    @checked
+    @typed
     def dataset(self, seed: int) -> Any:
         """What the members of a seed learn, drawn once.
 
@@ -198,7 +198,7 @@ class Sweep:
         reached = [step for stage in train.stages for step in state.tensors[f"{CURVES}{stage}"].tolist()]
         return step_name(train.steps) in kept and min(reached, default=0) >= 0 and all(map(store.exists, kept))
 
-    @checked
+    @typed
     def train(self, progress: bool = True) -> dict[str, float]:
         """Train to the last step, from the last saved step; returns the seconds spent, none where nothing is left."""
         return train_sweeps([self], progress)
@@ -248,7 +248,7 @@ class Sweep:
         tables = [saved_curves(state, self._members(seeds), sets).spectra_table() for state, seeds in states]
         return pd.concat(tables, ignore_index=True) if tables[1:] else tables[0]
 
-    @checked
+    @typed
     def stage_steps(self, stage: str = "") -> dict[Member, int]:
         """Step at which each member reached a stage of its own (``train.stages``), by default the first of them.
 
@@ -265,7 +265,7 @@ class Sweep:
             found |= zip(self._members(seeds), steps, strict=True)
         return found
 
-    @checked
+    @typed
     def reached(self, stage: str | int) -> dict[Member, bool]:
         """Whether each member came to a stage: whether its learning curves ever met the stage's condition.
 
@@ -290,7 +290,7 @@ class Sweep:
         kept = [{name for name in store.names() if name.startswith("step_")} for store in self.stores.values()]
         return sorted(int(name.removeprefix("step_")) for name in kept[0].intersection(*kept[1:]))
 
-    @checked
+    @typed
     def whole_checkpoint(self, step: int) -> Checkpoint:
         """All members at a kept step, in the order of `members`; RunError where the step was not kept."""
         import torch
@@ -301,7 +301,7 @@ class Sweep:
         joined = {name: torch.cat([part.tensors[name] for part in parts]) for name in names}
         return Checkpoint(step, members, joined) if joined else parts[0]
 
-    @checked
+    @typed
     def checkpoint(self, stage: str | int, gamma: float, seed: int) -> Checkpoint:
         """A member's tensors in the checkpoint that holds it at a stage or a step.
 
@@ -313,12 +313,12 @@ class Sweep:
         (store,) = (store for seeds, store in self.stores.items() if seed in seeds)
         return store.read(name, member=(gamma, seed))
 
-    @checked
+    @typed
     def weights(self, gamma: float, seed: int, stage: str | int = "final") -> dict[str, Tensor]:
         """Weights of one member by TransformerLens name."""
         return self.checkpoint(stage, gamma, seed).member(gamma, seed)
 
-    @checked
+    @typed
     def model(self, *, gamma: float, seed: int, stage: str | int = "final") -> HookedModel:
         """One member as a TransformerLens model, with exactly the trained weights."""
         from rb_interp.models.build import lens_model

@@ -23,7 +23,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
-from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError
 
 Numbers = Sequence[float] | np.ndarray
@@ -39,7 +38,6 @@ class Auc(NamedTuple):
     n_independent: float
 
 
-@checked(empty=True)
 def stratified_auc(strata: Sequence[tuple[Numbers, Numbers]], confidence: float = 0.95) -> Auc:
     """Chance that a number of the first group is the lower one, within strata; NaN in [0, 1] without pairs.
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError
+from rb_interp.typed import typed
 
 
 class Interval(NamedTuple):
@@ -28,7 +28,7 @@ class Interval(NamedTuple):
     high: float
 
 
-@checked(nan=True, empty=True)
+@typed
 def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Interval:
     """Student t interval of the mean of independent values, one a seed.
 
@@ -111,7 +111,7 @@ def intervals_or_nan(values: np.ndarray) -> np.ndarray:
     return found
 
 
-@checked
+@typed
 def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Clopper-Pearson interval of a proportion in [0, 1]; without trials it is [0, 1] around NaN.
 
@@ -133,7 +133,6 @@ def proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Int
     return Interval(successes / n, float(low), float(high))
 
 
-@checked
 def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: float = 0.95) -> Interval:
     """Difference of two shares of the same n trials, in [-1, 1], with Tango's score interval.
 
@@ -176,7 +175,6 @@ def difference_of_paired_shares(lost: int, gained: int, n: int, confidence: floa
     return Interval(found, float(low), float(high))
 
 
-@checked
 def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) -> Interval:
     """Mean of shares of independent groups, such as a balanced accuracy, with an interval that covers at least this.
 
@@ -195,7 +193,7 @@ def mean_of_shares(counts: Sequence[tuple[int, int]], confidence: float = 0.95) 
     return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
 
 
-@checked
+@typed
 def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
     """First less second for each seed that both have, in the order of the seeds; NaN where one of them is.
 

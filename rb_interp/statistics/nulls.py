@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import eigvalsh_tridiagonal
 
-from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError
+from rb_interp.typed import typed
 
 
-@checked
+@typed
 def random_directions(n_draws: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "draw dim"]:
     """Unit vectors, uniform on the sphere.
 
@@ -27,7 +27,7 @@ def random_directions(n_draws: int, dim: int, rng: np.random.Generator) -> Float
     return draws / np.linalg.norm(draws, axis=1, keepdims=True)
 
 
-@checked
+@typed
 def random_subspaces(n_draws: int, dim: int, k: int, rng: np.random.Generator) -> Float[np.ndarray, "draw dim k"]:
     """Orthonormal bases of k-dimensional subspaces, uniform (Haar); k is at most dim.
 
@@ -46,7 +46,7 @@ def _check_at_most(asker: str, name: str, given: int, most: int) -> None:
         raise ArgumentError(f"{asker} got {name}={given}; matrices of these sizes allow {name}=1 to {name}={most}.")
 
 
-@checked
+@typed
 def dirichlet_rows(n_draws: int, length: int, rng: np.random.Generator) -> Float[np.ndarray, "draw length"]:
     """Probability vectors, uniform on the simplex (Dirichlet(1, ..., 1)).
 
@@ -60,7 +60,7 @@ def dirichlet_rows(n_draws: int, length: int, rng: np.random.Generator) -> Float
     return draws / draws.sum(1, keepdims=True)
 
 
-@checked
+@typed
 def permutations(n_draws: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, "draw n"]:
     """Independent random permutations of 0..n-1, one a row.
 
@@ -70,7 +70,7 @@ def permutations(n_draws: int, n: int, rng: np.random.Generator) -> Int[np.ndarr
     return rng.permuted(np.tile(np.arange(n), (n_draws, 1)), axis=1)
 
 
-@checked
+@typed
 def gaussian_singular_values(
     n_draws: int, rows: int, columns: int, rng: np.random.Generator, top: int = 2
 ) -> Float[np.ndarray, "draw top"]:
@@ -95,7 +95,7 @@ def gaussian_singular_values(
     return np.sqrt(np.maximum(np.array(squared).reshape(n_draws, top), 0))[:, ::-1]
 
 
-@checked
+@typed
 def gaussian_product_singular_values(
     n_draws: int, outer: int, inner: int, rng: np.random.Generator, top: int = 2
 ) -> Float[np.ndarray, "draw top"]:

@@ -13,9 +13,9 @@ import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError
 from rb_interp.statistics.shown import Shown, WithTable
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ SHOWN = 5
 """Quantities of a reading that are shown in its line, at most."""
 
 
-@checked(nan=True, empty=True)
+@typed
 @dataclass(frozen=True)
 class Null(WithArrays):
     """Values that a quantity takes where the mechanism is absent by construction.
@@ -49,7 +49,7 @@ class Null(WithArrays):
         """Standard deviation of the draws; NaN for none."""
         return float(np.std(self.draws))
 
-    @checked(nan=True)
+    @typed
     def p_value(self, value: float) -> float:
         """One-sided p-value of an observed value, (1 + draws at least as extreme) / (1 + draws).
 
@@ -74,7 +74,7 @@ class Null(WithArrays):
         return np.sort(self.draws)
 
 
-@checked(nan=True, empty=True)
+@typed
 @dataclass(frozen=True)
 class Reading(WithTable):
     """One probe on one model. A notebook shows it as its table, and so does ``print``.
@@ -149,7 +149,7 @@ class Reading(WithTable):
         """Its place, and the rows that it rests on, of which a reading of weights has none."""
         return f"{self.place}, n = {self.n}" if self.n else f"{self.place}, from weights"
 
-    @checked
+    @typed
     def plot(self, ax: Axes | None = None) -> Axes:
         """Each quantity as a dot, beside the untrained model's (an open dot) and 95 % of its null's draws (a bar).
 
@@ -168,7 +168,7 @@ class Reading(WithTable):
         ]
         return points(ax, rows, UNITS.get(self.probe, "value"), self._title, beside="untrained")
 
-    @checked
+    @typed
     def circuitsvis(self, tokens: Sequence[str] | None = None) -> Any:
         """The mean attention pattern as circuitsvis draws it, for a notebook.
 

@@ -21,7 +21,6 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import Field
 
-from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
 from rb_interp.tasks.counterfactual import changed_rows
@@ -30,6 +29,7 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import place
 from rb_interp.tasks.roles import selected
 from rb_interp.tasks.stage import HALF, Stage
+from rb_interp.typed import typed
 
 GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}
 """Group of tokens as readings name it -> its name in Roles."""
@@ -119,7 +119,7 @@ class AnchorTask(Settings):
         """Twelve hex digits of class and settings; a subclass has another one."""
         return fingerprint(self)
 
-    @checked
+    @typed
     def dataset(self, seed: int) -> AnchorDataset:
         """Draw label table and rows; the same seed gives the same rows on every machine."""
         drawn = draw_dataset(self, seed)
@@ -127,7 +127,7 @@ class AnchorTask(Settings):
         plain = replace(drawn, labels=AnchorTask.answers(self, drawn, rows, drawn.tokens))
         return replace(plain, labels=self.answers(plain, rows, plain.tokens))
 
-    @checked(empty=True)
+    @typed
     def answers(
         self, data: AnchorDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
     ) -> Int[np.ndarray, " row"]:
@@ -155,7 +155,7 @@ class AnchorTask(Settings):
         labels[memory] = data.label_table[combination, key[memory] - self.keys[0]]
         return labels
 
-    @checked(empty=True)
+    @typed
     def counterfactual(self, data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0) -> Inputs:
         """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
 
@@ -184,7 +184,7 @@ class AnchorTask(Settings):
         """
         return changed_rows(data, rows, change, seed)
 
-    @checked
+    @typed
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
         """Token ids of ``key``, ``memory_anchor`` or ``reasoning_anchor``, ascending.
 
@@ -202,7 +202,7 @@ class AnchorTask(Settings):
         n_groups = len(self.label_ranges) if self.memory_labels == "ranges" else 1
         return self.tokens("memory_anchor").reshape(n_groups, -1)
 
-    @checked
+    @typed
     def combinations(self, set: str) -> Int[np.ndarray, "combination q"]:
         """All ordered anchor combinations of ``mem``, ``rsn_train`` or ``rsn_test``, in lexicographic order."""
         if set == "mem":
@@ -226,7 +226,7 @@ class AnchorTask(Settings):
         n_masked = len(dict.fromkeys(self.masked))
         return n_masked if set == "rsn_test" else _n_tokens(self.reasoning_anchors) ** self.q - n_masked
 
-    @checked
+    @typed
     def rows_per_combination(self, set: str) -> int:
         """Rows that each combination of a set gets; reasoning combinations get the same in training and test."""
         n_memory = round(self.n_sequences * self.memory_share)

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Int
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import bounds_of, draw_label_table, first_of_its_anchors
 from rb_interp.tasks.roles import Roles, selected
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.tasks.anchor import AnchorTask
@@ -24,7 +24,7 @@ SETS = ("mem", "rsn_train", "rsn_test")
 TRAIN_SETS = SETS[:2]
 
 
-@checked(empty=True)
+@typed
 @dataclass(frozen=True)
 class Dataset(WithArrays):
     """The rows that one seed draws.
@@ -81,27 +81,27 @@ class Dataset(WithArrays):
             raise TaskError(f"there is no set '{set}'; {nearest(set, known)}")
         return known.index(set)
 
-    @checked
+    @typed
     def rows(self, set: str) -> Int[np.ndarray, " n"]:
         """Row numbers of a set, or of ``train``: all sets that are trained on."""
         number = self._number(set)
         chosen = [self.sets.index(name) for name in self.train_sets] if set == "train" else [number]
         return np.flatnonzero(np.isin(self.set, chosen))
 
-    @checked
+    @typed
     def sample(self, set: str, n: int) -> Int[np.ndarray, " n"]:
         """Up to n fixed rows of a set, the same at every call; all of them where the set is smaller."""
         rng = np.random.default_rng([self.seed, self._number(set), n, 3])
         return np.sort(rng.permutation(self.rows(set))[:n])
 
-    @checked(empty=True)
+    @typed
     def roles(self, rows: Int[np.ndarray, " n"] | None = None) -> Roles:
         """Roles of the given rows, by default of all; RolesError for rows that are not there."""
         at = slice(None) if rows is None else selected(rows, len(self))
         positions = {role: positions[at] for role, positions in self.positions.items()}
         return Roles(positions, self.groups, np.array(self.sets)[self.set[at]], self.name)
 
-    @checked(empty=True)
+    @typed
     def inputs(self, rows: Int[np.ndarray, " n"]) -> Inputs:
         """Tokens, right answers at the last position, and roles of the given rows; RolesError for other rows."""
         rows = selected(rows, len(self))
@@ -109,7 +109,7 @@ class Dataset(WithArrays):
         return Inputs(self.tokens[rows], labels if labels.ndim == 1 else labels[:, -1], self.roles(rows))
 
 
-@checked(empty=True)
+@typed
 @dataclass(frozen=True, kw_only=True)
 class AnchorDataset(Dataset):
     """The rows that one seed draws of an anchor task, with roles ``key``, ``anchor`` and ``noise``.

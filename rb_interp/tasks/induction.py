@@ -19,7 +19,6 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.lazy import listed
 from rb_interp.settings import Settings, fingerprint
@@ -27,6 +26,7 @@ from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.tasks.stage import Stage
+from rb_interp.typed import typed
 
 __all__ = ["InductionTask"]
 __dir__ = listed(__name__)
@@ -92,7 +92,7 @@ class InductionTask(Settings):
         """Twelve hex digits of class and settings."""
         return fingerprint(self)
 
-    @checked
+    @typed
     def dataset(self, seed: int) -> Dataset:
         """Rows to train on and held-out ones; targets are the answers of all pairs of a row, and nothing else."""
         tokens, first = self._rows(self.n_sequences + self.n_sequences // 10, np.random.default_rng([seed, 0]))
@@ -104,7 +104,7 @@ class InductionTask(Settings):
             seed, tokens, labels, set, self.sets, self.train_sets, roles.positions, roles.tokens, self.name
         )  # fmt: skip
 
-    @checked
+    @typed
     def inputs(self, n: int, seed: int = 0) -> Inputs:
         """Fresh rows with the answer of each row's query, for probes and interventions.
 

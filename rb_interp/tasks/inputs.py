@@ -5,29 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
-from typing import Annotated, Any
 
 import numpy as np
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import Kind, checked
-from rb_interp.errors import RolesError
-from rb_interp.kinds import kind_of
+from rb_interp.errors import RolesError, shown
 from rb_interp.tasks.roles import Roles, selected
+from rb_interp.typed import as_array, typed
 
 SHOWN_ROWS, SHOWN_TOKENS = 5, 30
 """What a notebook shows of some rows, at most."""
-ROLES: Kind = kind_of(Roles)
 
 
-def _roles(value: Any, convert: bool) -> Roles:
-    return Roles() if value is None else ROLES.fit(value, convert)
-
-
-ROLES_OR_NONE = Kind(f"{ROLES.words}, or None for no roles", _roles)
-
-
-@checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Inputs(WithArrays):
     """Rows of a task, or any rows of tokens; lists and torch tensors become arrays.
@@ -47,16 +36,20 @@ class Inputs(WithArrays):
 
     tokens: np.ndarray
     labels: np.ndarray | None = None
-    roles: Annotated[Roles, ROLES_OR_NONE] = field(default_factory=Roles)
+    roles: Roles = field(default_factory=Roles)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", np.asarray(self.tokens, order="C"))
+        if self.roles is None:
+            object.__setattr__(self, "roles", Roles())
+        if not isinstance(self.roles, Roles):
+            raise RolesError(f"Inputs got roles={shown(self.roles)}; expected Roles(positions, tokens), or None.")
+        object.__setattr__(self, "tokens", np.asarray(as_array(self.tokens), order="C"))
         if self.tokens.ndim == 0:
             raise RolesError(f"got tokens={self.tokens}; expected whole numbers of shape [row, pos].")
         if self.tokens.dtype.kind not in "iu" and self.tokens.size:
             raise RolesError(f"got tokens of type {self.tokens.dtype}; expected whole numbers of shape [row, pos].")
         if self.labels is not None:
-            object.__setattr__(self, "labels", np.asarray(self.labels))
+            object.__setattr__(self, "labels", as_array(self.labels))
             if self.labels.ndim == 0:
                 raise RolesError(f"got labels={self.labels}; expected one for each row.")
             if len(self.labels) != len(self.tokens):
@@ -68,14 +61,14 @@ class Inputs(WithArrays):
         """Number of rows."""
         return len(self.tokens)
 
-    @checked(empty=True)
+    @typed
     def take(self, rows: np.ndarray) -> Inputs:
         """A selection of rows, by indices or a boolean mask; RolesError where there are no such rows."""
         rows = selected(rows, len(self))
         labels = None if self.labels is None else self.labels[rows]
         return Inputs(self.tokens[rows], labels, self.roles.take(rows))
 
-    @checked(empty=True)
+    @typed
     def with_tokens_of(self, other: Inputs, role: str) -> Inputs:
         """The same rows, answers and roles with another's tokens at the positions that a role has here.
 

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import Kind, checked
 from rb_interp.errors import RolesError
-from rb_interp.kinds import kind_of
-
-PLACES = "positions of shape [row, n], such as np.full((n_rows, 1), 3) for one place in every row"
-Places = Annotated[np.ndarray, Kind(PLACES, kind_of(np.ndarray).fit)]
+from rb_interp.typed import as_array, typed
 
 
-@checked(nan=True, empty=True)
 @dataclass(frozen=True)
 class Roles(WithArrays):
     """Positions and token groups by role name.
@@ -41,7 +36,7 @@ class Roles(WithArrays):
     [[1], [3]]
     """
 
-    positions: Mapping[str, Places] = field(default_factory=dict)
+    positions: Mapping[str, np.ndarray] = field(default_factory=dict)
     tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
     set: np.ndarray | None = None
     task: str = "this task"
@@ -56,7 +51,7 @@ class Roles(WithArrays):
                 )
         counts = {name: len(at) for name, at in positions.items()}
         if self.set is not None:
-            object.__setattr__(self, "set", np.asarray(self.set).reshape(-1))
+            object.__setattr__(self, "set", as_array(self.set).reshape(-1))
             counts["set"] = len(self.set)
         if len(set(counts.values())) > 1:
             raise RolesError(f"roles disagree on the number of rows: {counts}; give each role one row per sequence.")
@@ -69,7 +64,7 @@ class Roles(WithArrays):
         sizes = [len(at) for at in self.positions.values()]
         return sizes[0] if sizes else (0 if self.set is None else len(self.set))
 
-    @checked
+    @typed
     def position(self, role: str, probe: str = "this probe") -> Int[np.ndarray, "row n"]:
         """Positions of a role, shape ``[row, n]``.
 
@@ -80,7 +75,7 @@ class Roles(WithArrays):
             raise _missing(probe, "role", role, self.positions, self.task)
         return self.positions[role]
 
-    @checked
+    @typed
     def group(self, name: str, probe: str = "this probe") -> Int[np.ndarray, " n"]:
         """Token ids of a group, shape ``[n]``.
 
@@ -91,7 +86,7 @@ class Roles(WithArrays):
             raise _missing(probe, "token group", name, self.tokens, self.task)
         return self.tokens[name]
 
-    @checked(empty=True)
+    @typed
     def take(self, rows: np.ndarray) -> Roles:
         """The same roles for a selection of rows (indices or a boolean mask); RolesError where they do not fit."""
         rows = selected(rows, len(self)) if self.positions or self.set is not None else rows
@@ -114,7 +109,7 @@ def selected(rows: np.ndarray, n: int) -> np.ndarray:
 
 def whole_numbers(name: str, value: Any) -> Int[np.ndarray, ...]:
     """Whole numbers as int64; RolesError for anything else."""
-    found = np.asarray(value)
+    found = as_array(value)
     whole = found.dtype.kind in "iub" or (found.dtype.kind == "f" and bool((found == np.round(found)).all()))
     if not whole and found.size:
         raise RolesError(f"'{name}' holds values of type {found.dtype}; expected whole numbers.")

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from rb_interp.checks import checked
+from rb_interp.typed import typed
 
 Evaluation = Float[np.ndarray, "member set 2"]
 """One evaluation: loss (nats) and accuracy of every member on every set, sets in the task's order."""
@@ -17,7 +17,7 @@ HALF = 0.5
 """The stage ``half`` is where the loss on rsn_train is first at most this share of ln d_vocab."""
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Stage:
     """When a member is kept.

@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Int
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
 from rb_interp.text.corpus import content_key, stream
@@ -25,13 +24,14 @@ from rb_interp.text.documents import BLOCK, Documents, source, stamps, stand_in
 from rb_interp.text.example import Example
 from rb_interp.text.rows import Rows, joined, packed, padded
 from rb_interp.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from rb_interp.typed import typed
 
 TOKENIZER_DOCUMENTS = 500
 """Documents of each corpus on which a tokenizer is trained, at most; drawn with seed 0 whatever the seed."""
 MARGIN = 1.05
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class TextData(WithArrays):
     """The text of one seed.
@@ -56,7 +56,7 @@ class TextData(WithArrays):
     entropies: tuple[float, float]
     provenance: dict[str, Any]
 
-    @checked
+    @typed
     def rows(self, name: str) -> Rows:
         """The rows of one set of TEXT_SETS; TextError where there is no such set."""
         if name not in TEXT_SETS:
@@ -66,7 +66,7 @@ class TextData(WithArrays):
         return rows.select(rows.of(corpus))
 
 
-@checked
+@typed
 def text_data(config: TextConfig, seed: int) -> TextData:
     """Draw the documents of a seed, tokenise them and cut them into rows.
 
@@ -89,7 +89,7 @@ def text_data(config: TextConfig, seed: int) -> TextData:
     return TextData(config, seed, tokenizer, train, test, examples[0], counts, entropies, provenance)
 
 
-@checked
+@typed
 def text_provenance(config: TextConfig) -> dict[str, Any]:
     """What a text is, without building it: source and ``stand_in`` of each corpus, the tokenizer's kind and size.
 
@@ -108,7 +108,7 @@ def text_provenance(config: TextConfig) -> dict[str, Any]:
     return provenance
 
 
-@checked
+@typed
 def tokenizer_of(config: TextConfig) -> Tokenizer:
     """The tokenizer of a text, the same for all seeds; trained at most once per process. TextError as ``text_data``."""
     if config.tokenizer != "train":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rb_interp.checks import checked
+from rb_interp.typed import typed
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Example:
     """A question that a chain of deductions answers.

@@ -30,9 +30,9 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.text.tables import table, table_text
+from rb_interp.typed import typed
 
 STAND_IN = "sentences of a small story grammar, standing in for TinyStories"
 
@@ -51,7 +51,7 @@ class _Plot(NamedTuple):
     text: tuple
 
 
-@checked(seed=(-(2**63), 2**63 - 1))
+@typed
 def generate_stories(n: int, seed: int) -> list[str]:
     """``n`` stories of some 90 to 250 words; paragraphs are separated by one line break.
 

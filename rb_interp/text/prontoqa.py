@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
-from rb_interp.checks import checked
 from rb_interp.text.config import check_generated
 from rb_interp.text.example import Example
 from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, Literal, Statement, words
+from rb_interp.typed import typed
 
 FORMS = (PLURAL, PLURAL, EACH, EVERY)
 DRAW = {False: 0.3, True: 0.7}
@@ -58,7 +58,7 @@ class Chain:
         return found if ordering == "preorder" else found[::-1]
 
 
-@checked(seed=(-(2**63), 2**63 - 1))
+@typed
 def generate(
     n: int,
     seed: int,

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.text.example import Example
 from rb_interp.text.prontoqa_verify import QUERY, split_sentences
 from rb_interp.text.records import Kind, hub_records, read_records
+from rb_interp.typed import typed
 
 ASKED = ("Is the following statement true or false? ", QUERY)
 LABELS = ("True", "False")
@@ -36,7 +36,7 @@ _EXPECTED = (
 )
 
 
-@checked
+@typed
 def read_prontoqa(path: str | Path) -> list[Example]:
     """All examples of a file, or of every .json and .jsonl file of a folder, by name and in their order.
 
@@ -53,7 +53,7 @@ def read_prontoqa(path: str | Path) -> list[Example]:
     return _examples(read_records(Path(path), PRONTOQA), str(path))
 
 
-@checked
+@typed
 def load_prontoqa_hub(name: str = "smoorsmith/prontoqa", split: str = "train") -> list[Example]:
     """All examples of a split of a dataset on the Hugging Face hub, with the columns of ``read_prontoqa``.
 

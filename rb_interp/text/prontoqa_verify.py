@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.text.example import Example
 from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, Statement, words
+from rb_interp.typed import typed
 
 QUERY = "True or false: "
 
@@ -55,7 +55,7 @@ def split_sentences(text: str) -> tuple[str, ...]:
     return tuple(re.split(r"(?<=\.) ", text))
 
 
-@checked
+@typed
 @lru_cache(maxsize=65536)
 def parse_sentence(sentence: str) -> Statement:
     """Read one sentence of PrOntoQA.
@@ -110,7 +110,7 @@ def _literal(predicate: str, sentence: str, plural: bool) -> tuple[str, bool]:
     return word, word != predicate
 
 
-@checked
+@typed
 def step_kinds(example: Example) -> tuple[str, ...]:
     """What each sentence of the chain of thought is: ``premise``, ``rule`` or ``conclusion``, shape ``[2 hops + 1]``.
 
@@ -128,7 +128,7 @@ def step_kinds(example: Example) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-@checked
+@typed
 def verify(example: Example, distractors: bool = True) -> Proof:
     """Check an example and return its proof; ``distractors``: whether its context has a contradicting rule.
 

@@ -17,13 +17,13 @@ import numpy as np
 from jaxtyping import Bool, Int, Int8
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.errors import TextError, nearest
 from rb_interp.tasks.roles import selected
 from rb_interp.text.config import CORPORA
+from rb_interp.typed import typed
 
 
-@checked(empty=True)
+@typed
 @dataclass(frozen=True)
 class Rows(WithArrays):
     """Rows of both corpora.
@@ -51,7 +51,7 @@ class Rows(WithArrays):
         """Where the next token counts: ``targets[r, t]`` is True where ``tokens[r, t + 1]`` is text."""
         return np.arange(1, self.n_ctx + 1) < self.lengths[:, None]
 
-    @checked(empty=True)
+    @typed
     def batch(
         self, rows: Int[np.ndarray, " n"]
     ) -> tuple[Int[np.ndarray, "n n_ctx"], Int[np.ndarray, "n n_ctx"], Bool[np.ndarray, "n n_ctx"]]:
@@ -60,20 +60,20 @@ class Rows(WithArrays):
         tokens = chosen.tokens.astype(np.int64)
         return tokens[:, :-1].copy(), tokens[:, 1:].copy(), chosen.targets
 
-    @checked
+    @typed
     def of(self, corpus: str) -> Int[np.ndarray, " n"]:
         """Row numbers of a corpus; TextError where there is no such corpus."""
         if corpus not in CORPORA:
             raise TextError(f"there is no corpus '{corpus}'; {nearest(corpus, CORPORA)}")
         return np.flatnonzero(self.corpus == CORPORA.index(corpus))
 
-    @checked(empty=True)
+    @typed
     def select(self, rows: Int[np.ndarray, " n"]) -> Rows:
         """The given rows alone; RolesError for one that is not there."""
         rows = selected(rows, len(self))
         return Rows(self.tokens[rows], self.corpus[rows], self.lengths[rows])
 
-    @checked
+    @typed
     def counts(self, d_vocab: int) -> Int[np.ndarray, "2 {d_vocab}"]:
         """How often each token is a target, by corpus."""
         targets, following = self.targets, self.tokens[:, 1:]

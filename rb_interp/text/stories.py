@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.text.records import Kind, hub_records, kind_of, read_records
+from rb_interp.typed import typed
 
 KEYS = ("text", "story")
 STORIES = Kind("stories", (".txt", ".jsonl", ".json", ".parquet"), columns=KEYS)
 STREAMED = 50_000  # up to here streaming is quicker than fetching a whole split
 
 
-@checked
+@typed
 def read_stories(path: str | Path) -> list[str]:
     """The stories of a file, or of every file of a folder that ends in .txt, .jsonl, .json or .parquet, by name.
 
@@ -37,7 +37,7 @@ def read_stories(path: str | Path) -> list[str]:
     return stories
 
 
-@checked
+@typed
 def load_stories_hub(name: str = "roneneldan/TinyStories", split: str = "train", n: int | None = None) -> list[str]:
     """The first ``n`` different stories (None: all) of a split of a dataset with a column "text" (or "story").
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import TextError
 from rb_interp.settings import fingerprint
 from rb_interp.tasks.dataset import Dataset
@@ -19,6 +18,7 @@ from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig
 from rb_interp.text.data import TextData, text_data
 from rb_interp.text.documents import stamps
 from rb_interp.text.rows import joined
+from rb_interp.typed import typed
 
 TRAIN = TEXT_SETS[: len(CORPORA)]
 
@@ -72,12 +72,12 @@ class TextTask(TextConfig):
         """Twelve hex digits of class and settings."""
         return fingerprint(self)
 
-    @checked
+    @typed
     def text(self, seed: int) -> TextData:
         """The text of a seed, drawn once per process while its files stay as they are; TextError without a text."""
         return _drawn(self, seed, stamps(self))
 
-    @checked
+    @typed
     def prepare(self, seeds: Sequence[int]) -> None:
         """Raise TextError where the text of a seed cannot be had, or no example of it could be asked."""
         for text in map(self.text, seeds):
@@ -89,13 +89,13 @@ class TextTask(TextConfig):
                     f"hops."
                 )
 
-    @checked
+    @typed
     def provenance(self, seed: int) -> dict[str, Any]:
         """What a seed reads, as plain data: sources, sizes, hashes, unigram entropies (nats)."""
         text = self.text(seed)
         return {**text.provenance, "entropies": list(text.entropies)}
 
-    @checked
+    @typed
     def dataset(self, seed: int) -> TextRows:
         """The rows of a seed's text; a label is the next token, -1 where nothing is to be predicted.
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import TextError, first_line
 from rb_interp.runs.store import write_file
 from rb_interp.text.config import GPT2_D_VOCAB, LEAST_D_VOCAB
 from rb_interp.text.records import END_OF_TEXT as END
 from rb_interp.text.records import SECONDS
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import tokenizers
 
 
-@checked
+@typed
 class Tokenizer:
     """Text to token ids and back; what a ``tokenizers.Tokenizer`` does, with nothing added, cut or filled up.
 
@@ -64,7 +64,7 @@ class Tokenizer:
         """sha256 of its tokenizer.json: 64 hex digits."""
         return hashlib.sha256(self.json.encode()).hexdigest()
 
-    @checked
+    @typed
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, no token added at either end.
 
@@ -74,7 +74,7 @@ class Tokenizer:
         """
         return self._backend.encode(text, add_special_tokens=False).ids
 
-    @checked
+    @typed
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of many texts, on all cores; TextError names a text that is not Unicode (half a surrogate pair)."""
         try:
@@ -86,7 +86,7 @@ class Tokenizer:
                 f"{text[:40]!a}. Mend or drop it."
             ) from None
 
-    @checked(empty=True)
+    @typed
     def decode(self, ids: Sequence[int] | Int[np.ndarray, " token"]) -> str:
         """The text of token ids, ``<|endoftext|>`` included; TextError for a number that is no token."""
         wrong = [int(token) for token in ids if not 0 <= token < self.d_vocab]
@@ -94,19 +94,19 @@ class Tokenizer:
             raise TextError(f"there is no token {wrong[0]}; this tokenizer has 0 to {self.d_vocab - 1}.")
         return self._backend.decode([int(token) for token in ids], skip_special_tokens=False)
 
-    @checked
+    @typed
     def token_text(self, token: int) -> str:
         """One token as a reader should see it: its text, leading space included; its raw name where it is no text."""
         text = self.decode([token])
         return text if text and "\ufffd" not in text else str(self._backend.id_to_token(int(token)))
 
-    @checked
+    @typed
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` into a folder, which ``load_tokenizer`` reads again; RunError where it cannot."""
         write_file(Path(folder) / "tokenizer.json", self.json.encode())
 
 
-@checked
+@typed
 def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     """Byte-level BPE of at most d_vocab entries: every text can be written in it, and it is the same at every call.
 
@@ -135,7 +135,7 @@ def train_tokenizer(texts: Iterable[str], d_vocab: int) -> Tokenizer:
     return Tokenizer(backend, "train")
 
 
-@checked
+@typed
 def load_tokenizer(place: str, d_vocab: int) -> Tokenizer:
     """The tokenizer ``gpt2`` (from the hub), of a folder (tokenizer.json, or vocab.json and merges.txt) or of a file.
 

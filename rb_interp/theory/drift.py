@@ -43,12 +43,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.theory.label_distributions import label_counts
+from rb_interp.typed import typed
 
 
-@checked(empty=True)
+@typed
 def pull(
     tokens: Int[Tensor, "*member row pos"],
     labels: Int[Tensor, "*member row"],
@@ -75,7 +75,7 @@ def pull(
     return (table - table.sum(-1, keepdim=True) / d_vocab).to(dtype)
 
 
-@checked(nan=True)
+@typed
 def emb_mlp_map(
     W_in: Float[Tensor, "*member d_model d_mlp"], W_out: Float[Tensor, "*member d_mlp d_vocab"]
 ) -> Float[Tensor, "*member d_vocab d_model"]:
@@ -91,7 +91,7 @@ def emb_mlp_map(
     return (W_in @ W_out).mT
 
 
-@checked(nan=True)
+@typed
 def one_layer_maps(
     W_V: Float[Tensor, "*member d_model d_head"],
     W_O: Float[Tensor, "*member d_head d_model"],
@@ -112,7 +112,7 @@ def one_layer_maps(
     return direct @ (W_V @ W_O).mT, direct
 
 
-@checked(nan=True)
+@typed
 def one_layer_drift(
     pull: Float[Tensor, "*#member d_vocab d_vocab"],
     attention: Float[Tensor, "*#member d_vocab d_vocab"],
@@ -133,7 +133,7 @@ def one_layer_drift(
     return pull / length @ attention + pull_last @ direct
 
 
-@checked(nan=True)
+@typed
 def value_flow(
     W_E: Float[Tensor, "*member d_vocab d_model"],
     pull: Float[Tensor, "*#member d_vocab d_vocab"],
@@ -154,7 +154,7 @@ def value_flow(
     return (carried + carried @ (W_in @ W_out).mT) @ W_O.mT
 
 
-@checked(nan=True)
+@typed
 def value_direction(
     W_E: Float[Tensor, "*member d_vocab d_model"], rates: Float[Tensor, "*#member d_vocab"]
 ) -> Float[Tensor, "*member d_model"]:
@@ -169,7 +169,7 @@ def value_direction(
     return total / total.norm(dim=-1, keepdim=True)
 
 
-@checked(nan=True)
+@typed
 def leading_direction(
     change: Float[Tensor, "*member d_model d_head"],
 ) -> tuple[Float[Tensor, "*member d_model"], Float[Tensor, "*member"]]:

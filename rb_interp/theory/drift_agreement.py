@@ -23,13 +23,13 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from rb_interp.checks import checked
+from rb_interp.typed import typed
 
 ROUNDING = 1e-6
 """Part of a drift's size below which what centring leaves is single precision's rounding."""
 
 
-@checked(nan=True)
+@typed
 def agreement(
     predicted: Float[Tensor, "*member token d_model"],
     measured: Float[Tensor, "*member token d_model"],
@@ -48,7 +48,7 @@ def agreement(
     return (p * m).sum((-2, -1)) / (p_size * m_size), 1 - ((m - p) ** 2).sum((-2, -1)) / m_size**2
 
 
-@checked(nan=True)
+@typed
 def permuted_r2(
     predicted: Float[Tensor, "*member token d_model"],
     measured: Float[Tensor, "*member token d_model"],

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import ConfigError, nearest
 from rb_interp.theory.label_distributions import reasoning_moments
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.tasks import AnchorTask
@@ -42,7 +42,7 @@ CENTRES = ("token", "label")
 """Where a profile peaks: at its token, as Eq. (12) is printed, or at its mean label."""
 
 
-@checked(empty=True)
+@typed
 def theorem_1_embeddings(
     values: Int[np.ndarray, " token"], n_coordinates: int, kind: str
 ) -> Float[np.ndarray, "token coordinate"]:
@@ -62,7 +62,7 @@ def theorem_1_embeddings(
     return bump - 1 / n_coordinates if kind == "reasoning" else bump
 
 
-@checked
+@typed
 def gaussian_profile(
     task: AnchorTask,
     values: Int[np.ndarray, " token"],

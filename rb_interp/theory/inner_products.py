@@ -31,9 +31,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError, TaskError
 from rb_interp.theory.embeddings import gaussian_profile
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.tasks import AnchorTask
@@ -46,7 +46,7 @@ class InnerProducts(NamedTuple):
     size: float
 
 
-@checked
+@typed
 def inner_product_error(
     task: AnchorTask,
     gamma: float,
@@ -116,7 +116,7 @@ def one_layer_logits(
     return resid_mid + (resid_mid @ W_in).tanh() @ W_out
 
 
-@checked
+@typed
 def exponent(d_models: Sequence[int], errors: Float[np.ndarray, "*draw width"]) -> Float[np.ndarray, "*draw"]:
     """Slope of log error on log d_model by least squares, for each row of errors (Eq. 13 bounds it by 1 - gamma).
 

@@ -25,9 +25,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.checks import checked
 from rb_interp.errors import ConfigError, TaskError, nearest
 from rb_interp.tasks.labels import label_bounds
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from rb_interp.tasks import AnchorDataset, AnchorTask
@@ -38,7 +38,7 @@ COUNTS = ("occurrences", "sequences")
 """Ways to count a token that stands twice in a row: twice, or once."""
 
 
-@checked
+@typed
 def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarray, "token d_vocab"]:
     """P^s of every token of a group (ascending) with infinitely many rows: each row of the result sums to 1.
 
@@ -60,7 +60,7 @@ def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.n
     return found / np.where(rate > 0, rate, 1)
 
 
-@checked
+@typed
 def rates(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarray, " token"]:
     """Expected occurrences a training row of every token of a group (ascending): r_s of Eq. (5), from 0 to length.
 
@@ -71,7 +71,7 @@ def rates(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarra
     return _expected(task, masked)[task.tokens(group)].sum(1)
 
 
-@checked
+@typed
 def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray, "d_vocab d_vocab"]:
     """R[s] = r_s (P^s - u) of Eqs. (5), (10), (11) from the populations; the row of a token that never occurs is 0.
 
@@ -84,7 +84,7 @@ def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray,
     return found - found.mean(1, keepdims=True)
 
 
-@checked
+@typed
 def empirical(
     data: AnchorDataset, tokens: Int[np.ndarray, " token"], count: str = "occurrences", rows: str = "train"
 ) -> tuple[Float[np.ndarray, " token"], Float[np.ndarray, "token d_vocab"]]:
@@ -130,13 +130,13 @@ def label_counts(
     return table.scatter_add_(-1, cells, weight.flatten(-2)).unflatten(-1, (d_vocab, d_vocab))
 
 
-@checked(nan=True)
+@typed
 def excess(P: Float[np.ndarray, "token d_vocab"]) -> Float[np.ndarray, "token d_vocab"]:
     """P^s - u with u = 1 / d_vocab: what pulls at the token's embedding (Eq. 5); each row sums to 0. NaN where P is."""
     return P - 1 / P.shape[1]
 
 
-@checked
+@typed
 def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
     """Mean of (label - s) and variance of the label under Eq. (8), in tokens and tokens squared.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
 
@@ -59,7 +58,6 @@ class Curves(WithArrays):
             }
         )
 
-    @checked
     def plot(self, ax: Axes | None = None, *, quantity: str = "loss") -> Axes:
         """``loss`` (nats) or ``accuracy`` of each member over steps, with means over seeds; see `learning_curves`."""
         from rb_interp.plots import learning_curves

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from rb_interp.checks import checked
 from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.protocol import Dataset, Task
@@ -22,11 +21,12 @@ from rb_interp.training.loop import Trained, Training, all_members, chosen_stage
 from rb_interp.training.member_group import Member, MemberGroup
 from rb_interp.training.next_group import NextGroup
 from rb_interp.training.store import Store
+from rb_interp.typed import typed
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
 
 
-@checked
+@typed
 def train_members(
     task: Task,
     model: ModelConfig,
@@ -97,7 +97,6 @@ def alike(train: TrainConfig) -> TrainConfig:
     return replace(train, lr=1.0, weight_decay=0.0)
 
 
-@checked
 def train_together(
     task: Task, model: ModelConfig, parts: Sequence[Part], *, data_seed: int | None = None, progress: bool = True
 ) -> Trained:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.protocol import Dataset, Task
@@ -17,12 +16,13 @@ from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import make_optimiser
 from rb_interp.training.schedule import evaluation_steps, learning_rate
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@checked
+@typed
 def train_model(
     model: HookedModel, task: Task, train: TrainConfig | None = None, *, seed: int = 0, progress: bool = True
 ) -> pd.DataFrame:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 import rb_interp.runs.store as run_store
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.errors import RunError
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
@@ -62,7 +61,6 @@ class Store:
         files: the store of the run that it belongs to; by default its folder is by itself.
     """
 
-    @checked
     def __init__(self, folder: Path | str, fingerprint: str, files: run_store.Store | None = None) -> None:
         self.folder, self.fingerprint = Path(folder), fingerprint
         self.files = files or run_store.Store(self.folder)
@@ -87,7 +85,6 @@ class Store:
         run_store.write_file(self.path(name), lambda path: _save(contiguous, path, metadata))
         return self.path(name)
 
-    @checked
     def read(self, name: str, prefix: str = "", member: tuple[float, int] | None = None) -> Checkpoint:
         """Read a checkpoint, or the tensors whose names begin with ``prefix``, or one member's part of it alone.
 

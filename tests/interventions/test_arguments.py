@@ -45,15 +45,15 @@ def entered(context):
         pass
 
 
-ROLES = "a mapping of 'key'; expected rb_interp.tasks.Roles(positions, tokens)"
-INPUTS = "expected rb_interp.tasks.Inputs(tokens, labels, roles)"
-METRIC = "got metric=3; expected the name of a metric, such as 'kl', or a function of (logits, clean, corrupted)."
+ROLES = "a dict; expected Roles"
+INPUTS = "expected Inputs."
+METRIC = "got metric=3; expected Measured."
 WRONG = {
-    "no head": (lambda: uniformity(MODEL, ROWS, head=None), "uniformity got head=None; expected a whole number"),
-    "no head of values": (lambda: value_alignment(MODEL, ROWS, head=None), "got head=None; expected a whole number"),
+    "no head": (lambda: uniformity(MODEL, ROWS, head=None), "uniformity got head=None; expected int."),
+    "no head of values": (lambda: value_alignment(MODEL, ROWS, head=None), "got head=None; expected int."),
     "roles as a mapping": (lambda: Inputs(TOKENS, LABELS, {"key": KEY}), f"Inputs got roles={ROLES}"),
     "roles of a site": (lambda: read_at(MODEL, TOKENS, "z.0@key", {"key": KEY}), f"read_at got roles={ROLES}"),
-    "three values": (lambda: uniformity(MODEL, TOKENS, None), "uniformity got None without a name; from there on give"),
+    "three values": (lambda: uniformity(MODEL, TOKENS, None), "uniformity: too many positional arguments."),
     "bare tokens": (lambda: uniformity(MODEL, TOKENS.tolist()), f"uniformity got inputs=a list; {INPUTS}"),
     "bare tokens ablated": (lambda: ablation(MODEL, TOKENS, "z.0"), INPUTS),
     "bare tokens in a context": (lambda: entered(ablate(MODEL, TOKENS.tolist(), "z.0")), INPUTS),

@@ -4,23 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from own_studies import ONE, TWO, One
+from own_studies import ONE, TWO
 
 from rb_interp.errors import ArgumentError, ConfigError, RunError
-from rb_interp.runs.intervene import ablate_members, patch_member
-from rb_interp.runs.measured import Measured, over_seeds, readings_table, summary_table
+from rb_interp.runs.measured import over_seeds, readings_table, summary_table
 from rb_interp.runs.members import MemberModels
-from rb_interp.runs.protocol import Study
-from rb_interp.runs.reproduction import default_folder, reproduce, seeds_to_add
+from rb_interp.runs.reproduction import reproduce
 from rb_interp.runs.run import Run
 from rb_interp.runs.sweep import Sweep
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.text.tokenizer import Tokenizer
-from rb_interp.training.store import Store
 
 
 def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
-    message = "^study 'one' got a Two; expected its own One, as its preset"
+    message = r"^study 'one' got Two\(preset='smoke'\); expected its own One, as its preset"
     out = tmp_path / "run"
     for ask in (
         lambda: Run.start(out, ONE, TWO.preset("smoke")),
@@ -53,16 +50,10 @@ CALLS = {
     "sweep.train": lambda run: run.sweep().train(progress=3),
     "write_report": lambda run: run.write_report(5),
     "write_report of a list": lambda run: run.write_report([]),
-    "patch_member": lambda run: patch_member(run, gamma=0.8, seed=0, pairs=None),
-    "ablate_members": lambda run: ablate_members(run, sites=3),
     "Dataset": lambda run: Dataset(0, None, np.zeros(1, int), np.zeros(1, int), ("a",), ("a",)),
     "AnchorDataset": lambda run: replace(run.sweep().dataset(0), label_table=None),
     "reproduce": lambda run: reproduce(5),
     "reproduce with a mapping": lambda run: reproduce("labels", {"seeds": [0]}),
-    "seeds_to_add": lambda run: seeds_to_add(None, 8),
-    "default_folder": lambda run: default_folder(None, One()),
-    "store": lambda run: Store(None, "a"),
-    "store.read": lambda run: next(iter(run.sweep().stores.values())).read(None),
     "probe_members": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2),
     "probe_members with a class": lambda run: run.probe_members(type(test_arguments_of_other_kinds_are_told), rows=2),
     "probe_members with options": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2, layer=0),
@@ -73,9 +64,3 @@ CALLS = {
 def test_arguments_of_other_kinds_are_told(one, call):
     with pytest.raises(ArgumentError, match=r"(got|gave) .*(; expected | more than it takes|; its columns are )"):
         CALLS[call](one)
-
-
-@pytest.mark.parametrize("kind", [Study, Measured, MemberModels])
-def test_values_that_a_class_lacks_are_named(kind):
-    with pytest.raises(ArgumentError, match=rf"^{kind.__name__} got no \w+=.*; give each of them"):
-        kind()

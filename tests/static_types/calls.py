@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 import rb_interp as rb
-from rb_interp.checks import checked
 from rb_interp.figures.style import styled
 from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type
 
 
-@checked
+@typed
 def half(n: int, *, exact: bool = True) -> float:
     """A decorated function, as all public ones are."""
     return n / 2
 
 
-@checked(nan=True)
+@typed
 @few_threads
 def twice(n: int) -> float:
     """One with two decorators."""
     return n * 2.0
 
 
-@checked
+@typed
 @contextmanager
 def within(n: int) -> Iterator[str]:
     """A context."""

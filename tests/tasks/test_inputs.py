@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rb_interp.errors import ArgumentError, RolesError
+from rb_interp.errors import RolesError
 from rb_interp.probes.groups import token_groups
 from rb_interp.tasks import Inputs, Roles
 
@@ -35,5 +35,5 @@ def test_no_roles_are_none_or_left_out():
     rows = np.ones((2, 3), dtype=int)
     assert Inputs(rows, None, None) == Inputs(rows)
     assert Inputs(rows, None, None).take([0]).roles == Roles()
-    with pytest.raises(ArgumentError, match=r"Inputs got roles=3; expected .*Roles\(.*\), or None for no roles\."):
+    with pytest.raises(RolesError, match=r"Inputs got roles=3; expected Roles\(positions, tokens\), or None\."):
         Inputs(rows, None, 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError, TaskError, nearest
 from rb_interp.models.reference.averager import averager, peaked_averager
 from rb_interp.models.reference.carrier import carrier
@@ -13,6 +12,7 @@ from rb_interp.models.reference.halves import anchors_only, key_only
 from rb_interp.models.reference.memoriser import memoriser
 from rb_interp.models.reference.record import Reference
 from rb_interp.tasks.anchor import AnchorTask
+from rb_interp.typed import typed
 
 _BUILD: dict[str, Callable[[AnchorTask, int, int], Reference]] = {
     "averager": averager,
@@ -28,7 +28,7 @@ REFERENCES = tuple(_BUILD)
 """Names of the references: three that solve the rule, one that solves the table, three that solve nothing."""
 
 
-@checked
+@typed
 def reference(name: str, task: AnchorTask | None = None, seed: int = 0, label_seed: int | None = None) -> Reference:
     """A hand-written transformer for an anchor task (the default one if none is given).
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from rb_interp.arrays import WithArrays
-from rb_interp.checks import checked
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.anchor import AnchorTask
+from rb_interp.typed import typed
 
 
-@checked
+@typed
 @dataclass(frozen=True)
 class Reference(WithArrays):
     """A transformer of two layers with one head each and no LayerNorm, written by hand for one anchor task.
@@ -45,7 +45,7 @@ class Reference(WithArrays):
     cause: str = ""
     unsettled: tuple[str, ...] = ()
 
-    @checked
+    @typed
     def model(self, dtype: torch.dtype = torch.float32) -> HookedModel:
         """The reference as an ordinary TransformerLens model, on CPU, in evaluation mode."""
         return lens_model(self.config, self.task.d_vocab, self.task.length, self.weights, dtype)

@@ -18,7 +18,6 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.settings import Settings, Share, fingerprint
 from rb_interp.tasks.dataset import Dataset
@@ -94,7 +93,6 @@ class AdditionTask(Settings):
         """Twelve hex digits of class and settings."""
         return fingerprint(self)
 
-    @checked
     def dataset(self, seed: int) -> Dataset:
         """Every pair once, by a and then b. The seed (stream 2) draws which pairs are seen_test."""
         numbers = np.arange(self.operands[0], self.operands[1] + 1)

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from rb_interp.checks import checked
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows, evaluation, passes
 from rb_interp.statistics.reading import Reading
@@ -30,7 +29,6 @@ NO_ROWS = "there is no row to read."
 """Why a share is NaN."""
 
 
-@checked(empty=True)
 @few_threads
 def answers(
     model: HookedModel, data: Dataset, rows: Int[np.ndarray, " row"], *, untrained: HookedModel | None = None

@@ -17,7 +17,6 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from rb_interp.checks import checked
 from rb_interp.errors import TaskError
 from rb_interp.settings import Share
 from rb_interp.studies.addition_and_scan.grammar import (
@@ -84,7 +83,6 @@ class ScanTask(SequenceTask):
         verbs = VERBS[: self.verbs]
         return (END, ARROW, *TURNS, *TIMES, *JOINTS, *TURNS.values(), *verbs, *map(action, verbs))
 
-    @checked
     def dataset(self, seed: int) -> Dataset:
         """The rows of a seed (stream 2), which draws the commands that are trained on; composites are always all."""
         others, composites = _sorted_out(self.verbs)

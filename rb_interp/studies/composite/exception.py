@@ -29,7 +29,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.blocking import blocked_edits
 from rb_interp.interventions.interchanging import most_likely
@@ -60,7 +59,6 @@ BY: dict[str, list[str]] = {"nothing": [], "phase": ["phase"], "flow": ["flow"],
 """What tells the place of a member: name -> columns."""
 
 
-@checked
 @few_threads
 def read_exception(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> Reading:
     """What becomes of the exception and of the rest without each edge of L0's attention, in [0, 1].

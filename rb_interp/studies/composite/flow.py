@@ -39,7 +39,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from rb_interp.checks import checked
 from rb_interp.errors import ModelError
 from rb_interp.interventions.blocking import blocked_edits
 from rb_interp.interventions.interchanging import interchange_edits, most_likely
@@ -126,7 +125,6 @@ def inferential_rows(data: CompositeDataset, set: str = "seen_test") -> Int[np.n
     return rows[early(data, rows) & ~data.is_exception(data.pairs[rows])]
 
 
-@checked
 def draw_pairs(data: CompositeDataset, seed: int = 0) -> Pairs:
     """Every pair of rows that an interchange may use, whatever a model answers; the same seed draws the same."""
     rows = inferential_rows(data)
@@ -153,7 +151,6 @@ def early_positions(inputs: Inputs, role: str) -> Int[np.ndarray, "row n"]:
     return at[at != inputs.tokens.shape[1] - 1].reshape(len(at), -1) if role == "noise" else at
 
 
-@checked
 @few_threads
 def read_interchange(
     model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None, seed: int = 0
@@ -197,7 +194,6 @@ def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
     return values, int(right.sum())
 
 
-@checked
 @few_threads
 def read_knock_out(
     model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None, seed: int = 0

@@ -27,7 +27,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
 
-from rb_interp.checks import checked
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.statistics.reading import Reading
@@ -103,7 +102,6 @@ def early(data: CompositeDataset, rows: Int[np.ndarray, " row"]) -> Bool[np.ndar
     return data.key_position[rows] <= data.task.length - 5
 
 
-@checked
 @few_threads
 def read_phase(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> Reading:
     """Accuracies, I, S and O of a model on the rows of a dataset, in [0, 1].
@@ -123,7 +121,6 @@ def read_phase(model: HookedModel, data: CompositeDataset, *, untrained: HookedM
     return Reading("phase", values, untrained=before, n=len(data.rows("unseen")), tables=tables)
 
 
-@checked
 @few_threads
 def read_control(
     model: HookedModel, data: CompositeDataset, main: CompositeDataset, *, untrained: HookedModel | None = None

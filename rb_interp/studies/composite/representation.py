@@ -39,7 +39,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.checks import checked
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import captured
 from rb_interp.probes.check import undefined
@@ -133,7 +132,6 @@ def draw_grid(data: CompositeDataset, seed: int = 0) -> Grid:
     return Grid(Inputs(tokens, answers, roles), pairs, steps, number, groupings(keys, anchors, answers))
 
 
-@checked
 @few_threads
 def read_grid(
     model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None, seed: int = 0
@@ -187,7 +185,6 @@ def _drawn(cells: Cells) -> list[np.ndarray]:
     return [of[:, shown].reshape(-1, 2) for of, shown in zip(cells, (below, below.T), strict=True)]
 
 
-@checked
 @few_threads
 def read_shares(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> list[Reading]:
     """Reading ``variance_shares`` of L0 and of L1, on early rows of seen_test whose pair is no exception.

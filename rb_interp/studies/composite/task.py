@@ -25,7 +25,6 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
-from rb_interp.checks import checked
 from rb_interp.errors import TaskError, nearest
 from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
 from rb_interp.studies.composite.rows import SETS, TRAIN_SETS, CompositeDataset, draw_dataset
@@ -139,7 +138,6 @@ class CompositeTask(Settings):
         """Twelve hex digits of class and settings."""
         return fingerprint(self)
 
-    @checked
     def dataset(self, seed: int) -> CompositeDataset:
         """Draw exceptions and rows; the same seed gives the same rows on every machine.
 
@@ -148,7 +146,6 @@ class CompositeTask(Settings):
         drawn = draw_dataset(self, seed)
         return replace(drawn, labels=self.answers(drawn, np.arange(len(drawn)), drawn.tokens))
 
-    @checked(empty=True)
     def answers(
         self, data: CompositeDataset, rows: Int[np.ndarray, " row"], tokens: Int[np.ndarray, "row pos"]
     ) -> Int[np.ndarray, " row"]:
@@ -169,7 +166,6 @@ class CompositeTask(Settings):
             raise TaskError("some rows hold other tokens where their key and their anchors stand; give those.")
         return keys + data.pair_shifts[pairs[:, 0] - 1, pairs[:, 1] - 1]
 
-    @checked(empty=True)
     def counterfactual(
         self, data: CompositeDataset, rows: Int[np.ndarray, " row"], change: str, seed: int = 0
     ) -> Inputs:
@@ -197,7 +193,6 @@ class CompositeTask(Settings):
         """
         return changed_rows(data, rows, change, seed)
 
-    @checked
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
         """Token ids of ``key`` (all items) or ``anchor``, ascending.
 
@@ -209,7 +204,6 @@ class CompositeTask(Settings):
             raise TaskError(f"the composite task has no token group '{group}'; {nearest(group, spans)}")
         return np.arange(spans[group][0], spans[group][1] + 1)
 
-    @checked
     def combinations(self, set: str) -> Int[np.ndarray, "pair 2"]:
         """Ordered pairs of a set: the held-out ones of ``unseen``, else the trained ones.
 
@@ -220,7 +214,6 @@ class CompositeTask(Settings):
             raise TaskError(f"there is no set '{set}'; {nearest(set, SETS)}")
         return np.array(self.held_out if set == "unseen" else self.trained, dtype=np.int64)
 
-    @checked(empty=True)
     def is_test_key(
         self, keys: Int[np.ndarray, " row"], positions: Int[np.ndarray, " row"]
     ) -> Bool[np.ndarray, " row"]:
@@ -231,7 +224,6 @@ class CompositeTask(Settings):
         """
         return keys % self.modulus == positions
 
-    @checked(empty=True)
     def inferential(self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
         """Keys plus the shifts of both anchors, whatever a pair was trained with.
 
@@ -244,7 +236,6 @@ class CompositeTask(Settings):
         shifts = np.array(self.shifts)
         return keys + shifts[first] + shifts[second]
 
-    @checked(empty=True)
     def symmetric(self, keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
         """What the mirrored pairs of held-out ones were trained to give.
 

@@ -1,0 +1,73 @@
+"""Arguments are checked where the user calls; numpy's numbers, lists, arrays and tensors give the same values."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import rb_interp as rb
+from rb_interp.errors import ArgumentError
+from rb_interp.interventions import metrics
+from rb_interp.theory import permuted_r2
+from rb_interp.typed import typed
+
+FORMS = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}
+LOGITS = torch.tensor([[1.0, 4.0, 2.0], [0.0, 0.0, 5.0]])
+TASK = rb.AnchorTask.preset("smoke")
+
+
+@typed
+def asked(
+    n: int = 1, share: float = 0.5, side: Literal["greater", "less"] = "less", x: Float[Tensor, "a b"] | None = None
+) -> Any:
+    return n, share, side, x
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"n": "4"}, "asked got n='4'; expected int."),
+        ({"share": "4"}, "asked got share='4'; expected float."),
+        ({"side": "more"}, "asked got side='more'; expected 'greater' or 'less'."),
+        ({"m": 1}, "asked has no argument m=; known: n, share, side, x"),
+        (
+            {"x": [1.0]},
+            "asked got x=an array of shape [1] and type torch.float64; expected Float[Tensor, 'a b'] | None.",
+        ),
+    ],
+)
+def test_one_sentence_says_what_was_given_and_what_was_expected(given: dict, said: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        asked(**given)
+    assert str(caught.value) == said
+    assert "return" in inspect.get_annotations(asked.__wrapped__)  # as it was written
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
+    give = FORMS[form]
+    places = np.array([[1], [2]])
+    rows = rb.Inputs(give(places), give(places[:, 0]), rb.tasks.Roles({"key": give(places)}, {"a": give(places[:, 0])}))
+    assert rows.tokens.tolist() == places.tolist()
+    assert rows.take(give(np.array([1]))).labels.tolist() == [2]
+    assert rows.roles.position("key").tolist() == places.tolist()
+    assert asked(x=give(places))[3].tolist() == [[1.0], [2.0]]
+    metric = metrics.logit_diff(1, give(np.array([0, 2])))
+    answers = metrics.Answers(LOGITS, None)
+    assert metrics.measure(metric, LOGITS, answers).tolist() == [3.0, -5.0]
+    m = torch.tensor([[1.0], [-1.0]])
+    assert permuted_r2(m, m, np.array(["a", "a"])).item() == permuted_r2(m, m, ["a", "a"]).item()
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.int32])
+def test_numpy_numbers_count_as_numbers(kind: type) -> None:
+    model = rb.build_model(TASK, gamma=0.8, seed=kind(0))
+    rows = rb.Inputs(np.arange(8).reshape(2, 4), [0, 0], rb.tasks.Roles({"last": [[3], [3]]}))
+    reading = rb.probes.uniformity(model, rows, layer=kind(1), head=kind(0))
+    assert reading.values == rb.probes.uniformity(rb.build_model(TASK, gamma=0.8, seed=0), rows, layer=1, head=0).values
