@@ -261,13 +261,10 @@ def _data(value: Any, name: str) -> Any:
 
 
 def comparable(config: Any) -> Any:
-    """A configuration as plain data without host fields, and without later fields at their default; a task says its
-    class too."""
+    """A configuration as plain data without host fields; a task says its class too."""
     if is_dataclass(config):
-        host, later = (getattr(config, name, ()) for name in ("host_fields", "later_fields"))
-        told = [f for f in fields(config) if f.name not in host]
-        told = [f for f in told if f.name not in later or getattr(config, f.name) != f.default]
-        found = {f.name: comparable(getattr(config, f.name)) for f in told}
+        told = [f.name for f in fields(config) if f.name not in getattr(config, "host_fields", ())]
+        found = {name: comparable(getattr(config, name)) for name in told}
         return {"type": class_name(config), **found} if hasattr(config, "fingerprint") else found
     if isinstance(config, Mapping):
         return {str(key): comparable(value) for key, value in config.items()}

@@ -65,6 +65,14 @@ def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
     assert permuted_r2(m, m, np.array(["a", "a"])).item() == permuted_r2(m, m, ["a", "a"]).item()
 
 
+def test_tensors_of_one_call_have_the_widest_of_their_types() -> None:
+    @typed
+    def both(x: Float[Tensor, " a"], y: Float[Tensor, " a"]) -> set:
+        return {x.dtype, y.dtype}
+
+    assert both(torch.ones(1), np.ones(1)) == {torch.float64}
+
+
 @pytest.mark.parametrize("kind", [int, np.int64, np.int32])
 def test_numpy_numbers_count_as_numbers(kind: type) -> None:
     model = rb.build_model(TASK, gamma=0.8, seed=kind(0))

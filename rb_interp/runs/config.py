@@ -2,8 +2,7 @@
 
 A study's configuration is a `StudyConfig`. It has one sweep (it is a `SweepConfig` itself) or several (its fields of
 that type, by name). A class's ``host_fields`` say where and how something is computed; they belong to no fingerprint.
-Its ``source_fields`` say where data comes from; they do not change the scale of a run. Its ``later_fields`` were added
-after runs were kept; while they have their default they change no fingerprint, so that those runs can be opened.
+Its ``source_fields`` say where data comes from; they do not change the scale of a run.
 """
 
 from __future__ import annotations

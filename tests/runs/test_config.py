@@ -87,19 +87,6 @@ def test_the_fingerprint_ignores_where_but_not_what():
     assert scale_of(replace(base, gammas=(0.8,), seeds=(9,), n_null=1)) == "smoke"
 
 
-class Grown(One):
-    """A configuration to which a field was added later."""
-
-    later_fields = ("cells",)
-    cells: tuple[int, ...] = ()
-
-
-def test_a_field_that_was_added_later_changes_the_fingerprint_where_it_is_used():
-    before, after = fingerprint("study", One()), fingerprint("study", Grown())
-    assert (before, "cells" in comparable(Grown(cells=(1,)))) == (after, True)
-    assert len({after, fingerprint("study", Grown(cells=(1,))), fingerprint("study", Grown(cells=(2,)))}) == 3
-
-
 class Other(AnchorTask):
     """The settings of an anchor task, and another class."""
 
