@@ -61,6 +61,8 @@ def typed(function: F) -> F:
                 if not fits:
                     literal = " or ".join(map(repr, get_args(hint))) if get_origin(hint) is Literal else ""
                     said = literal or signature.parameters[argument].annotation
+                    if get_args(hint) and str(said).isidentifier():  # a name of ours for a union
+                        said = re.sub(r"\b(\w+\.)+", "", str(hint))
                     raise ArgumentError(f"{name} got {argument}={shown(value)}; expected {said}.")
                 if hasattr(value, "numel") and value.is_floating_point():
                     floats[argument] = value

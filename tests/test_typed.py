@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Literal
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from torch import Tensor
 import rb_interp as rb
 from rb_interp.errors import ArgumentError
 from rb_interp.interventions import metrics
+from rb_interp.interventions.metrics import Measured
 from rb_interp.theory import permuted_r2
-from rb_interp.typed import typed
+from rb_interp.typed import _hints, typed
 
 FORMS = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}
 LOGITS = torch.tensor([[1.0, 4.0, 2.0], [0.0, 0.0, 5.0]])
@@ -24,7 +27,11 @@ TASK = rb.AnchorTask.preset("smoke")
 
 @typed
 def asked(
-    n: int = 1, share: float = 0.5, side: Literal["greater", "less"] = "less", x: Float[Tensor, "a b"] | None = None
+    n: int = 1,
+    share: float = 0.5,
+    side: Literal["greater", "less"] = "less",
+    x: Float[Tensor, "a b"] | None = None,
+    measured: Measured = "loss",
 ) -> Any:
     return n, share, side, x
 
@@ -35,7 +42,11 @@ def asked(
         ({"n": "4"}, "asked got n='4'; expected int."),
         ({"share": "4"}, "asked got share='4'; expected float."),
         ({"side": "more"}, "asked got side='more'; expected 'greater' or 'less'."),
-        ({"m": 1}, "asked has no argument m=; known: n, share, side, x"),
+        (
+            {"measured": 1},
+            "asked got measured=1; expected str | Metric | Callable[[Tensor, Answers, Answers | None], Any].",
+        ),
+        ({"m": 1}, "asked has no argument m=; known: measured, n, share, side, x"),
         (
             {"x": [1.0]},
             "asked got x=an array of shape [1] and type torch.float64; expected Float[Tensor, 'a b'] | None.",
@@ -63,6 +74,35 @@ def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
     assert metrics.measure(metric, LOGITS, answers).tolist() == [3.0, -5.0]
     m = torch.tensor([[1.0], [-1.0]])
     assert permuted_r2(m, m, np.array(["a", "a"])).item() == permuted_r2(m, m, ["a", "a"]).item()
+
+
+def arguments() -> Iterator[Any]:
+    """Name of a public function, its argument and its annotation, where that is an array or a tensor."""
+    packages = (rb, rb.probes, rb.interventions, rb.models, rb.statistics, rb.tasks, rb.theory, rb.training)
+    found = {id(value): value for package in packages for value in (getattr(package, n) for n in package.__all__)}
+    for value in found.values():
+        function = value.__init__ if inspect.isclass(value) else value
+        if getattr(function, "__module__", "").startswith("rb_interp") and hasattr(function, "__wrapped__"):
+            for argument, (hint, _, _) in _hints(function.__wrapped__).items():
+                kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+                arrays = [kind for kind in kinds if hasattr(kind, "dim_str")]
+                if arrays:
+                    yield pytest.param(hint, arrays[0], id=f"{function.__qualname__}-{argument}")
+
+
+@pytest.mark.parametrize(("hint", "kind"), [*arguments()])
+def test_every_public_argument_takes_a_list_an_array_or_a_tensor(hint: Any, kind: Any) -> None:
+    axes = [int(axis) if axis.isdigit() else 3 for axis in kind.dim_str.split() if not axis.startswith(("*", "."))]
+    values = np.arange(np.prod(axes)).reshape(axes).astype(float if kind.dtypes == Float.dtypes else int)
+
+    def given_back(x: Any) -> Any:
+        return x
+
+    given_back.__annotations__["x"] = hint
+    for form in FORMS.values():
+        taken = typed(given_back)(form(values))
+        assert isinstance(taken, kind.array_type)
+        assert taken.tolist() == values.tolist()
 
 
 def test_tensors_of_one_call_have_the_widest_of_their_types() -> None:

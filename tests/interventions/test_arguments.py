@@ -47,7 +47,7 @@ def entered(context):
 
 ROLES = "a dict; expected Roles"
 INPUTS = "expected Inputs."
-METRIC = "got metric=3; expected Measured."
+METRIC = "got metric=3; expected str | Metric | Callable[[Tensor, Answers, Answers | None], Any]."
 WRONG = {
     "no head": (lambda: uniformity(MODEL, ROWS, head=None), "uniformity got head=None; expected int."),
     "no head of values": (lambda: value_alignment(MODEL, ROWS, head=None), "got head=None; expected int."),
