@@ -32,7 +32,7 @@ from rb_interp.runs.config import fingerprint
 from rb_interp.runs.sharing import ZOO_FOLDER, listing, save_member, training_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.anchor.circuits import circuit_of
-from rb_interp.studies.composite.circuits import circuit_of as flow_circuit
+from rb_interp.studies.composite.flow import circuit_of as flow_circuit
 from rb_interp.studies.composite.flow import read_interchange
 from rb_interp.studies.composite.phase import read_phase
 from rb_interp.tasks.induction import InductionTask

@@ -19,7 +19,7 @@ from rb_interp.runs.measured import Measured
 from rb_interp.runs.shared_member import FILE, UNTRAINED, WEIGHTS, task_spec
 from rb_interp.runs.sharing import from_pretrained
 from rb_interp.studies.anchor.circuits import circuits as anchor_circuits
-from rb_interp.studies.composite.circuits import circuits as flows
+from rb_interp.studies.composite.flow import circuits as flows
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.text.task import TextTask
 

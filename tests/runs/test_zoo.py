@@ -12,7 +12,7 @@ from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.runs.circuit import Circuit
 from rb_interp.runs.sharing import ZOO_FOLDER, accuracy, members, model_card
 from rb_interp.studies.anchor.circuits import circuit_of
-from rb_interp.studies.composite.circuits import circuit_of as flow_circuit
+from rb_interp.studies.composite.flow import circuit_of as flow_circuit
 from rb_interp.studies.composite.flow import read_interchange
 
 NAMES = members(ZOO_FOLDER)

@@ -46,7 +46,7 @@ COMPOSITE = Study(
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",
     families={"C": "Phases", "F": "Information flow", "D": "Representations", "K": "Complexity"},
-    calibration=f"{_HERE}.calibration:calibration",
-    circuits=f"{_HERE}.circuits:circuits",
+    calibration=f"{_HERE}.claims:calibration",
+    circuits=f"{_HERE}.flow:circuits",
     glossary=f"{_HERE}.glossary:GLOSSARY",
 )

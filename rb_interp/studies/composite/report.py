@@ -11,9 +11,8 @@ from rb_interp.figures.panels import over_seeds
 from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Paragraph, Row, Section, Table
 from rb_interp.studies.composite.config import GAMMAS, MIDDLE, SMALL
 from rb_interp.studies.composite.phase import INFERENTIAL, PHASES, SYMMETRIC
-from rb_interp.studies.composite.report_complexity import complexity_section
 from rb_interp.studies.composite.report_exception import exception_section
-from rb_interp.studies.composite.report_representation import representation_section
+from rb_interp.studies.composite.report_vectors import complexity_section, representation_section
 
 MISSING = "This run has no phases and flows; “rb-interp probe RUN” makes them."
 MATCH = {

@@ -22,7 +22,6 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
 from rb_interp.errors import TaskError
-from rb_interp.studies.composite.settings import random_candidates, random_shifts
 from rb_interp.tasks.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -191,3 +190,15 @@ def role_positions(task: CompositeTask, key: Int[np.ndarray, " row"]) -> dict[st
         "last": np.full_like(key, task.length - 1),
         "noise": others + 3 * (others >= key),
     }
+
+
+def random_candidates(task: CompositeTask) -> list[tuple[int, int]]:
+    """Pairs that random exceptions are drawn from: trained ones with a trained mirror, which are no exceptions yet."""
+    taken = {*task.held_out, *(pair[::-1] for pair in task.held_out), *(pair for pair, _ in task.exceptions)}
+    return [pair for pair in task.trained if pair not in taken]
+
+
+def random_shifts(task: CompositeTask, pair: tuple[int, int]) -> list[int]:
+    """Shifts that a random exception may have."""
+    own = sum(task.shifts[anchor - 1] for anchor in pair)
+    return [shift for shift in range(2 * min(task.shifts), 2 * max(task.shifts) + 1) if shift != own]

@@ -19,8 +19,7 @@ from rb_interp.studies.composite.figures.items import (
     draw_growth,
     draw_items,
 )
-from rb_interp.studies.composite.figures.learning import caption_learning, draw_learning
-from rb_interp.studies.composite.figures.phases import caption_phases, draw_phases
+from rb_interp.studies.composite.figures.phases import caption_learning, caption_phases, draw_learning, draw_phases
 
 FIGURES: tuple[FigureSpec, ...] = (
     FigureSpec("learning", "Learning curves", draw_learning, caption_learning, ("C3", "C4")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.studies.composite.claims.terms import phase
+from rb_interp.studies.composite.claims import phase
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.map.config import NORMS
 

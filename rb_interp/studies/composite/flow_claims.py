@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.studies.composite.claims.terms import share
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import EACH, EDGES, FIRST_HOP, SUM
+
+
+def share(grouping: str, gamma: float, layer: int, label: str, set: str = "seen_test") -> Term:
+    """Share of variance at the last position after a layer's attention that a grouping explains, at the last step."""
+    return Term("variance_shares", grouping, gamma, "final", set, layer, label)
 
 
 def _attention(layer: int, query: str, key: str, gamma: float, set: str = "seen_test") -> Term:
