@@ -14,8 +14,8 @@ from rb_interp.figures.panels import note, over_seeds, spread_of, try_panel, wri
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.figures.style import DASHED, INK, new_figure, styled
 from rb_interp.report import section as page
-from rb_interp.studies.addition_and_scan.figures.cells import CELLS as ALL_CELLS
-from rb_interp.studies.addition_and_scan.figures.cells import cell_text, draw_shares, legend_entries
+from rb_interp.studies.addition_and_scan.figures import CELLS as ALL_CELLS
+from rb_interp.studies.addition_and_scan.figures import cell_text, draw_shares, legend_entries
 from rb_interp.studies.addition_and_scan.report import WORDS
 
 SETS = {

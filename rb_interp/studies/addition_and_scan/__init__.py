@@ -29,5 +29,5 @@ ADDITION_AND_SCAN = Study(
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",
     families={"P": "Realistic tasks"},
-    glossary=f"{_HERE}.glossary:GLOSSARY",
+    glossary=f"{_HERE}.report:GLOSSARY",
 )

@@ -12,8 +12,7 @@ from rb_interp.report.section import Block, Cell, Figure, Heading, Narrative, Pa
 from rb_interp.studies.addition_and_scan.claims import LEARNED
 from rb_interp.studies.addition_and_scan.config import HIGH, LARGE, LOW, SMALL, TASKS
 from rb_interp.studies.addition_and_scan.contrasts import CONTRASTS, HELD_OUT
-from rb_interp.studies.addition_and_scan.figures.cells import CELLS, cell_text
-from rb_interp.studies.addition_and_scan.figures.differences import task_text
+from rb_interp.studies.addition_and_scan.figures import CELLS, cell_text, task_text
 
 MISSING = "This run has no readings of answers; “rb-interp probe RUN” makes them."
 WORDS = {
@@ -96,3 +95,23 @@ def _contrasts(evidence: Evidence) -> Table:
     ]
     names = (task_text(evidence, task) for task in TASKS)
     return Table(("difference on held-out rows", *names), tuple(rows))
+
+
+GLOSSARY: dict[str, str] = {
+    "block": "Sums whose operands both lie in a range of their own, in the middle. None of them is trained.",
+    "composites": (
+        "Commands with the verb jump and at least one other word. In training jump occurs alone, in no other command."
+    ),
+    "seen_test": "Rows that are like those trained on and were not trained: other sums outside the block, other "
+    "commands without jump.",
+    "exact match": (
+        "Share of commands whose whole sequence of actions is right, its end "
+        "included, each token being the most likely one (greedy decoding)."
+    ),
+    "small, middle, large": "The three numbers of rows of commands that are trained on.",
+    "low, high": f"The two weight decays, {LOW:g} and {HIGH:g}.",
+    "contrast": (
+        "A difference in the share of right answers on the held-out set between two members of the same seed. The "
+        "claims change γ and weight decay together; the other contrasts change one of them."
+    ),
+}

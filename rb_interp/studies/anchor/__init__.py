@@ -48,9 +48,9 @@ ANCHOR = Study(
         "M": "Mechanism",
         "Q": "Equivalence of circuits",
     },
-    glossary=f"{HERE}.glossary:GLOSSARY",
+    glossary=f"{HERE}.report:GLOSSARY",
     checks=f"{HERE}.checks:CHECKS",
     calibration=f"{HERE}.error_rates:calibration",
-    groups=f"{HERE}.within:groups",
+    groups=f"{HERE}.claims:groups",
     circuits=f"{HERE}.circuits:circuits",
 )

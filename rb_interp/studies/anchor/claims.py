@@ -18,6 +18,9 @@ from rb_interp.claims.learning_order import (
     learning_order_claims,
     reasoning_learned,
 )
+from rb_interp.claims.within import Grouping
+from rb_interp.runs.measured import Measured
+from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.studies.anchor.config import FIXED
 
 
@@ -357,3 +360,12 @@ SECOND = tuple(replace(claim, first_seed=NEW_SEEDS) for claim in _SECOND)
 
 CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + LEARNED_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL + SECOND
 BY_ID = {claim.id: claim for claim in CLAIMS}
+CLAIMS_WITHIN = tuple(
+    claim for claim in CLAIMS if claim.id.startswith("M") and {term.gamma for term in claim.terms} == {SMALL}
+)
+"""Claims that are read within circuits too. One that compares gammas (M2) speaks of members of several circuits."""
+
+
+def groups(measured: Measured) -> Grouping:
+    """Seeds by the circuit of their member at gamma .8, and the claims that are read within circuits."""
+    return Grouping(f"circuit, gamma {SMALL:g}", circuit_of_seed(measured.tables["circuits"]), CLAIMS_WITHIN)

@@ -48,5 +48,5 @@ COMPOSITE = Study(
     families={"C": "Phases", "F": "Information flow", "D": "Representations", "K": "Complexity"},
     calibration=f"{_HERE}.claims:calibration",
     circuits=f"{_HERE}.flow:circuits",
-    glossary=f"{_HERE}.glossary:GLOSSARY",
+    glossary=f"{_HERE}.report:GLOSSARY",
 )

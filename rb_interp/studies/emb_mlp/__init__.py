@@ -36,5 +36,5 @@ EMB_MLP = Study(
     figures=f"{__name__}.figures:FIGURES",
     narrative=f"{__name__}.report:narrative",
     families={"B": "Learning order, Emb-MLP", "T": "Theory against measurement"},
-    glossary=f"{__name__}.glossary:GLOSSARY",
+    glossary=f"{__name__}.report:GLOSSARY",
 )

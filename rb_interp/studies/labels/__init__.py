@@ -28,5 +28,5 @@ LABELS = Study(
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",
     families={"R": "Label distributions"},
-    glossary=f"{_HERE}.glossary:GLOSSARY",
+    glossary=f"{_HERE}.report:GLOSSARY",
 )

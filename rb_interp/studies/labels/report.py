@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.numbers import near_text, seeds_text, share_text
+from rb_interp.figures.numbers import near_text, seeds_text, share_text, two_digits
+from rb_interp.report.glossary import shared
 from rb_interp.report.section import Cell, Heading, Narrative, Paragraph, Row, Section, Table
 from rb_interp.studies.labels.answer import answer, by_seed, mean_text, pooled_by_group, times_never_learned
+from rb_interp.tasks.anchor import MEMORY_ACCURACY
 
 SPEED = {
     ("label_speed", "area_mem1"): "A of mem1, labels anywhere among the keys",
@@ -66,3 +68,26 @@ def _when(evidence: Evidence) -> str:
     never, known = times_never_learned(evidence)
     some = f" (never in {never} of {seeds_text(known)}: there at the last step)" if never else ""
     return f"before memory is learned{some}"
+
+
+GLOSSARY: dict[str, str] = {
+    **shared("memory, reasoning"),
+    "sweeps": (
+        "keys: memory labels drawn from all keys. near_sum: drawn from the integers within the sum of the anchors "
+        "around the key. ranges: groups of memory anchors, each with a label range of its own. All have the same "
+        "seeds, and keys and near_sum the same reasoning rows."
+    ),
+    "mem1, mem2": (
+        "Names of the two memory mappings that R1 compares: mem1 is memory in the sweep keys, mem2 memory in the sweep "
+        "near_sum."
+    ),
+    "A": "Area under a loss curve: the mean over training of the loss divided by ln d_vocab (at most 1).",
+    "before_memory": (
+        f"The stage at the last evaluation with memory accuracy at most {two_digits(MEMORY_ACCURACY)}: no table has "
+        "been learned yet."
+    ),
+    "inside": (
+        "Probability that the output gives to the labels of the input's own group, mean over the group's inputs."
+    ),
+    "pooled": ("What a model would reach that knows how often each label occurs in memory as a whole, and no group."),
+}

@@ -37,7 +37,7 @@ LANGUAGE = Study(
     figures=f"{_HERE}.figures:FIGURES",
     narrative=f"{_HERE}.report:narrative",
     families={"G": "Language"},
-    glossary=f"{_HERE}.glossary:GLOSSARY",
+    glossary=f"{_HERE}.report:GLOSSARY",
     info=f"{_HERE}.config:info",
     train_note=f"{_HERE}.config:train_note",
 )

@@ -20,8 +20,7 @@ from rb_interp.probes.token_typing import token_table
 from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.runs.members import MemberModels
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.language.losses import corpus_loss_table
-from rb_interp.studies.language.tables import KEPT, SIMILARITY, derived
+from rb_interp.studies.language.tables import KEPT, SIMILARITY, corpus_loss_table, derived
 from rb_interp.tasks import Inputs
 from rb_interp.text.config import CORPORA
 from rb_interp.text.data import TextData

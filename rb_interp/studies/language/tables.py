@@ -1,15 +1,22 @@
-"""Statistics over seeds for figures and report, in addition to the readings; each is computed here, once.
+"""Readings of Delta L, and statistics over seeds for figures and report; each is computed here, once.
 
 All means have 95 % intervals (Student t) whose ends are NaN below two seeds.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
 from rb_interp.claims.learning_order import LARGE, SMALL
+from rb_interp.errors import RunError
 from rb_interp.runs.measured import curves_summary, over_seeds
+from rb_interp.statistics.corpus_loss import corpus_loss
+from rb_interp.statistics.curves import by_set, readings_of_curves
+from rb_interp.statistics.reading import Reading
 
 SIMILARITY = (
     *("cos_prontoqa", "cos_stories", "cos_control", "cos_in_range", "cos_counterpart"),
@@ -158,3 +165,23 @@ def _by_seed(readings: pd.DataFrame, probe: str, quantity: str, gamma: float, st
     here = readings.loc[(readings["probe"] == probe) & (readings["quantity"] == quantity)]
     here = here.loc[np.isclose(here["gamma"], gamma) & (here["stage"] == stage)]
     return here.set_index("seed")[["value", "null_mean", "null_sd"]]
+
+
+def corpus_loss_table(curves: pd.DataFrame, entropies: Mapping[int, tuple[float, float]]) -> pd.DataFrame:
+    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by seed.
+
+    Raises RunError also where a member's sets were not evaluated at the same steps.
+    """
+
+    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
+        sets, steps = by_set(member), np.unique(member["step"].to_numpy())
+        for key, rows in sets.items():
+            if not np.array_equal(rows["step"].to_numpy(), steps):
+                raise RunError(
+                    f"{name} has {len(rows)} evaluations of '{key}' and {len(steps)} steps; evaluate every set at the "
+                    f"same steps."
+                )
+        losses = {key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in sets.items()}
+        return corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan)))
+
+    return readings_of_curves(curves, read)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from rb_interp.errors import TaskError
-from rb_interp.studies.addition_and_scan.grammar import VERBS
+from rb_interp.studies.addition_and_scan.scan import VERBS
 
 _PHRASE = r"(\w+)( left| right)?( twice| thrice)?"
 COMMAND = re.compile(rf"{_PHRASE}(?:( and | after ){_PHRASE})?")

@@ -5,14 +5,14 @@ import pytest
 from studies.addition_and_scan.interpreter import is_right
 
 from rb_interp.errors import TaskError
-from rb_interp.studies.addition_and_scan.grammar import (
+from rb_interp.studies.addition_and_scan.scan import (
     LONGEST_ANSWER,
     LONGEST_COMMAND,
     VERBS,
+    ScanTask,
     Sentence,
     sentences,
 )
-from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.tasks import Task
 
 TASK = ScanTask(verbs=4, n_sequences=500)

@@ -3,8 +3,7 @@
 import pandas as pd
 
 from rb_interp.runs.measured import Measured
-from rb_interp.studies.anchor.claims import CLAIMS
-from rb_interp.studies.anchor.within import CLAIMS_WITHIN, groups
+from rb_interp.studies.anchor.claims import CLAIMS, CLAIMS_WITHIN, groups
 
 
 def test_a_seed_belongs_to_the_circuit_by_cause_of_its_member_at_small_initialisation():

@@ -8,9 +8,7 @@ from studies.labels.synthetic_labels import bare, make_labels
 from rb_interp.figures.save import draw
 from rb_interp.studies.labels.answer import pooled_by_group
 from rb_interp.studies.labels.claims import CLAIMS
-from rb_interp.studies.labels.figures import FIGURES
-from rb_interp.studies.labels.figures.label_range import draw_label_range
-from rb_interp.studies.labels.figures.label_speed import draw_label_speed
+from rb_interp.studies.labels.figures import FIGURES, draw_label_range, draw_label_speed
 
 pytestmark = pytest.mark.wide
 

@@ -16,9 +16,15 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.runs.measured import summary_table
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig
-from rb_interp.studies.language.losses import corpus_loss_table
 from rb_interp.studies.language.tables import KEPT as KEPT_STEPS
-from rb_interp.studies.language.tables import course_table, derived, early_table, paired_table, skills_table
+from rb_interp.studies.language.tables import (
+    corpus_loss_table,
+    course_table,
+    derived,
+    early_table,
+    paired_table,
+    skills_table,
+)
 from rb_interp.text.config import CORPORA
 
 GAMMAS = (0.3, 0.5, 0.8)

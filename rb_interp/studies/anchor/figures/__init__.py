@@ -13,11 +13,10 @@ from rb_interp.studies.anchor.figures.ablations import caption_ablations, draw_a
 from rb_interp.studies.anchor.figures.attention_by_role import caption_attention_by_role, draw_attention_by_role
 from rb_interp.studies.anchor.figures.causes import caption_causes, draw_causes
 from rb_interp.studies.anchor.figures.circuits import caption_circuits, draw_circuits
-from rb_interp.studies.anchor.figures.cosines import caption_cosines
 from rb_interp.studies.anchor.figures.dynamics import caption_dynamics, draw_dynamics
 from rb_interp.studies.anchor.figures.equivalence import caption_equivalence, draw_equivalence
 from rb_interp.studies.anchor.figures.first_layer import caption_first_layer, draw_first_layer
-from rb_interp.studies.anchor.figures.orthogonality import caption_orthogonality, draw_orthogonality
+from rb_interp.studies.anchor.figures.orthogonality import caption_cosines, caption_orthogonality, draw_orthogonality
 from rb_interp.studies.anchor.figures.patching_matrix import caption_patching_matrix, draw_patching_matrix
 from rb_interp.studies.anchor.figures.tasks import caption_tasks, draw_tasks
 from rb_interp.studies.anchor.figures.variance_explained import caption_variance_explained, draw_variance_explained
@@ -42,11 +41,7 @@ FIGURES = (
     ),
     FigureSpec("circuits", "Which circuit each member learned", draw_circuits, caption_circuits, ("M7r", "M8r")),
     FigureSpec(
-        "equivalence",
-        "Do members of two circuits answer alike?",
-        draw_equivalence,
-        caption_equivalence,
-        ("Q1", "Q2"),
+        "equivalence", "Do members of two circuits answer alike?", draw_equivalence, caption_equivalence, ("Q1", "Q2")
     ),
     FigureSpec("first_layer", "L0's attention (after Fig. 6)", draw_first_layer, caption_first_layer, FIRST_LAYER),
     FigureSpec(

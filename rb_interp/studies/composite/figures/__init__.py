@@ -67,18 +67,8 @@ FIGURES: tuple[FigureSpec, ...] = (
         ("K2",),
     ),
     FigureSpec(
-        "participation",
-        "Participation ratio of every matrix",
-        draw_participation,
-        caption_participation,
-        ("K2", "K8"),
+        "participation", "Participation ratio of every matrix", draw_participation, caption_participation, ("K2", "K8")
     ),
     FigureSpec("items", "Embeddings of the items (after Figs. 5c, 5d)", draw_items, caption_items, ("K5", "K6", "K7")),
-    FigureSpec(
-        "growth",
-        "Growth of the items' covariance (after Fig. 12)",
-        draw_growth,
-        caption_growth,
-        ("K3", "K4"),
-    ),
+    FigureSpec("growth", "Growth of the items' covariance (after Fig. 12)", draw_growth, caption_growth, ("K3", "K4")),
 )

@@ -112,6 +112,6 @@ def caption_map(evidence: Evidence) -> Caption:
 FIGURES = (
     FigureSpec(
         "map", "Phases by initialisation and depth, learning rate, weight decay, block (after Figs. 2 and 14)",
-        draw_map, caption_map, ("C7", "C8", "C9", "C10", "C11", "C12"),
+        draw_map, caption_map, ("C7", "C8", "C9", "C10", "C11", "C12")
     ),
 )  # fmt: skip
