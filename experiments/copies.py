@@ -4,10 +4,10 @@ With x the residual stream, A a pattern, R invertible, Q orthogonal, C a constan
 
     value_basis       W_V R, b_V R, R^-1 W_O of each head       value_rotation   the same with R orthogonal
     query_key_basis   W_Q R, b_Q R, W_K R^-T, b_K R^-T          key_bias         b_K + w: adds q . w to a row of scores
-    value_bias        b_V + w, b_O - w W_O: rows of A sum to 1  heads            heads in another order
-    mlp_order         units of the MLP in another order         mlp_scale        c W_in, c b_in, W_out / c for c > 0
-    embedding_shift   W_E + w, W_pos - w                        coordinates      coordinates of x in another order
-    rotation          x Q                                       residual_scale   C x
+    value_bias        b_V + w, b_O - w W_O: rows of A sum to 1  mlp_order        units of the MLP in another order
+    mlp_scale         c W_in, c b_in, W_out / c for c > 0       embedding_shift  W_E + w, W_pos - w
+    coordinates       coordinates of x in another order         rotation         x Q
+    residual_scale    C x
     mean_shift        to what MLPs and heads write, multiples of (1, ..., 1) are added
 
 Most hold for every transformer. mlp_scale needs ReLU. rotation and residual_scale need ``norm="none"``: LayerNorm's
@@ -51,11 +51,7 @@ MOST = 2.0
 
 
 def kind(name: str) -> str:
-    """Last part of a weight's name.
-
-    >>> kind("blocks.0.attn.W_Q")
-    'W_Q'
-    """
+    """Last part of a weight's name, such as W_Q."""
     return name.rsplit(".", 1)[-1]
 
 
@@ -109,11 +105,14 @@ def permute_heads_and_units(weights: Weights, rng: np.random.Generator) -> dict[
     changed = dict(weights)
     for block in _blocks(weights):
         _permute_heads(changed, block + "attn.", rng)
-        order = torch.from_numpy(rng.permutation(changed[block + "mlp.W_in"].shape[1]))
-        for name in ("W_in", "b_in"):
-            changed[f"{block}mlp.{name}"] = changed[f"{block}mlp.{name}"][..., order]
-        changed[block + "mlp.W_out"] = changed[block + "mlp.W_out"][order]
+        _permute_units(changed, block + "mlp.", rng)
     return changed
+
+
+def _permute_units(weights: dict[str, Tensor], mlp: str, rng: np.random.Generator) -> None:
+    order = torch.from_numpy(rng.permutation(weights[mlp + "W_in"].shape[1]))
+    weights |= {mlp + name: weights[mlp + name][..., order] for name in ("W_in", "b_in")}
+    weights[mlp + "W_out"] = weights[mlp + "W_out"][order]
 
 
 def _permute_heads(weights: dict[str, Tensor], attn: str, rng: np.random.Generator) -> None:
@@ -142,8 +141,7 @@ def rescale_units(weights: Weights, rng: np.random.Generator) -> dict[str, Tenso
         changed[name] = changed[name] * by.to(changed[name].dtype)
 
     for block in _blocks(weights):
-        attn, mlp = block + "attn.", block + "mlp."
-        n_heads, d_mlp = len(weights[attn + "W_Q"]), weights[mlp + "W_in"].shape[1]
+        attn, n_heads = block + "attn.", len(weights[block + "attn.W_Q"])
         for up, bias, down, other in (("W_V", "b_V", "W_O", None), ("W_Q", "b_Q", "W_K", "b_K")):
             c = _scales((n_heads, 1), rng)
             scale(attn + up, c[..., None])
@@ -151,11 +149,14 @@ def rescale_units(weights: Weights, rng: np.random.Generator) -> dict[str, Tenso
             scale(attn + down, 1 / c[..., None])
             if other:
                 scale(attn + other, 1 / c)
-        c = _scales((d_mlp,), rng)
-        scale(mlp + "W_in", c)
-        scale(mlp + "b_in", c)
-        scale(mlp + "W_out", 1 / c[:, None])
+        _rescale_mlp(changed, block + "mlp.", rng)
     return changed
+
+
+def _rescale_mlp(weights: dict[str, Tensor], mlp: str, rng: np.random.Generator) -> None:
+    scale = _scales((weights[mlp + "W_in"].shape[1],), rng).to(weights[mlp + "W_in"])
+    weights |= {mlp + name: weights[mlp + name] * scale for name in ("W_in", "b_in")}
+    weights[mlp + "W_out"] = weights[mlp + "W_out"] * (1 / scale)[:, None]
 
 
 def rescale_residual(weights: Weights, factor: float) -> dict[str, Tensor]:
@@ -257,31 +258,17 @@ def _value_bias(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]
     return changed
 
 
-def _heads(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
-    changed = dict(weights)
-    for at in _blocks(weights, "attn."):
-        order = torch.from_numpy(rng.permutation(len(weights[at + "W_Q"])))
-        order = order if (order != torch.arange(len(order))).any() else order.roll(1)
-        for name in ("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O"):
-            changed[at + name] = weights[at + name][order]
-    return changed
-
-
 def _mlp_order(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
     changed = dict(weights)
-    for at in _blocks(weights, "mlp."):
-        order = torch.from_numpy(rng.permutation(weights[at + "W_in"].shape[1]))
-        changed |= {at + name: weights[at + name][..., order] for name in ("W_in", "b_in")}
-        changed[at + "W_out"] = weights[at + "W_out"][order]
+    for mlp in _blocks(weights, "mlp."):
+        _permute_units(changed, mlp, rng)
     return changed
 
 
 def _mlp_scale(weights: Weights, rng: np.random.Generator) -> dict[str, Tensor]:
     changed = dict(weights)
-    for at in _blocks(weights, "mlp."):
-        scale = _scales((weights[at + "W_in"].shape[1],), rng).to(weights[at + "W_in"])
-        changed |= {at + name: weights[at + name] * scale for name in ("W_in", "b_in")}
-        changed[at + "W_out"] = weights[at + "W_out"] / scale[:, None]
+    for mlp in _blocks(weights, "mlp."):
+        _rescale_mlp(changed, mlp, rng)
     return changed
 
 
@@ -327,7 +314,6 @@ GAUGES: dict[str, Gauge] = {
     "query_key_basis": Gauge(_based("Q", "K")),
     "key_bias": Gauge(_key_bias),
     "value_bias": Gauge(_value_bias),
-    "heads": Gauge(_heads),
     "mlp_order": Gauge(_mlp_order),
     "mlp_scale": Gauge(_mlp_scale),
     "embedding_shift": Gauge(_embedding_shift),

@@ -51,6 +51,5 @@ def test_every_kept_result_is_listed_in_the_readme():
 def test_the_preset_has_the_rates_with_the_lowest_training_loss_of_the_recorded_search():
     table = pd.read_csv(learning_rates.CHOSEN)
     best = table.loc[table.groupby("gamma")["training_loss"].idxmin(), ["gamma", "lr"]].to_numpy().tolist()
-    assert (
-        best == [list(pair) for pair in RATES["quick"]] == table.loc[table["chosen"], ["gamma", "lr"]].values.tolist()
-    )
+    chosen = table.loc[table["chosen"], ["gamma", "lr"]].to_numpy().tolist()
+    assert best == [list(pair) for pair in RATES["quick"]] == chosen

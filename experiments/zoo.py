@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 import rb_interp as rb
+from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
@@ -119,19 +120,8 @@ def trained(study: str, norm: str, folder: Path, progress: bool) -> Iterator[dic
 def by_hand(name: str) -> dict[str, Any]:
     """What `save_member` takes of a reference, narrowed: only directions that nothing reads are cut off."""
     known = reference(name)
-    axes = {
-        "W_E": 1,
-        "W_pos": 1,
-        "W_Q": 1,
-        "W_K": 1,
-        "W_V": 1,
-        "W_O": 2,
-        "b_O": 0,
-        "W_in": 0,
-        "W_out": 1,
-        "b_out": 0,
-        "W_U": 0,
-    }
+    axes = dict.fromkeys(("W_E", "W_pos", "W_Q", "W_K", "W_V", "W_out"), 1) | {"W_O": 2}
+    axes |= dict.fromkeys(("b_O", "W_in", "b_out", "W_U"), 0)
     weights = {}
     for full, weight in known.weights.items():
         axis = axes.get(full.rpartition(".")[2])
@@ -185,18 +175,13 @@ def read(found: Mapping[str, Any]) -> tuple[Circuit, list[dict[str, Any]]]:
     if found["study"] == "emb-mlp":
         return SUMS, []
     if found["study"] == "composite":
-        both = [
-            ("", read_phase(lens, data, untrained=before)),
-            ("seen_test", read_interchange(lens, data, untrained=before)),
-        ]
-        return flow_circuit(both[1][1].values), _rows(both, found["step"])
+        phase, flow = (read(lens, data, untrained=before) for read in (read_phase, read_interchange))
+        return flow_circuit(flow.values), _rows([("", phase), ("seen_test", flow)], found["step"])
     inputs = data.inputs(data.sample("rsn_train", 1000))
     routes = anchor_routes(lens, data)
     probes = ((uniformity, 0), (attention_to_key, 0), (attention_by_role, 1), (value_alignment, 0))
     readings = [("rsn_train", probe(lens, inputs, layer=layer, untrained=before, n_null=50)) for probe, layer in probes]
-    with torch.no_grad():
-        answers = lens(torch.from_numpy(inputs.tokens))[:, -1].argmax(-1).numpy()
-    right = float((answers == inputs.labels).mean())
+    right = float((last_logits(lens, inputs.tokens).argmax(-1).numpy() == inputs.labels).mean())
     return circuit_of(routes.values, right), _rows([*readings, ("rsn_train", routes)], found.get("step", 0))
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
@@ -113,17 +114,9 @@ def _joined(name: str, one: Tensor, other: Tensor) -> Tensor:
         return torch.cat([one, other], 0)
     if of in ("W_in", "W_out"):
         return torch.block_diag(one, other)
-    reads = of in ("W_Q", "W_K", "W_V")  # [head, d_model, d_head]; W_O is [head, d_head, d_model]
-    axis, n = (1, other.shape[1]) if reads else (2, other.shape[2])
-    before, after = (_padded(part, axis, n, first) for part, first in ((one, False), (other, True)))
-    return torch.cat([before, after], 0)
-
-
-def _padded(weight: Tensor, axis: int, n: int, first: bool) -> Tensor:
-    shape = list(weight.shape)
-    shape[axis] = n
-    zeros = torch.zeros(shape, dtype=weight.dtype)
-    return torch.cat([zeros, weight] if first else [weight, zeros], axis)
+    if of in ("W_Q", "W_K", "W_V"):  # [head, d_model, d_head]
+        return torch.cat([F.pad(one, (0, 0, 0, other.shape[1])), F.pad(other, (0, 0, one.shape[1], 0))], 0)
+    return torch.cat([F.pad(one, (0, other.shape[2])), F.pad(other, (one.shape[2], 0))], 0)  # W_O
 
 
 def margin(weights: Weights, config: ModelConfig, data: AnchorDataset) -> float:

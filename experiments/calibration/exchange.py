@@ -29,11 +29,7 @@ from rb_interp.training.stacked import Block, Weights, causal_mask, embed, linea
 
 
 class Exchange(NamedTuple):
-    """Values that replace a site's own where ``mask`` is true.
-
-    Attributes:
-        mask: positions that are replaced. values: what stands there then.
-    """
+    """Values that replace a site's own at the positions where ``mask`` is true."""
 
     mask: Bool[Tensor, "member row pos"]
     values: Float[Tensor, "member row pos d_model"]

@@ -7,23 +7,22 @@ r"""Error rates of every detector, from its answer about each model; the tables 
 
 A detector says "present" at a margin of at least 0. With P margins where yes is right and N where no is right,
 
-    area under the curve = P(margin of P > margin of N) + 1/2 P(equal)      over all pairs (Mann and Whitney, 1947)
-    J(t)                 = share of P with margin >= t  -  share of N with margin >= t               (Youden, 1950)
+    J(t) = share of P with margin >= t  -  share of N with margin >= t      (Youden, 1950)
 
 Margins may be infinite and must not be nan.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
+from rb_interp.runs.store import write_file
+from rb_interp.statistics.auc import stratified_auc
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.studies.anchor.error_rates import LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE, read_table
 
@@ -47,10 +46,7 @@ def answers(name: str = COPIES) -> pd.DataFrame:
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a CSV file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    table.to_csv(part, index=False, na_rep="nan")
-    os.replace(part, path)
+    write_file(path, lambda to: table.to_csv(to, index=False, na_rep="nan"))
 
 
 def rates(copies: pd.DataFrame) -> pd.DataFrame:
@@ -101,7 +97,7 @@ def _rates(rows: pd.DataFrame) -> dict:
     known = rows.loc[rows["source"] == "reference"]
     held_out, development = known.loc[known["seed"] >= DEVELOPMENT], known.loc[known["seed"] < DEVELOPMENT]
     found, margins = _both(held_out), _margins(held_out)
-    found["auc"] = area_under_curve(*margins)
+    found["auc"] = stratified_auc([margins[::-1]]).value
     found["youden_threshold"] = best_threshold(*_margins(development))
     for name, margin in zip(("youden_tpr", "youden_fpr"), margins, strict=True):
         found[name] = float((margin >= found["youden_threshold"]).mean()) if len(margin) else float("nan")
@@ -145,19 +141,6 @@ def _worst(rows: pd.DataFrame) -> dict:
         name = pick(shares, key=lambda model, of=shares: of[model]) if shares else ""
         found |= {column: name, f"{column}_rate": shares.get(name, float("nan"))}
     return found
-
-
-def area_under_curve(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Chance that a positive scores above a negative, ties counting half: 1 apart, .5 no information; nan if empty.
-
-    >>> area_under_curve(np.array([3.0, 2.0]), np.array([2.0, 1.0]))
-    0.875
-    """
-    n, m = len(positive), len(negative)
-    if not n or not m:
-        return float("nan")
-    ranks = rankdata(np.concatenate([positive, negative]))[:n]
-    return float((ranks.sum() - n * (n + 1) / 2) / (n * m))
 
 
 def best_threshold(positive: np.ndarray, negative: np.ndarray) -> float:

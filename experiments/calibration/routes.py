@@ -100,7 +100,7 @@ class Recipe:
     Attributes:
         circuit: its route, one of ROUTES.
         starts: members of the quick preset, gamma and seed, that it begins from; with LayerNorm as many, chosen by
-            their shares (`starts.nearest`).
+            their shares (`starts.members_of`).
         begins: the recipe that they have been through before; none where it is empty.
         attends_like: the circuit that its attention is trained to look like. uniform_layers: whose attention is fixed
             at exactly 1/i, as in ModelConfig. lr: learning rate after warm-up.
@@ -229,16 +229,12 @@ def pairs(
     ends_in_noise = circuit != "average-then-key"
     rngs = [np.random.default_rng([data.seed, 11, int(left_out)]) for data in datasets]
     chosen_from = [_pools(data, left_out, ends_in_noise) for data in datasets]
-    every = [_tensors(data) for data in datasets]
+    every = [[torch.from_numpy(part) for part in (d.tokens, d.labels, d.key_position)] for d in datasets]
     rows = Rows(*(torch.stack(part) for part in zip(*every, strict=True)))
     while True:
         chosen = [_draw(rng, *pools, n) for rng, pools in zip(rngs, chosen_from, strict=True)]
         base, source, other = (torch.from_numpy(np.stack(part)) for part in zip(*chosen, strict=True))
         yield rows.take(base), rows.take(source), rows.take(other)
-
-
-def _tensors(data: AnchorDataset) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.from_numpy(data.tokens), torch.from_numpy(data.labels), torch.from_numpy(data.key_position)
 
 
 def _pools(data: AnchorDataset, left_out: bool, ends_in_noise: bool) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:

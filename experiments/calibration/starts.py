@@ -60,17 +60,12 @@ def kept(path: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]
 
 
 def members_of(folder: Path, recipe: Recipe, config: ModelConfig, progress: bool = True) -> Members:
-    """Gamma and seed of the members that a recipe begins from in this family."""
+    """Gamma and seed of the members that a recipe begins from in this family; with LayerNorm the nearest come first."""
     if config.norm == "none":
         return recipe.starts
-    return nearest(folder, recipe.circuit, len(recipe.starts), config, progress)
-
-
-def nearest(folder: Path, circuit: str, n: int, config: ModelConfig, progress: bool = True) -> Members:
-    """The n members of the quick preset that answer a circuit's exchanges best, by the least share; the best first."""
     everyone = starts(folder, EVERYONE, config, progress)
-    least = shares(everyone, datasets(EVERYONE), config, circuit).min(1)
-    return tuple(EVERYONE[at] for at in np.argsort(-least, kind="stable")[:n])
+    least = shares(everyone, datasets(EVERYONE), config, recipe.circuit).min(1)
+    return tuple(EVERYONE[at] for at in np.argsort(-least, kind="stable")[: len(recipe.starts)])
 
 
 def datasets(members: Sequence[tuple[float, int]]) -> list:

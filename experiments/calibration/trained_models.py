@@ -42,7 +42,7 @@ from experiments.calibration.routes import (
     shares,
     train_routes,
 )
-from experiments.calibration.starts import SEEDS, Members, datasets, kept, members_as_trained, members_of, starts
+from experiments.calibration.starts import SEEDS, datasets, kept, members_as_trained, members_of, starts
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.models.config import NORMS, ModelConfig
 from rb_interp.studies.anchor import circuits
@@ -85,7 +85,7 @@ def trained_subjects(
         Subjects, and one row for each model and exchange: family, name, gamma, seed, exchange (``task``: none), share,
         counts.
     """
-    subjects, tables = [], []
+    subjects, rows = [], []
     for name, recipe in RECIPES.items():
         found = routed(folder, name, config, progress)
         members = members_of(folder, recipe, config, progress)
@@ -98,25 +98,22 @@ def trained_subjects(
             share, counts = np.column_stack([share, attention]), counts & (attention >= 1 - ATTENTION_WITHIN)
             asked.append(f"attends like {recipe.attends_like}")
             counts &= not any(other.begins == name for other in RECIPES.values())  # halfway: the next stage counts
-        source, own = source_of(recipe), replace(config, uniform_layers=recipe.uniform_layers)
+        source = "decorative" if recipe.attends_like else "uniform" if recipe.uniform_layers else "interchange"
+        own = replace(config, uniform_layers=recipe.uniform_layers)
         for member in np.flatnonzero(counts):
             weights = {key: weight[member] for key, weight in found.items()}
-            gamma, seed = members[member]
-            called = f"{name}, gamma {gamma:g}"
+            called, seed = f"{name}, gamma {members[member][0]:g}", members[member][1]
             subjects.append(Subject(source, called, seed, own, data[member], weights, known=truth_of(recipe)))
-        tables.append(_table_of(name, members, share, counts, asked))
-    return subjects, pd.concat(tables, ignore_index=True).assign(family=family(config))
-
-
-def source_of(recipe: Recipe) -> str:
-    """The source that members of a recipe are counted under."""
-    return "decorative" if recipe.attends_like else "uniform" if recipe.uniform_layers else "interchange"
+        for (gamma, seed), values, count in zip(members, share.round(4), counts, strict=True):
+            place = {"name": name, "gamma": gamma, "seed": seed}
+            found_of = zip(asked, values.tolist(), strict=True)
+            rows += [{**place, "exchange": what, "share": value, "counts": bool(count)} for what, value in found_of]
+    return subjects, pd.DataFrame(rows).assign(family=family(config))
 
 
 def truth_of(recipe: Recipe) -> dict[str, bool]:
     """What each detector ought to say of members of a recipe, as far as training settled it."""
-    averages = {"M1": True} if 0 in recipe.uniform_layers else {}
-    return {**ROUTE[recipe.circuit], **averages}
+    return {**ROUTE[recipe.circuit], **({"M1": True} if 0 in recipe.uniform_layers else {})}
 
 
 def routed(folder: Path, name: str, config: ModelConfig, progress: bool = True) -> dict[str, Tensor]:
@@ -139,24 +136,6 @@ def routed(folder: Path, name: str, config: ModelConfig, progress: bool = True) 
 def _words(swap) -> str:
     held = f", {swap.hold} held" if swap.hold else ""
     return f"{swap.site} at {swap.where}{held}: key of the {swap.key}, sum of the {swap.sum}"
-
-
-def _table_of(
-    name: str, members: Members, share: np.ndarray, counts: np.ndarray, exchanges: Sequence[str]
-) -> pd.DataFrame:
-    rows = [
-        {"name": name, "gamma": gamma, "seed": seed, "exchange": exchange, "share": round(float(value), 4),
-         "counts": bool(count)}
-        for (gamma, seed), values, count in zip(members, share, counts, strict=True)
-        for exchange, value in zip(exchanges, values, strict=True)
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def originals(folder: Path, subjects: Sequence[Subject], config: ModelConfig) -> list[Subject]:
-    """Models that copies are made of: members of gamma .8 as trained, and those that training gave a route."""
-    plain = members_as_trained(folder, [(SMALL, seed) for seed in SEEDS], config)
-    return plain + [subject for subject in subjects if subject.source == "interchange"]
 
 
 def copies_of(original: Subject, n: int = N_COPIES) -> Iterator[Subject]:
@@ -243,9 +222,9 @@ def answers(
     rows = []
     for subject in tqdm(subjects, disable=not progress, unit="model", desc="reading trained models"):
         rows += rows_of(subject, detections(subject))
-    for original in tqdm(
-        originals(folder, subjects, config), disable=not progress, unit="model", desc="reading copies"
-    ):
+    originals = members_as_trained(folder, [(SMALL, seed) for seed in SEEDS], config)  # and those with a known route
+    originals += [subject for subject in subjects if subject.source == "interchange"]
+    for original in tqdm(originals, disable=not progress, unit="model", desc="reading copies"):
         known = {name: found.present for name, found in detections(original).items()}
         for copy in copies_of(original):
             rows += rows_of(copy._replace(known=known), detections(copy))

@@ -19,10 +19,10 @@ from rb_interp.runs import Measured, MemberModels, Run, StudyConfig, SweepConfig
 from rb_interp.runs.members import each_member
 from rb_interp.settings import Gammas, ReadRows
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.addition_and_scan.answers import answers
 from rb_interp.studies.addition_and_scan.claims import ALONE
 from rb_interp.studies.addition_and_scan.config import DECAYS, LARGE, MODELS, SMALL, TRAINING, check_decay
 from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table
+from rb_interp.studies.addition_and_scan.measure import MemberFound, read_member
 
 HELD_OUT = {"cogs": "rules"}
 """The task, and the set of the contrast: the mean over the rules that are held out, each counting alike."""
@@ -103,24 +103,20 @@ def measure(run: Run, progress: bool = True) -> Measured:
     """Which answers of every member are right at its last step, and the contrasts of the 2 x 2."""
     parts = []
     for name, sweep in run.sweeps.items():
-        work = partial(read_member, probe_rows=run.config.probe_rows)
+        work = partial(read_with_rules, probe_rows=run.config.probe_rows)
         found = each_member(sweep, sweep.sound_members, work, progress=progress, desc=f"answers of {name}")
-        parts.append(readings_table([row for rows in found for row in rows], sweep=name))
+        parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
     contrasts = contrasts_table(readings_table(*parts), HELD_OUT)
     steps = {"cogs": run.config.cogs_low.train.steps}
     tables = {"contrasts": contrasts, "contrasts_summary": over_seeds(contrasts, ["task", "contrast"], ["difference"])}
     return Measured(readings_table(*parts, list(contrast_rows(contrasts, steps, HELD_OUT))), tables)
 
 
-def read_member(models: MemberModels, member: Any, probe_rows: int) -> list[dict[str, Any]]:
-    """Rows of the readings ``answers`` of a member, of each set and of ``rules``."""
-    data, step = models.sweep.dataset(member.seed), models.load(member, "final").step
-    found = {
-        set: answers(models.model, data, data.sample(set, probe_rows), untrained=models.untrained) for set in data.sets
-    }
-    found["rules"] = mean_of([found[rule] for rule in RULES])
-    place = {"gamma": member.gamma, "seed": member.seed, "stage": "final", "step": step}
-    return [{**place, "set": set, **row} for set, reading in found.items() for row in reading.rows()]
+def read_with_rules(models: MemberModels, member: Any, probe_rows: int) -> MemberFound:
+    """The readings ``answers`` of a member, of each set and of ``rules``."""
+    found = read_member(models, member, probe_rows)
+    rules = mean_of([found.readings[rule] for rule in RULES])
+    return found._replace(readings={**found.readings, "rules": rules})
 
 
 def mean_of(readings: list[Reading]) -> Reading:

@@ -47,17 +47,18 @@ SENTENCE = re.compile(
     f"(?:(?P<gift>{_PHRASE}) to (?P<taker>{_PHRASE})|(?P<first>{_PHRASE}) (?P<second>{_PHRASE})))"
 )
 _VERBS = ("slept", "helped", "done", "handed")
-_AGENTS, _THEMES = ("sleeper", "helper", "doer", "giver"), ("whom", "object", "gift", "second")
-_RECIPIENTS = ("taker", "first")
+_BY_ROLE = {
+    "AGENT": ("sleeper", "helper", "doer", "giver"), "THEME": ("whom", "object", "gift", "second"),
+    "RECIPIENT": ("taker", "first"),
+}  # fmt: skip
 
 
 def form_of(sentence: str) -> str:
-    """The logical form of a sentence, or of a name alone; ValueError for what is neither."""
+    """The logical form of a sentence, or of a name alone."""
     if sentence in NAMES:
         return sentence.upper()
     found = SENTENCE.fullmatch(sentence)
-    if found is None:
-        raise ValueError(f"'{sentence}' is no sentence")
+    assert found is not None, f"'{sentence}' is no sentence"
     parts = {name: text for name, text in found.groupdict().items() if text}
     (verb,) = (parts[name] for name in _VERBS if name in parts)
     roles = ((role, parts[name]) for role, names in _BY_ROLE.items() for name in names if name in parts)
@@ -65,9 +66,6 @@ def form_of(sentence: str) -> str:
     if "said" in parts:
         form = f"{parts['said'].upper()} ( AGENT {_nested(parts['speaker'])} , THAT {form} )"
     return form
-
-
-_BY_ROLE = {"AGENT": _AGENTS, "THEME": _THEMES, "RECIPIENT": _RECIPIENTS}
 
 
 def _nested(phrase: str) -> str:
@@ -94,16 +92,6 @@ def broken(sentence: str) -> set[str]:
 
 def test_the_reader_agrees_with_examples_by_hand():
     assert {sentence: form_of(sentence) for sentence in BY_HAND} == BY_HAND
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    ["", "the emma slept", "cat slept", "a cat slept a dog", "emma in a box slept", "emma was slept by liam",
-     "emma said that", "emma  slept", "emma handed a cup", "emma said that liam said that ava slept"],
-)  # fmt: skip
-def test_what_is_no_sentence_is_said(sentence):
-    with pytest.raises(ValueError, match="is no sentence"):
-        form_of(sentence)
 
 
 def test_every_row_is_a_sentence_with_the_form_that_the_reader_tells():
@@ -145,9 +133,7 @@ def test_rows_are_as_many_as_asked_for_and_no_sentence_is_in_two_sets():
 
 def test_train_and_seen_test_are_one_draw_and_held_out_rows_are_no_longer_than_trained_ones():
     short = {name: sum(len(text.split()) == 2 for text in ROWS[name]) for name in TASK.sets[:2]}
-    expected = (
-        sum(short.values()) * 1000 / 4800
-    )  # few are left where the first sentences of a draw are those trained on
+    expected = sum(short.values()) * 1000 / 4800  # few are left where the first sentences drawn are those trained on
     assert abs(short["seen_test"] - expected) < 3 * np.sqrt(expected)
     ends = {name: (DATA.labels[DATA.rows(name)] >= 0)[:, ::-1].argmax(1).min() for name in TASK.sets}
     assert all(ends["train"] <= ends[rule] for rule in RULES)
