@@ -15,7 +15,7 @@ from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.report.glossary import shared
 from rb_interp.report.section import Narrative, Section, placed_figures
-from rb_interp.report.within import within_section
+from rb_interp.report.sections import within_section
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts

@@ -14,7 +14,7 @@ from rb_interp.claims.verdict import OUTCOMES
 from rb_interp.errors import RunError, printable
 from rb_interp.figures.numbers import interval_text, number, share_text
 from rb_interp.report.content import calibration_mark, not_learned, read_before
-from rb_interp.report.within import DESCRIBES
+from rb_interp.report.sections import DESCRIBES
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts, Within

@@ -31,7 +31,7 @@ from rb_interp.lazy import listed
 from rb_interp.statistics.curves import Curve, by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, Dataset
-from rb_interp.tasks.stage import HALF
+from rb_interp.tasks.protocol import HALF
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,9 +6,8 @@ from rb_interp.tasks import battery, induction
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.tasks.dataset import SETS, AnchorDataset, Dataset
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.protocol import Task
+from rb_interp.tasks.protocol import Stage, Task
 from rb_interp.tasks.roles import Roles
-from rb_interp.tasks.stage import Stage
 
 __all__ = [
     "SETS",

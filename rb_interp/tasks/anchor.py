@@ -27,8 +27,8 @@ from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import place
+from rb_interp.tasks.protocol import HALF, Stage
 from rb_interp.tasks.roles import selected
-from rb_interp.tasks.stage import HALF, Stage
 from rb_interp.typed import typed
 
 GROUPS = {"key": "key", "memory": "memory_anchor", "reasoning": "reasoning_anchor"}

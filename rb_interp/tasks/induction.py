@@ -24,8 +24,8 @@ from rb_interp.lazy import listed
 from rb_interp.settings import Settings, fingerprint
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.protocol import Stage
 from rb_interp.tasks.roles import Roles
-from rb_interp.tasks.stage import Stage
 from rb_interp.typed import typed
 
 __all__ = ["InductionTask"]

@@ -31,7 +31,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from rb_interp.errors import TextError
-from rb_interp.text.tables import table, table_text
+from rb_interp.text.prontoqa_words import table, table_text
 from rb_interp.typed import typed
 
 STAND_IN = "sentences of a small story grammar, standing in for TinyStories"

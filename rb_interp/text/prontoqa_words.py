@@ -7,11 +7,31 @@ in ``tables/prontoqa_words.toml``.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from rb_interp.text.tables import table
+
+def table_text(name: str) -> str:
+    """The text of a file of word lists or plots."""
+    return (Path(__file__).parent / "tables" / name).read_text(encoding="utf-8")
+
+
+@cache
+def table(name: str) -> dict[str, Any]:
+    """A TOML file of word lists as a dict. All callers get the same one, so none may change it.
+
+    >>> table("story_words.toml")["pronouns"]["girl"]
+    ['she', 'her', 'her', 'herself']
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(table_text(name))
+
 
 # Sentences about all members of a concept: half plural, a quarter each of the others.
 PLURAL, EACH, EVERY, GROUND = "plural", "Each", "Every", "ground"

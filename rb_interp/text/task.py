@@ -13,7 +13,7 @@ from jaxtyping import Int
 from rb_interp.errors import TextError
 from rb_interp.settings import fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.stage import Evaluation, Stage
+from rb_interp.tasks.protocol import Evaluation, Stage
 from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig
 from rb_interp.text.data import TextData, text_data
 from rb_interp.text.documents import stamps

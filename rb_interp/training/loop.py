@@ -21,8 +21,7 @@ from tqdm import tqdm
 from rb_interp.arrays import WithArrays
 from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.settings import class_name
-from rb_interp.tasks.protocol import Task
-from rb_interp.tasks.stage import Stage
+from rb_interp.tasks.protocol import Stage, Task
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.curves import SPECTRA, Curves, joined, saved_curves
 from rb_interp.training.member_group import Member, MemberGroup

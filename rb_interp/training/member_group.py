@@ -22,7 +22,7 @@ from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.training.batches import Batches
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.schedule import learning_rate
-from rb_interp.training.spectra import leading_eigenvalues
+from rb_interp.training.tracking import leading_eigenvalues
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 

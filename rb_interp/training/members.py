@@ -15,11 +15,10 @@ from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.group_sizes import HIDDEN_ON_GPU, LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM
 from rb_interp.training.last_group import LastGroup
 from rb_interp.training.loop import Trained, Training, all_members, chosen_stages, resolve_device, torch_settings
 from rb_interp.training.member_group import Member, MemberGroup
-from rb_interp.training.next_group import NextGroup
+from rb_interp.training.next_group import HIDDEN_ON_GPU, LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM, NextGroup
 from rb_interp.training.store import Store
 from rb_interp.typed import typed
 

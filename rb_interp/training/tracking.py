@@ -1,4 +1,6 @@
-"""Sums over training of what theory predicts of each step, from the weights that the step began with.
+"""What is kept along training: sums of what theory predicts of each step, and spectra of embeddings.
+
+The sums are of the weights that each step began with.
 
 Emb-MLP (Proposition 1, Eq. 5): the embedding moves by lr R M with M = W_out^T W_in^T, and R, the pull of each token's
 labels, never changes. So one sum tells the prediction for all tokens at any time:
@@ -11,6 +13,10 @@ leading-order flow of W_V:
     attention  sum of lr (W_f^T + I) W_VO^T        direct  sum of lr (W_f^T + I)        value  sum of lr dW_V
 
 Under AdamW the same sums are kept, with the learning rate of each step.
+
+Spectra (paper 2, Fig. 12): a task names groups of tokens in an attribute ``spectra``: name -> token ids. With X their
+embeddings, n of them, less their mean, the leading eigenvalues of X^T X / n are kept beside loss and accuracy. They are
+sorted at each evaluation, so one place in the order need not be one direction throughout.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from inspect import unwrap
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -72,3 +79,23 @@ class Drift:
         attention, direct = unwrap(one_layer_maps)(w_v, w_o, w_in, w_out)
         value = unwrap(value_flow)(weights["embed.W_E"], self.pulls, w_o, w_in, w_out, self.length)
         return {"attention": attention, "direct": direct, "value": value}
+
+
+MOST = 10
+"""Eigenvalues that are kept, at most."""
+
+
+@torch.no_grad()
+def leading_eigenvalues(vectors: Float[Tensor, "member token d_model"]) -> Float[np.ndarray, "member rank"]:
+    """Leading eigenvalues of each member's covariance, largest first, in float64; NaN where a vector is not finite.
+
+    >>> vectors = torch.tensor([[[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]])
+    >>> leading_eigenvalues(vectors).round(6).tolist()
+    [[4.5, 0.5]]
+    """
+    finite = vectors.isfinite().all(-1).all(-1)
+    x = torch.where(finite[:, None, None], vectors, 0).double()
+    x = x - x.mean(1, keepdim=True)
+    gram = x @ x.mT if x.shape[1] < x.shape[2] else x.mT @ x  # both have the same eigenvalues, but for zeros
+    found = torch.linalg.eigvalsh(gram / x.shape[1]).flip(-1)[:, :MOST].clamp(min=0)
+    return torch.where(finite[:, None], found, torch.nan).cpu().numpy()

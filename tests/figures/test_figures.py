@@ -11,9 +11,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.transforms import Bbox
 from synthetic_evidence import make_evidence
 
-from rb_interp.figures.bias import draw_bias
 from rb_interp.figures.curves import mean_band
-from rb_interp.figures.learning import draw_learning
+from rb_interp.figures.learning import draw_bias, draw_learning
 from rb_interp.figures.panels import heat_map, over_seeds, seeds_at, written
 from rb_interp.figures.save import draw, render, save_figures, settle
 from rb_interp.figures.spec import on_sweep

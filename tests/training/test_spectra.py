@@ -12,8 +12,8 @@ from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import saved_curves
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import train_members
-from rb_interp.training.spectra import MOST, leading_eigenvalues
 from rb_interp.training.store import Store
+from rb_interp.training.tracking import MOST, leading_eigenvalues
 
 pytestmark = pytest.mark.trains
 

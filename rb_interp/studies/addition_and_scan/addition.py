@@ -21,7 +21,7 @@ from pydantic import Field
 from rb_interp.errors import TaskError
 from rb_interp.settings import Settings, Share, fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.stage import Stage
+from rb_interp.tasks.protocol import Stage
 
 SETS = ("train", "seen_test", "block")
 Operand = Annotated[int, Field(ge=0, le=4999)]

@@ -14,7 +14,7 @@ from jaxtyping import Int
 from rb_interp.errors import TaskError
 from rb_interp.settings import Settings, fingerprint
 from rb_interp.tasks.dataset import Dataset
-from rb_interp.tasks.stage import Stage
+from rb_interp.tasks.protocol import Stage
 
 END, ARROW = "<end>", "=>"
 Words = tuple[str, ...]

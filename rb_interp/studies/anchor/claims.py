@@ -9,13 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.embedding import alike_anchors, as_in_theory, geometry, ordered_anchors, ordered_component
 from rb_interp.claims.learning_order import (
     LARGE,
     MIDDLE,
     SMALL,
+    alike_anchors,
+    as_in_theory,
     curve,
+    geometry,
     learning_order_claims,
+    ordered_anchors,
+    ordered_component,
     reasoning_learned,
 )
 from rb_interp.claims.within import Grouping

@@ -19,7 +19,7 @@ from rb_interp.statistics.learning_order import fraction_left
 from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
 from rb_interp.studies.anchor.claims import BY_ID
 from rb_interp.tasks import SETS
-from rb_interp.tasks.stage import HALF
+from rb_interp.tasks.protocol import HALF
 
 Side = Literal[">=", "<=", ">", "<"]
 OFFSET = 25

@@ -10,8 +10,8 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, number, seeds_text, share_text, two_digits
 from rb_interp.interventions.circuit_names import CAUSE_RULES, SHARE_MIN
 from rb_interp.report.glossary import shared
-from rb_interp.report.learning_order import bias_sentence, learning_order_section
 from rb_interp.report.section import Block, Cell, Details, Heading, Narrative, Paragraph, Row, Section, Table, Terms
+from rb_interp.report.sections import bias_sentence, learning_order_section
 from rb_interp.studies.anchor.circuits import RULES
 from rb_interp.studies.anchor.error_rates import LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE
 from rb_interp.studies.anchor.report_causes import ablations, agreement, causes

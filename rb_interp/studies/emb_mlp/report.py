@@ -11,8 +11,8 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import near_text, number, share_text, two_digits
 from rb_interp.figures.panels import interval_of
 from rb_interp.report.glossary import shared
-from rb_interp.report.learning_order import bias_sentence, learning_order_section
 from rb_interp.report.section import Cell, Heading, Narrative, Paragraph, Row, Section, Table
+from rb_interp.report.sections import bias_sentence, learning_order_section
 from rb_interp.studies.emb_mlp.agreement import AGREES
 from rb_interp.studies.emb_mlp.config import EARLY, LATE
 from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, SWEEPS, at_leaving, first_fall

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from rb_interp.figures.bias import caption_bias, draw_bias
 from rb_interp.figures.embedding import caption_pca, draw_cosines, draw_pca
-from rb_interp.figures.learning import caption_learning, draw_learning
+from rb_interp.figures.learning import caption_bias, caption_learning, draw_bias, draw_learning
 from rb_interp.figures.spec import FigureSpec
 from rb_interp.figures.theory import caption_theory, draw_theory
 from rb_interp.studies.anchor.figures.ablations import caption_ablations, draw_ablations

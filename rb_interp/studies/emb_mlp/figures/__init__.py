@@ -6,12 +6,10 @@ from functools import partial
 from typing import Any
 
 from rb_interp.claims.criterion import Condition
-from rb_interp.claims.embedding import as_in_theory, ordered_component
-from rb_interp.claims.learning_order import SMALL
-from rb_interp.figures.bias import caption_bias, draw_bias
+from rb_interp.claims.learning_order import SMALL, as_in_theory, ordered_component
 from rb_interp.figures.embedding import caption_pca, draw_cosines, draw_pca
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.learning import caption_learning, draw_learning
+from rb_interp.figures.learning import caption_bias, caption_learning, draw_bias, draw_learning
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import over_seeds
 from rb_interp.figures.spec import Caption, FigureSpec, on_sweep

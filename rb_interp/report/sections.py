@@ -1,11 +1,17 @@
-"""Verdicts within groups of seeds, as a section of the report: claims down, groups across."""
+"""Sections that several studies share: verdicts within groups of seeds, and which mapping is learned first.
+
+The latter is for studies with the sets mem, rsn_train and rsn_test.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from rb_interp.claims import Verdict, Within
 from rb_interp.claims.rule import FEWEST
+from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import interval_text, seeds_text, share_text
 from rb_interp.report.section import Cell, Paragraph, Row, Section, Table
 
@@ -72,3 +78,39 @@ def _cell(verdict: Verdict) -> Cell:
     several = (verdict.statistic,) if len(verdict.conditions) > 1 else ()
     held = (f"withheld; the numbers alone: {verdict.uncalibrated_outcome}",) if verdict.withheld else ()
     return Cell(verdict.met_by, notes=(interval_text(*values), *several, *held), verdict=verdict.outcome)
+
+
+QUANTITIES = {
+    "bias": "bias index B",
+    "bias_test": "bias index B_test",
+    "half_step": "half (training step)",
+    "acc_mem": "final accuracy, memory",
+    "acc_rsn_train": "final accuracy, reasoning trained on",
+    "acc_rsn_test": "final accuracy, reasoning held out",
+    "margin_mem": "memory: label entropy − final loss (nats)",
+    "margin_rsn_train": "reasoning: label entropy − final loss (nats)",
+}
+
+
+def learning_order_section(evidence: Evidence) -> Section:
+    """One row per quantity of the learning curves, with median and range at each gamma."""
+    title, rows = "What is learned first", []
+    for quantity, label in QUANTITIES.items():
+        found = [evidence.spread("learning_order", quantity, gamma) for gamma in evidence.gammas]
+        if any(np.isfinite(interval.estimate) for interval in found):
+            cells = [Cell(interval_text(*interval)) for interval in found]
+            rows.append(Row((Cell(label, head=True), *cells)))
+    columns = ("median over seeds [lowest, highest]", *(f"γ = {gamma:g}" for gamma in evidence.gammas))
+    table = Table(columns, tuple(rows))
+    block = table if rows else Paragraph("This run has no readings of the learning order.")
+    return Section("learning-order", title, (block,), short="Learning order")
+
+
+def bias_sentence(evidence: Evidence) -> tuple[str, ...]:
+    """The bias index at each gamma in one sentence; nothing where the run has no member."""
+    found = [
+        f"{interval_text(*evidence.spread('learning_order', 'bias', gamma))} at γ = {gamma:g}"
+        for gamma in evidence.gammas
+    ]
+    words = "Bias index B (positive: the rule is learned before the table), median over seeds [lowest, highest]"
+    return (f"{words}: {'; '.join(found)}.",) if found else ()
