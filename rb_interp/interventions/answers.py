@@ -16,8 +16,8 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.hooking import logits_at
+from rb_interp.interventions.matrix import check_distinct, check_pairs
 from rb_interp.interventions.metrics import Answers, Measured, Metric, labels_of, measure, metric_of
-from rb_interp.interventions.shares import check_distinct, check_pairs
 from rb_interp.interventions.sites import Edit, positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from rb_interp.interventions.answers import AnswerAt, answer_positions, answers_of
 from rb_interp.interventions.hooking import logits_at, with_edits, write_at
+from rb_interp.interventions.matrix import check_pairs
 from rb_interp.interventions.metrics import Metric, measure
-from rb_interp.interventions.shares import check_pairs
 from rb_interp.interventions.site_patching import aligned
 from rb_interp.interventions.sites import EMBEDDINGS, Edit, Site, gather_at
 from rb_interp.models.generations import resid_mid_is_a_copy

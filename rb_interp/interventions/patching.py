@@ -31,9 +31,8 @@ from torch import Tensor
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt
 from rb_interp.interventions.batched_patching import PatchGrid
-from rb_interp.interventions.matrix import PatchingMatrix
+from rb_interp.interventions.matrix import Direction, PatchingMatrix, check_control, check_distinct
 from rb_interp.interventions.metrics import Measured, metric_of
-from rb_interp.interventions.shares import Direction, check_control, check_distinct
 from rb_interp.interventions.sites import (
     EMBEDDINGS,
     HOOKS,

@@ -33,8 +33,8 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
 from rb_interp.interventions.effect import Effect, effect_point, looks_of
 from rb_interp.interventions.hooking import last_logits, logits_at, write_at
+from rb_interp.interventions.matrix import check_control, check_distinct, check_pairs, ratio_interval
 from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
-from rb_interp.interventions.shares import check_control, check_distinct, check_pairs, ratio_interval
 from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.lazy import listed

@@ -24,8 +24,8 @@ from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import logits_at, with_edits, write_at
 from rb_interp.interventions.interchanging import Sites, parse_sites, together
+from rb_interp.interventions.matrix import SHARES, Direction, check_control, check_pairs
 from rb_interp.interventions.metrics import Measured
-from rb_interp.interventions.shares import SHARES, Direction, check_control, check_pairs
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
 from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel, hooked

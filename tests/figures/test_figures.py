@@ -20,7 +20,7 @@ from rb_interp.figures.style import SET_COLOURS, SETS
 from rb_interp.statistics.intervals import Interval
 from rb_interp.studies.anchor.claims import CLAIMS, LEARNED_ORDER, SECOND
 from rb_interp.studies.anchor.figures import FIGURES
-from rb_interp.studies.anchor.figures.attention_by_role import PARTS, draw_attention_by_role
+from rb_interp.studies.anchor.figures.first_layer import PARTS, draw_attention_by_role
 from rb_interp.studies.anchor.figures.tasks import rows_to_show
 from rb_interp.tasks import AnchorTask
 

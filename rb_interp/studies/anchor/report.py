@@ -14,8 +14,13 @@ from rb_interp.report.section import Block, Cell, Details, Heading, Narrative, P
 from rb_interp.report.sections import bias_sentence, learning_order_section
 from rb_interp.studies.anchor.circuits import RULES
 from rb_interp.studies.anchor.error_rates import LEAST_TRUE_POSITIVE, MOST_FALSE_POSITIVE
-from rb_interp.studies.anchor.report_causes import ablations, agreement, causes
-from rb_interp.studies.anchor.report_equivalence import equivalence_section, equivalence_sentence
+from rb_interp.studies.anchor.report_causes import (
+    ablations,
+    agreement,
+    causes,
+    equivalence_section,
+    equivalence_sentence,
+)
 
 
 def narrative(evidence: Evidence) -> Narrative:

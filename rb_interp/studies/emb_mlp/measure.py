@@ -12,9 +12,14 @@ from rb_interp.probes import geometry
 from rb_interp.runs import Measured, MemberModels, Run, Sweep, over_seeds, readings_table
 from rb_interp.runs.measured import arrays_over_seeds, curves_summary
 from rb_interp.statistics.learning_order import learning_order_of
-from rb_interp.studies.emb_mlp.agreement import agreement_curves, agreement_summary, agreement_table, curves_over_seeds
 from rb_interp.studies.emb_mlp.config import EARLY, LATE, EmbMLPConfig
-from rb_interp.studies.emb_mlp.drift import compare
+from rb_interp.studies.emb_mlp.drift import (
+    agreement_curves,
+    agreement_summary,
+    agreement_table,
+    compare,
+    curves_over_seeds,
+)
 from rb_interp.studies.emb_mlp.scaling import label_tables, scaling_tables
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.training.schedule import step_at

@@ -13,8 +13,8 @@ from rb_interp.figures.panels import interval_of
 from rb_interp.report.glossary import shared
 from rb_interp.report.section import Cell, Heading, Narrative, Paragraph, Row, Section, Table
 from rb_interp.report.sections import bias_sentence, learning_order_section
-from rb_interp.studies.emb_mlp.agreement import AGREES
 from rb_interp.studies.emb_mlp.config import EARLY, LATE
+from rb_interp.studies.emb_mlp.drift import AGREES
 from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, SWEEPS, at_leaving, first_fall
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import PLATEAU

@@ -21,7 +21,8 @@ from rb_interp.figures.numbers import number, seeds_text, two_digits
 from rb_interp.figures.panels import note, over_seeds, seeds_at, threshold, try_panel, written
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.figures.style import DASHED, GREY, INK, MEMORY, SET_COLOURS, new_figure, styled
-from rb_interp.studies.labels.answer import (
+from rb_interp.studies.labels.config import BEFORE_MEMORY
+from rb_interp.studies.labels.report import (
     MEMORIES,
     mean_text,
     never_learned,
@@ -29,7 +30,6 @@ from rb_interp.studies.labels.answer import (
     pooled_text,
     times_never_learned,
 )
-from rb_interp.studies.labels.config import BEFORE_MEMORY
 from rb_interp.tasks.anchor import MEMORY_ACCURACY
 
 NEAR = "#3c9bd6"

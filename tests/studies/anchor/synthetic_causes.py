@@ -10,7 +10,7 @@ from made_up import MadeUp
 
 from rb_interp.studies.anchor.causes import COMPONENTS, ROLES
 from rb_interp.studies.anchor.checks import INTERVENTIONS
-from rb_interp.studies.anchor.figures.cause_criteria import stage_of
+from rb_interp.studies.anchor.figures.causes import stage_of
 from rb_interp.studies.anchor.figures.dynamics import CRITERIA
 from rb_interp.tasks import SETS
 

@@ -13,8 +13,7 @@ from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.figures import FIGURES
 from rb_interp.studies.anchor.figures.ablations import METHODS, PLACES, components, draw_ablations
-from rb_interp.studies.anchor.figures.cause_criteria import PANELS, conditions, level, over_seeds, stage_of
-from rb_interp.studies.anchor.figures.causes import draw_causes
+from rb_interp.studies.anchor.figures.causes import PANELS, conditions, draw_causes, level, over_seeds, stage_of
 from rb_interp.studies.anchor.figures.patching_matrix import (
     columns,
     draw_patching_matrix,

@@ -8,8 +8,8 @@ from synthetic_evidence import make_evidence
 
 from rb_interp.report.section import Table
 from rb_interp.studies.anchor.equivalence import compare
-from rb_interp.studies.anchor.figures.equivalence import draw_equivalence
-from rb_interp.studies.anchor.report_equivalence import equivalence, equivalence_sentence
+from rb_interp.studies.anchor.figures.circuits import draw_equivalence
+from rb_interp.studies.anchor.report_causes import equivalence, equivalence_sentence
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.battery import Battery
 

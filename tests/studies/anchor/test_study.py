@@ -18,7 +18,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.probes import attention_by_role
 from rb_interp.runs.run import Run
 from rb_interp.statistics.intervals import proportion_interval, t_interval
-from rb_interp.studies.anchor import ANCHOR, summaries
+from rb_interp.studies.anchor import ANCHOR, measure
 from rb_interp.studies.anchor.circuits import CIRCUITS
 from rb_interp.studies.anchor.config import FIXED, AnchorConfig
 from rb_interp.training.config import TrainConfig
@@ -95,7 +95,7 @@ def test_statistics_over_seeds_are_those_of_the_members(run):
 def test_events_are_summarised_on_the_logarithm_of_steps():
     events = pd.DataFrame({"gamma": 0.8, "seed": range(5), "event": "e", "event_of": "mechanism"})
     events["step"] = [0.0, 75.0, 375.0, np.nan, np.nan]  # step + 25: 25, 100, 400
-    row = summaries.events_summary(events).iloc[0]
+    row = measure.events_summary(events).iloc[0]
     assert row[["n", "n_start", "n_never", "n_during"]].tolist() == [5, 1, 2, 2]
     assert (row["mean"], row["mean_reached"]) == pytest.approx((175.0, 75.0))
     low, high = t_interval(np.log([100.0, 400.0]))[1:]

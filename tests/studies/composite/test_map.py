@@ -11,8 +11,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.runs.config import stacks
 from rb_interp.runs.measured import readings_table
 from rb_interp.studies.composite.map import COMPOSITE_MAP
-from rb_interp.studies.composite.map.boundary import boundary, boundary_interval, order
-from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, cells
+from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, boundary, boundary_interval, cells, order
 from rb_interp.studies.composite.map.claims import CLAIMS
 from rb_interp.studies.composite.map.config import (
     BLOCK_GAMMAS,

@@ -8,8 +8,8 @@ from drawing import drawn, texts
 
 from rb_interp.figures.save import draw
 from rb_interp.figures.style import gamma_colour
-from rb_interp.studies.emb_mlp.agreement import FLOOR
 from rb_interp.studies.emb_mlp.claims import CLAIMS
+from rb_interp.studies.emb_mlp.drift import FLOOR
 from rb_interp.studies.emb_mlp.figures import FIGURES
 from rb_interp.studies.emb_mlp.figures.along_training import ROWS
 from rb_interp.studies.emb_mlp.figures.common import SWEEPS

@@ -9,7 +9,7 @@ import torch
 from table_columns import check_run
 
 from rb_interp.statistics import t_interval
-from rb_interp.studies.emb_mlp.agreement import agreement_summary, agreement_table, curves_over_seeds
+from rb_interp.studies.emb_mlp.drift import agreement_summary, agreement_table, curves_over_seeds
 from rb_interp.studies.emb_mlp.scaling import errors_over_seeds, lemma_1_reached
 from rb_interp.training.member_group import Member
 

@@ -16,7 +16,7 @@ from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.labels import LABELS
 from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.config import LabelsConfig
-from rb_interp.studies.labels.summaries import summaries
+from rb_interp.studies.labels.measure import summaries
 from rb_interp.tasks import SETS
 
 LAST, STEPS, GROUPS = 6000, range(0, 6001, 300), (1, 2, 3, 4)

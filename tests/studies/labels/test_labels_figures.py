@@ -6,9 +6,9 @@ from drawing import drawn, texts
 from studies.labels.synthetic_labels import bare, make_labels
 
 from rb_interp.figures.save import draw
-from rb_interp.studies.labels.answer import pooled_by_group
 from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.figures import FIGURES, draw_label_range, draw_label_speed
+from rb_interp.studies.labels.report import pooled_by_group
 
 pytestmark = pytest.mark.wide
 

@@ -14,7 +14,7 @@ from rb_interp.report.content import report_content
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.claims import CLAIMS
 from rb_interp.studies.language.figures import FIGURES
-from rb_interp.studies.language.figures.cosines import NAMED
+from rb_interp.studies.language.figures.similarity import NAMED
 from rb_interp.studies.language.figures.skills import ROWS
 from rb_interp.studies.language.words import by_hops, pooled_text
 

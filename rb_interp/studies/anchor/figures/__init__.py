@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from functools import partial
 
-from rb_interp.figures.embedding import caption_pca, draw_cosines, draw_pca
+from rb_interp.figures.embedding import caption_pca, caption_theory, draw_cosines, draw_pca, draw_theory
 from rb_interp.figures.learning import caption_bias, caption_learning, draw_bias, draw_learning
 from rb_interp.figures.spec import FigureSpec
-from rb_interp.figures.theory import caption_theory, draw_theory
 from rb_interp.studies.anchor.figures.ablations import caption_ablations, draw_ablations
-from rb_interp.studies.anchor.figures.attention_by_role import caption_attention_by_role, draw_attention_by_role
 from rb_interp.studies.anchor.figures.causes import caption_causes, draw_causes
-from rb_interp.studies.anchor.figures.circuits import caption_circuits, draw_circuits
+from rb_interp.studies.anchor.figures.circuits import (
+    caption_circuits,
+    caption_equivalence,
+    draw_circuits,
+    draw_equivalence,
+)
 from rb_interp.studies.anchor.figures.dynamics import caption_dynamics, draw_dynamics
-from rb_interp.studies.anchor.figures.equivalence import caption_equivalence, draw_equivalence
-from rb_interp.studies.anchor.figures.first_layer import caption_first_layer, draw_first_layer
+from rb_interp.studies.anchor.figures.first_layer import (
+    caption_attention_by_role,
+    caption_first_layer,
+    draw_attention_by_role,
+    draw_first_layer,
+)
 from rb_interp.studies.anchor.figures.orthogonality import caption_cosines, caption_orthogonality, draw_orthogonality
 from rb_interp.studies.anchor.figures.patching_matrix import caption_patching_matrix, draw_patching_matrix
 from rb_interp.studies.anchor.figures.tasks import caption_tasks, draw_tasks

@@ -1,24 +1,21 @@
 """Figures of the composite study, in the order in which the report shows them."""
 
 from rb_interp.figures.spec import FigureSpec
-from rb_interp.studies.composite.figures.attention import caption_attention, draw_attention
 from rb_interp.studies.composite.figures.complexity import (
     caption_condensation,
+    caption_growth,
+    caption_items,
     caption_participation,
     caption_singular_values,
     draw_condensation,
+    draw_growth,
+    draw_items,
     draw_participation,
     draw_singular_values,
 )
 from rb_interp.studies.composite.figures.cosines import caption_cosines, draw_cosines
 from rb_interp.studies.composite.figures.diagram import caption_diagram, draw_diagram
-from rb_interp.studies.composite.figures.flows import caption_flows, draw_flows
-from rb_interp.studies.composite.figures.items import (
-    caption_growth,
-    caption_items,
-    draw_growth,
-    draw_items,
-)
+from rb_interp.studies.composite.figures.flows import caption_attention, caption_flows, draw_attention, draw_flows
 from rb_interp.studies.composite.figures.phases import caption_learning, caption_phases, draw_learning, draw_phases
 
 FIGURES: tuple[FigureSpec, ...] = (

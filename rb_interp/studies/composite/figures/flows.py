@@ -1,19 +1,85 @@
-"""What each member's roles carry after L0: the shares that flows have their names from."""
+"""Mean attention from role to role (after Fig. 3 of paper 2), and what roles carry after L0, member by member."""
 
 from __future__ import annotations
+
+from collections import Counter
+from itertools import product
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import two_digits
-from rb_interp.figures.panels import heat_map, try_panel
+from rb_interp.figures.panels import heat_map, over_seeds, try_panel
 from rb_interp.figures.spec import Caption
-from rb_interp.figures.style import ATTENTION, new_figure, styled
+from rb_interp.figures.style import ATTENTION, WIDTH, new_figure, styled
 from rb_interp.studies.composite.config import MIDDLE, SMALL
-from rb_interp.studies.composite.flow import ALONE, CARRIES
+from rb_interp.studies.composite.flow import ALONE, CARRIES, FLOWS, NONE, ROLES
+
+ACROSS = 4
+"""Groups of members beside each other; more of them stand below."""
+
+
+@styled
+def draw_attention(evidence: Evidence) -> Figure:
+    """Heat maps of attention between roles on trained pairs, layers below each other, rates and flows beside them."""
+    groups, layers = _groups(evidence), range(evidence.config.model.n_layers)
+    if not groups:
+        raise MissingEvidenceError("This run has no members.")
+    columns, shown = min(len(groups), ACROSS), list(groups.items())
+    blocks = [shown[at : at + columns] for at in range(0, len(shown), columns)]
+    figure = new_figure(0.4 + 2.1 * len(layers) * len(blocks), max(WIDTH, 0.6 + 1.9 * columns))
+    panels = figure.subplots(len(layers) * len(blocks), columns, squeeze=False)
+    for row, (block, layer) in zip(panels, product(blocks, layers), strict=True):
+        for axes, ((gamma, flow), n) in zip(row, block, strict=False):
+            try_panel(axes, _map, evidence, layer, gamma, flow)
+            named = "no flow" if flow == NONE else flow
+            axes.set_title(f"L{layer}, γ = {gamma:g}\n{named}, {n} member{'s' * (n > 1)}")
+            axes.set_xlabel("to (key)" if layer == layers[-1] else "")
+        for axes in row[len(block) :]:
+            axes.set_axis_off()
+        row[0].set_ylabel("from (query)")
+    images = [axes.images[0] for axes in panels.flat if axes.images]
+    if images:
+        figure.colorbar(images[0], ax=panels, label="attention (share), mean over members", shrink=0.5, aspect=30)
+    return figure
+
+
+def _groups(evidence: Evidence) -> dict[tuple[float, str], int]:
+    """Rates and flows that members have, with their number, in the order of the rates and of FLOWS."""
+    counts = Counter((member["gamma"], member["flow"]) for member in evidence.records("phases"))
+    return {group: counts[group] for group in product(evidence.gammas, FLOWS) if counts[group]}
+
+
+def _map(axes: Axes, evidence: Evidence, layer: int, gamma: float, flow: str) -> None:
+    place = {"gamma": gamma, "flow": flow, "set": "seen_test", "layer": layer, "head": 0, "quantity": "attention"}
+    means = evidence.table("attention_summary", **place).pivot(index="query", columns="key", values="mean")
+    matrix = means.reindex(index=list(ROLES), columns=list(ROLES)).to_numpy()
+    heat_map(axes, matrix, ROLES, low=0, high=1, colours=ATTENTION, write=two_digits, text=32)
+
+
+def caption_attention(evidence: Evidence) -> Caption:
+    """Caption of attention between roles, with what F1 to F3 judge."""
+
+    def read(layer: int, quantity: str, gamma: float) -> str:
+        deepest = layer > 0
+        return over_seeds(evidence, "attention_between_roles", quantity, gamma, set="seen_test", deepest=deepest)
+
+    return Caption(
+        "Attention of the first head at the last step on trained pairs that are no exceptions, with test keys at "
+        "positions that leave noise between anchors and last position; mean over rows and over the members of a rate "
+        "that have the same flow by interchange. Rows are queries; a row adds up to 1. Over all members, at "
+        f"γ = {MIDDLE:g} L0 looks from the last position to both anchors by {read(0, 'last_to_anchors', MIDDLE)} and "
+        f"the last layer to the key by {read(1, 'last_to_key', MIDDLE)}; at γ = {SMALL:g} L0 looks from a1 to the key "
+        f"by {read(0, 'a1_to_key', SMALL)} and the last layer from the last position to both anchors by "
+        f"{read(1, 'last_to_anchors', SMALL)} (median [range] over seeds).",
+        f"at γ = {MIDDLE:g} a last row of L0 without dark cells at a1 and a2, or one of L1 without a dark cell at key "
+        f"(F1); at γ = {SMALL:g} rows a1 and a2 of L0 without a dark cell at key, or a last row of L1 without dark "
+        "cells at a1 and a2 (F2).",
+    )
+
 
 SHOWN = (
     *(("last", "kb_ps"), ("key", "ks_pb"), ("a1+a2", "source"), ("a1", "source"), ("a2", "source")),

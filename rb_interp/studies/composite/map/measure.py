@@ -22,8 +22,7 @@ import pandas as pd
 from rb_interp.runs.measured import Measured, frame, readings_table
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
-from rb_interp.studies.composite.map.boundary import boundary, order
-from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, cells, differences
+from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, boundary, cells, differences, order
 from rb_interp.studies.composite.map.config import CompositeMapConfig
 from rb_interp.studies.composite.phase import UNFIT, phase_of, read_control, read_phase
 from rb_interp.studies.composite.tables import MemberFound

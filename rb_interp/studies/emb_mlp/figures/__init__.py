@@ -7,16 +7,15 @@ from typing import Any
 
 from rb_interp.claims.criterion import Condition
 from rb_interp.claims.learning_order import SMALL, as_in_theory, ordered_component
-from rb_interp.figures.embedding import caption_pca, draw_cosines, draw_pca
+from rb_interp.figures.embedding import caption_pca, caption_theory, draw_cosines, draw_pca, draw_theory
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.learning import caption_bias, caption_learning, draw_bias, draw_learning
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import over_seeds
 from rb_interp.figures.spec import Caption, FigureSpec, on_sweep
-from rb_interp.figures.theory import caption_theory, draw_theory
 from rb_interp.studies.emb_mlp.config import EARLY, LATE
 from rb_interp.studies.emb_mlp.figures import along_training, scaling
-from rb_interp.studies.emb_mlp.figures.agreement_end import caption_agreement_end, draw_agreement_end
+from rb_interp.studies.emb_mlp.figures.along_training import caption_agreement_end, draw_agreement_end
 from rb_interp.studies.emb_mlp.figures.distributions import caption_distributions, draw_distributions
 from rb_interp.studies.emb_mlp.figures.drift import caption_drift, draw_drift
 

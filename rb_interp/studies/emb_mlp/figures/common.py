@@ -13,7 +13,7 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import near_text, number, seeds_text, two_digits
 from rb_interp.figures.panels import note
 from rb_interp.figures.style import DASHED, GREY, INK, KEY, MEMORY, REASONING
-from rb_interp.studies.emb_mlp.agreement import AGREES, FLOOR
+from rb_interp.studies.emb_mlp.drift import AGREES, FLOOR
 
 SWEEPS = {
     "descent": "Emb-MLP, plain gradient descent",

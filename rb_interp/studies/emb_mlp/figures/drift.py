@@ -13,7 +13,7 @@ from rb_interp.figures.numbers import number, two_digits
 from rb_interp.figures.panels import by_gamma, gamma_axis, offsets, seeds_at, threshold_at, try_panel
 from rb_interp.figures.spec import Caption
 from rb_interp.figures.style import GREY, INK, TRAINED, new_figure
-from rb_interp.studies.emb_mlp.agreement import FLOOR
+from rb_interp.studies.emb_mlp.drift import FLOOR
 from rb_interp.studies.emb_mlp.figures.common import ADAPTIVE, LEAVING, SWEEPS, at_leaving, floor_band
 from rb_interp.tasks.anchor import PLATEAU
 

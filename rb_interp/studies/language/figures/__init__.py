@@ -1,7 +1,7 @@
 """The figures of the language study, in the order in which the report shows them."""
 
 from rb_interp.figures.spec import FigureSpec
-from rb_interp.studies.language.figures import cosines, losses, mechanisms, similarity, skills
+from rb_interp.studies.language.figures import losses, mechanisms, similarity, skills
 
 FIGURES = (
     FigureSpec(
@@ -21,8 +21,8 @@ FIGURES = (
     FigureSpec(
         "token_cosines",
         "Cosines of token embeddings, early in training (after Fig. 7B)",
-        cosines.draw,
-        cosines.caption,
+        similarity.draw_cosines,
+        similarity.caption_cosines,
         ("G3",),
     ),
     FigureSpec(
