@@ -14,7 +14,7 @@ from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import seeds_text
 from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.report.glossary import shared
-from rb_interp.report.section import Narrative, Section, placed_figures
+from rb_interp.report.section import Narrative, placed_figures
 from rb_interp.report.sections import within_section
 
 if TYPE_CHECKING:
@@ -47,10 +47,13 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
             "sentences": [*_chance(evidence), *narrative.answer],
             "warnings": [*_runs(evidence), *narrative.warnings, *_probes(evidence.verdicts)],
         },
-        "claims": [_claim(study, verdict) for verdict in evidence.verdicts],
-        "sections": [_section(section) for section in sections],
+        "claims": [
+            {**asdict(v), "family": family_of(study, v.id), "calibration_mark": calibration_mark(v)}
+            for v in evidence.verdicts
+        ],
+        "sections": [{**plain(section), "short": section.short or section.title} for section in sections],
         "figures": [{**_figure(spec, evidence), "section": placed.get(spec.id, "")} for spec in figures],
-        "glossary": _glossary(study.load("glossary"), evidence.verdicts),
+        "glossary": {**shared(*EVERY_REPORT, *(OF_VERDICTS if evidence.verdicts else ())), **study.load("glossary")},
         "repeat": {"command": meta.get("command", ""), "toml": meta.get("toml", "")},
         "run": {
             "host": ", ".join(f"{name} {value}" for name, value in (meta.get("host") or {}).items()),
@@ -58,11 +61,6 @@ def report_content(study: Study, evidence: Evidence) -> dict[str, Any]:
         },
     }
     return json_safe(content)
-
-
-def _glossary(own: Mapping[str, str], verdicts: Verdicts) -> dict[str, str]:
-    """The words of every report and of every verdict, then the study's own; a study may explain any of them anew."""
-    return {**shared(*EVERY_REPORT, *(OF_VERDICTS if verdicts else ())), **own}
 
 
 def family_of(study: Study, claim: str) -> str:
@@ -76,15 +74,6 @@ def calibration_mark(verdict: Verdict) -> str:
     if verdict.calibrated is None:
         return ""
     return "held" if verdict.withheld else "yes" if verdict.calibrated else "no"
-
-
-def _claim(study: Study, verdict: Verdict) -> dict[str, Any]:
-    mark = calibration_mark(verdict)
-    return {**asdict(verdict), "family": family_of(study, verdict.id), "calibration_mark": mark}
-
-
-def _section(section: Section) -> dict[str, Any]:
-    return {**plain(section), "short": section.short or section.title}
 
 
 def plain(value: Any) -> Any:

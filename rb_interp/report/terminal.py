@@ -43,7 +43,9 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
         table.add_column(heading, no_wrap=True, justify="right" if heading == "met by" else "left")
     table.add_column("statement")
     for verdict, mark in zip(verdicts, marks, strict=True):
-        texts = (verdict.met_by, _effect(verdict), _untrained(verdict), verdict.statement)
+        ends = (float("nan") if value is None else value for value in (verdict.effect, verdict.low, verdict.high))
+        untrained = number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
+        texts = (verdict.met_by, interval_text(*ends), untrained, verdict.statement)
         table.add_row(
             Text(printable(verdict.id)),
             Text(verdict.outcome, COLOURS[verdict.outcome]),
@@ -55,7 +57,9 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     starred = "; * met at initialisation" if any(verdict.met_at_initialisation for verdict in verdicts) else ""
     console.print(Text(", ".join(f"{counts[name]} {name}" for name in OUTCOMES) + starred))
     if unlearned := not_learned(verdicts):
-        console.print(Text(f"not learned by half of the seeds, so not judged: {_ids(unlearned)}"))
+        console.print(
+            Text(f"not learned by half of the seeds, so not judged: {printable(', '.join(v.id for v in unlearned))}")
+        )
     for first_seed, named in read_before(verdicts).items():
         console.print(Text(f"decided by seeds from {first_seed} on alone: {printable(', '.join(named))}"))
     if any(marks):
@@ -146,19 +150,6 @@ def console_of(console: Console | None) -> Console:
         return console
     found = Console()
     return found if found.is_terminal else Console(width=WIDTH)
-
-
-def _effect(verdict: Verdict) -> str:
-    values = [float("nan") if value is None else value for value in (verdict.effect, verdict.low, verdict.high)]
-    return interval_text(*values)
-
-
-def _untrained(verdict: Verdict) -> str:
-    return number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
-
-
-def _ids(verdicts: Iterable[Verdict]) -> str:
-    return printable(", ".join(verdict.id for verdict in verdicts))
 
 
 def for_console(text: str, console: Console) -> str:

@@ -110,6 +110,9 @@ class SweepConfig(Settings):
                 f"scheme 'torch_default' has no gamma, so the {len(self.gammas)} gammas {list(self.gammas)} would be "
                 f"the same model; give one gamma."
             )
+        if self.task.predicts == "last" and (self.train.micro_batch or self.train.compile):
+            unused = f"micro_batch={self.train.micro_batch}, compile={self.train.compile}"
+            raise ConfigError(f"{unused}; these are for language models. Leave them out.")
         if self.train.track_drift and self.model.architecture == "transformer":
             raise ConfigError("track_drift=True; theory of the drift is about the simplified models, so leave it out.")
         parameters(self.model, self.task.d_vocab, self.task.length)

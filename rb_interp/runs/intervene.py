@@ -88,7 +88,8 @@ def ablate_members(
     """
     run.check_checkpoints()
     of = run.sweep(sweep)
-    parsed = _sites(of, sites)
+    sublayers = [f"{one}.{layer}" for layer in range(of.config.model.n_layers) for one in ("attn_out", "mlp_out")]
+    parsed = [Site.parse(site) for site in list(sites) or sublayers]
     _check(of, gammas, methods, n)
     models, tables = MemberModels(of), []
     data = of.dataset(of.seeds[0])
@@ -127,12 +128,6 @@ def _counterfactual(sweep: Sweep, data: Any, rows: np.ndarray, change: str) -> I
 def _roles(data: Any) -> tuple[str, ...]:
     own = data.roles().positions
     return ROLES if {"key", "anchor", "noise"} <= set(own) else (*own, "last")
-
-
-def _sites(sweep: Sweep, sites: Sequence[str]) -> list[Site]:
-    layers = range(sweep.config.model.n_layers)
-    sublayers = [f"{component}.{layer}" for layer in layers for component in ("attn_out", "mlp_out")]
-    return [Site.parse(site) for site in list(sites) or sublayers]
 
 
 def _check(sweep: Sweep, gammas: Sequence[float], methods: Sequence[str], n: int) -> None:

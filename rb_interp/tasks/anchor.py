@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import Field
 
-from rb_interp.errors import TaskError, nearest
+from rb_interp.errors import ConfigError, TaskError, nearest
 from rb_interp.settings import Settings, Share, Size, Span, Token, fingerprint
 from rb_interp.tasks.counterfactual import changed_rows
 from rb_interp.tasks.dataset import SETS, TRAIN_SETS, AnchorDataset, draw_dataset
@@ -331,3 +331,12 @@ def _balanced_rows(task: AnchorTask) -> int:
 RATES: dict[str, tuple[tuple[float, float], ...]] = {"quick": ((0.3, 8e-3), (0.5, 4e-3), (0.8, 8e-3))}
 """Preset -> learning rates by gamma on the anchor task, where gammas differ: of a fixed grid those with the lowest
 training loss (``experiments/learning_rates.py``, ``results/learning_rates.csv``)."""
+
+
+def check_both_kinds(task: AnchorTask) -> None:
+    """Raise ConfigError for a task of memory alone or of reasoning alone: a study compares the two."""
+    if not 0 < task.memory_share < 1:
+        raise ConfigError(
+            f"memory_share={task.memory_share}; a study compares memory with reasoning, so give a share between 0 and "
+            f"1. train_members trains on one kind alone too."
+        )

@@ -302,12 +302,7 @@ def _one_core() -> None:
 
 def bring_to(pool: ThreadPoolExecutor, shares: Sequence[Sequence[MemberGroup]], target: int) -> None:
     """Advance every group to a step, each worker's share on a thread of its own."""
-    list(pool.map(lambda share: _advance_share(share, target), shares))
-
-
-def _advance_share(share: Sequence[MemberGroup], target: int) -> None:
-    for group in share:
-        group.advance(target - group.step)
+    list(pool.map(lambda share: [group.advance(target - group.step) for group in share], shares))
 
 
 def all_members(gammas: Sequence[float], seeds: Sequence[int]) -> tuple[Member, ...]:

@@ -89,7 +89,9 @@ def draw_sums(evidence: Evidence) -> Figure:
     for row, decay in zip(panels, DECAYS, strict=True):
         for axes, gamma in zip(row, GAMMAS, strict=True):
             try_panel(axes, _table, evidence, decay, gamma)
-            axes.set_title(_title(evidence, decay, gamma))
+            sweep = evidence.sweep(f"addition_{decay}")
+            block = over_seeds(sweep, "answers", "right", gamma, set="block", write=share_text)
+            axes.set_title(f"{cell_text(decay, gamma)}\nblock: {block}")
     for axes in panels[1]:
         axes.set_xlabel("second operand b")
     for axes in panels[:, 0]:
@@ -115,11 +117,6 @@ def _table(axes: Axes, evidence: Evidence, decay: str, gamma: float) -> None:
     axes.set_xticks(places, names)
     axes.set_yticks(places, names)
     axes.set_ylim(-0.5, len(sums) - 0.5)
-
-
-def _title(evidence: Evidence, decay: str, gamma: float) -> str:
-    block = over_seeds(evidence.sweep(f"addition_{decay}"), "answers", "right", gamma, set="block", write=share_text)
-    return f"{cell_text(decay, gamma)}\nblock: {block}"
 
 
 def caption_sums(evidence: Evidence) -> Caption:

@@ -37,7 +37,10 @@ def narrative(evidence: Evidence) -> Narrative:
                   "commands. Each number is median [range] over seeds.", "soft")
     )  # fmt: skip
     section = Section("two-by-two", "Initialisation and weight decay", tuple(blocks), short="2 × 2")
-    return Narrative(_answer(evidence), _warnings(evidence), sections=(section,))
+    below = "; ".join(text for task in TASKS for text in _below(evidence, task))
+    rows = "the rows that they were trained on, which the claims ask for"
+    warnings = (f"Members below {two_digits(LEARNED)} on {rows}: {below}.",) if below else ()
+    return Narrative(_answer(evidence), warnings, sections=(section,))
 
 
 def _answer(evidence: Evidence) -> tuple[str, ...]:
@@ -58,13 +61,6 @@ def _answer(evidence: Evidence) -> tuple[str, ...]:
 def _difference(evidence: Evidence, task: str, name: str) -> str:
     rows = evidence.records("contrasts_summary", task=task, contrast=name)
     return share_text(*spread_of(rows[0])) if rows else "n/a"
-
-
-def _warnings(evidence: Evidence) -> tuple[str, ...]:
-    """Members that did not learn what the claims ask for, of which held-out rows say little."""
-    found = "; ".join(text for task in TASKS for text in _below(evidence, task))
-    rows = "the rows that they were trained on, which the claims ask for"
-    return (f"Members below {two_digits(LEARNED)} on {rows}: {found}.",) if found else ()
 
 
 def _below(evidence: Evidence, task: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
 from rb_interp.settings import Draws, ReadRows, Size
 from rb_interp.tasks import AnchorTask
-from rb_interp.tasks.anchor import RATES
+from rb_interp.tasks.anchor import RATES, check_both_kinds
 from rb_interp.training.config import TrainConfig
 
 FIXED = "fixed_average"
@@ -45,11 +45,7 @@ class AnchorConfig(SweepConfig, StudyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.task.memory_share < 1:
-            raise ConfigError(
-                f"memory_share={self.task.memory_share}; a study compares memory with reasoning, so give a share "
-                f"between 0 and 1. train_members trains on one kind alone too."
-            )
+        check_both_kinds(self.task)
         if self.model.architecture != "transformer":
             raise ConfigError(
                 f"architecture='{self.model.architecture}'; the anchor study reads attention in two layers. Use the "
@@ -59,11 +55,6 @@ class AnchorConfig(SweepConfig, StudyConfig):
             raise ConfigError(
                 f"n_layers={self.model.n_layers}; a study asks what L1 does, so give 2 or more. train_members trains "
                 f"models of one layer too."
-            )
-        if self.train.micro_batch or self.train.compile:
-            raise ConfigError(
-                f"micro_batch={self.train.micro_batch}, compile={self.train.compile}; these are for language models. "
-                f"Leave them out."
             )
         if "half" not in self.train.stages:
             raise ConfigError(f"train.stages={self.train.stages} lacks 'half', which study 'anchor' measures; add it.")

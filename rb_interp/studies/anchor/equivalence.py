@@ -15,7 +15,7 @@ need share nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -109,10 +109,23 @@ def compare(
         place = {"battery": name, "gamma": SMALL}
         named = [seed for seed in answers[name] if names[seed] != "none"]
         groups = [names[seed] for seed in named]
-        d, d_before = (_matrix(given[name], named) for given in (answers, untrained))
-        found["disagreement"] += [{**place, **pair, "n": len(rows.inputs)} for pair in _pairs(d, named, groups)]
-        found["disagreement_means"] += [{**place, **row} for row in _means(d, groups)]
-        found["equivalence"].append({**place, **_tested(d, groups)})
+        d, d_before = (
+            disagreement(np.array([given[name][seed] for seed in named])) if named else np.zeros((0, 0))
+            for given in (answers, untrained)
+        )
+        found["disagreement"] += [
+            {**place, "seed_a": named[a], "seed_b": named[b], "circuit_a": groups[a], "circuit_b": groups[b],
+             "disagreement": d[a, b], "n": len(rows.inputs)}
+            for a, b in combinations(range(len(named)), 2)
+        ]  # fmt: skip
+        found["disagreement_means"] += [
+            {**place, "circuit_a": a, "circuit_b": b, "mean": values.mean(), "smallest": values.min(),
+             "largest": values.max(), "n": len(values)}
+            for (a, b), values in pair_means(d, groups).items()
+        ]  # fmt: skip
+        counts = ", ".join(f"{circuit} {groups.count(circuit)}" for circuit in sorted({*groups}))
+        tested = between_less_within(d, groups)._asdict()
+        found["equivalence"].append({**place, "groups": counts, **tested, "n_members": len(groups)})
         found["battery_accuracy"] += [
             {**place, "seed": seed, "circuit": names[seed], **_accuracy(rows, given), "n": len(rows.inputs)}
             for seed, given in answers[name].items()
@@ -127,27 +140,6 @@ def compare(
         ]
     readings = found.pop("readings")
     return Equivalence(readings, {name: frame(rows, COLUMNS[name]) for name, rows in found.items()})
-
-
-def _matrix(answers: Answers, seeds: list[int]) -> np.ndarray:
-    return disagreement(np.array([answers[seed] for seed in seeds])) if seeds else np.zeros((0, 0))
-
-
-def _pairs(d: np.ndarray, seeds: list[int], groups: list[str]) -> Iterator[dict[str, Any]]:
-    for a, b in combinations(range(len(seeds)), 2):
-        named = {"seed_a": seeds[a], "seed_b": seeds[b], "circuit_a": groups[a], "circuit_b": groups[b]}
-        yield {**named, "disagreement": d[a, b]}
-
-
-def _means(d: np.ndarray, groups: list[str]) -> Iterator[dict[str, Any]]:
-    for (a, b), values in pair_means(d, groups).items():
-        spread = {"mean": values.mean(), "smallest": values.min(), "largest": values.max(), "n": len(values)}
-        yield {"circuit_a": a, "circuit_b": b, **spread}
-
-
-def _tested(d: np.ndarray, groups: list[str]) -> dict[str, Any]:
-    counts = ", ".join(f"{name} {groups.count(name)}" for name in sorted({*groups}))
-    return {"groups": counts, **between_less_within(d, groups)._asdict(), "n_members": len(groups)}
 
 
 def _accuracy(rows: Battery, answers: np.ndarray) -> dict[str, float]:

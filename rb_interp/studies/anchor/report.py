@@ -74,8 +74,12 @@ def _counts(evidence: Evidence, named_by: str) -> Table:
     for row in evidence.records("circuit_counts", named_by=named_by):
         by_gamma.setdefault(row["gamma"], []).append(row)
     names = dict.fromkeys(row["circuit"] for rows in by_gamma.values() for row in rows)
+
+    def cells(rows: list[Mapping[str, Any]]) -> Iterator[Cell]:
+        return (Cell(str(row["n"]), notes=(interval_text(row["share"], row["low"], row["high"]),)) for row in rows)
+
     lines = [
-        Row((Cell(f"{gamma:g}", head=True), *map(_share, rows), Cell(number(rows[0]["total"]))))
+        Row((Cell(f"{gamma:g}", head=True), *cells(rows), Cell(number(rows[0]["total"]))))
         for gamma, rows in by_gamma.items()
     ]
     return Table(("γ", *names, "seeds"), tuple(lines))
@@ -90,10 +94,6 @@ def _disagreement(evidence: Evidence) -> Iterator[Block]:
             for row in rows
         ]
         yield Paragraph(f"Seeds whose name by attention is not their name by cause: {'; '.join(texts)}.")
-
-
-def _share(row: Mapping[str, Any]) -> Cell:
-    return Cell(str(row["n"]), notes=(interval_text(row["share"], row["low"], row["high"]),))
 
 
 def _plain(name: str, value: Any) -> str:

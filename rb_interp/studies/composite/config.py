@@ -87,9 +87,6 @@ class CompositeConfig(SweepConfig, StudyConfig):
                 f"architecture='{self.model.architecture}', n_layers={self.model.n_layers}; the study asks what one "
                 f"layer passes on to the next, so give a transformer of two layers or more."
             )
-        if self.train.micro_batch or self.train.compile:
-            unused = f"micro_batch={self.train.micro_batch}, compile={self.train.compile}"
-            raise ConfigError(f"{unused}; these are for language models. Leave them out.")
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:

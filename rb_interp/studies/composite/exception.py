@@ -38,7 +38,6 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.flow import LAYERS, early_positions
 from rb_interp.studies.composite.phase import UNFIT, early
 from rb_interp.studies.composite.rows import CompositeDataset
-from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 
 _SEEN = {
@@ -95,18 +94,16 @@ def _values(model: HookedModel, data: CompositeDataset) -> tuple[dict[str, float
         return dict.fromkeys([*names, "before:learned"], float("nan")), 0
     inferential, values = data.task.inferential(data.keys[rows], pairs), {}
     for edge in ("before", *EDGES):
-        edits = _without(model, inputs, edge) if edge in EDGES else ()
+        edits: Sequence = ()
+        if edge in EDGES:
+            query, key = (early_positions(inputs, role) for role in EDGES[edge])
+            edits = blocked_edits(model, query, key, layer=0)
         answers = most_likely(model, inputs.tokens, edits)
         values[f"{edge}:turned"] = float((answers == inferential)[exception].mean())
         values[f"{edge}:kept"] = float((answers == inputs.labels)[~exception].mean())
         if edge == "before":
             values["before:learned"] = float((answers == inputs.labels)[exception].mean())
     return values, int(exception.sum())
-
-
-def _without(model: HookedModel, inputs: Inputs, edge: str) -> Sequence:
-    query, key = (early_positions(inputs, role) for role in EDGES[edge])
-    return blocked_edits(model, query, key, layer=0)
 
 
 def qualifying(values: Mapping[str, float]) -> list[str]:

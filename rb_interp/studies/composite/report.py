@@ -53,12 +53,8 @@ def narrative(evidence: Evidence) -> Narrative:
     if not members:
         return Narrative((MISSING,))
     answer = (*_phases(evidence), *_flows(evidence))
-    return Narrative(answer, _warnings(evidence), sections=_sections(evidence))
-
-
-def _sections(evidence: Evidence) -> tuple[Section, ...]:
     makers = (_phase_section, _flow_section, representation_section, complexity_section, exception_section)
-    return tuple(make(evidence) for make in makers)
+    return Narrative(answer, _warnings(evidence), sections=tuple(make(evidence) for make in makers))
 
 
 def _phases(evidence: Evidence) -> list[str]:

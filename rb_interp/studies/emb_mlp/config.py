@@ -20,6 +20,7 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig
 from rb_interp.settings import Draws, Gammas, Settings, Size
 from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.anchor import check_both_kinds
 from rb_interp.training.config import TrainConfig
 
 EARLY, LATE = 0.05, 0.90
@@ -149,7 +150,12 @@ class EmbMLPConfig(StudyConfig):
         super().__post_init__()
         for name, sweep in self.sweeps.items():
             _check_defined(name, sweep)
-            _check_trainable(name, sweep.task, sweep.train)
+            check_both_kinds(sweep.task)
+            if sweep.train.optimiser == "sgd" and sweep.train.batch_size < sweep.task.n_sequences:
+                raise ConfigError(
+                    f"{name}.train.batch_size={sweep.train.batch_size}; sweep '{name}' is full-batch, so give "
+                    f"{sweep.task.n_sequences}, its n_sequences, or more."
+                )
         task = self.one_layer.task
         highest = task.keys[1] + task.q * task.reasoning_anchors[1]
         if self.scaling.d_models[0] <= highest:
@@ -170,20 +176,3 @@ def _check_defined(name: str, sweep: SweepConfig) -> None:
                 raise ConfigError(f"{name}.{key}={has} lacks {missing[0]!r}, which this study measures; add it.")
         elif has != wanted:
             raise ConfigError(f"{name}.{key}={has!r}; sweep '{name}' of this study has {wanted!r} by definition.")
-
-
-def _check_trainable(name: str, task: AnchorTask, train: TrainConfig) -> None:
-    """Raise ConfigError for settings that the study cannot use."""
-    if train.optimiser == "sgd" and train.batch_size < task.n_sequences:
-        raise ConfigError(
-            f"{name}.train.batch_size={train.batch_size}; sweep '{name}' is full-batch, so give {task.n_sequences}, "
-            f"its n_sequences, or more."
-        )
-    if not 0 < task.memory_share < 1:
-        raise ConfigError(
-            f"{name}.task.memory_share={task.memory_share}; the study compares memory with reasoning, so give a share "
-            f"between 0 and 1. train_members trains on one kind alone too."
-        )
-    if train.micro_batch or train.compile:
-        unused = f"micro_batch={train.micro_batch}, compile={train.compile}"
-        raise ConfigError(f"{name}.train: {unused}; these are for language models. Leave them out.")

@@ -15,6 +15,7 @@ from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
 from rb_interp.settings import Gammas, ReadRows, comparable, flat, overlay
 from rb_interp.tasks import AnchorTask
+from rb_interp.tasks.anchor import check_both_kinds
 
 BEFORE_MEMORY = "before_memory"
 STAGES = ("half", BEFORE_MEMORY)
@@ -34,16 +35,10 @@ class LabelsSweep(SweepConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        share, rows, layers, train = self.task.memory_share, self.task.n_sequences, self.model.n_layers, self.train
-        if not 0 < share < 1:
-            raise ConfigError(
-                f"memory_share={share}; the study compares memory with reasoning, so give a share between 0 and 1."
-            )
+        check_both_kinds(self.task)
+        rows, layers, train = self.task.n_sequences, self.model.n_layers, self.train
         if self.model.architecture == "transformer" and layers < 2:
             raise ConfigError(f"n_layers={layers}; the study's circuits need two layers, so give 2 or more.")
-        if train.micro_batch or train.compile:
-            unused = f"micro_batch={train.micro_batch}, compile={train.compile}"
-            raise ConfigError(f"{unused}; these are for language models. Leave them out.")
         if train.optimiser == "sgd" and train.batch_size < rows:
             raise ConfigError(
                 f"train.batch_size={train.batch_size} with optimiser='sgd', which is full-batch here; give {rows}, the "

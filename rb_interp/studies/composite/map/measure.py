@@ -54,7 +54,10 @@ def measure(run: Run, progress: bool = True) -> Measured:
 
         found = each_member(sweep, sweep.sound_members, read, progress=progress, desc=f"probing {name}")
         parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
-        rows += [_member_row(name, one) for one in found]
+        for one in found:
+            values = one.of("phase")[0].values
+            phase = phase_of(values["acc_seen_test"], values["I"], values["S"])
+            rows.append({"sweep": name, **one.place, "phase": phase, **values})
         rows += [{"sweep": name, "gamma": m.gamma, "seed": m.seed, "phase": UNFIT} for m in sweep.diverged]
     members = frame(rows, "sweep gamma seed phase:str I S I_early S_early acc_train acc_seen_train acc_seen_test")
     readings = readings_table(*parts, list(map_readings(readings_table(*parts), config)))
@@ -62,15 +65,13 @@ def measure(run: Run, progress: bool = True) -> Measured:
     return Measured(readings, {"members": members} | {name: of(members, config) for name, of in made.items()})
 
 
-def _member_row(sweep: str, one: MemberFound) -> dict[str, Any]:
-    values = one.of("phase")[0].values
-    phase = phase_of(values["acc_seen_test"], values["I"], values["S"])
-    return {"sweep": sweep, **one.place, "phase": phase, **values}
-
-
 def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> Iterator[dict[str, Any]]:
     """What claims speak of, one number a seed, of trained members and beside it of untrained ones."""
-    now, before = (_wide(readings, column) for column in ("value", "untrained"))
+    of_phase, member = readings[readings["probe"] == "phase"], ["sweep", "gamma", "seed"]
+    now, before = (
+        of_phase.pivot(index=member, columns="quantity", values=column).reset_index()
+        for column in ("value", "untrained")
+    )
     step = config.train.steps
     empty = dict.fromkeys(("layer", "head", "null", "null_mean", "null_sd", "p_value"))
     for seed in sorted(set(now["seed"])):
@@ -80,12 +81,6 @@ def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> Iterator
             first = untrained.get((sweep, quantity), NAN)
             row = {"probe": "map", "quantity": quantity, "value": value, "untrained": first}
             yield {**place, **row, **empty, "n": 0}
-
-
-def _wide(readings: pd.DataFrame, column: str) -> pd.DataFrame:
-    """One row a member with I, S and the accuracy on seen_test."""
-    of_phase = readings[readings["probe"] == "phase"]
-    return of_phase.pivot(index=["sweep", "gamma", "seed"], columns="quantity", values=column).reset_index()
 
 
 def _of_seed(members: pd.DataFrame, config: CompositeMapConfig) -> dict[tuple[str, str], float]:

@@ -18,7 +18,7 @@ from rb_interp.studies.emb_mlp.figures.common import level_line
 
 def draw_inner_products(evidence: Evidence) -> Figure:
     """Largest error of predicted inner products against d_model (left), its exponent beside 1 - gamma (right)."""
-    gammas = _gammas(evidence)
+    gammas = sorted(evidence.table("exponents_summary")["gamma"].tolist())
     figure = new_figure(3.4)
     errors, slopes = figure.subplots(1, 2, width_ratios=(1.15, 1))
     try_panel(errors, _errors, evidence, gammas)
@@ -26,10 +26,6 @@ def draw_inner_products(evidence: Evidence) -> Figure:
     entries = [*legend.gammas(gammas), legend.threshold("slope 1 − γ (Eq. 13)")]
     legend.above(figure, entries, columns=5)
     return figure
-
-
-def _gammas(evidence: Evidence) -> list[float]:
-    return sorted(evidence.table("exponents_summary")["gamma"].tolist())
 
 
 def _errors(axes: Axes, evidence: Evidence, gammas: list[float]) -> None:
