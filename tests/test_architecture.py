@@ -10,7 +10,7 @@ from rb_interp.runs import registry
 
 PACKAGE = Path(__file__).parents[1] / "rb_interp"
 FLOORS = (
-    *("errors", "lazy", "__init__", "store", "typed arrays", "settings", "torch_threads"),
+    *("errors", "lazy", "__init__", "store", "typed record", "settings", "torch_threads"),
     *("tasks", "text", "statistics plots", "models", "theory", "training", "probes", "interventions"),
     *("claims", "figures", "report", "runs", "studies", "cli", "__main__"),
 )

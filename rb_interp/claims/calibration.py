@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rb_interp.arrays import WithArrays
 from rb_interp.typed import typed
 
 
@@ -24,7 +23,7 @@ class Standing(NamedTuple):
 
 @typed
 @dataclass(frozen=True)
-class Calibration(WithArrays):
+class Calibration:
     """The error rates of a study's probes on one family of models.
 
     Attributes:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rb_interp.arrays import WithArrays
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.judging import check_numbers, finite, judge
 from rb_interp.claims.verdict import Verdict, Verdicts
@@ -45,7 +44,7 @@ EFFECTS = ("gamma", "stage", "set", "intervention", "quantity", "effect", "contr
 
 @typed
 @dataclass(frozen=True)
-class CheckedCause(WithArrays):
+class CheckedCause:
     """The outcome of one causal check.
 
     Attributes:

@@ -18,7 +18,6 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.arrays import WithArrays
 from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.judging import judge
@@ -29,7 +28,7 @@ from rb_interp.typed import typed
 
 @typed
 @dataclass(frozen=True)
-class Grouping(WithArrays):
+class Grouping:
     """How a study groups its seeds, and what is read within the groups.
 
     Attributes:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rb_interp.arrays import WithArrays
 from rb_interp.claims.criterion import Claim, Condition
 from rb_interp.errors import RbInterpError
 from rb_interp.lazy import listed
@@ -29,8 +28,8 @@ class MissingEvidenceError(RbInterpError):
     """This run lacks something that a figure or a sentence needs; the message is a sentence for the reader."""
 
 
-@dataclass(frozen=True)
-class Evidence(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Evidence:
     """The outcome of a run.
 
     Attributes:

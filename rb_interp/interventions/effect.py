@@ -24,8 +24,8 @@ from jaxtyping import Float
 
 from rb_interp.errors import ModelError
 from rb_interp.plots import NOTHING, Point, points, unit_of
+from rb_interp.record import Record
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
-from rb_interp.statistics.shown import Shown, WithTable
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ NO_CONTROL = "none given"
 
 
 @typed
-@dataclass(frozen=True)
-class Effect(WithTable):
+@dataclass(frozen=True, eq=False, repr=False)
+class Effect(Record):
     """One intervention on one model. A notebook shows it as its table, and so does ``print``.
 
     Attributes:
@@ -107,19 +107,13 @@ class Effect(WithTable):
         title = f"{self.intervention}, n = {len(self.values)}"
         return points(ax, rows, unit_of(self.quantity), title, **looks_of(self.control_name))
 
-    def __repr__(self) -> str:
-        row = self.summary()
-        told = f"{self.quantity} {row['effect']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
-        control = f"control {row['control']:.3g} ({self.control_name})" if len(self.control) else "no control"
-        return f"Effect({self.intervention} at {self.site}: {told}, {control}, n={row['n']})"
-
-    def shown(self) -> Shown:
+    def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The columns that are not in the caption, which says what was done and where."""
         columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
         few = self.smallest_p >= 0.05  # 19 draws reach .05 and do not fall below it
         more = f"; p cannot be below {self.smallest_p:.2g} with {len(self.control)} draws" if few else ""
-        return Shown(caption + more, pd.DataFrame(self.to_frame()[columns]))
+        return caption + more, pd.DataFrame(self.to_frame()[columns]), []
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError
 from rb_interp.lazy import listed
 from rb_interp.plots import share_cells
-from rb_interp.statistics.shown import Shown, WithTable
+from rb_interp.record import Record
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
@@ -102,8 +102,8 @@ __all__ = ["PatchingMatrix"]
 __dir__ = listed(__name__)
 
 
-@dataclass(frozen=True)
-class PatchingMatrix(WithTable):
+@dataclass(frozen=True, eq=False, repr=False)
+class PatchingMatrix(Record):
     """What each cell recovers; a notebook shows it as its table, and so does ``print``.
 
     Arrays are ``[component, layer, role]`` in the order of the three names.
@@ -198,11 +198,11 @@ class PatchingMatrix(WithTable):
         ax.set_xlabel("role")
         return ax
 
-    def shown(self) -> Shown:
+    def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
         """Every cell, why some are not there, and the caution where shares mean nothing."""
         notes = [f"{name}: {why}" for name, why in self.notes.items()] + [self.caution] * bool(self.caution)
         how = "" if self.method == "patching" else f", by {self.method}"
         if self.rank_correlation is not None:
             how += f" (rank correlation with exact cells {self.rank_correlation:.2f})"
         caption = f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}"
-        return Shown(caption, self.to_frame().drop(columns="n"), notes)
+        return caption, self.to_frame().drop(columns="n"), notes

@@ -73,9 +73,6 @@ class Metric:
     needs: int = 0
     by_row: bool = False
 
-    def __repr__(self) -> str:
-        return f"Metric({self.name!r})"
-
     @property
     def change(self) -> str:
         """What a change is called, so that a positive one is a loss: ``loss_increase``, ``accuracy_drop``.

@@ -42,7 +42,7 @@ from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.plots import points, share_cells
 from rb_interp.probes.capturing import as_rows, capture
 from rb_interp.probes.check import check_labels
-from rb_interp.statistics.shown import Shown, WithTable
+from rb_interp.record import Record
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
@@ -59,8 +59,8 @@ STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
 Mlps = Literal["frozen", "recomputed"]
 
 
-@dataclass(frozen=True)
-class PathPatch(WithTable):
+@dataclass(frozen=True, eq=False, repr=False)
+class PathPatch(Record):
     """The outcome of a path patch; a notebook and ``print`` show it as its table. Logits are at the answer's position.
 
     Attributes:
@@ -110,10 +110,10 @@ class PathPatch(WithTable):
         title = f"path patch {self.sender} -> {self.receiver}, n = {len(self.base)}"
         return points(ax, rows, "share of the way, and of rows", title, **looks_of(self.recovered().control_name))
 
-    def shown(self) -> Shown:
+    def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
         """Both shares."""
         columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]
-        return Shown(f"path patch {self.sender} -> {self.receiver}", pd.DataFrame(self.to_frame()[columns]))
+        return f"path patch {self.sender} -> {self.receiver}", pd.DataFrame(self.to_frame()[columns]), []
 
     def _runs(self) -> list[Float[Tensor, "row d_vocab"]]:
         return [self.patched, *([] if self.control_patched is None else [self.control_patched])]
@@ -179,8 +179,8 @@ def path_patch(
     return PathPatch(sent_by, received_by, logits[0], logits[1], patched, harmless, labels[1], labels[0], known)
 
 
-@dataclass(frozen=True)
-class PathMatrix(WithTable):
+@dataclass(frozen=True, eq=False, repr=False)
+class PathMatrix(Record):
     """Share that each path recovers; a notebook and ``print`` show it as its table.
 
     Attributes:
@@ -234,12 +234,12 @@ class PathMatrix(WithTable):
         ax.set(xlabel="receiver", ylabel="sender")
         return ax
 
-    def shown(self) -> Shown:
+    def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
         """Senders by receivers, and what is to be said of some paths."""
         shares = pd.DataFrame(self.values, pd.Index(self.senders, name="sender"), pd.Index(self.receivers))
         notes = [f"{path}: {why}" for path, why in self.notes.items()]
         caption = f"share of the {self.metric} recovered along each path, n = {len(self)}"
-        return Shown(caption, shares.reset_index(), notes)
+        return caption, shares.reset_index(), notes
 
 
 @typed

@@ -16,15 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rb_interp.arrays import WithArrays
 from rb_interp.models.layer_names import group_of, writes
 from rb_interp.models.schemes import GROUPS, Parameter, lens_parameter
 
 EXPERTS = ("gate_up_proj", "up_proj", "down_proj")
 
 
-@dataclass(frozen=True)
-class Held(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Held:
     """A tensor of a model.
 
     Attributes:

@@ -61,9 +61,6 @@ class Arrays:
     def __init__(self, held: Mapping[str, Tensor], attn_only: bool) -> None:
         self.cache_dict, self.model = dict(held), ArrayModel(held, attn_only)
 
-    def __repr__(self) -> str:
-        return f"Arrays({', '.join(self.cache_dict)})"
-
 
 class ArrayModel:
     """What arrays know of their model: sizes and weights under TransformerLens's names."""

@@ -39,7 +39,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import TextError, shown
 from rb_interp.probes.capturing import logits_of
 from rb_interp.probes.check import undefined
@@ -60,8 +59,8 @@ TOGETHER = 16
 """Examples of one pass: more fill the memory with logits and gain nothing."""
 
 
-@dataclass(frozen=True)
-class Encoded(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Encoded:
     """One example in tokens.
 
     Attributes:
@@ -78,7 +77,7 @@ class Encoded(WithArrays):
     hops: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChainInputs(Inputs):
     """Examples in tokens, made by `chain_inputs`: rows are filled up with 0 behind their end.
 

@@ -37,7 +37,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import RolesError, nearest, shown
 from rb_interp.models.protocol import hooked
 from rb_interp.probes.attention_input import token_embeddings
@@ -78,8 +77,8 @@ UNDEFINED = {
 Embedding = Float[np.ndarray, "d_vocab d_model"]
 
 
-@dataclass(frozen=True)
-class Layout(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Layout:
     """What a reading of the geometry asks of which group.
 
     Attributes:

@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import TextError, shown
 from rb_interp.probes.source import Source, model_of
 from rb_interp.probes.token_matching import NO_TOKEN, matched, nearest
@@ -55,8 +54,8 @@ NamedCounts = Counts | Mapping[str, np.ndarray]
 RESERVED = ("control", "all", "in_range", "counterpart")
 
 
-@dataclass(frozen=True)
-class Typical(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Typical:
     """Typical tokens of both corpora, each list by descending count in its own corpus.
 
     Attributes:

@@ -18,7 +18,7 @@ from rb_interp.errors import ConfigError, nearest
 from rb_interp.lazy import listed
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
-from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings, comparable, digest, flat, overlay, plain
+from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings, comparable, digest, overlay
 from rb_interp.tasks.protocol import Task
 from rb_interp.training.config import TrainConfig
 
@@ -44,20 +44,9 @@ class StudyConfig(Settings):
     seeds: Seeds = DEFAULT_SEEDS
     """Each fixes data, labels, batch order and normal draws, shared across gammas."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        cls.__repr__ = StudyConfig.__repr__  # a dataclass would print every setting of every sweep
-
     def __post_init__(self) -> None:
         self.check_preset(self.preset)
         super().__post_init__()
-
-    def __repr__(self) -> str:
-        """The preset, and each setting that differs from it."""
-        base = flat(plain(self.from_preset(self.preset)))
-        changed = {key: value for key, value in flat(plain(self)).items() if base.get(key) != value}
-        told = [f"preset={self.preset!r}", *(f"{key}={reprlib.repr(value)}" for key, value in changed.items())]
-        return f"{type(self).__name__}({', '.join(told)})"
 
     @classmethod
     def from_preset(cls, preset: str = "quick", **changes: Any) -> Self:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import ArgumentError, StudyError, first_line, shown
+from rb_interp.record import Record
 from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
 from rb_interp.typed import typed
 
@@ -35,8 +35,8 @@ KNOWN = {
 
 
 @typed
-@dataclass(frozen=True)
-class Measured(WithArrays):
+@dataclass(frozen=True, eq=False, repr=False)
+class Measured(Record):
     """What ``Study.measure`` returns.
 
     Attributes:

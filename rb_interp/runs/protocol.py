@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from html import escape
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import ConfigError, StudyError, first_line, nearest, shown
 from rb_interp.typed import typed
 
@@ -32,8 +30,8 @@ def distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "unknown"
 
 
-@dataclass(frozen=True)
-class Study(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Study:
     """A question, its configuration, and its measurement, claims, figures and report.
 
     A field that takes an object also takes its place as text, ``package.module:name``. The object is imported when it
@@ -91,9 +89,6 @@ class Study(WithArrays):
 
     def __repr__(self) -> str:
         return f"Study({self.name}: {self.title})"
-
-    def _repr_html_(self) -> str:
-        return f"<p><b>{escape(self.title)}</b> ({escape(self.name)})</p>\n<p>{escape(self.question)}</p>"
 
     @typed
     def load(self, name: str) -> Any:

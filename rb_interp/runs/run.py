@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -306,12 +305,6 @@ class Run(RunFolder):
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"
-
-    def _repr_html_(self) -> str:
-        from rb_interp.report.terminal import run_rows
-
-        rows = "".join(f"<tr><th>{escape(n)}</th><td>{escape(text)}</td></tr>" for n, text in run_rows(self).items())
-        return f"<table>{rows}</table>"
 
 
 def _check_config(study: Study, config: StudyConfig) -> None:

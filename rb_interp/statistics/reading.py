@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import ArgumentError
-from rb_interp.statistics.shown import Shown, WithTable
+from rb_interp.record import Record
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ SHOWN = 5
 
 
 @typed
-@dataclass(frozen=True)
-class Null(WithArrays):
+@dataclass(frozen=True, eq=False, repr=False)
+class Null(Record):
     """Values that a quantity takes where the mechanism is absent by construction.
 
     Attributes:
@@ -75,8 +74,8 @@ class Null(WithArrays):
 
 
 @typed
-@dataclass(frozen=True)
-class Reading(WithTable):
+@dataclass(frozen=True, eq=False, repr=False)
+class Reading(Record):
     """One probe on one model. A notebook shows it as its table, and so does ``print``.
 
     Attributes:
@@ -202,8 +201,8 @@ class Reading(WithTable):
         text = f"{self.place}, n={self.n}: {', '.join(told)}"
         return f"Reading({repr(text)[1:-1]})"  # names are the caller's, and may hold anything
 
-    def shown(self) -> Shown:
+    def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The columns that tell something, and why a number is none."""
         columns = ["quantity", "value", "untrained", "null", "null_mean", "null_sd", "p_value"]
         notes = [f"{name}: {why}" for name, why in self.notes.items()]
-        return Shown(self._title, pd.DataFrame(self.to_frame()[columns]).fillna({"null": ""}), notes)
+        return self._title, pd.DataFrame(self.to_frame()[columns]).fillna({"null": ""}), notes

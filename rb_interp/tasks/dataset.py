@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import TaskError, nearest
+from rb_interp.record import Record
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.labels import bounds_of, draw_label_table, first_of_its_anchors
 from rb_interp.tasks.roles import Roles, selected
@@ -25,8 +25,8 @@ TRAIN_SETS = SETS[:2]
 
 
 @typed
-@dataclass(frozen=True)
-class Dataset(WithArrays):
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset(Record):
     """The rows that one seed draws.
 
     Attributes:
@@ -110,7 +110,7 @@ class Dataset(WithArrays):
 
 
 @typed
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AnchorDataset(Dataset):
     """The rows that one seed draws of an anchor task, with roles ``key``, ``anchor`` and ``noise``.
 

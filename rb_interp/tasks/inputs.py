@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import RolesError, shown
+from rb_interp.record import Record
 from rb_interp.tasks.roles import Roles, selected
 from rb_interp.typed import as_array, typed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN_ROWS, SHOWN_TOKENS = 5, 30
 """What a notebook shows of some rows, at most."""
 
 
-@dataclass(frozen=True)
-class Inputs(WithArrays):
+@dataclass(frozen=True, eq=False, repr=False)
+class Inputs(Record):
     """Rows of a task, or any rows of tokens; lists and torch tensors become arrays.
 
     Attributes:
@@ -91,20 +93,17 @@ class Inputs(WithArrays):
         np.put_along_axis(tokens, at, np.take_along_axis(other.tokens, at, 1), 1)
         return Inputs(tokens, self.labels, self.roles)
 
-    def _repr_html_(self) -> str:
-        """The first rows: each token with its roles below it, and the right answer."""
-        rows, length = self.tokens[:SHOWN_ROWS], min(self.tokens.shape[-1], SHOWN_TOKENS)
+    def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
+        """The first rows: each token with its roles behind it, and the right answer."""
+        import pandas as pd
+
+        rows = np.atleast_2d(self.tokens)[:SHOWN_ROWS, :SHOWN_TOKENS]
+        places = [(role, at) for role, at in self.roles.positions.items() if len(at) >= len(rows)]
         sizes = " x ".join(map(str, self.tokens.shape))
         caption = f"{type(self).__name__}: {sizes} tokens of {self.roles.task}; the first {len(rows)} rows"
-        if rows.ndim != 2 or not length:
-            return f"<p>{escape(caption)}</p>"
-        head = "".join(f"<th>{pos}</th>" for pos in range(length)) + "<th>label</th>"
-        body = "".join(f"<tr>{''.join(self._cells(row, length))}</tr>" for row in range(len(rows)))
-        return f"<p>{escape(caption)}</p>\n<table><tr>{head}</tr>{body}</table>"
-
-    def _cells(self, row: int, length: int) -> Iterator[str]:
-        at = {role: positions[row] for role, positions in self.roles.positions.items() if row < len(positions)}
-        for pos in range(length):
-            roles = ", ".join(escape(role) for role, positions in at.items() if pos in positions)
-            yield f"<td>{self.tokens[row, pos]}<br><small>{roles}</small></td>"
-        yield f"<td>{'' if self.labels is None else escape(str(self.labels[row]))}</td>"
+        cells = [
+            [" ".join([str(token), *(role for role, at in places if pos in at[row])]) for pos, token in enumerate(some)]
+            for row, some in enumerate(rows)
+        ]
+        table = pd.DataFrame(cells)
+        return caption, table if self.labels is None else table.assign(label=list(self.labels[:SHOWN_ROWS])), []

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import RolesError
+from rb_interp.record import Record
 from rb_interp.typed import as_array, typed
 
 
-@dataclass(frozen=True)
-class Roles(WithArrays):
+@dataclass(frozen=True, eq=False, repr=False)
+class Roles(Record):
     """Positions and token groups by role name.
 
     Attributes:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import TextError, nearest
+from rb_interp.record import Record
 from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
 from rb_interp.text.corpus import content_key, stream
 from rb_interp.text.documents import BLOCK, Documents, source, stamps, stand_in
@@ -32,8 +32,8 @@ MARGIN = 1.05
 
 
 @typed
-@dataclass(frozen=True)
-class TextData(WithArrays):
+@dataclass(frozen=True, eq=False, repr=False)
+class TextData(Record):
     """The text of one seed.
 
     Attributes:

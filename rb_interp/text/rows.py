@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int, Int8
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import TextError, nearest
+from rb_interp.record import Record
 from rb_interp.tasks.roles import selected
 from rb_interp.text.config import CORPORA
 from rb_interp.typed import typed
 
 
 @typed
-@dataclass(frozen=True)
-class Rows(WithArrays):
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows(Record):
     """Rows of both corpora.
 
     Attributes:

@@ -23,7 +23,7 @@ from rb_interp.typed import typed
 TRAIN = TEXT_SETS[: len(CORPORA)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TextRows(Dataset):
     """Rows of both corpora, trained on and held out; a batch takes as many of one corpus as of the other.
 

@@ -23,7 +23,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import ConfigError
 from rb_interp.lazy import listed
 from rb_interp.models.config import ModelConfig
@@ -41,8 +40,8 @@ FIRST_SEED = 1_000_000
 NEEDED = ("embed.W_E", "pos_embed.W_pos", "blocks.0.attn.W_Q", "blocks.0.attn.W_K")
 
 
-@dataclass(frozen=True)
-class FreshAttention(WithArrays):
+@dataclass(frozen=True, eq=False)
+class FreshAttention:
     """Attention of fresh initialisations at one gamma.
 
     Attributes:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rb_interp.arrays import WithArrays
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
 
@@ -20,8 +19,8 @@ SPECTRA = "curves/spectra/"
 """What the names of the spectra of ``training.spectra`` begin with in the state."""
 
 
-@dataclass
-class Curves(WithArrays):
+@dataclass(eq=False)
+class Curves:
     """What every evaluation found.
 
     Attributes:

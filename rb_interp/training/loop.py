@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import ArgumentError, ConfigError, nearest
 from rb_interp.settings import class_name
 from rb_interp.tasks.protocol import Stage, Task
@@ -29,8 +28,8 @@ from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
 from rb_interp.training.store import Checkpoint, Store
 
 
-@dataclass
-class Trained(WithArrays):
+@dataclass(eq=False)
+class Trained:
     """What training leaves in memory.
 
     Attributes:

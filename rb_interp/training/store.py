@@ -17,15 +17,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import rb_interp.runs.store as run_store
-from rb_interp.arrays import WithArrays
 from rb_interp.errors import RunError
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
 SUFFIX = ".safetensors"
 
 
-@dataclass(frozen=True)
-class Checkpoint(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
     """Weights (and, in the resume state, moments and curves) of members at one step."""
 
     step: int

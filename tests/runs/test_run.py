@@ -39,7 +39,6 @@ def test_a_run_tells_what_it_found(one):
     for name, value in read_weights(model).items():
         torch.testing.assert_close(value, one.sweep().weights(0.8, 3)[name])
     assert (one.evidence.arrays["0.8/3/final//size/turned"] == model.W_E.detach().numpy().T).all()
-    assert "<table" in one._repr_html_()
     assert "<table" in one.verdicts._repr_html_() == one.verdicts["S1"]._repr_html_()
     with pytest.raises(RunError, match="study 'one' has no table 'doubles'; did you mean 'doubled'"):
         one.table("doubles")

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rb_interp.arrays import WithArrays
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.protocol import HookedModel
+from rb_interp.record import Record
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.typed import typed
 
 
 @typed
-@dataclass(frozen=True)
-class Reference(WithArrays):
+@dataclass(frozen=True, eq=False, repr=False)
+class Reference(Record):
     """A transformer of two layers with one head each and no LayerNorm, written by hand for one anchor task.
 
     Attributes:

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from rb_interp.arrays import WithArrays
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.interventions.ablating import ablations
 from rb_interp.interventions.attention import average_beside, forced_average, pattern_of, row_entropies
@@ -60,8 +59,8 @@ Found = tuple[str, str, Effect]
 """Name of the intervention, the set that it was made on, and its effect."""
 
 
-@dataclass(frozen=True)
-class Causes(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Causes:
     """What intervening on a run gives; the columns stand in ``measure``.
 
     Attributes:

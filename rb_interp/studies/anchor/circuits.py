@@ -135,8 +135,8 @@ def circuit_of(shares: Mapping[str, float], accuracy: float) -> Circuit:
     Args:
         shares, accuracy: as of ``circuit_by_cause``.
 
-    >>> circuit_of({"key:from_key": 0.97, "anchors:L0_at_last": 0.8, "key:from_anchors": 0.1}, accuracy=1.0)
-    Circuit: average-then-key, by cause (key:from_key 0.97, anchors:L0_at_last 0.80)
+    >>> circuit_of({"key:from_key": 0.97, "anchors:L0_at_last": 0.8, "key:from_anchors": 0.1}, accuracy=1.0).shares
+    {'key:from_key': 0.97, 'anchors:L0_at_last': 0.8}
     """
     name = circuit_by_cause(shares, accuracy)
     decide = NAMED[name].shares if name in NAMED else ROUTES

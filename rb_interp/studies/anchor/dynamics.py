@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rb_interp.arrays import WithArrays
 from rb_interp.models.build import exported
 from rb_interp.models.generations import write_weights
 from rb_interp.models.protocol import HookedModel
@@ -55,8 +54,8 @@ ROWS = 300
 """Inputs that the probes see at each checkpoint, at most: enough for a mean to .03, and cheap."""
 
 
-@dataclass(frozen=True)
-class Dynamics(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Dynamics:
     """How a run's members came to what they are.
 
     Attributes:

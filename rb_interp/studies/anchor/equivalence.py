@@ -24,7 +24,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from rb_interp.arrays import WithArrays
 from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.runs.measured import frame
@@ -49,8 +48,8 @@ COLUMNS = {
 """Table -> its columns."""
 
 
-@dataclass(frozen=True)
-class Equivalence(WithArrays):
+@dataclass(frozen=True, eq=False)
+class Equivalence:
     """What members answer to the battery; the columns stand in COLUMNS and docs/tables.md.
 
     Attributes:

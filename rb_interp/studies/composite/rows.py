@@ -35,7 +35,7 @@ TRIES = 100
 Draw = Callable[[Int[np.ndarray, " n"]], tuple[Int[np.ndarray, "n pos"], Int[np.ndarray, " n"]]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CompositeDataset(Dataset):
     """The rows that one seed draws, with roles ``key``, ``a1``, ``a2``, ``anchor``, ``last`` and ``noise``.
 

@@ -1,0 +1,58 @@
+"""Values that hold arrays are shown in a line, and results as a table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.matrix import PatchingMatrix
+from rb_interp.interventions.metrics import metric_of
+from rb_interp.interventions.path import PathPatch
+from rb_interp.interventions.sites import Site
+from rb_interp.runs import study
+from rb_interp.statistics.reading import Null, Reading
+from rb_interp.tasks import Dataset, Inputs, Roles
+
+ROWS = np.arange(12.0)
+ROLES = Roles({"<b>": np.full((12, 1), 1)}, {"key": np.arange(3)}, np.array(["mem"] * 12), task="<i>")
+NULL = Null("<b>", np.append(ROWS, np.nan))
+INPUTS = Inputs(np.arange(24).reshape(12, 2), np.arange(12), ROLES)
+CELLS = ROWS.reshape(1, 2, 2, 3)
+LOGITS, LABELS = torch.eye(3)[np.arange(12) % 3], np.zeros(12, int)
+TABLES = {"skills": pd.DataFrame({"hops": [1, 2], "accuracy": [0.5, 1.0]})}
+SOME = [
+    ROLES,
+    NULL,
+    INPUTS,
+    Reading("p", {"a": np.nan, "<b>": 1.0}, 0, nulls={"a": NULL}, arrays={"pattern": ROWS}, tables=TABLES),
+    Effect("<b>", "z.0", "recovered", ROWS, ROWS[None], "noise redrawn"),
+    PatchingMatrix(("z",), (0, 1), ("<b>", "last"), "loss", None, ROWS[:3], ROWS[:3] + 1, CELLS, None),
+    PathPatch(Site("z", 0), Site("v", 1), LOGITS, 2 * LOGITS, LOGITS, None, LABELS, LABELS + 1, metric_of("loss")),
+    Dataset(0, np.zeros((1, 3), int), np.zeros(1, int), np.zeros(1, int), ("a",), ("a",), {"key": np.ones((1, 1))}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", SOME, ids=lambda one: type(one).__name__)
+def test_values_are_shown_in_a_line_and_names_of_the_caller_stay_in_their_cell(one):
+    assert "\n" not in repr(one)
+    assert len(repr(one)) < 500
+    html = one._repr_html_()
+    assert html.startswith("<p>")
+    assert "<b>" not in html
+    assert "<i>" not in html
+
+
+def test_what_a_line_and_a_table_say():
+    assert repr(Null("n", ROWS)) == "Null(name='n', draws=float64[12], side='greater')"
+    assert repr(Reading("p\n", {"<b>": 0.5}, 1, 0, n=7)) == r"Reading(p\n, L1, head 0, n=7: <b>=0.5)"
+    assert repr(Inputs([[5, 6]])).startswith("Inputs(tokens=int64[1, 2], labels=None, roles=Roles(positions={}, ")
+    assert "tables={'skills': table[2, 2]}" in super(Reading, SOME[3]).__repr__()
+    assert str(INPUTS).splitlines()[:3] == [
+        "Inputs: 12 x 2 tokens of <i>; the first 5 rows",
+        "0     1  label",
+        "0 1 <b>      0",
+    ]
+    assert str(ROLES) == repr(ROLES)
+    assert str(SOME[4]).splitlines()[0] == "<b> at z.0: recovered; control: noise redrawn"
+    assert repr(study("anchor")) == "Study(anchor: Anchor study: is the rule learned before the table?)"
