@@ -10,7 +10,7 @@ Probes are in ``rb.probes``, interventions in ``rb.interventions``; every other 
 
 from typing import TYPE_CHECKING
 
-from rb_interp.lazy import lazy_package
+from rb_interp.lazy import lazy_names
 
 __version__ = "0.2.0"
 
@@ -50,21 +50,4 @@ if TYPE_CHECKING:
     from rb_interp.training import train_members as train_members
     from rb_interp.training import train_model as train_model
 else:
-    __getattr__, __dir__, __all__ = lazy_package(
-        __name__,
-        {
-            "claims": ("judge",),
-            "errors": ("RbInterpError",),
-            "runs": ("Run", "Study", "study"),
-            "runs.sharing": ("from_pretrained", "push_to_hub", "zoo"),
-            "models": ("ModelConfig", "build_model", "initialisation_table", "scale_init"),
-            "probes": ("Reading", "from_arrays", "scan"),
-            "tasks": ("AnchorTask", "Inputs", "Roles"),
-            "torch_threads": ("threads",),
-            "training": ("TrainConfig", "train_members", "train_model"),
-        },
-        modules=(
-            *("claims", "interventions", "runs", "models", "plots", "probes", "statistics", "studies", "tasks"),
-            *("text", "theory", "training"),
-        ),
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,57 +1,33 @@
-"""Public names: they import their module at first use, so that importing a package stays cheap, and alone are listed.
+"""Names that a package finds at first use (PEP 562).
 
-A package writes each name twice: in the mapping that `lazy_package` takes, and as an import under ``TYPE_CHECKING``,
-which is all that a type checker sees. A test compares the two.
+``import rb_interp`` and ``rb-interp --help`` so load no torch, and training loads no TransformerLens.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 
-class LazyPackage(NamedTuple):
-    """The ``__getattr__`` and ``__dir__`` of a package (PEP 562), and its ``__all__``."""
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
-    find: Callable[[str], Any]
-    listed: Callable[[], list[str]]
-    names: list[str]
-
-
-def lazy_package(package: str, names_of: Mapping[str, Sequence[str]], modules: Sequence[str] = ()) -> LazyPackage:
-    """What a package needs whose names are found in its modules, at first use.
-
-    Args:
-        package: its ``__name__``. names_of: module inside it -> the public names that are found there.
-        modules: modules and packages inside it that are public names themselves.
+    Its names stand once, as the imports that it makes ``if TYPE_CHECKING``.
     """
-    where = {name: module for module, found in names_of.items() for name in found}
-    inside = set(modules)
-    names = sorted(inside.union(where))
+    module = sys.modules[package]
+    block = next(node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.If))
+    where = {node.names[0].name: node.module for node in block.body if isinstance(node, ast.ImportFrom)}
 
     def find(name: str) -> Any:
-        if name in inside:
-            return import_module(f"{package}.{name}")
         if name not in where:
-            reason = f"module '{package}' has no attribute '{name}'"
-            raise AttributeError(reason, name=name, obj=sys.modules[package])
-        return getattr(import_module(f"{package}.{where[name]}"), name)
+            raise AttributeError(f"module '{package}' has no attribute '{name}'", name=name, obj=module)
+        if where[name] == package:
+            return import_module(f"{package}.{name}")
+        return getattr(import_module(str(where[name])), name)
 
-    return LazyPackage(find, listed(package), names)
-
-
-def listed(module: str) -> Callable[[], list[str]]:
-    """The ``__dir__`` of a module: the names of its ``__all__``, and no name that it imports for itself.
-
-    Args:
-        module: its ``__name__``.
-    """
-
-    def names() -> list[str]:
-        found = vars(sys.modules[module])
-        own = (name for name in found if name.startswith("__") and name.endswith("__"))
-        return sorted({*found["__all__"], *own})
-
-    return names
+    names = sorted(where)
+    return find, lambda: [*names, *(name for name in vars(module) if name.startswith("__"))], names

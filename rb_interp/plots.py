@@ -18,7 +18,6 @@ import pandas as pd
 from jaxtyping import Float
 
 from rb_interp.errors import ArgumentError, nearest
-from rb_interp.lazy import listed
 from rb_interp.statistics.intervals import intervals_or_nan
 from rb_interp.typed import typed
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["heads", "learning_curves"]
-__dir__ = listed(__name__)
 
 BESIDE, NULL, FAINT = "0.45", "0.85", "0.8"
 """Greys of what stands beside a value, of its null, and of lines to look along."""

@@ -29,10 +29,8 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import Self, dataclass_transform
 
 from rb_interp.errors import ConfigError, RbInterpError, TaskError, first_line, nearest
-from rb_interp.lazy import listed
 
 __all__ = ["Settings", "comparable", "differences", "each_once", "overlay", "read_toml", "to_toml"]
-__dir__ = listed(__name__)
 
 CONFIG = ConfigDict(
     extra="forbid", strict=True, validate_default=True, allow_inf_nan=False, arbitrary_types_allowed=True
@@ -61,6 +59,8 @@ Rate = Annotated[float, Field(ge=0, le=1000)]
 Gamma = Annotated[float, Field(ge=0, le=20)]
 """Above 20 every weight starts at 0 in float32."""
 Gammas = Annotated[tuple[Gamma, ...], Field(min_length=1, max_length=1000), AfterValidator(each_once)]
+LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8
+"""The gammas of paper 1's claims. A larger gamma is a smaller initialisation."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1, max_length=10_000), AfterValidator(each_once)]
 

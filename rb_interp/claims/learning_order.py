@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rb_interp.claims.criterion import Claim, Condition, Term
-
-LARGE, MIDDLE, SMALL = 0.3, 0.5, 0.8
-"""The gammas of paper 1's claims. A larger gamma is a smaller initialisation."""
+from rb_interp.settings import LARGE, MIDDLE, SMALL
 
 
 def curve(quantity: str, label: str, gamma: float = SMALL, **where: Any) -> Term:

@@ -23,11 +23,9 @@ import numpy as np
 from scipy import special
 
 from rb_interp.claims.criterion import Condition
-from rb_interp.lazy import listed
 from rb_interp.statistics.intervals import Interval, proportion_interval
 
 __all__ = ["Finding", "decide", "decide_interval", "decide_share", "evidence", "outcome_probabilities"]
-__dir__ = listed(__name__)
 
 Decision = Literal["HOLDS", "FAILS", "UNDECIDED"]
 ENOUGH = 40.0

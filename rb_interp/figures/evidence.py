@@ -12,14 +12,12 @@ import pandas as pd
 
 from rb_interp.claims.criterion import Claim, Condition
 from rb_interp.errors import RbInterpError
-from rb_interp.lazy import listed
 from rb_interp.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from rb_interp.claims import CheckedCause, Verdicts, Within
 
 __all__ = ["Evidence", "MissingEvidenceError"]
-__dir__ = listed(__name__)
 
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import SIGNS, interval_text, two_digits
 from rb_interp.figures.style import COSINES, DASHED, GREY, INK, gamma_colour, gamma_marker, new_figure
-from rb_interp.lazy import listed
 from rb_interp.plots import hatch, is_dark
 from rb_interp.statistics.intervals import Interval
 
@@ -46,7 +45,6 @@ __all__ = [
     "try_panel",
     "written",
 ]
-__dir__ = listed(__name__)
 
 Number = float | int
 

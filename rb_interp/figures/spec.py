@@ -6,15 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rb_interp.lazy import listed
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rb_interp.figures.evidence import Evidence
 
 __all__ = ["Caption", "FigureSpec", "on_sweep"]
-__dir__ = listed(__name__)
 
 
 Shown = TypeVar("Shown")

@@ -11,10 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from rb_interp.lazy import listed
-
 __all__ = ["gamma_colour", "gamma_marker", "new_figure", "styled"]
-__dir__ = listed(__name__)
 
 SETS = {"mem": "memory", "rsn_train": "reasoning, trained on", "rsn_test": "reasoning, held out"}
 SET_COLOURS = {"mem": "#0a3d91", "rsn_train": "#bf6fc4", "rsn_test": "#e07b00"}

@@ -33,7 +33,6 @@ from rb_interp.interventions.route_shares import routes
 from rb_interp.interventions.site_patching import patching_effect
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspace import subspace_effect
-from rb_interp.lazy import listed
 
 __all__ = [
     "Effect",
@@ -65,4 +64,3 @@ __all__ = [
     "subspace",
     "subspace_effect",
 ]
-__dir__ = listed(__name__)

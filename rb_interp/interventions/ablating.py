@@ -31,7 +31,6 @@ from rb_interp.interventions.hooking import with_edits, write_at
 from rb_interp.interventions.interchanging import Sites, interchange_edits, parse_sites, together, values_at
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import as_rows
 from rb_interp.tasks.inputs import Inputs
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["ablate", "ablation", "ablation_edits", "ablations"]
-__dir__ = listed(__name__)
 
 METHODS = ("zero", "mean", "resample")
 """What can stand in a component's place."""

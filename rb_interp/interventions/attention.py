@@ -31,7 +31,6 @@ from rb_interp.interventions.answers import AnswerAt, Cost
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.averaging import average_operator
 from rb_interp.probes.capturing import Tokens, capture
@@ -48,7 +47,6 @@ __all__ = [
     "random_patterns",
     "row_entropies",
 ]
-__dir__ = listed(__name__)
 
 CONTROL = "random fixed pattern of the same entropy"
 BESIDE = "pattern of another model on the same inputs"

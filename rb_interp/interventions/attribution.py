@@ -39,7 +39,6 @@ from rb_interp.interventions.metrics import Measured, measure
 from rb_interp.interventions.patching import cells_of, patching_matrix
 from rb_interp.interventions.site_patching import aligned
 from rb_interp.interventions.sites import Site, gather_at
-from rb_interp.lazy import listed
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import as_rows, attached, capture, evaluation, passes
@@ -48,7 +47,6 @@ from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["attribution_matrix", "rank_correlation"]
-__dir__ = listed(__name__)
 
 EMBED = "hook_embed"
 HELD_VALUES = 2**26

@@ -21,14 +21,12 @@ from rb_interp.interventions.attention import beside_control
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site, positions
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["blocked_attention", "blocked_attention_costs", "blocked_edits"]
-__dir__ = listed(__name__)
 
 BLOCKED = "as many noise positions"
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.sites import Edit, Site, scatter_at, site_positions
-from rb_interp.lazy import listed
 from rb_interp.models.generations import resid_mid_is_a_copy, writable_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, attached, check_range, evaluation, passes
@@ -21,7 +20,6 @@ from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["last_logits", "logits_at", "with_edits", "with_weights", "write_at"]
-__dir__ = listed(__name__)
 
 
 @typed

@@ -39,7 +39,6 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import last_logits, write_at
 from rb_interp.interventions.metrics import Answers, Measured, labels_of, measure, metric_of
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.statistics.reading import Reading
@@ -49,7 +48,6 @@ from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["KeyAndSum", "interchange", "interchange_edits", "key_and_sum"]
-__dir__ = listed(__name__)
 
 Sites = Site | str | Sequence[Site | str]
 

@@ -19,7 +19,6 @@ from scipy import special
 from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.lazy import listed
 from rb_interp.plots import share_cells
 from rb_interp.record import Record
 from rb_interp.tasks.inputs import Inputs
@@ -99,7 +98,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["PatchingMatrix"]
-__dir__ = listed(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -35,11 +35,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RbInterpError, first_line, nearest
-from rb_interp.lazy import listed
 from rb_interp.typed import typed
 
 __all__ = ["METRICS", "Answers", "Metric", "logit", "logit_diff", "measure", "metric_of", "probability"]
-__dir__ = listed(__name__)
 
 
 class Answers(NamedTuple):

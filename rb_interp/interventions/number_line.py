@@ -32,7 +32,6 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.interchanging import check_reasoning, most_likely
 from rb_interp.interventions.subspace import leading
-from rb_interp.lazy import listed
 from rb_interp.models.generations import live_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.alignment import value_matrix
@@ -43,7 +42,6 @@ from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["permuted_coordinates", "permuted_number_line"]
-__dir__ = listed(__name__)
 
 DIRECTIONS = ("value", "component")
 """Directions that have a name."""

@@ -37,7 +37,6 @@ from rb_interp.interventions.matrix import check_control, check_distinct, check_
 from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
 from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.plots import points, share_cells
 from rb_interp.probes.capturing import as_rows, capture
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["PathMatrix", "PathPatch", "path_matrix", "path_patch"]
-__dir__ = listed(__name__)
 
 STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_post": 6}
 STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}

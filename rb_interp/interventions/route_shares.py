@@ -38,7 +38,6 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.check import check_labels, undefined
 from rb_interp.statistics.reading import Reading
@@ -50,7 +49,6 @@ from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["anchor_routes", "routes"]
-__dir__ = listed(__name__)
 
 ROUTES = {
     "from_key": "the key's own position",

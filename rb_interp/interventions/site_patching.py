@@ -27,7 +27,6 @@ from rb_interp.interventions.interchanging import Sites, parse_sites, together
 from rb_interp.interventions.matrix import SHARES, Direction, check_control, check_pairs
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.tasks.inputs import Inputs
@@ -36,7 +35,6 @@ from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["patch", "patched_logits", "patching_effect"]
-__dir__ = listed(__name__)
 
 
 @typed

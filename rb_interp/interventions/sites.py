@@ -25,7 +25,6 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, capture
 from rb_interp.probes.check import has_attention
@@ -34,7 +33,6 @@ from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["HOOKS", "PER_HEAD", "Edit", "Site", "components_of", "positions", "read_at"]
-__dir__ = listed(__name__)
 
 HOOKS = {
     **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},

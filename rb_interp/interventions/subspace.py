@@ -40,7 +40,6 @@ from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.answers import AnswerAt, Cost
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
-from rb_interp.lazy import listed
 from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.attention_input import token_embeddings
@@ -62,7 +61,6 @@ __all__ = [
     "token_basis",
     "without_subspace",
 ]
-__dir__ = listed(__name__)
 
 RANK = 1e-6
 """Directions with less than this share of the largest singular value do not count as spanned."""

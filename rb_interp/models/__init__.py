@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rb_interp.lazy import lazy_package
+from rb_interp.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rb_interp.models import reference as reference
@@ -12,13 +12,4 @@ if TYPE_CHECKING:
     from rb_interp.models.initialise import scale_init as scale_init
     from rb_interp.models.table import initialisation_table as initialisation_table
 else:
-    __getattr__, __dir__, __all__ = lazy_package(
-        __name__,
-        {
-            "build": ("build_model",),
-            "config": ("MatrixGammas", "ModelConfig"),
-            "initialise": ("scale_init",),
-            "table": ("initialisation_table",),
-        },
-        modules=("reference",),
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,6 +1,5 @@
 """What a trained model computes: one mechanism a file, each gives a Reading with its null and the untrained model's."""
 
-from rb_interp.lazy import listed
 from rb_interp.probes.alignment import value_alignment
 from rb_interp.probes.answer_ranges import label_range
 from rb_interp.probes.arrays import from_arrays
@@ -51,4 +50,3 @@ __all__ = [
     "weight_rank",
     "weight_spectra",
 ]
-__dir__ = listed(__name__)

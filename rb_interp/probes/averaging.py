@@ -22,7 +22,6 @@ from jaxtyping import Bool, Float
 from scipy.special import entr
 
 from rb_interp.errors import ModelError
-from rb_interp.lazy import listed
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import capture
 from rb_interp.probes.check import check_layer_head, check_rows
@@ -35,7 +34,6 @@ from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 __all__ = ["average_operator", "distance_from_uniform", "relative_entropy", "uniformity", "uniformity_of_heads"]
-__dir__ = listed(__name__)
 
 Pattern = Float[np.ndarray, "row query key"]
 MAX_PATTERN = 2**20

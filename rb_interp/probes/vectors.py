@@ -10,10 +10,7 @@ import math
 import numpy as np
 from jaxtyping import Float, Num
 
-from rb_interp.lazy import listed
-
 __all__ = ["cosines", "expected_abs_cos", "participation", "pearson", "principal_components", "spearman"]
-__dir__ = listed(__name__)
 
 
 def cosines(vectors: Float[np.ndarray, "token d"]) -> Float[np.ndarray, "token token"]:

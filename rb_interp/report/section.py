@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rb_interp.errors import StudyError, nearest
-from rb_interp.lazy import listed
 
 __all__ = [
     "Cell",
@@ -22,7 +21,6 @@ __all__ = [
     "Table",
     "Terms",
 ]
-__dir__ = listed(__name__)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rb_interp.lazy import lazy_package
+from rb_interp.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rb_interp.runs import config as config
@@ -22,20 +22,4 @@ if TYPE_CHECKING:
     from rb_interp.runs.sharing import save_member as save_member
     from rb_interp.runs.sweep import Sweep as Sweep
 else:
-    __getattr__, __dir__, __all__ = lazy_package(
-        __name__,
-        {
-            "circuit": ("Circuit",),
-            "config": ("StudyConfig", "SweepConfig"),
-            "measured": ("Measured", "over_seeds", "readings_table", "summary_table"),
-            "members": ("MemberModels",),
-            "protocol": ("Study",),
-            "registry": ("study",),
-            "reproduction": ("reproduce",),
-            "run": ("Run",),
-            "shared_member": ("SharedMember",),
-            "sharing": ("save_member",),
-            "sweep": ("Sweep",),
-        },
-        modules=("config",),
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

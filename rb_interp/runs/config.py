@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from rb_interp.errors import ConfigError, nearest
-from rb_interp.lazy import listed
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings, comparable, digest, overlay
@@ -23,7 +22,6 @@ from rb_interp.tasks.protocol import Task
 from rb_interp.training.config import TrainConfig
 
 __all__ = ["StudyConfig", "SweepConfig", "fingerprint", "from_mapping"]
-__dir__ = listed(__name__)
 
 DEFAULT_SEEDS = tuple(range(10, 18))
 """Seeds of ``quick`` and ``paper``: they decide claims that were written after seeds 0 to 9 had been read, too."""

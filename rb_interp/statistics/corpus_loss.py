@@ -28,13 +28,11 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.lazy import listed
 from rb_interp.statistics.curves import Curve
 from rb_interp.statistics.reading import Reading
 from rb_interp.text.config import EARLY
 
 __all__ = ["corpus_loss", "delta_loss", "early_index"]
-__dir__ = listed(__name__)
 
 TRAIN = ("prontoqa_train", "stories_train")
 TEST = ("prontoqa_test", "stories_test")

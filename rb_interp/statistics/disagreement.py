@@ -31,11 +31,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from rb_interp.lazy import listed
 from rb_interp.statistics.nulls import permutations
 
 __all__ = ["Comparison", "between_less_within", "disagreement", "excess_disagreement", "pair_means"]
-__dir__ = listed(__name__)
 
 MOST_EXACT = 1_000_000
 """Every relabeling is made where there are at most this many: groups of 4, 14 and 2 have 581,400."""

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.lazy import listed
 from rb_interp.statistics.curves import Curve, by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import SETS, Dataset
@@ -45,7 +44,6 @@ __all__ = [
     "learning_order_of",
     "learning_order_table",
 ]
-__dir__ = listed(__name__)
 
 
 def learning_order(

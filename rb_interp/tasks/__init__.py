@@ -1,6 +1,5 @@
 """What a model is trained on: tokens, labels, sets, and the role of every position. Needs numpy alone."""
 
-from rb_interp.lazy import listed
 from rb_interp.settings import fingerprint
 from rb_interp.tasks import battery, induction
 from rb_interp.tasks.anchor import AnchorTask
@@ -22,4 +21,3 @@ __all__ = [
     "fingerprint",
     "induction",
 ]
-__dir__ = listed(__name__)

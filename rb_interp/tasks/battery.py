@@ -24,13 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from rb_interp.lazy import listed
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 
 __all__ = ["Battery", "batteries"]
-__dir__ = listed(__name__)
 
 ROWS = 1000
 """Rows of each kind, at most."""

@@ -20,7 +20,6 @@ import numpy as np
 from pydantic import Field
 
 from rb_interp.errors import TaskError
-from rb_interp.lazy import listed
 from rb_interp.settings import Settings, fingerprint
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.inputs import Inputs
@@ -29,7 +28,6 @@ from rb_interp.tasks.roles import Roles
 from rb_interp.typed import typed
 
 __all__ = ["InductionTask"]
-__dir__ = listed(__name__)
 
 SETS = ("seen", "unseen")
 

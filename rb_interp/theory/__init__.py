@@ -1,6 +1,5 @@
 """What paper 1 predicts from task and weights: label distributions, drift, Theorem 1, inner products."""
 
-from rb_interp.lazy import listed
 from rb_interp.theory import lemma_1
 from rb_interp.theory.drift import (
     emb_mlp_map,
@@ -46,4 +45,3 @@ __all__ = [
     "value_direction",
     "value_flow",
 ]
-__dir__ = listed(__name__)

@@ -24,7 +24,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ConfigError
-from rb_interp.lazy import listed
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import intended_std, parameters, standard_draw
 from rb_interp.statistics.intervals import proportion_interval
@@ -32,7 +31,6 @@ from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.anchor import AnchorTask
 
 __all__ = ["lemma_1", "lemma_1_table"]
-__dir__ = listed(__name__)
 
 FIRST_SEED = 1_000_000
 """Initialisation i of ``seed`` s is drawn from seed FIRST_SEED * (s + 1) + i, away from the seeds that are trained."""

@@ -2,18 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from rb_interp.lazy import lazy_package
+from rb_interp.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rb_interp.training.config import TrainConfig as TrainConfig
     from rb_interp.training.members import train_members as train_members
     from rb_interp.training.plain import train_model as train_model
 else:
-    __getattr__, __dir__, __all__ = lazy_package(
-        __name__,
-        {
-            "config": ("TrainConfig",),
-            "members": ("train_members",),
-            "plain": ("train_model",),
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import ClassVar
 
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
-from rb_interp.settings import Draws, ReadRows, Size
+from rb_interp.settings import SMALL, Draws, ReadRows, Size
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import RATES, check_both_kinds
 from rb_interp.training.config import TrainConfig

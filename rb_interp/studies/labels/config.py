@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, ClassVar
 
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
-from rb_interp.settings import Gammas, ReadRows, comparable, flat, overlay
+from rb_interp.settings import SMALL, Gammas, ReadRows, comparable, flat, overlay
 from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import check_both_kinds
 
