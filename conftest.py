@@ -15,17 +15,14 @@ WITH_SHAPES = [
     for path in sorted((ROOT / "rb_interp").rglob("*.py"))
     if "from jaxtyping import" in path.read_text("utf-8") and path.name not in ("typed.py", "roles.py")
 ]  # Roles are made from lists; pyright checks other types, and words are joined and drawn by the hundred thousand
-install_import_hook(WITH_SHAPES, "beartype.beartype")
+if not os.environ.get("JAXTYPING_DISABLE"):  # the hook would wrap every function even so
+    install_import_hook(WITH_SHAPES, "beartype.beartype")
 
 collect_ignore = ["docs/conf.py"]
 collect_ignore_glob = ["docs/notebooks/*.py"]
 
 WIDE = ("tutorial_any_model.md", "tutorial_study.md")
-LENS = (
-    *("tutorial_any_model.md", "tutorial_study.md", "tutorial_own_study.md", "models.md"),
-    *("reference_models.md", "interventions.md", "simplified_models.md", "language.md"),
-    "sharing.md",
-)
+LENS = ("tutorial_any_model.md", "models.md", "interventions.md")
 TRAINS = ("models.md", "studies.md", "training.md", "tutorial_any_model.md", "tutorial_study.md")
 
 

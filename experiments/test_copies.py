@@ -14,8 +14,6 @@ from rb_interp.models.generations import write_weights
 from rb_interp.models.reference import REFERENCES, reference
 from rb_interp.models.schemes import parameters
 
-pytestmark = pytest.mark.lens
-
 CONFIGS = {
     norm: ModelConfig(norm=norm, n_layers=3, n_heads=4, d_model=12, d_head=5, d_mlp=20)
     for norm in ("none", "pre", "post")

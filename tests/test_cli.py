@@ -58,7 +58,6 @@ def test_every_setting_has_a_flag_with_help(capsys):
 
 
 @pytest.mark.wide
-@pytest.mark.lens
 def test_every_command_runs_on_a_run_folder(anchor_run, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "FIGURES", figures.FIGURES[:2])  # others look at the pictures
     folder = anchor_run.folder
@@ -80,7 +79,6 @@ def test_every_command_runs_on_a_run_folder(anchor_run, capsys, tmp_path, monkey
     assert (folder / "verdicts.json").read_bytes() == before
 
 
-@pytest.mark.lens
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_interventions")
 def test_probing_again_changes_no_verdict(anchor_run, capsys):
@@ -132,7 +130,6 @@ def test_a_file_and_flags_that_disagree_are_refused(tmp_path, capsys):
     assert "says study 'anchor' and preset 'smoke'" in capsys.readouterr().err
 
 
-@pytest.mark.lens
 def test_a_folder_with_another_configuration_is_refused(anchor_run, capsys):
     before = {path: path.stat().st_mtime_ns for path in anchor_run.folder.rglob("*")}
     assert main(["reproduce", "--preset", "smoke", "--out", str(anchor_run.folder)]) == 2

@@ -8,8 +8,6 @@ from rb_interp.errors import TaskError
 from rb_interp.tasks import Task
 from rb_interp.tasks.induction import InductionTask
 
-pytestmark = pytest.mark.lens
-
 
 def looked_back(pattern) -> float:
     """Mean attention of the block's positions, from the second on, to the position before each."""

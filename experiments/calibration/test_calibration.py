@@ -51,7 +51,6 @@ def assert_as_shipped(subjects) -> pd.DataFrame:
     return found
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("name", ["averager", "carrier", pytest.param("memoriser", marks=pytest.mark.wide)])
 def test_a_copy_is_as_shipped_and_every_detector_is_right_about_it(name):
     found = assert_as_shipped(known_models.reference_copies(name, 1))
@@ -61,7 +60,6 @@ def test_a_copy_is_as_shipped_and_every_detector_is_right_about_it(name):
 
 
 @pytest.mark.slow
-@pytest.mark.lens
 @pytest.mark.parametrize("name", [*REFERENCES, "untrained"])
 def test_more_models_are_as_shipped(name):
     seeds = (0, *range(3, 120, 9))
@@ -129,7 +127,6 @@ def test_a_hand_written_model_answers_its_own_routes_exchanges_and_no_others(nam
         assert (found.min() == 1) == (other == circuit), (other, found)
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("norm", NORMS)
 def test_without_exchanges_the_pass_is_the_models_own(norm):
     config, tokens = replace(SIZES, norm=norm), TASK.dataset(0).tokens[:20]
@@ -176,7 +173,6 @@ def test_every_recipe_has_a_truth_for_all_names():
         assert [known[detector] for detector in CAUSES] == [recipe.circuit == name for name in CAUSES.values()]
 
 
-@pytest.mark.lens
 def test_copies_compute_the_same():
     original = Subject("member", "member", 0, SIZES, TASK.dataset(0), weights_of(SIZES, 0))
     tokens = original.data.tokens[:50]
@@ -188,7 +184,6 @@ def test_copies_compute_the_same():
     assert whitened[0] / whitened[-1] == pytest.approx(1, abs=1e-8)
 
 
-@pytest.mark.lens
 def test_a_blend_adds_the_scaled_logits_of_both():
     parts, tokens = [weights_of(SIZES, seed) for seed in (0, 1)], TASK.dataset(0).tokens[:30]
     alone = [logits_of(SIZES, weights, tokens) for weights in parts]
@@ -217,7 +212,6 @@ def test_shuffled_labels_keep_their_numbers_and_lose_the_rule():
 
 
 @pytest.mark.wide
-@pytest.mark.lens
 def test_an_interrupted_calibration_continues(tmp_path, monkeypatch):
     monkeypatch.setattr(calibration, "REFERENCES", ("averager",))
     plain = known_models.label_shuffled

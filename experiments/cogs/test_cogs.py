@@ -174,7 +174,6 @@ def test_p4_holds_from_its_thresholds_on():
         assert world(0.2, 0.949, cell) == outcome
 
 
-@pytest.mark.lens
 @pytest.mark.wide
 def test_a_run_reads_the_members_that_it_trained(tmp_path):
     smoke = CogsConfig.from_preset("smoke")

@@ -10,7 +10,7 @@ import pytest
 
 from rb_interp.runs import registry
 
-pytestmark = [pytest.mark.lens, pytest.mark.wide]
+pytestmark = pytest.mark.wide
 
 ROOT = Path(__file__).parents[2]
 RUN = """

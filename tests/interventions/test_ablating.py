@@ -66,7 +66,6 @@ def test_the_model_computes_with_what_stands_in_the_place(kind, site):
 
 
 @pytest.mark.wide
-@pytest.mark.lens
 def test_many_at_once_are_the_single_ones():
     model = lens_model("gpt2", d_vocab=40)
     table = ablations(model, INPUTS, SITES, control=NOISE, seed=3).set_index(["component", "method"])
@@ -94,7 +93,6 @@ def test_many_at_once_are_the_single_ones():
     pd.testing.assert_frame_equal(alone, ablations(model, INPUTS, ["z.1@key"], methods=["zero"]))
 
 
-@pytest.mark.lens
 def test_a_model_written_by_hand_loses_what_its_circuit_needs():
     """The averager needs L0's sum and L1's key at the last position, and nothing of them elsewhere."""
     averager = reference("averager")
@@ -113,7 +111,6 @@ def _model(kind):
     return lens_model(kind, d_vocab=40)
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "post"])
 @pytest.mark.parametrize("site", [*SITES, "attn_out.0@last"])
 def test_some_of_the_rows_in_any_order_lose_what_they_lose_among_all(kind, site):
@@ -135,7 +132,6 @@ def test_some_of_the_rows_in_any_order_lose_what_they_lose_among_all(kind, site)
     assert hooks_on(model) == []
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("method", ["mean", "resample"])
 def test_rows_that_tokens_do_not_tell_apart_are_refused_where_they_are_edited_in_different_ways(method):
     model, tokens = lens_model("plain"), np.concatenate([INPUTS.tokens[:15], INPUTS.tokens[:15]])
@@ -152,7 +148,6 @@ def test_rows_that_tokens_do_not_tell_apart_are_refused_where_they_are_edited_in
         torch.testing.assert_close(model(torch.from_numpy(tokens[15:])), whole[15:])
 
 
-@pytest.mark.lens
 def test_zero_and_the_mean_at_one_place_stand_in_any_row_of_the_same_length():
     model, tokens = _model("plain"), torch.from_numpy(INPUTS.tokens).long()
     with ablate(model, INPUTS, "attn_out.0@last"), torch.no_grad():

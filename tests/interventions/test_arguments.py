@@ -16,8 +16,6 @@ from rb_interp.probes import captured, geometry, scan, uniformity, value_alignme
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
 
-pytestmark = pytest.mark.lens
-
 TOKENS = np.random.default_rng(0).integers(0, 30, (5, 6))
 LABELS, KEY = np.arange(5), np.arange(5)[:, None]
 ROWS = Inputs(TOKENS, LABELS, Roles({"key": KEY}))

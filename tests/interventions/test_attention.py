@@ -104,7 +104,6 @@ def test_a_forced_pattern_is_what_the_layer_computes_with(kind):
     assert hooks_on(model) == []
 
 
-@pytest.mark.lens
 def test_entropies_by_row_and_head():
     model = model_of("gpt2")
     average = forced_pattern(model, average_operator(9), layer=2, head=3)
@@ -118,7 +117,6 @@ def test_entropies_by_row_and_head():
     )
 
 
-@pytest.mark.lens
 def test_a_model_that_averages_loses_nothing_and_its_control_does():
     """M10 on a model that meets it: forcing 1/i changes nothing, and as random a pattern as a trained one's does."""
     averager = reference("averager")
@@ -136,7 +134,6 @@ def test_a_model_that_averages_loses_nothing_and_its_control_does():
     assert (draws[0] != draws[2]).any()
 
 
-@pytest.mark.lens
 def test_the_average_beside_patterns_of_others():
     """Its control is what forcing each pattern costs: nothing for the model's own, the effect for the average."""
     model, other = model_of("plain"), lens_model("plain", seed=1, d_vocab=40)
@@ -149,7 +146,6 @@ def test_the_average_beside_patterns_of_others():
     assert np.abs(effect.values).max() > 0.01
 
 
-@pytest.mark.lens
 def test_another_model_s_attention():
     model, other = model_of("gpt2"), lens_model("gpt2", seed=1, d_vocab=40)
     own = forced_pattern_of(model, model, INPUTS, layer=2, n_draws=2)
@@ -186,7 +182,6 @@ def test_blocked_attention_is_0_and_the_rest_sums_to_1(kind):
     assert hooks_on(model) == []
 
 
-@pytest.mark.lens
 def test_a_query_that_saw_only_what_is_blocked_attends_evenly_to_the_rest():
     model = model_of("plain")
     one = torch.zeros(9, 9)
@@ -199,7 +194,6 @@ def test_a_query_that_saw_only_what_is_blocked_attends_evenly_to_the_rest():
     assert hooks_on(model) == []
 
 
-@pytest.mark.lens
 def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
     for name, layer, query, key, needed in (
         ("averager", 1, "last", "key", True),
@@ -217,7 +211,6 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
         assert not effect.control.any()
 
 
-@pytest.mark.lens
 def test_the_control_blocks_noise_that_the_query_sees():
     from rb_interp.interventions.blocking import _noise, _some
 

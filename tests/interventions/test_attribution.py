@@ -14,8 +14,6 @@ from rb_interp.interventions.metrics import logit_diff
 from rb_interp.models import build_model
 from rb_interp.tasks import Inputs
 
-pytestmark = pytest.mark.lens
-
 MOVED = Inputs(CLEAN.tokens[[1, 2, 0]], CLEAN.labels[[1, 2, 0]], ROLES.take(np.array([1, 2, 0])))
 WITHOUT_PATTERN = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out", "v", "z", "embed", "pos_embed")
 
@@ -91,6 +89,7 @@ def by_hand(model, component, layer, role, steps):
     return expected
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("steps", [0, 2])
 def test_a_cell_is_a_gradient_by_hand_times_the_difference(kind, steps):

@@ -16,8 +16,6 @@ from rb_interp.interventions.interchanging import interchange, interchange_edits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 
-pytestmark = pytest.mark.lens
-
 ROWS = DATA.sample("rsn_train", 40)
 BASE = DATA.inputs(ROWS)
 SOURCE, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("both", "noise"))
@@ -29,6 +27,7 @@ def models():
     return {"gpt2": lens_model("gpt2", d_vocab=40), "plain": lens_model("plain", d_vocab=40), "post": post}
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["gpt2", "plain", "post"])
 def test_what_is_taken_from_the_base_changes_nothing_and_all_of_the_source_changes_everything(kind):
     model = models()[kind]

@@ -19,8 +19,6 @@ from rb_interp.interventions import (
 )
 from rb_interp.tasks import Inputs
 
-pytestmark = pytest.mark.lens
-
 HEADS = [f"z.{layer}.{head}@query" for layer, head in INDUCTION]
 BACK, ASIDE = (f"z.{layer}.{head}" for layer, head in (PREVIOUS, OTHER))
 
@@ -79,7 +77,6 @@ def test_attribution_finds_the_cells_that_carry_most():
     assert fast.rank_correlation > 0.5
 
 
-@pytest.mark.lens
 def test_a_look_is_blocked_where_no_role_is_called_noise():
     effect = blocked_attention(
         known().model, rows(), layer=1, query="query", key="second", metric="accuracy", n_draws=3

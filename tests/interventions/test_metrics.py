@@ -22,8 +22,6 @@ from rb_interp.interventions.metrics import METRICS, Answers, logit, logit_diff,
 from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.tasks import Inputs
 
-pytestmark = pytest.mark.lens
-
 LOGITS = torch.tensor([[0.0, np.log(3.0), 0.0], [1e5, 0.0, -1e5]], dtype=torch.float64)
 BEFORE = Answers(torch.tensor([[0.0, 0.0, 0.0], [1e5, 0.0, 0.0]]), torch.tensor([1, 1]))
 OTHER = Answers(torch.zeros(2, 3), torch.tensor([2, 0]))

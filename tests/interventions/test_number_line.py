@@ -43,7 +43,6 @@ def test_a_token_takes_another_s_coordinate_and_keeps_the_rest(kind):
 
 
 @pytest.mark.wide
-@pytest.mark.lens
 @pytest.mark.parametrize(
     ("name", "direction", "share"),
     [("averager", "value", 1), ("carrier", "component", 1), ("carrier", "value", 0)],
@@ -60,7 +59,6 @@ def test_models_written_by_hand_count_an_anchor_as_where_it_stands_on_their_line
     assert not permuted_number_line(model, data, direction=across, n_draws=3).values.any()
 
 
-@pytest.mark.lens
 def test_inputs_that_count_are_right_and_to_change(monkeypatch):
     """Reversal moves 11 .. 15 to 15 .. 11: the answer is to change by 2 x (2 x 13 - sum), nowhere by 0."""
     averager = reference("averager")
@@ -81,7 +79,6 @@ def test_inputs_that_count_are_right_and_to_change(monkeypatch):
     assert none.summary()["n"] == 0
 
 
-@pytest.mark.lens
 def test_the_control_moves_embeddings_as_far(monkeypatch):
     model, seen = reference("averager").model(), []
     real, old = module.with_weights, model.W_E.detach().double().clone()
@@ -97,7 +94,6 @@ def test_the_control_moves_embeddings_as_far(monkeypatch):
     np.testing.assert_allclose(seen, seen[0], rtol=1e-4)
 
 
-@pytest.mark.lens
 def test_rows_whose_answer_is_another_one_are_refused():
     model, shifted, added = lens_model("plain", d_vocab=40), Shifted(**vars(TASK)), Added(**vars(TASK))
     for data, set, why in ((DATA, "mem", "needs rows"), (shifted.dataset(0), "rsn_train", "needs rows"),

@@ -26,8 +26,6 @@ from rb_interp.models.reference import reference
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.anchor import AnchorTask
 
-pytestmark = pytest.mark.lens
-
 ROWS = DATA.sample("rsn_train", 24)
 CLEAN = DATA.inputs(ROWS)
 KEY, ANCHORS, BOTH, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("key", "anchors", "both", "noise"))
@@ -75,6 +73,7 @@ def by_peer(model, clean, corrupted, components, roles):
     return torch.stack(found).reshape(len(components), n_layers, len(roles)).numpy()
 
 
+@pytest.mark.lens
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_cell_has_the_number_of_generic_activation_patch(kind, monkeypatch):
@@ -121,6 +120,7 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
         np.testing.assert_allclose(fast.control_patched[2, 1, 0], row_metric(one), atol=close)
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("kind", MODELS)
 def test_models_are_run_block_by_block(kind):
     """Else the matrix is right and slow, and nobody would see it."""
@@ -130,6 +130,7 @@ def test_models_are_run_block_by_block(kind):
             assert cells.stepwise
 
 
+@pytest.mark.lens
 def test_what_the_callers_hooks_do_is_part_of_the_model():
     model, wanted = MODELS["pre"](), {"components": ["attn_out", "z", "k"], "roles": ("last", "key")}
 

@@ -15,8 +15,6 @@ from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks.anchor import AnchorTask
 
-pytestmark = pytest.mark.lens
-
 ROWS = DATA.sample("rsn_train", 24)
 BASE = DATA.inputs(ROWS)
 SOURCE, NOISE = (TASK.counterfactual(DATA, ROWS, change) for change in ("both", "noise"))
@@ -35,6 +33,7 @@ def along(model, sender, receiver, source=SOURCE):
     return path_patch(model, BASE, source, sender, receiver).patched
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("norm", ["none", "pre", "post"])
 def test_with_nothing_between_a_path_patch_is_a_plain_patch(norm):
     model = model_of(norm)
@@ -72,6 +71,7 @@ def test_what_reaches_the_logits_directly_leaves_the_last_mlp_where_it_was(norm)
         torch.testing.assert_close(found, expected, atol=1e-8, rtol=1e-8)
 
 
+@pytest.mark.lens
 def test_a_head_reaches_another_heads_queries_through_two_matrices():
     """In a model of three layers without norm, q changes by (z' - z) W_O W_Q, whatever lies between."""
     model = model_of(n_layers=3)

@@ -24,8 +24,6 @@ from rb_interp.models.reference.blueprint import Blueprint
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.anchor import AnchorTask
 
-pytestmark = pytest.mark.lens
-
 ROWS = DATA.sample("rsn_train", 80)
 SMALL = {"d_model": 16, "d_head": 8, "d_mlp": 24, "n_heads": 2, "gamma": 0.3, "dtype": torch.float64}
 MODELS = {

@@ -16,8 +16,6 @@ from rb_interp.models import build_model
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.roles import Roles
 
-pytestmark = pytest.mark.lens
-
 LAST = torch.full((3,), 5)
 
 
@@ -124,6 +122,7 @@ MODELS = {
 }
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("kind", MODELS)
 def test_embeddings_and_neurons_are_hooks_by_hand(kind):
     model = MODELS[kind]()

@@ -18,8 +18,6 @@ from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 
-pytestmark = pytest.mark.lens
-
 KEY = np.array([[0], [3], [5]])
 ROLES = Roles({"key": KEY, "anchor": KEY + np.arange(1, 3), "noise": (KEY + np.arange(3, 7)) % 8}, task="the test")
 TOKENS = torch.randint(0, 30, (3, 8), generator=torch.Generator().manual_seed(0))
@@ -73,6 +71,7 @@ def test_roles_of_other_rows_are_refused():
         read_at(model, TOKENS[:, :6], "q.0@anchor", ROLES)
 
 
+@pytest.mark.lens
 def test_reading_gives_the_activation_at_each_rows_own_positions():
     model = lens_model("plain")
     _, cache = model.run_with_cache(TOKENS)
@@ -87,6 +86,7 @@ def test_reading_gives_the_activation_at_each_rows_own_positions():
                                        cache["blocks.2.attn.hook_k"][row, at, 1])  # fmt: skip
 
 
+@pytest.mark.lens
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", MODELS)
 def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everything(kind):
@@ -123,6 +123,7 @@ def test_columns_in_another_order_are_read_and_changed_like_any_rows():
         torch.testing.assert_close(read_at(model, tokens, site, ROLES), read_at(model, columns.copy("C"), site, ROLES))
 
 
+@pytest.mark.lens
 def test_hooks_are_gone_after_an_error_and_the_callers_stay_and_act():
     model = lens_model("gpt2")
     seen = []

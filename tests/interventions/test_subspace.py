@@ -75,7 +75,6 @@ def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind
     assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_control_changes_as_much(monkeypatch, keep):
     """Every change, or every matrix that is left, has the norm of the effect's own, head by head."""
@@ -100,7 +99,6 @@ def test_the_control_changes_as_much(monkeypatch, keep):
     assert ranks == [2] * 5
 
 
-@pytest.mark.lens
 def test_all_of_the_residual_stream_and_none():
     model = model_of("plain")
     assert np.abs(subspace_effect(model, INPUTS, np.eye(16), keep=True, n_draws=1).values).max() < 1e-4
@@ -109,7 +107,6 @@ def test_all_of_the_residual_stream_and_none():
     assert np.abs(gone.values).max() > 0.01
 
 
-@pytest.mark.lens
 def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
     """Its values need two directions, number and presence of an anchor; the anchors' span (not centred) holds both."""
     averager = reference("averager")
@@ -132,7 +129,6 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
     assert not subspace_effect(model, sample, first, layer=1, metric="accuracy", n_draws=1).values.any()
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2"])
 def test_controls_that_match_lie_in_the_embedding_and_change_as_much(kind):
     """Spans of keys lie in that of all keys, directions in that of all tokens, and one's own span costs the same."""
@@ -155,7 +151,6 @@ def test_controls_that_match_lie_in_the_embedding_and_change_as_much(kind):
         spans_of_tokens(model, INPUTS, "key", 11)
 
 
-@pytest.mark.lens
 def test_directions_in_the_embedding_have_its_covariance():
     model = model_of("plain")
     vectors = model.W_E.detach().double().numpy()[np.concatenate(list(INPUTS.roles.tokens.values()))]
@@ -168,7 +163,6 @@ def test_directions_in_the_embedding_have_its_covariance():
     np.testing.assert_allclose(along, (rng / rng.sum(1, keepdims=True)).mean(0)[:2], atol=4 * 0.3 / n**0.5)
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2"])
 def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
     """Without LayerNorm W_E itself; with it, whatever enters: centred vectors lie in the span, both ways."""
@@ -186,7 +180,6 @@ def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
         np.testing.assert_array_equal(vectors["key"], model.W_E.detach().double().numpy()[11:21])
 
 
-@pytest.mark.lens
 def test_a_basis_that_is_not_orthonormal_is_refused():
     with pytest.raises(ModelError, match=r"the basis is not orthonormal; span\(vectors\) gives one"):
         subspace_effect(model_of("plain"), INPUTS, 2 * np.eye(16)[:, :2])

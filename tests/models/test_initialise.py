@@ -19,7 +19,7 @@ from rb_interp.models.drawn import _DRAWN
 from rb_interp.models.schemes import intended_std, lens_parameter, parameters, standard_draw
 from rb_interp.models.tensors import tensors_of
 
-pytestmark = [pytest.mark.lens, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 V, D, HEADS, GROUPED, M, GAMMA = 97, 32, 4, 2, 48, 0.7
 SIZES = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": HEADS}
@@ -103,6 +103,7 @@ def test_values_in_a_layer_of_queries_and_keys_have_their_own_rate():
     assert has_std(attention.in_proj_weight[2 * D :], D**-1.5)
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("family", FAMILIES)
 def test_norms_start_as_the_identity_on_normalised_inputs(family):
     model = made(family)
@@ -118,6 +119,7 @@ def test_norms_start_as_the_identity_on_normalised_inputs(family):
         torch.testing.assert_close(norm(x[None])[0], x, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_bridge_computes_what_the_model_behind_it_would(family):
     """A bridge of a fused layer computes with copies of its parts: they are written too."""
@@ -133,6 +135,7 @@ def test_a_bridge_computes_what_the_model_behind_it_would(family):
     assert own.z.abs().max() < 4.5
 
 
+@pytest.mark.lens
 def test_a_bridge_is_read_where_it_computes():
     """After training the fused layer behind a bridge is old; the table tells of the parts that are trained."""
     bridge = rb.scale_init(bridged(made("GPTNeoXForCausalLM")), 0.5)
@@ -154,6 +157,7 @@ OWN = {
 }  # fmt: skip
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("kind", OWN)
 def test_a_model_of_this_package_gets_the_weights_that_build_model_writes(kind):
     given: Any = OWN[kind]
@@ -169,6 +173,7 @@ def test_a_model_of_this_package_gets_the_weights_that_build_model_writes(kind):
     assert tied == ({"unembed.W_U"} if kind == "tied" else set())
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["gpt2", "folded", "rotary", "grouped"])
 def test_draws_belong_to_the_names_of_transformer_lens(kind):
     """So a HookedTransformer and a native bridge of the same shape hold the same numbers, on either generation."""
@@ -196,6 +201,7 @@ def test_dtype_frozen_tensors_and_random_state_stay_and_gammas_share_their_draws
     assert not torch.equal(rb.scale_init(model, 0.8, seed=8).lm_head.weight, large["lm_head.weight"])
 
 
+@pytest.mark.lens
 @pytest.mark.trains
 def test_a_users_own_loop():
     model = rb.scale_init(made("LlamaForCausalLM"), gamma=0.4)
@@ -236,6 +242,7 @@ def test_a_model_that_is_gone_is_not_remembered():
     assert len(_DRAWN) < known
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["pre", "post", "tied", "d_model", "conv1d", "fixed", "emb_mlp"])
 def test_what_build_model_drew_is_known_too(kind):
     given: Any = OWN[kind]

@@ -17,8 +17,6 @@ from rb_interp.studies.anchor.circuits import name_circuit
 from rb_interp.tasks import SETS
 from rb_interp.tasks.anchor import AnchorTask
 
-pytestmark = pytest.mark.lens
-
 TASK = AnchorTask()
 DATA = TASK.dataset(seed=0)
 SUM, KEY = 26, 40

@@ -36,8 +36,6 @@ from rb_interp.training.config import TrainConfig
 from rb_interp.training.plain import train_model
 from rb_interp.training.stacked import stacked_logits
 
-pytestmark = pytest.mark.lens
-
 D_VOCAB, N_CTX = 23, 5
 EMB_MLP = ModelConfig(architecture="emb_mlp", n_layers=1, act="tanh", d_model=12, d_mlp=20)
 ONE_LAYER = ModelConfig(architecture="one_layer", n_layers=1, act="tanh", d_model=D_VOCAB, d_head=7, d_mlp=20)
@@ -97,6 +95,7 @@ def test_one_layer_is_definition_2_and_knows_the_last_position():
     assert (model(tokens[:, [4, 1, 2, 3, 0]])[:, -1] - answer).abs().max() > 0.1
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("act", ["relu", "gelu", "tanh"])
 def test_one_layer_is_a_lens_model_without_positions_and_unembedding(act):
     config = replace(ONE_LAYER, act=act)
@@ -128,6 +127,7 @@ def test_both_are_what_is_trained(config):
         torch.testing.assert_close(every[seed], logits, rtol=0, atol=1e-12)
 
 
+@pytest.mark.lens
 def test_hooks_of_emb_mlp_hold_the_definitions_steps():
     model, tokens = made(EMB_MLP), some_tokens()
     logits, cache = model.run_with_cache(tokens)
@@ -160,6 +160,7 @@ def test_leaving_one_token_out_of_emb_mlp_is_a_shorter_row():
     torch.testing.assert_close(without, last_logits(model, tokens[:, :-1]), rtol=0, atol=1e-13)
 
 
+@pytest.mark.lens
 def test_editing_one_layer_reaches_the_answer():
     model, tokens = made(ONE_LAYER), some_tokens()
     cache = model.run_with_cache(tokens)[1]

@@ -80,7 +80,6 @@ def test_p_values_are_uniform_for_a_random_value_matrix():
         assert kstest(p_values[name], "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201, name
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("layer", [0, 2])
 def test_residual_stream_readers_give_the_embedding_matrix(layer):
     model = lens_model("plain")
@@ -88,7 +87,6 @@ def test_residual_stream_readers_give_the_embedding_matrix(layer):
     np.testing.assert_array_equal(found, model.W_E[[5, 7]].detach().double().numpy())
 
 
-@pytest.mark.lens
 def test_pre_norm_reads_the_normalised_embedding():
     """By hand: LayerNorm, with its weight and bias, of W_E[t] + W_pos[p], averaged over p."""
     model = lens_model("gpt2")
@@ -102,7 +100,6 @@ def test_pre_norm_reads_the_normalised_embedding():
     np.testing.assert_allclose(token_embeddings(model, np.array([5, 7]), 6, 0, 1), expected.numpy(), atol=1e-5)
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "folded", "rotary", "grouped"])
 def test_what_enters_attention_reproduces_the_value_vectors(kind):
     """The tensor found is the residual stream's without normalisation, and LayerNorm's or RMSNorm's with it."""
@@ -113,7 +110,6 @@ def test_what_enters_attention_reproduces_the_value_vectors(kind):
         assert x.shape == (2, 6, 16)
 
 
-@pytest.mark.lens
 def test_reading_of_a_planted_head():
     """The leading direction of one head set to a reasoning anchor's centred embedding, on a model from elsewhere."""
     model, untrained = lens_model("plain"), lens_model("plain", seed=1)
@@ -134,7 +130,6 @@ def test_reading_of_a_planted_head():
     assert reading.n == 0
 
 
-@pytest.mark.lens
 def test_groups_of_any_name_are_read_as_the_anchor_task_s_are():
     model, names = lens_model("plain"), {"key": "hour", "memory": "place", "reasoning": "shift"}
     by_role = dict(zip(names, ROLES.tokens, strict=True))
@@ -161,7 +156,6 @@ def write_value_matrix(model, layer: int, head: int, W_V: torch.Tensor) -> None:
             parameter[head * width : (head + 1) * width] = W_V.T
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "grouped"])
 def test_the_ov_matrix_has_the_spectrum_and_the_directions_of_the_product(kind):
     model = lens_model(kind)
@@ -173,7 +167,6 @@ def test_the_ov_matrix_has_the_spectrum_and_the_directions_of_the_product(kind):
         np.testing.assert_allclose(np.abs((found[0] * U[:, :4]).sum(0)), 1, rtol=1e-5)
 
 
-@pytest.mark.lens
 def test_what_the_head_passes_on_decides_between_directions_that_it_reads_alike():
     """W_V reads two directions alike; W_O lets three times as much of the second through."""
     model = lens_model("plain")

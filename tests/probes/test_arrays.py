@@ -13,7 +13,6 @@ from rb_interp.probes.attention_input import token_embeddings
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
 
-pytestmark = pytest.mark.lens
 N, LENGTH, LAYERS = 30, 9, 2
 KEY = np.arange(N)[:, None] % 6
 INPUTS = Inputs(
@@ -86,6 +85,7 @@ def test_a_scan_reads_arrays(both):
         pd.testing.assert_frame_equal(found, expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.lens
 def test_full_names_layers_in_a_mapping_tensors_and_a_cache_of_one_s_own_do_as_well(both):
     (model, _), _ = both
     arrays = arrays_of(model)

@@ -49,7 +49,6 @@ def test_p_values_are_uniform_under_the_null():
     assert kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201  # 1 % point, and the steps of 1/201
 
 
-@pytest.mark.lens
 def test_model_without_query_weights_attends_uniformly_and_the_untrained_model_does_not():
     model, untrained = lens_model("plain"), lens_model("plain", seed=1)
     with torch.no_grad():
@@ -66,7 +65,6 @@ def test_model_without_query_weights_attends_uniformly_and_the_untrained_model_d
     assert row["null_mean"] == pytest.approx(np.mean([(1 - 1 / i) ** i for i in range(2, 10)]), abs=0.02)
 
 
-@pytest.mark.lens
 def test_all_heads_at_once_read_what_each_reads_alone():
     model = build_model(AnchorTask(), gamma=0.4, n_layers=3, n_heads=2, d_head=8, seed=1)
     tokens = AnchorTask().dataset(0).tokens[:20]

@@ -11,7 +11,6 @@ from rb_interp.probes import attention, attention_by_role
 from rb_interp.probes.excess import excess, random_excess
 from rb_interp.tasks import Inputs, Roles
 
-pytestmark = pytest.mark.lens
 ROLES = ("key", "a1", "a2", "last", "noise")
 N = 60
 KEY = np.random.default_rng(0).integers(0, 3, (N, 1))

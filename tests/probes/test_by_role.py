@@ -44,7 +44,6 @@ def test_p_values_are_uniform_where_attention_ignores_the_roles():
     assert kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201
 
 
-@pytest.mark.lens
 def test_a_task_s_roles_on_a_model():
     data = AnchorTask(
         length=9, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=200
@@ -58,7 +57,6 @@ def test_a_task_s_roles_on_a_model():
     assert set(reading.nulls) == {"key", "anchors"}
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize(
     ("positions", "message"),
     [

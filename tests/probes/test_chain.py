@@ -150,7 +150,6 @@ def test_always_saying_true_is_right_as_often_as_true_is_and_not_beyond_its_null
     assert (knowing["p_value"], round(knowing["null_mean"], 1)) == (1 / 201, 0.5)
 
 
-@pytest.mark.lens
 def test_an_untrained_model_writes_nothing_and_guesses_answers():
     model = build_model(SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=300), gamma=0.5, norm="pre", d_model=16)
     reading = read(model)
@@ -164,7 +163,6 @@ def test_an_untrained_model_writes_nothing_and_guesses_answers():
 
 
 @pytest.mark.trains
-@pytest.mark.lens
 def test_chain_is_what_greedy_decoding_writes():
     """A small model, trained on half of the examples for a moment, right on some chains and wrong on others."""
     model = build_model(SimpleNamespace(d_vocab=TOKENIZER.d_vocab, length=300), gamma=0.5, norm="pre", d_model=48)

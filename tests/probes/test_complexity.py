@@ -130,7 +130,6 @@ def test_a_random_embedding_reads_its_nulls():
     assert "too few" in lone.notes["nearest"]
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["plain", "gpt2", "rotary", "grouped"])
 def test_matrices_are_those_of_the_model_heads_joined(kind):
     model, untrained = (lens_model(kind, seed) for seed in (0, 1))

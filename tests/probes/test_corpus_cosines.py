@@ -124,7 +124,6 @@ def test_the_control_is_no_defence_where_it_does_not_match():
     assert reading.values["difference_control"] > 0.3
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("gamma", [0.3, 0.8])
 def test_an_untrained_model_reads_nothing_at_any_gamma(gamma: float):
     model = build_model(SimpleNamespace(d_vocab=D_VOCAB, length=8), gamma=gamma, d_model=D_MODEL)

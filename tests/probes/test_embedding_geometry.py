@@ -130,7 +130,6 @@ def test_what_nothing_defines_is_nan() -> None:
             assert geometry_arrays(W_E, laid_out(groups))["pca"].shape == (sum(map(len, groups.values())), 3)
 
 
-@pytest.mark.lens
 def test_probe_reads_the_embedding_of_a_model() -> None:
     model, untrained = (lens_model("plain", seed=seed, d_vocab=40) for seed in (0, 1))
     reading = geometry(model, groups=TOKENS, untrained=untrained, n_null=20, **OPTIONS)
@@ -145,7 +144,6 @@ def test_probe_reads_the_embedding_of_a_model() -> None:
     assert math.isnan(geometry(model, groups=TOKENS, n_null=0).values["participation_ratio"])
 
 
-@pytest.mark.lens
 def test_groups_of_any_name_are_read_as_the_anchor_task_s_are() -> None:
     model = lens_model("plain", d_vocab=40)
     renamed: dict[str, Any] = dict(zip(("hour", "place", "shift"), TOKENS.values(), strict=True))
@@ -174,7 +172,6 @@ def test_groups_of_any_name_are_read_as_the_anchor_task_s_are() -> None:
 ORDER = {"order_rho", "theory", *(f"{kind}_{name}" for kind in ("pc1", "own_pc1") for name in TOKENS)}
 
 
-@pytest.mark.lens
 def test_order_is_read_where_the_caller_gives_numbers() -> None:
     """The embedding is a line by other numbers than the ids; without numbers nothing is said of order."""
     model, rng = lens_model("plain", d_vocab=40), np.random.default_rng(0)
@@ -202,7 +199,6 @@ def test_order_is_read_where_the_caller_gives_numbers() -> None:
     )
 
 
-@pytest.mark.lens
 def test_a_pre_norm_model_is_read_behind_its_layer_norm():
     task = AnchorTask.preset("smoke")
     model = build_model(task, gamma=0.5, norm="pre", n_layers=1, d_model=8, d_head=4, d_mlp=8)

@@ -19,8 +19,6 @@ from rb_interp.models.schemes import parameters
 from rb_interp.probes.spectra import MATRICES
 from rb_interp.tasks import AnchorTask, Inputs
 
-pytestmark = pytest.mark.lens
-
 TASK = AnchorTask(
     length=7, keys=(21, 30), memory_anchors=(1, 5), reasoning_anchors=(11, 15), d_vocab=80, n_sequences=200
 )

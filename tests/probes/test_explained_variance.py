@@ -32,7 +32,6 @@ def closed_form(between: float, n: int, k: int) -> float:
     return (between - (k - 1) * within) / (1 + within)
 
 
-@pytest.mark.lens
 def test_groupings_of_one_s_own_at_a_role_s_position() -> None:
     """The embedding of the first token is a function of that token, and its label by name says the same."""
     model, rng = lens_model("plain"), np.random.default_rng(0)
@@ -137,7 +136,6 @@ def rows_with_the_key_last() -> tuple[np.ndarray, Roles]:
     return tokens, Roles({"key": np.full((200, 1), 5), "anchor": np.tile([2, 3], (200, 1))})
 
 
-@pytest.mark.lens
 def test_every_component_of_a_foreign_model() -> None:
     model, (tokens, roles) = lens_model("folded"), rows_with_the_key_last()
     reading = variance_explained(model, Inputs(tokens, roles=roles), untrained=model, n_null=20)
@@ -158,14 +156,12 @@ def test_every_component_of_a_foreign_model() -> None:
     assert alone.nulls == {}
 
 
-@pytest.mark.lens
 def test_model_without_mlp_has_no_mlp_out() -> None:
     model, (tokens, roles) = lens_model("folded", attn_only=True), rows_with_the_key_last()
     values = variance_explained(model, Inputs(tokens, roles=roles), n_null=2).values
     assert {name.split(".")[0] for name in values} == {"resid_pre", "attn_out", "resid_post"}
 
 
-@pytest.mark.lens
 def test_heads_add_up_to_the_attention_output() -> None:
     model = lens_model("plain", d_vocab=40)
     tokens = np.random.default_rng(0).integers(0, 40, (6, 5))

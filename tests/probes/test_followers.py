@@ -112,7 +112,6 @@ def test_frequency_and_corpus_alone_are_what_the_null_says():
         assert 0.02 < p_values(reading)[name] < 0.98
 
 
-@pytest.mark.lens
 def test_an_untrained_model_reads_nothing():
     model = build_model(SimpleNamespace(d_vocab=D_VOCAB, length=8), gamma=0.8, d_model=D_MODEL)
     reading = next_token(model, INPUTS, counts=COUNTS, lengths=ROWS.lengths)

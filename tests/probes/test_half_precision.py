@@ -9,8 +9,6 @@ import torch
 import rb_interp as rb
 from rb_interp import interventions, probes
 
-pytestmark = pytest.mark.lens
-
 TASK = rb.AnchorTask.preset("smoke")
 DATA = TASK.dataset(0)
 ROWS = DATA.sample("rsn_train", 60)
@@ -57,6 +55,7 @@ def test_probes(name, dtype):
         np.testing.assert_allclose(found.values[key], value, rtol=0.03, atol=0.03, err_msg=key)
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_patching_matrix(dtype):
     half, single = (interventions.patching_matrix(model(each), INPUTS, KEY) for each in (dtype, torch.float32))

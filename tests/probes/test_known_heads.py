@@ -7,7 +7,6 @@ from induction import INDUCTION, OTHER, PREVIOUS, known, rows
 from rb_interp import probes
 from rb_interp.tasks import Inputs, Roles
 
-pytestmark = pytest.mark.lens
 HEADS = [(layer, head) for layer in range(2) for head in range(2)]
 
 

@@ -18,7 +18,6 @@ from rb_interp.errors import ModelError, RbInterpError, RolesError
 from rb_interp.models.generations import live_parameters
 from rb_interp.tasks import Inputs, Roles
 
-pytestmark = pytest.mark.lens
 COUNTS = np.zeros((2, 200), dtype=int)
 COUNTS[0, :40], COUNTS[1, 40:120] = 40, 50
 LONE = np.zeros((2, 200), dtype=int)

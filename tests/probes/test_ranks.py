@@ -50,7 +50,6 @@ def test_planted_ranks_are_read():
     )
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("gamma", [0.3, 0.8])
 def test_an_untrained_model_reads_chance_at_any_gamma_and_chance_depends_on_the_number_of_tokens(gamma: float):
     model = build_model(SimpleNamespace(d_vocab=D_VOCAB, length=8), gamma=gamma, d_model=D_MODEL)
@@ -95,7 +94,6 @@ def test_a_swap_exchanges_matched_tokens():
     assert {-1, 1} == set(np.sign(draws))
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("kind", ["gpt2", "grouped"])
 def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
     model = lens_model(kind)

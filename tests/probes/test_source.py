@@ -21,7 +21,6 @@ from rb_interp.probes import (
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
 
-pytestmark = pytest.mark.lens
 KEY = np.arange(30)[:, None] % 6
 INPUTS = Inputs(
     np.random.default_rng(0).integers(0, 30, (30, 9)),
@@ -37,6 +36,7 @@ PLACES = (
 )
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize(("probe", "where"), PLACES)
 def test_probes_read_the_same_from_a_cache(probe, where):
     """Ours, and the one that TransformerLens gives; the untrained model's too."""

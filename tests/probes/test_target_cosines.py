@@ -9,7 +9,6 @@ from rb_interp.probes import captured, cosines_by_target
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 
-pytestmark = pytest.mark.lens
 HOOK = "blocks.1.hook_resid_mid"
 RNG = np.random.default_rng(0)
 TOKENS = RNG.integers(0, 30, (60, 6))

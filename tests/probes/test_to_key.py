@@ -9,7 +9,6 @@ from rb_interp.probes import attention_to_key
 from rb_interp.tasks import Inputs, Roles
 
 
-@pytest.mark.lens
 def test_planted_patterns_are_read() -> None:
     rng, n = np.random.default_rng(0), 60
     key = rng.integers(0, 4, (n, 1))

@@ -140,7 +140,6 @@ def test_loss_without_order_counts_rows():
 
 @pytest.mark.trains
 @pytest.mark.wide
-@pytest.mark.lens
 def test_emb_mlp_cannot_go_below_the_floor_of_ordered_labels():
     config = ModelConfig(architecture="emb_mlp", n_layers=1, act="tanh", d_model=32, d_mlp=64)
     losses, floors = {}, {}

@@ -99,7 +99,6 @@ def test_a_foreign_task_trains_keeps_its_stages_and_continues_bit_for_bit(task, 
             assert torch.equal(value, again.read(name).tensors[key]), (name, key)
 
 
-@pytest.mark.lens
 def test_a_transformer_lens_model_trains_on_a_foreign_task():
     task = Copy()
     model = build_model(task, gamma=0.5, config=MODEL)

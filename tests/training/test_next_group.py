@@ -63,7 +63,6 @@ def weights_of(group, member=0):
     return {name: weight[member].detach() for name, weight in group.weights.items()}
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize(
     "changes", [{}, {"tied": False}, {"scheme": "fan_in_fixed_embedding"}, {"norm": "none", "n_heads": 1, "d_head": 16}]
 )

@@ -13,7 +13,7 @@ from rb_interp.training.last_group import LastGroup
 from rb_interp.training.member_group import Member
 from rb_interp.training.plain import train_model
 
-pytestmark = [pytest.mark.lens, pytest.mark.trains]
+pytestmark = pytest.mark.trains
 
 TASK = AnchorTask.preset("smoke")
 TRAIN = TrainConfig(steps=20, dtype="float64", batch_size=16, eval_every=20, eval_rows=20, lr=1e-2)
@@ -37,6 +37,7 @@ def test_the_pattern_is_one_over_i_at_every_step_and_the_other_layer_is_free(nor
         group.advance(10)
 
 
+@pytest.mark.lens
 @pytest.mark.parametrize("norm", ["none", "pre", "post"])
 def test_it_learns_what_a_model_under_a_hook_learns(norm):
     free = ModelConfig(norm=norm, **SIZES)

@@ -26,7 +26,7 @@ from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
 
-pytestmark = [pytest.mark.lens, pytest.mark.wide]
+pytestmark = pytest.mark.wide
 SCAN = ScanTask(verbs=2, n_sequences=80)
 SIZES = ModelConfig(d_model=32, d_head=16, d_mlp=64, norm="post")
 TINY = {
@@ -137,7 +137,7 @@ def test_contrasts_and_verdicts_on_made_up_shares():
     assert all(shown.n_seeds == 8 for verdict in judged.values() for shown in verdict.context)
 
 
-@pytest.mark.parametrize(("task", "least", "id"), [("addition", 0.2, "P1"), *((task, 0.1, "P2") for task in TASKS[1:])])
+@pytest.mark.parametrize(("task", "least", "id"), [("addition", 0.2, "P1"), (TASKS[-1], 0.1, "P2")])
 def test_a_claim_holds_from_its_threshold_on_and_at_every_size(task, least, id):
     def with_contrast(difference):
         def of(name, decay, gamma, seed, set):

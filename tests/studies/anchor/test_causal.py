@@ -13,7 +13,7 @@ from rb_interp.runs.intervene import ablate_members, patch_member
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 
-pytestmark = [pytest.mark.lens, pytest.mark.wide]
+pytestmark = pytest.mark.wide
 
 OF_VALUES = ("leading_direction_only", "without_reasoning", "without_memory")
 STAGES = {

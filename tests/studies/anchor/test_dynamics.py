@@ -167,7 +167,6 @@ def found(two_heads) -> Dynamics:
     return dynamics(two_heads, progress=False)
 
 
-@pytest.mark.lens
 def test_every_member_is_read_at_every_checkpoint_of_its_own(two_heads, found):
     half, kept = two_heads.sweep().stage_steps(), {0, 5, 20, 80}
     assert any(step not in kept for step in half.values())
@@ -182,7 +181,6 @@ def test_every_member_is_read_at_every_checkpoint_of_its_own(two_heads, found):
     assert len(found.events) == 4 * 13
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("stage", ["half", 20])
 def test_values_agree_with_probes_called_by_hand(two_heads, found, stage):
     gamma, seed = 0.5, 1
@@ -223,7 +221,6 @@ def test_values_agree_with_probes_called_by_hand(two_heads, found, stage):
     )  # heads differ, so the choice among them was tested
 
 
-@pytest.mark.lens
 def test_a_tied_embedding_is_unembedded_as_in_every_other_model(tmp_path):
     tied = {"gammas": (0.8,), "seeds": (0,), "model": replace(ModelConfig.preset("smoke"), tied=True)}
     train = replace(TINY["train"], steps=10, n_checkpoints=1)
@@ -236,7 +233,6 @@ def test_a_tied_embedding_is_unembedded_as_in_every_other_model(tmp_path):
     assert last["value"].item() == pytest.approx(by_hand, rel=1e-5)
 
 
-@pytest.mark.lens
 def test_weights_that_are_not_finite_read_nan_and_nothing_else_does(two_heads, tmp_path):
     shutil.copytree(two_heads.folder, tmp_path / "run")
     broken = Run.open(tmp_path / "run", study=ANCHOR)

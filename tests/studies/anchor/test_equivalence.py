@@ -56,7 +56,6 @@ def test_without_two_named_members_tables_are_empty_and_readings_missing():
     assert found.tables["battery_accuracy"]["accuracy"].tolist() == [1, 0.75]
 
 
-@pytest.mark.lens
 def test_every_member_of_a_run_answers_the_same_rows(run):
     right = run.table("battery_accuracy")
     assert set(right["seed"]) == {0, 1}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import CLAIMS
 
@@ -149,7 +147,6 @@ def test_each_mechanism_has_its_intervention_with_this_criterion():
     assert {check.of for check in CHECKS if check.check.gate} == {"M7b"}
 
 
-@pytest.mark.lens
 def test_every_quantity_is_one_that_a_run_has(run):
     names = ["probe", "quantity", "stage", "set"]
     there = set(run.readings[names].itertuples(index=False, name=None))

@@ -39,7 +39,6 @@ def test_settings_that_the_study_cannot_read_are_refused(change, message):
         AnchorConfig.from_preset("quick", **change)
 
 
-@pytest.mark.lens
 def test_a_run_is_judged_and_opens_again_as_it_was(run):
     check_run(run)
     again = Run.open(run.folder, study=ANCHOR)
@@ -53,14 +52,12 @@ def test_a_run_is_judged_and_opens_again_as_it_was(run):
     pd.testing.assert_frame_equal(again.evidence.readings, run.evidence.readings)
 
 
-@pytest.mark.lens
 def test_made_up_readings_are_a_part_of_a_runs(run):
     made_up = make_evidence().readings
     shorter = ~made_up["quantity"].isin(["key_at_4", "key_at_5", "key_at_6"])  # rows of the run have fewer positions
     assert places(made_up[shorter]) - places(run.readings) == set()
 
 
-@pytest.mark.lens
 def test_statistics_over_seeds_are_those_of_the_members(run):
     circuits, counts = run.table("circuits"), run.table("circuit_counts")
     assert counts.groupby("named_by")["n"].sum().to_dict() == {"cause": 6, "attention": 6}
@@ -102,7 +99,6 @@ def test_events_are_summarised_on_the_logarithm_of_steps():
     assert (row["low"], row["high"]) == pytest.approx((np.exp(low) - 25, np.exp(high) - 25))
 
 
-@pytest.mark.lens
 def test_one_probe_reads_every_member_at_any_kept_step(run):
     found = run.probe_members(attention_by_role, stage=80, set="mem", rows=60, layer=1, n_null=0)
     own = run.readings.query("probe == 'attention_by_role' and stage == 'final' and `set` == 'mem'")
@@ -111,7 +107,6 @@ def test_one_probe_reads_every_member_at_any_kept_step(run):
     assert set(found["step"]) == {80}
 
 
-@pytest.mark.lens
 def test_small_members_are_trained_again_with_an_l0_that_only_averages(run):
     for seed in run.config.seeds:
         start, own = (run.sweep(name).weights(0.8, seed, "init") for name in (FIXED, ""))

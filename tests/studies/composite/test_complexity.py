@@ -64,7 +64,6 @@ def condensed_queries(at: dict[float, float]) -> pd.DataFrame:
     return readings_table(rows)
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize(
     ("at", "outcome"),
     [
@@ -167,7 +166,6 @@ def test_k8_is_not_judged_where_no_gamma_has_both_phases():
     assert (few.outcome, few.effect) == ("OPEN", 1)
 
 
-@pytest.mark.lens
 def test_complexity_of_a_hand_written_model_and_of_an_untrained_one():
     """The known model keeps each token's number on one line, so its items need one direction, and no twin does."""
     task = CompositeTask(n_sequences=1600, evaluation_rows=100)

@@ -34,7 +34,7 @@ from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import Member
 
-pytestmark = [pytest.mark.lens, pytest.mark.wide]
+pytestmark = pytest.mark.wide
 TASK = CompositeTask(n_sequences=1600, evaluation_rows=300)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
@@ -74,12 +74,12 @@ def members(read, as_gamma=None) -> list[MemberFound]:
     return [read[of[gamma]]._replace(member=Member(gamma, seed)) for gamma in read for seed in SEEDS]
 
 
-def outcomes(found: list[MemberFound]) -> dict[str, str]:
+def outcomes(found: list[MemberFound], claims=JUDGED) -> dict[str, str]:
     tables = member_tables(found)
     every = {**tables, "flow_match": flow_match(tables["phases"])}
     curves = pd.DataFrame(columns=["gamma", "seed", "step", "set", "loss"])
     rows = readings_table([row for one in found for row in one.rows()], *of_members(every, curves, 9))
-    return {verdict.id: verdict.outcome for verdict in judge(rows, JUDGED)}
+    return {verdict.id: verdict.outcome for verdict in judge(rows, claims)}
 
 
 def test_known_models_meet_the_claims_at_their_gammas_and_fail_them_at_each_others(read):
@@ -89,16 +89,15 @@ def test_known_models_meet_the_claims_at_their_gammas_and_fail_them_at_each_othe
 
 
 def test_f7_asks_whether_the_flow_tells_the_phase_over_enough_members(read):
-    many = members(read) * 6  # 48 members of each phase
-    assert outcomes(many)["F7"] == "HOLDS"
-    last = reference_model(DATA, "via_last", "inferential")
-    mixed = MemberFound(Member(0.8, 0), 9, tuple(read_model(last, DATA, last)))
-    alone = [*many, *[mixed._replace(member=Member(0.8, seed)) for seed in range(48)]]
-    assert flow_readings(flow_match(member_tables(alone)["phases"]), 9).set_index("quantity")["value"][
-        "balanced_accuracy"
-    ] == pytest.approx(0.75)
-    table = member_tables(alone)["phases"]
-    (verdict,) = judge(flow_readings(flow_match(table), 9), [claim for claim in CLAIMS if claim.id == "F7"])
+    phases = pd.concat([member_tables(members(read))["phases"]] * 6)  # 48 members of each phase
+    mixed = phases[phases["phase"] == "inferential"].assign(flow="via last")
+    verdicts = []
+    for table, accuracy in ((phases, 1.0), (pd.concat([phases, mixed]), 0.75)):
+        found = flow_readings(flow_match(table), 9)
+        assert found.set_index("quantity")["value"]["balanced_accuracy"] == accuracy
+        verdicts += judge(found, [claim for claim in CLAIMS if claim.id == "F7"])
+    assert verdicts[0].outcome == "HOLDS"
+    verdict = verdicts[1]
     assert (verdict.outcome, verdict.unit, verdict.conditions[1].outcome) == ("FAILS", "interval", "HOLDS")
 
 
@@ -122,9 +121,10 @@ def test_c6_and_c3m_by_hand():
 
 def test_f9_asks_whether_attention_stays_the_same_on_the_unseen_pair(read):
     many = members(read) * 3  # 48 units
-    assert outcomes(many)["F9"] == "HOLDS"
+    claims = [claim for claim in CLAIMS if claim.id == "F9"]
+    assert outcomes(many, claims) == {"F9": "HOLDS"}
     changed = [one._replace(readings=_attention_of(one, read[0.1])) for one in many]
-    assert outcomes(changed)["F9"] == "FAILS"
+    assert outcomes(changed, claims) == {"F9": "FAILS"}
     kept = unseen_attention(member_tables(changed)["phases"], 9)
     assert kept["value"].tolist() == [0.0] * 48
     assert kept["gamma"].isna().all()
@@ -174,7 +174,7 @@ SMALL_TASK = replace(CompositeTask.preset("smoke"), n_sequences=480, evaluation_
 TINY = replace(
     COMPOSITE.preset("smoke"),
     task=SMALL_TASK,
-    gammas=(0.5, 0.8),
+    seeds=(1,),
     train=TrainConfig(steps=4, batch_size=16, eval_every=2, eval_rows=20, n_checkpoints=1, stages=("fit",)),
     model=replace(SIZES, n_heads=2),
 )
@@ -203,7 +203,7 @@ def test_a_run_reads_the_members_that_it_trained(run):
     assert set(readings["probe"]) == flow | vectors | complexity | {"flow_match", "two_phases", "memorising"}
     assert np.isfinite(readings.loc[readings["probe"] == "phase", "untrained"]).all()
     control = readings.loc[readings["sweep"] == BOTH_UNSEEN]
-    assert set(zip(control["gamma"], control["seed"], strict=True)) == {(0.5, 0), (0.5, 1), (0.8, 0), (0.8, 1)}
+    assert set(zip(control["gamma"], control["seed"], strict=True)) == {(0.5, 1), (0.8, 1)}
     other = read_control(
         run.model(gamma=0.8, seed=1, sweep=BOTH_UNSEEN), run.sweep(BOTH_UNSEEN).dataset(1), run.sweep().dataset(1)
     )
@@ -213,10 +213,11 @@ def test_a_run_reads_the_members_that_it_trained(run):
     assert "several readings of attention_between_roles/last_to_anchors per seed (heads?)" in reason
 
 
-def test_models_of_three_layers_have_phases_and_no_flow(tmp_path):
-    config = replace(TINY, gammas=(0.8,), seeds=(0,), model=replace(SIZES, n_layers=3))
-    run = COMPOSITE.run(config=config, out=tmp_path / "run", progress=False)
-    (row,) = run.table("phases").to_dict("records")
+def test_models_of_three_layers_have_phases_and_no_flow():
+    data = SMALL_TASK.dataset(seed=0)
+    models = [build_model(SMALL_TASK, gamma=0.8, seed=seed, config=replace(SIZES, n_layers=3)) for seed in (0, 1)]
+    tables = member_tables([MemberFound(Member(0.8, 0), 4, tuple(read_model(models[0], data, models[1])))])
+    (row,) = tables["phases"].to_dict("records")
     assert (row["flow"], row["n_pairs"], row["attention_last"]) == ("none", 0, False)
-    assert set(run.table("attention")["layer"]) == {0, 1, 2}
-    assert not len(run.table("interchange"))
+    assert set(tables["attention"]["layer"]) == {0, 1, 2}
+    assert not len(tables["interchange"])

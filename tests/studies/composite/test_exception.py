@@ -18,13 +18,13 @@ pytestmark = pytest.mark.wide
 TASK = CompositeTask(n_sequences=1600)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
-IN_L0 = [("via_last", 0), ("via_last", 1), ("via_anchors", 1)]
 PLANTED = {f"{edge}:{what}": value for edge in EDGES for what, value in (("turned", 0.0), ("kept", 1.0))}
 
 
-@pytest.mark.lens
-@pytest.mark.parametrize("phase", ["inferential", "symmetric"])
-@pytest.mark.parametrize(("flow", "table_in"), IN_L0)
+@pytest.mark.parametrize(
+    ("flow", "table_in", "phase"),
+    [("via_last", 0, "inferential"), ("via_last", 1, "symmetric"), ("via_anchors", 1, "inferential")],
+)
 def test_an_exception_in_an_edge_of_l0_is_found_there_and_changes_neither_phase_nor_flow(flow, table_in, phase):
     model = reference_model(DATA, flow, phase, table_in=table_in, edge="a2_from_a1")
     found = read_phase(model, DATA).values
@@ -38,7 +38,6 @@ def test_an_exception_in_an_edge_of_l0_is_found_there_and_changes_neither_phase_
     assert (values["a2_from_a1:turned"], values["a2_from_a1:kept"]) == (1, 1)
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("phase", ["inferential", "symmetric"])
 @pytest.mark.parametrize("flow", FLOWS)
 def test_an_exception_behind_l1s_attention_is_in_no_edge_of_l0(flow, phase):
@@ -47,7 +46,6 @@ def test_an_exception_behind_l1s_attention_is_in_no_edge_of_l0(flow, phase):
     assert min(values[f"{edge}:kept"] for edge in EDGES) < 0.5  # an edge that all pairs need is not the exception's
 
 
-@pytest.mark.lens
 def test_models_without_the_exception_say_so():
     untrained = build_model(TASK, gamma=0.8, config=SIZES)
     assert place_of(read_exception(untrained, DATA).values) == "unlearned"

@@ -54,7 +54,6 @@ def built(request):
 
 
 @pytest.mark.wide
-@pytest.mark.lens
 def test_reference_models_are_named_as_they_were_built_and_their_shares_are_0_or_1(built):
     flow, model = built
     untrained = build_model(TASK, gamma=0.8, config=SIZES)
@@ -68,7 +67,6 @@ def test_reference_models_are_named_as_they_were_built_and_their_shares_are_0_or
     assert np.isnan(list(reading.untrained.values())).all()
 
 
-@pytest.mark.lens
 def test_a_model_that_answers_nothing_rightly_has_no_pairs_and_says_so():
     reading = read_interchange(build_model(TASK, gamma=0.8, config=SIZES), DATA)
     assert np.isnan(list(reading.values.values())).all()
@@ -76,7 +74,6 @@ def test_a_model_that_answers_nothing_rightly_has_no_pairs_and_says_so():
     assert (reading.n, flow_of(reading.values)) == (0, "none")
 
 
-@pytest.mark.lens
 def test_without_the_edge_that_it_uses_a_model_is_lost_and_without_another_it_is_not(built):
     flow, model = built
     values = read_knock_out(model, DATA).values
@@ -88,7 +85,6 @@ def test_without_the_edge_that_it_uses_a_model_is_lost_and_without_another_it_is
     assert {values[f"{name}:placebo"] for name in ("anchors_from_key", "last_from_anchors")} == {0}
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize(("flow", "shares", "name"), [
     ("via_last", EQUAL, "via last"), ("via_anchors", EQUAL, "via anchors"), ("via_a2", EQUAL, None),
 ])  # fmt: skip
@@ -181,7 +177,6 @@ def test_placebo_positions_are_two_of_the_noise_but_the_last_one_and_see_the_key
     assert {tuple(sorted(places)) for places in found[key == 0].tolist()} > {(3, 4), (6, 7)}
 
 
-@pytest.mark.lens
 def test_each_knock_out_has_a_placebo_in_place_of_the_anchors_alone(monkeypatch):
     calls = []
 

@@ -213,7 +213,6 @@ def test_the_best_of_learning_rates_may_be_of_two_models():
 
 
 @pytest.mark.slow
-@pytest.mark.lens
 def test_the_smoke_map_end_to_end(tmp_path):
     run = COMPOSITE_MAP.run(preset="smoke", out=tmp_path / "map", progress=False)
     assert (tmp_path / "map" / "report.html").exists()

@@ -41,7 +41,6 @@ def test_shares_histogram_and_positions_by_hand():
     assert np.isnan(shares(answers[:0], inferential[:0], symmetric[:0])).all()
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("phase", ["inferential", "symmetric"])
 def test_reference_models_are_in_the_phase_that_they_were_built_for(phase):
     untrained = build_model(TASK, gamma=0.8, config=SIZES)
@@ -59,7 +58,6 @@ def test_reference_models_are_in_the_phase_that_they_were_built_for(phase):
     assert phase_of(*(reading.untrained[name] for name in ("acc_seen_test", "I", "S"))) == "unfit"
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize("phase", ["inferential", "symmetric"])
 def test_the_control_counts_answers_that_only_the_main_task_has_trained(phase):
     """One that infers every pair knows the control's rows; one that knows the exception answers as it is trained."""
@@ -70,7 +68,6 @@ def test_the_control_counts_answers_that_only_the_main_task_has_trained(phase):
     assert (reading.values["acc_train"], reading.values["acc_seen_test"]) == (1, 1)
 
 
-@pytest.mark.lens
 def test_early_rows_alone_have_noise_between_anchors_and_last_position(monkeypatch):
     rows = np.arange(len(DATA))
     between = DATA.positions["last"][:, 0] - DATA.positions["a2"][:, 0]

@@ -9,8 +9,6 @@ from reference_models import EQUAL, FLOWS, ORDERED, reference_model
 
 from rb_interp.studies.composite.task import CompositeTask
 
-pytestmark = pytest.mark.lens
-
 TASK = CompositeTask(n_sequences=1600)
 DATA = TASK.dataset(seed=0)
 KINDS = [

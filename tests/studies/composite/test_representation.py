@@ -57,7 +57,6 @@ def test_a_grid_needs_its_keys_pairs_and_anchors():
     assert not has_grid(exceptional.dataset(0))
 
 
-@pytest.mark.lens
 def test_a_code_of_the_target_reads_1_and_0_and_a_code_of_each_row_near_0_for_both():
     with planted(TASK, INFERENTIAL) as model:
         answers, steps, *_ = read_grid(model, DATA)
@@ -77,7 +76,6 @@ def test_a_code_of_the_target_reads_1_and_0_and_a_code_of_each_row_near_0_for_bo
     assert shares[0].values["order"] == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.lens
 def test_matrices_have_the_first_pair_s_keys_down_and_the_drawn_cells_are_those_of_the_figure():
     def angle(number):
         vectors = np.zeros((len(number), 256))
@@ -102,7 +100,6 @@ def test_matrices_have_the_first_pair_s_keys_down_and_the_drawn_cells_are_those_
     assert steps.values["different"] == pytest.approx(np.cos(everything[everything != 0] / 20).mean(), abs=1e-5)
 
 
-@pytest.mark.lens
 @pytest.mark.parametrize(("flow", "shares"), [("via_last", EQUAL), ("via_last", ORDERED), ("via_anchors", ORDERED)])
 def test_shares_of_hand_written_flows_are_those_of_what_they_put_at_the_last_position(flow, shares):
     """The last token's own number, and what each layer has brought: shares of both anchors, the key's number.
@@ -127,7 +124,6 @@ def test_shares_of_hand_written_flows_are_those_of_what_they_put_at_the_last_pos
         assert reading.n == len(rows)
 
 
-@pytest.mark.lens
 def test_an_untrained_model_reads_1_for_both_and_explains_nothing_of_rows_with_other_noise():
     untrained = build_model(TASK, gamma=0.8, config=SIZES)
     answers = read_grid(reference_model(DATA, "via_last", "symmetric", EQUAL), DATA, untrained=untrained)[0]

@@ -21,7 +21,7 @@ from rb_interp.studies.labels.measure import label_speed, measure, memory_groups
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
-pytestmark = [pytest.mark.lens, pytest.mark.wide]
+pytestmark = pytest.mark.wide
 
 RANGES = ((24, 27), (24, 31))  # wide enough that a guess within them stays below .20
 TASK = AnchorTask(

@@ -46,7 +46,6 @@ def run(tmp_path_factory):
     return LANGUAGE.run(config=TINY, out=tmp_path_factory.mktemp("language") / "run", progress=False)
 
 
-@pytest.mark.lens
 def test_the_report_holds_every_claim_figure_and_stand_in(run):
     check_run(run)
     page, content = run.report.read_text(), json.loads((run.folder / "report.json").read_text())
@@ -64,7 +63,6 @@ def test_the_report_holds_every_claim_figure_and_stand_in(run):
     assert rows["text"].endswith("; sentences of a small story grammar, standing in for TinyStories")
 
 
-@pytest.mark.lens
 def test_made_up_readings_are_a_part_of_a_runs(run):
     assert places(make_language().readings) - places(run.readings) == set()
 
@@ -74,7 +72,6 @@ def found_difference(readings):
     return here.set_index("quantity").value["difference"]
 
 
-@pytest.mark.lens
 def test_readings_agree_with_probes_called_by_hand(run):
     text, readings = text_of(run.sweep(), 1), run.readings
     for stage in ("early", "final"):
@@ -116,7 +113,6 @@ def test_readings_agree_with_probes_called_by_hand(run):
     assert len(attention) == 6 * 3 * 2 * 2 * 2  # members, stages, corpora, layers, heads
 
 
-@pytest.mark.lens
 def test_curves_and_delta_l_are_those_of_the_exported_models(run):
     curves = run.table("curves").query("gamma == 0.5 and seed == 1")
     model = run.model(gamma=0.5, seed=1, stage="final")
