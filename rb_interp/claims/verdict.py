@@ -188,10 +188,9 @@ class Verdicts(tuple[Verdict, ...]):
 
 def _verdicts(data: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:
     for row in data:
-        conditions, context = (tuple(map(_judged, row[name])) for name in ("conditions", "context"))
+        conditions, context = (
+            tuple(Judged(**{**one, "seeds": tuple(one["seeds"]), "values": tuple(one["values"])}) for one in row[name])
+            for name in ("conditions", "context")
+        )
         lists = {name: tuple(row[name]) for name in ("seeds", "met", "unreached", "unreached_met")}
         yield Verdict(**{**row, **lists, "conditions": conditions, "context": context})
-
-
-def _judged(row: Mapping[str, Any]) -> Judged:
-    return Judged(**{**row, "seeds": tuple(row["seeds"]), "values": tuple(row["values"])})

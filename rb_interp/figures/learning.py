@@ -38,7 +38,9 @@ def draw_learning(evidence: Evidence) -> Figure:
         _curves(loss, evidence, gamma, "loss")
         _half_marks(loss, evidence, gamma)
         _curves(accuracy, evidence, gamma, "accuracy")
-        loss.set_title(_title(evidence, gamma))
+        seeds = evidence.curves.loc[evidence.curves["gamma"] == gamma, "seed"].nunique()
+        bias = over_seeds(evidence, "learning_order", "bias", gamma, write=share_text)
+        loss.set_title(f"γ = {gamma:g}   ({seeds_text(seeds)})\nB = {bias}")
     _name_levels(panels[0, -1], evidence)
     half = legend.mark("stage “half”", HALF, "v", 5.0, filled=True, mec=HALF)
     legend.above(figure, [*legend.sets(), legend.seed(), half], columns=5)
@@ -69,12 +71,6 @@ def loss_limit(evidence: Evidence) -> float:
     later = evidence.curves.loc[evidence.curves["step"] > 0.05 * evidence.curves["step"].max(), "loss"]
     highest = float(later.max()) if len(later) else guess
     return 1.1 * min(max(highest, guess), LIMIT * guess)
-
-
-def _title(evidence: Evidence, gamma: float) -> str:
-    seeds = evidence.curves.loc[evidence.curves["gamma"] == gamma, "seed"].nunique()
-    bias = over_seeds(evidence, "learning_order", "bias", gamma, write=share_text)
-    return f"γ = {gamma:g}   ({seeds_text(seeds)})\nB = {bias}"
 
 
 def _curves(axes: Axes, evidence: Evidence, gamma: float, quantity: str) -> None:

@@ -161,25 +161,15 @@ class _Attribution:
         for rows in torch.arange(len(self.tokens)).split(self._pass_rows()):
             gradients = self._gradients(rows, shares)
             for group, site in enumerate(self.groups):
+                place = site.in_hook(self.model)
                 for found, there, positions in zip(changes, values, aligned_at, strict=True):
                     for role, (at, source_at) in enumerate(positions):
-                        change = self._change(site, gradients, there, rows, at[rows], source_at[rows])
-                        found[group, role, rows.numpy()] = change
+                        moved = gather_at(place, there[site.hook][rows], source_at[rows])
+                        moved = moved - gather_at(place, self.own[site.hook][rows], at[rows])
+                        gradient = gather_at(place, gradients[self._reached_by(site)], at[rows])
+                        change = (gradient.double() * moved.double()).flatten(1).sum(1)
+                        found[group, role, rows.numpy()] = change.numpy()
         return changes
-
-    def _change(
-        self,
-        site: Site,
-        gradients: dict[str, Tensor],
-        values: dict[str, Tensor],
-        rows: Int[Tensor, " row"],
-        at: Int[Tensor, "row n"],
-        source_at: Int[Tensor, "row n"],
-    ) -> Float[np.ndarray, " row"]:
-        place = site.in_hook(self.model)
-        moved = gather_at(place, values[site.hook][rows], source_at) - gather_at(place, self.own[site.hook][rows], at)
-        gradient = gather_at(place, gradients[self._reached_by(site)], at)
-        return (gradient.double() * moved.double()).flatten(1).sum(1).numpy()
 
     def _reached_by(self, site: Site) -> str:
         """The hook whose gradient a site has: a copy of resid_mid reaches the MLP alone, attn_out all that it does."""

@@ -167,7 +167,10 @@ def path_patch(
     """
     hooked(model, "path_patch")
     known, sent_by, received_by = metric_of(metric), Site.parse(sender), Site.parse(receiver)
-    labels = [_labels(rows, known, number, "path_patch") for number, rows in enumerate((source, base))]
+    labels = [
+        None if rows.labels is None and number >= known.needs else check_labels(rows, "path_patch")
+        for number, rows in enumerate((source, base))
+    ]
     paths = _Paths(model, base, [sent_by], [received_by], mlps, answer_at)
     _check_order(sent_by, received_by, paths.side_by_side)
     patched = paths.run(source, sent_by, [received_by])[0]
@@ -378,7 +381,3 @@ def _check_order(sender: Site, receiver: Site, side_by_side: bool) -> None:
             f"attn_out, resid_mid, mlp_post, mlp_out, resid_post, after the embeddings; without resid_mid, only "
             f"resid_pre acts on the MLP. Exchange them, or choose another."
         )
-
-
-def _labels(rows: Inputs, metric: Metric, number: int, asker: str) -> Int[np.ndarray, " row"] | None:
-    return None if rows.labels is None and number >= metric.needs else check_labels(rows, asker)

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.interchanging import most_likely
@@ -98,7 +98,9 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     """
     hooked(model, "routes")
     _check(model, inputs, changed)
-    counts = _ends_in_noise(inputs) & (most_likely(model, inputs.tokens) == inputs.labels)
+    taken = np.concatenate([inputs.roles.position(role, "routes") for role in ("key", "anchor")], 1)
+    ends_in_noise = (taken != inputs.tokens.shape[1] - 1).all(1)
+    counts = ends_in_noise & (most_likely(model, inputs.tokens) == inputs.labels)
     values: dict[str, float] = {}
     for change, other in changed.items():
         labels = check_labels(other, "routes")
@@ -168,12 +170,6 @@ def _check(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
                 f"the change '{change}' has tokens of shape {list(other.tokens.shape)} and the rows of "
                 f"{list(inputs.tokens.shape)}; give one changed row for each row, of the same length."
             )
-
-
-def _ends_in_noise(inputs: Inputs) -> Bool[np.ndarray, " row"]:
-    """Whether the last position holds neither key nor anchor."""
-    taken = np.concatenate([inputs.roles.position(role, "routes") for role in ("key", "anchor")], 1)
-    return (taken != inputs.tokens.shape[1] - 1).all(1)
 
 
 def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, float]:

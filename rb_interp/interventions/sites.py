@@ -207,7 +207,11 @@ def components_of(model: HookedModel) -> tuple[str, ...]:
     """
     there = (name for name in HOOKS if HOOKS[name].format(0) in model.hook_dict)
     missing = {"mlp_out", "mlp_post"} if _attention_alone(model) else set()
-    return tuple(name for name in there if name not in missing and (name != "pos_embed" or _adds_positions(model)))
+    if (
+        getattr(model.cfg, "positional_embedding_type", "standard") != "standard"
+    ):  # a bridge names it still
+        missing.add("pos_embed")
+    return tuple(name for name in there if name not in missing)
 
 
 def missing_component(component: str, model: HookedModel) -> str:
@@ -223,11 +227,6 @@ def missing_component(component: str, model: HookedModel) -> str:
 
 def _attention_alone(model: HookedModel) -> bool:
     return bool(getattr(model.cfg, "attn_only", False))
-
-
-def _adds_positions(model: HookedModel) -> bool:
-    """Whether positions are embedded and added; a bridge names the hook where they are not, too."""
-    return getattr(model.cfg, "positional_embedding_type", "standard") == "standard"
 
 
 def _heads_in_hook(component: str, model: HookedModel) -> int:

@@ -179,11 +179,6 @@ class Sweep:
         """The learning curves in the saved state."""
         return store.read("state", CURVES)
 
-    def _of(self, store: Store) -> tuple[Member, ...]:
-        """The members of a store."""
-        (members,) = (self._members(seeds) for seeds, own in self.stores.items() if own is store)
-        return members
-
     @property
     def finished(self) -> bool:
         """Whether training reached its last step, evaluated it, and kept what it had to keep."""
@@ -194,7 +189,8 @@ class Sweep:
         if self._step(store) != train.steps:
             return False
         state = self._saved(store)
-        kept = set(kept_by(state, train, self._of(store)))
+        (members,) = (self._members(seeds) for seeds, own in self.stores.items() if own is store)
+        kept = set(kept_by(state, train, members))
         reached = [step for stage in train.stages for step in state.tensors[f"{CURVES}{stage}"].tolist()]
         return step_name(train.steps) in kept and min(reached, default=0) >= 0 and all(map(store.exists, kept))
 

@@ -316,16 +316,10 @@ def _check_counts(task: AnchorTask) -> None:
         raise TaskError(
             f"balanced_keys with n_sequences={task.n_sequences}: {memory} rows for each memory combination "
             f"and {reasoning} for each reasoning combination are no multiple of {n_keys} keys; with memory_share=0.5, "
-            f"n_sequences={_balanced_rows(task)} works."
+            f"n_sequences={2 * n_keys * math.lcm(n_memory, n_reasoning)} works."
         )
     if memory * n_memory + reasoning * n_train == 0:
         raise TaskError("the training set is empty: every reasoning combination is masked; leave some out of masked.")
-
-
-def _balanced_rows(task: AnchorTask) -> int:
-    """Fewest rows, at equal shares of memory and reasoning, that give every key to every combination equally often."""
-    n_memory, n_reasoning = task.n_combinations("mem"), _n_tokens(task.reasoning_anchors) ** task.q
-    return 2 * _n_tokens(task.keys) * math.lcm(n_memory, n_reasoning)
 
 
 RATES: dict[str, tuple[tuple[float, float], ...]] = {"quick": ((0.3, 8e-3), (0.5, 4e-3), (0.8, 8e-3))}

@@ -21,7 +21,6 @@ from rb_interp.interventions.circuit_names import CAUSES
 from rb_interp.runs.intervene import ablation_means
 from rb_interp.runs.measured import Measured, arrays_over_seeds, curves_summary, over_seeds, readings_table
 from rb_interp.runs.run import Run
-from rb_interp.runs.sweep import Sweep
 from rb_interp.statistics.intervals import interval_or_nan, proportion_interval
 from rb_interp.statistics.learning_order import label_entropy, learning_order_table
 from rb_interp.studies.anchor.causes import measure_causes
@@ -44,7 +43,10 @@ def measure(run: Run, progress: bool = True) -> Measured:
     rows, arrays = read_members(run, progress)
     entropies = {(seed, name): label_entropy(d.labels[d.rows(name)]) for seed, d in data.items() for name in SETS}
     order = learning_order_table(sweep.curves(), sweep.config.task.d_vocab, entropies)
-    fixed = [_fixed_average(run.sweep(FIXED), entropies)] if FIXED in run.sweeps else []
+    fixed = []  # what members learn whose L0 attends 1/i throughout training
+    if FIXED in run.sweeps:
+        fixed_order = learning_order_table(run.sweep(FIXED).curves(), sweep.config.task.d_vocab, entropies)
+        fixed = [readings_table(fixed_order, sweep=FIXED)]
     circuits = circuit_table(readings_table(rows, order))
     causes, moved = measure_causes(run, circuits, progress), dynamics(run, progress)
     equivalence = measure_equivalence(run, circuits, progress)
@@ -59,12 +61,6 @@ def measure(run: Run, progress: bool = True) -> Measured:
         "events": moved.events,
     }
     return Measured(readings, tables | summaries(tables, run.curves), arrays | array_means(arrays))
-
-
-def _fixed_average(sweep: Sweep, entropies: Mapping[tuple[int, str], float]) -> pd.DataFrame:
-    """What the members learn whose L0 attends 1/i throughout training: readings of their learning curves."""
-    order = learning_order_table(sweep.curves(), sweep.config.task.d_vocab, entropies)
-    return readings_table(order, sweep=FIXED)
 
 
 NAMED_BY = {"cause": ("cause", CAUSES), "attention": ("circuit", CIRCUITS)}

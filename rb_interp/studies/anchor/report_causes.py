@@ -191,7 +191,7 @@ def equivalence(evidence: Evidence) -> Iterator[Block]:
     means = evidence.records("disagreement_means")
     pairs = list(dict.fromkeys((row["circuit_a"], row["circuit_b"]) for row in means))
     found = {(row["battery"], row["circuit_a"], row["circuit_b"]): row for row in means}
-    columns = ("Rows", *map(_named, pairs), "Between less within", "p")
+    columns = ("Rows", *(f"Within {a}" if a == b else f"{a} and {b}" for a, b in pairs), "Between less within", "p")
     lines = []
     for row in tests:
         cells = [_disagreement(found.get((row["battery"], *pair))) for pair in pairs]
@@ -208,10 +208,6 @@ def equivalence(evidence: Evidence) -> Iterator[Block]:
         kind="soft",
     )
     yield Details("How often each member is right", (_accuracies(evidence),))
-
-
-def _named(pair: tuple[str, str]) -> str:
-    return f"Within {pair[0]}" if pair[0] == pair[1] else f"{pair[0]} and {pair[1]}"
 
 
 def _disagreement(row: dict | None) -> Cell:

@@ -88,11 +88,8 @@ class Grid(NamedTuple):
 
     def cells(self, compared: Sequence[tuple[Pair, Pair]]) -> Cells:
         """Numbers of the two rows of every cell: key of the first pair down, key of the second across."""
-        return np.stack([_crossed(self.numbers(first), self.numbers(second)) for first, second in compared])
-
-
-def _crossed(first: Int[np.ndarray, "noise key"], second: Int[np.ndarray, "noise key"]) -> np.ndarray:
-    return np.stack(np.broadcast_arrays(first[:, :, None], second[:, None, :]), -1)
+        numbers = [(self.numbers(down)[:, :, None], self.numbers(across)[:, None, :]) for down, across in compared]
+        return np.stack([np.stack(np.broadcast_arrays(*pair), -1) for pair in numbers])
 
 
 def grid_pairs(data: CompositeDataset) -> list[Pair]:

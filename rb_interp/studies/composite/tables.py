@@ -94,7 +94,8 @@ def member_tables(found: Sequence[MemberFound]) -> dict[str, pd.DataFrame]:
     """The tables that have rows for every member."""
     rows = {"phases": _phase_rows, "answers": _rows_of("answers"), "by_position": _rows_of("by_position"),
             "interchange": _interchange_rows, "attention": _attention_rows, "exception_edges": _edge_rows,
-            "exception_places": _place_rows, "matrices": _matrix_rows}  # fmt: skip
+            "exception_places": _place_rows,
+            "matrices": lambda one: matrix_rows([*one.of("weight_spectra"), *one.of("condensation")])}  # fmt: skip
     return {
         name: frame([{**one.place, **row} for one in found for row in make(one)], COLUMNS[name])
         for name, make in rows.items()
@@ -161,10 +162,6 @@ def _place_rows(one: MemberFound) -> list[dict[str, Any]]:
          "learned": reading.values["before:learned"]}
         for reading in one.of("exception_edges", "seen_test")
     ]  # fmt: skip
-
-
-def _matrix_rows(one: MemberFound) -> list[dict[str, Any]]:
-    return matrix_rows([*one.of("weight_spectra"), *one.of("condensation")])
 
 
 def unseen_attention(phases: pd.DataFrame, step: int) -> pd.DataFrame:

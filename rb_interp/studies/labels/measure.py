@@ -115,7 +115,10 @@ def measure(run: Run, progress: bool = True) -> Measured:
 
     Raises RunError where a checkpoint is missing or broken.
     """
-    orders = {name: _learning_order(sweep).assign(sweep=name) for name, sweep in run.sweeps.items()}
+    orders = {}
+    for name, sweep in run.sweeps.items():
+        data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
+        orders[name] = learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data).assign(sweep=name)
     keys, near_sum = (_areas_per_entropy(run.sweep(name)) for name in PAIR)
     speed = label_speed(orders["keys"], orders["near_sum"], keys, near_sum)
     ranges = run.sweep("ranges")
@@ -174,11 +177,6 @@ def _areas_per_entropy(sweep: Sweep) -> Areas:
     memory = curves.loc[curves["set"] == "mem"]
     left = (memory["loss"] / memory["seed"].map(entropies)).clip(upper=1)
     return left.groupby([memory["gamma"], memory["seed"]]).mean().to_dict()
-
-
-def _learning_order(sweep: Sweep) -> pd.DataFrame:
-    data = {seed: sweep.dataset(seed) for seed in sweep.seeds}
-    return learning_order_of(sweep.curves(), sweep.config.task.d_vocab, data)
 
 
 def _label_ranges(

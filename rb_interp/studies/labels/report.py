@@ -154,10 +154,14 @@ MISSING = "This study has no readings of areas and label ranges; “rb-interp pr
 
 def narrative(evidence: Evidence) -> Narrative:
     """Answer and the section of areas and label ranges, of the readings that the run has."""
+    never, known = times_never_learned(evidence)
+    some = f" (never in {never} of {seeds_text(known)}: there at the last step)" if never else ""
     tables = {
         "Speed of the two memory mappings, over all of training": SPEED,
         "What was learned in the end": FINAL,
-        f"Outputs {_when(evidence)}": {("label_range", name): text for name, text in _ranges(evidence).items()},
+        f"Outputs before memory is learned{some}": {
+            ("label_range", name): text for name, text in _ranges(evidence).items()
+        },
     }
     columns = ("", "mean over seeds [95 % interval]", *(f"seed {seed}" for seed in evidence.seeds))
     blocks = []
@@ -188,12 +192,6 @@ def _row(evidence: Evidence, source: str, quantity: str, label: str, seeds: list
     some = f" ({n} of {len(seeds)} seeds)" if n < len(seeds) else ""
     cells = [Cell(write(value, math.nan, math.nan)) for value in seeds]
     return Row((Cell(label, head=True), Cell(mean_text(evidence, source, quantity) + some), *cells))
-
-
-def _when(evidence: Evidence) -> str:
-    never, known = times_never_learned(evidence)
-    some = f" (never in {never} of {seeds_text(known)}: there at the last step)" if never else ""
-    return f"before memory is learned{some}"
 
 
 GLOSSARY: dict[str, str] = {

@@ -25,7 +25,9 @@ ACROSS = 4
 @styled
 def draw_attention(evidence: Evidence) -> Figure:
     """Heat maps of attention between roles on trained pairs, layers below each other, rates and flows beside them."""
-    groups, layers = _groups(evidence), range(evidence.config.model.n_layers)
+    counts = Counter((member["gamma"], member["flow"]) for member in evidence.records("phases"))
+    groups = {group: counts[group] for group in product(evidence.gammas, FLOWS) if counts[group]}
+    layers = range(evidence.config.model.n_layers)
     if not groups:
         raise MissingEvidenceError("This run has no members.")
     columns, shown = min(len(groups), ACROSS), list(groups.items())
@@ -45,12 +47,6 @@ def draw_attention(evidence: Evidence) -> Figure:
     if images:
         figure.colorbar(images[0], ax=panels, label="attention (share), mean over members", shrink=0.5, aspect=30)
     return figure
-
-
-def _groups(evidence: Evidence) -> dict[tuple[float, str], int]:
-    """Rates and flows that members have, with their number, in the order of the rates and of FLOWS."""
-    counts = Counter((member["gamma"], member["flow"]) for member in evidence.records("phases"))
-    return {group: counts[group] for group in product(evidence.gammas, FLOWS) if counts[group]}
 
 
 def _map(axes: Axes, evidence: Evidence, layer: int, gamma: float, flow: str) -> None:

@@ -36,21 +36,20 @@ def narrative(evidence: Evidence) -> Narrative:
 
 
 def _cells(evidence: Evidence) -> Table:
+    def share(row: dict) -> Cell:
+        return Cell(f"{share_text(row['share'], row['low'], row['high'])}, {row['n']} of {row['total']}")
+
     found: dict[tuple, dict[str, dict]] = {}
     for row in evidence.records("cells"):
         found.setdefault((row["axis"], row["label"], row["gamma"]), {})[row["phase"]] = row
     rows = [
         Row(
-            (Cell(f"{gamma:g}", head=True), *(_share(phases[phase]) for phase in (INFERENTIAL, SYMMETRIC, UNFIT))),
+            (Cell(f"{gamma:g}", head=True), *(share(phases[phase]) for phase in (INFERENTIAL, SYMMETRIC, UNFIT))),
             group=f"{AXES[axis]}: {label}",
         )
         for (axis, label, gamma), phases in found.items()
     ]
     return Table(("γ", "P(inferential)", "P(symmetric)", "P(unfit)"), tuple(rows), dense=True)
-
-
-def _share(row: dict) -> Cell:
-    return Cell(f"{share_text(row['share'], row['low'], row['high'])}, {row['n']} of {row['total']}")
 
 
 def _boundaries(evidence: Evidence) -> Table:
@@ -79,11 +78,7 @@ def _best_of_lr(evidence: Evidence) -> Table:
     for row in evidence.records("best_of_lr"):
         found.setdefault(row["gamma"], []).append(row)
     rows = [
-        Row((Cell(f"{gamma:g}", head=True), *(Cell(_each(rows, name)) for name in ("I", "S"))))
+        Row((Cell(f"{gamma:g}", head=True), *(Cell(", ".join(two_digits(row[name]) for row in rows)) for name in "IS")))
         for gamma, rows in found.items()
     ]
     return Table(("γ", "highest I, each seed", "highest S, each seed"), tuple(rows), dense=True)
-
-
-def _each(rows: list[dict], name: str) -> str:
-    return ", ".join(two_digits(row[name]) for row in rows)
