@@ -235,7 +235,7 @@ class Sweep:
     def spectra(self) -> pd.DataFrame:
         """Leading eigenvalues of embeddings along training: group, step, gamma, seed, rank, eigenvalue.
 
-        Without rows where the task names no group of tokens, see ``training.spectra``.
+        Without rows where the task names no group of tokens, see ``training.tracking``.
         """
         import pandas as pd
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SPECTRA = "curves/spectra/"
-"""What the names of the spectra of ``training.spectra`` begin with in the state."""
+"""What the names of the spectra of ``training.tracking`` begin with in the state."""
 
 
 @dataclass(eq=False)
@@ -26,7 +26,7 @@ class Curves:
     Attributes:
         members, sets: in the order of the arrays, sets as in the task.
         evaluations: pairs of step and array ``[member, set, (loss, accuracy)]``, loss in nats.
-        spectra: group of tokens -> an array ``[member, rank]`` for each evaluation, see ``training.spectra``.
+        spectra: group of tokens -> an array ``[member, rank]`` for each evaluation, see ``training.tracking``.
     """
 
     members: tuple[Member, ...]

@@ -107,7 +107,7 @@ class MemberGroup:
         raise NotImplementedError
 
     def spectra(self) -> dict[str, Float[np.ndarray, "member rank"]]:
-        """Leading eigenvalues of the embeddings of each group of tokens that the task names, see `training.spectra`."""
+        """Leading eigenvalues of the embeddings of each group of tokens that the task names, see `tracking`."""
         table = self.weights["embed.W_E"].detach()
         return {name: leading_eigenvalues(table[:, ids]) for name, ids in self.watched.items()}
 

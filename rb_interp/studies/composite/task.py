@@ -131,7 +131,7 @@ class CompositeTask(Settings):
 
     @property
     def spectra(self) -> Mapping[str, Int[np.ndarray, " n"]]:
-        """``items``: tokens whose embeddings' spectrum is kept along training, see ``training.spectra``."""
+        """``items``: tokens whose embeddings' spectrum is kept along training, see ``training.tracking``."""
         return {"items": self.tokens("key")}
 
     def fingerprint(self) -> str:
