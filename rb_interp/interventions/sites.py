@@ -207,9 +207,7 @@ def components_of(model: HookedModel) -> tuple[str, ...]:
     """
     there = (name for name in HOOKS if HOOKS[name].format(0) in model.hook_dict)
     missing = {"mlp_out", "mlp_post"} if _attention_alone(model) else set()
-    if (
-        getattr(model.cfg, "positional_embedding_type", "standard") != "standard"
-    ):  # a bridge names it still
+    if getattr(model.cfg, "positional_embedding_type", "standard") != "standard":  # a bridge names it still
         missing.add("pos_embed")
     return tuple(name for name in there if name not in missing)
 

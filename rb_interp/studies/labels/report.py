@@ -117,13 +117,11 @@ def _slowed(evidence: Evidence) -> str:
     difference, (lower, known) = _fact(evidence, "rsn_train_difference"), _count(_fact(evidence, "rsn_train_lower"))
     if not difference or not known:
         return ""
-    found = interval_of(difference)
     first, second = (mean_text(evidence, sweep, "acc_rsn_train") for sweep in MEMORIES)
-    text = f"Final accuracy on reasoning (rsn_train) is {first} beside mem1 and {second} beside mem2, "
-    text += f"a difference of {share_text(*found)}"
-    if found.estimate > 0 and found.low > 0:
-        return text + ": memory labels near the key slow the rule in these runs."
-    return text + f"; it is lower beside mem2 in {lower} of {seeds_text(known)}."
+    return (
+        f"Final accuracy on reasoning (rsn_train) is {first} beside mem1 and {second} beside mem2, a difference of "
+        f"{share_text(*interval_of(difference))}; it is lower beside mem2 in {lower} of {seeds_text(known)}."
+    )
 
 
 def _inside(evidence: Evidence) -> str:

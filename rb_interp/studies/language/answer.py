@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.panels import interval_of
-from rb_interp.statistics.intervals import Interval
 from rb_interp.studies.language.claims import PAPER_COSINES
 from rb_interp.studies.language.words import (
     MATCHED,
@@ -123,13 +121,10 @@ def _rise(evidence: Evidence) -> str:
     row = _paired(evidence, "rise")
     if row is None:
         return ""
-    mean, low, high = interval_of(row)
-    text = f"From γ = {LARGE:g} to γ = {SMALL:g} ΔL changes by {mean_text(mean, low, high)}, paired by seed"
-    if low > 0:
-        return f"{text}: it rises, as the paper has it."
-    if high < 0:
-        return f"{text}: it falls, against the paper."
-    return f"{text}, up in {row['count']:g} of {row['n']:g}."
+    return (
+        f"From γ = {LARGE:g} to γ = {SMALL:g} ΔL changes by {mean_text(*interval_of(row))}, paired by seed, up in "
+        f"{row['count']:g} of {row['n']:g}."
+    )
 
 
 def _paired(evidence: Evidence, what: str) -> dict[str, Any] | None:
@@ -166,12 +161,9 @@ def _course(evidence: Evidence) -> str:
     course, steps = course_text(evidence), sorted(set(early_steps(evidence, SMALL)))
     if not course:
         return ""
-    rows = evidence.table("course", gamma=SMALL, quantity="difference")
-    changes = bool((rows["high"] < 0).any()) and bool((rows["low"] > 0).any())
-    first = "Its sign depends on the step. " if changes else ""
     at = f" (step {' or '.join(f'{step:,}' for step in steps)})" if steps else ""
     return (
-        f"{first}Along training at γ = {SMALL:g} that difference is, {course}; the verdict on G3 is that of the stage "
+        f"Along training at γ = {SMALL:g} that difference is, {course}; the verdict on G3 is that of the stage "
         f"early{at}."
     )
 
@@ -183,8 +175,7 @@ def _control(evidence: Evidence) -> str:
     if not math.isfinite(raw.estimate):
         return ""
     if not any(math.isfinite(each.estimate) for each in matched.values()):
-        doubt = ", so nothing tells frequency and corpus apart" if raw.high < 0 else ""
-        return f"No tokens of equal frequency could be compared{doubt}."
+        return "No tokens of equal frequency could be compared."
     texts = [
         f"{with_tokens(evidence, name)} with {what} (mean |ln ratio| of counts {cosine_text(evidence, mismatch)})"
         for (name, each), (what, mismatch) in zip(matched.items(), MATCHES, strict=True)
@@ -199,22 +190,7 @@ def _control(evidence: Evidence) -> str:
             "neither direction says anything."
         )
     )
-    return f"Among tokens of equal frequency the difference is {' and '.join(texts)}: {_sign(raw, matched)}{unmatched}"
-
-
-def _sign(raw: Interval, matched: Mapping[str, Interval]) -> str:
-    """What the matched differences say of G3's, by the side of 0 on which they lie; a sign explains nothing."""
-    known = [each for each in matched.values() if math.isfinite(each.estimate)]
-    below, above = all(each.high < 0 for each in known), all(each.low > 0 for each in known)
-    if raw.high < 0:
-        if below:
-            return "below 0 too, so frequency alone does not account for G3's difference."
-        if above:
-            return "above 0, the reverse of G3's. That shows that other tokens make G3's difference, not why they do."
-        return "not below 0 throughout, so frequency may account for G3's difference."
-    if below:
-        return "below 0 with the matched tokens alone; G3's own difference is not below 0."
-    return "G3's difference is not shown to be below 0, matched or not."
+    return f"Among tokens of equal frequency the difference is {' and '.join(texts)}.{unmatched}"
 
 
 def _skills(evidence: Evidence) -> str:

@@ -42,7 +42,7 @@ def both_matched(evidence, control, counterpart) -> str:
     return told(planted(evidence, "difference_counterpart", {0.8: counterpart}, "early"))
 
 
-def test_cosines_stand_beside_the_papers_and_the_control_is_judged(evidence):
+def test_cosines_stand_beside_the_papers_and_the_control_beside_them(evidence):
     changed = planted(evidence, "cos_prontoqa", {0.8: [0.2] * 5}, "early")
     changed = planted(changed, "cos_stories", {0.8: [0.4] * 5}, "early")
     changed = planted(changed, "difference", {0.8: [-0.2] * 5}, "early")
@@ -52,20 +52,13 @@ def test_cosines_stand_beside_the_papers_and_the_control_is_judged(evidence):
     assert re.search(
         rf"\.531\), a difference of −0\.20 \[−0\.20, −0\.20\] {tokens} \(G3\); in 5 of 5 seeds it lies", text
     )
-    below, both, above = [-0.1, -0.12, -0.1, -0.11, -0.1], [-0.1, 0.12, -0.1, 0.11, 0.0], [0.1, 0.12, 0.1, 0.11, 0.1]
-    for control, counterpart, said in (
-        (below, below, "below 0 too, so frequency alone does not account for G3's difference."),
-        (below, both, "not below 0 throughout, so frequency may account for G3's difference."),
-        (above, above, "the reverse of G3's. That shows that other tokens make G3's difference, not why they do."),
-        (below, above, "not below 0 throughout, so frequency may account for G3's difference."),
-    ):
-        assert f": {said}" in both_matched(changed, control, counterpart).replace("above 0, the", "the")
+    below = [-0.1, -0.12, -0.1, -0.11, -0.1]
     text = both_matched(changed, below, below)
     assert "with the stories' tokens matched to PrOntoQA's (mean |ln ratio| of counts 0.080 [" in text
     assert "with PrOntoQA's matched to the stories' (mean |ln ratio| of counts 0.030 [" in text
     assert "Only 90.00 [90.00, 90.00] of the 300 [300, 300] typical tokens of the stories are as frequent" in text
     none = both_matched(changed, [np.nan] * 5, [np.nan] * 5)
-    assert "No tokens of equal frequency could be compared, so nothing tells frequency and corpus apart." in none
+    assert "No tokens of equal frequency could be compared." in none
 
 
 def tables_of(evidence) -> dict[str, dict[str, list]]:
