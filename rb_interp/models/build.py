@@ -12,11 +12,10 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.drawn import remember
 from rb_interp.models.generations import live_parameters, make_lens_model, write_weights
 from rb_interp.models.post_norm import PostNormTransformer
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.schemes import check_sizes, draw, parameters
+from rb_interp.models.schemes import DRAWN, Drawn, check_sizes, draw, parameters
 from rb_interp.models.simplified import EmbMLP, OneLayer
 from rb_interp.typed import typed
 
@@ -63,7 +62,7 @@ def build_model(
     config = _configure(config or ModelConfig(), norm=norm, scheme=scheme, **sizes)
     check_sizes(task)
     model = lens_model(config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype)
-    remember(model, config, gamma)
+    DRAWN[model] = Drawn(config, gamma)
     return model
 
 

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from rb_interp.errors import ModelError, nearest
 from rb_interp.models.config import SCHEMES, MatrixGammas
-from rb_interp.models.drawn import remember
 from rb_interp.models.layers import Held
 from rb_interp.models.modules import split_again, split_layers
-from rb_interp.models.schemes import Rule, intended_std, normal_stream
+from rb_interp.models.schemes import DRAWN, Drawn, Rule, intended_std, normal_stream
 from rb_interp.models.tensors import rule_of, tensors_of
 from rb_interp.typed import typed
 
@@ -75,7 +74,7 @@ def scale_init(
                 each.tensor.copy_(repeated[each.tied_to].T)
         for attention in split_layers(model).values():
             split_again(attention)
-    remember(model, rule, gamma)
+    DRAWN[model] = Drawn(rule, gamma)
     return model
 
 

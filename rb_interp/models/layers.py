@@ -4,11 +4,13 @@ Known are TransformerLens's weights by their names (``W_Q``, ``b_in``, ...), ``n
 ``nn.MultiheadAttention``, GPT-2's ``Conv1D`` (stored [in, out]), norms, and the experts of transformers. A norm's
 weight may stand for its factor or, as in Gemma, for the factor less 1: what a weight of 0 does to an input tells.
 
-Where it misleads. Groups are read off names (``layer_names``); a layer with a name of your own is in ``other``.
+Where it misleads. Groups are read off names, as the models of transformers and torch name their layers; a layer with a
+name of your own is in ``other``.
 """
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +18,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rb_interp.models.layer_names import group_of, writes
 from rb_interp.models.schemes import GROUPS, Parameter, lens_parameter
 
 EXPERTS = ("gate_up_proj", "up_proj", "down_proj")
+LEAVES = {
+    "qk": "q_proj k_proj query key q_lin k_lin q k wq wk to_q to_k q_attn",
+    "vo": "v_proj o_proj value v_lin out_lin v o wv to_v to_out",
+    "qkv": "c_attn query_key_value qkv_proj Wqkv W_pack qkv",
+    "mlp": "c_fc fc1 fc2 fc_in fc_out dense_h_to_4h dense_4h_to_h gate_proj up_proj down_proj gate_up_proj w1 w2 w3 wi "
+    "wi_0 wi_1 lin1 lin2 linear1 linear2 W_in W_out W_gate",
+    "unembedding": "lm_head embed_out unembed",
+}
+"""Group -> last parts of a layer's path that say it alone."""
+IN_ATTENTION = ("c_proj", "dense", "out_proj", "proj", "out", "wo", "Wo")
+"""Last parts of W_O's path within attention, where an MLP may use the same."""
+OUT_OF_MLP = ("c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "fc_out", "w2", "wo", "lin2", "linear2", "W_out")
+OUT_OF_ATTENTION = (*IN_ATTENTION, "o_proj", "out_lin", "o", "to_out")
+_GROUP = {leaf: group for group, leaves in LEAVES.items() for leaf in leaves.split()}
+_ATTENTION, _MLP = (
+    re.compile("attn|attention", re.I),
+    re.compile("^(mlp|ffn?|intermediate|output|dense_?relu_?dense)$|feed_?forward", re.I),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,3 +180,28 @@ def _scale_of_norm(held: Held, norm: nn.Module) -> Held | None:
         except Exception:
             return None
     return replace(held, parameter=replace(held.parameter, constant=0.0 if out.any() else 1.0))
+
+
+def group_of(path: str) -> str:
+    """Group of matrices that a layer with this path belongs to; ``other`` where its name does not tell.
+
+    >>> [group_of(f"h.0.{name}") for name in ("attn.c_proj", "mlp.c_proj", "self_attn.k_proj", "adapter")]
+    ['vo', 'mlp', 'qk', 'other']
+    """
+    *above, leaf = path.split(".")
+    if any(_ATTENTION.search(part) for part in above):
+        return "vo" if leaf in IN_ATTENTION else _GROUP.get(leaf, "other")
+    if any(_MLP.search(part) for part in above):
+        return "mlp"
+    return _GROUP.get(leaf, "other")
+
+
+def writes(path: str) -> bool:
+    """Whether a layer of attention or of an MLP is its output projection.
+
+    >>> [writes(f"encoder.layer.0.{name}") for name in ("attention.output.dense", "output.dense", "intermediate.dense")]
+    [True, True, False]
+    """
+    *above, leaf = path.split(".")
+    outputs = {"vo": OUT_OF_ATTENTION, "mlp": OUT_OF_MLP}.get(group_of(path), ())
+    return leaf in outputs and "intermediate" not in above

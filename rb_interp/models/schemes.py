@@ -20,7 +20,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import numpy as np
@@ -51,6 +52,20 @@ class Rule:
     gammas: MatrixGammas = field(default_factory=MatrixGammas)
     d_model: int = 0
     n_layers: int = 0
+
+
+class Drawn(NamedTuple):
+    """What the standard deviations of a draw followed: a rule, and gamma where the rule needs one."""
+
+    rule: ModelConfig | Rule
+    gamma: float | None
+
+
+DRAWN: WeakKeyDictionary[Any, Drawn] = WeakKeyDictionary()
+"""Model -> what this package drew last into this very module, whatever was done to it since, as long as it lives.
+
+Its state dict, its copies and its files know nothing of it.
+"""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.schemes import Parameter, Rule, intended_std
+from rb_interp.models.schemes import DRAWN, Drawn, Parameter, Rule, intended_std
 from rb_interp.typed import typed
 
 GAUSSIAN_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
@@ -54,13 +54,12 @@ def initialisation_table(
     >>> float(table.intended_at_init["weight"]), round(float(table.measured_std["weight"]), 3)
     (0.01, 0.01)
     """
-    from rb_interp.models.drawn import Drawn, drawn_into
     from rb_interp.models.initialise import rule_for
     from rb_interp.models.tensors import rule_of, tensors_of
 
     held = tensors_of(model)
     asked = gamma is not None or bool(per) or scheme is not None
-    drawn = Drawn(rule_of(model, rule_for(held, per, scheme or "fan_in")), gamma) if asked else drawn_into(model)
+    drawn = Drawn(rule_of(model, rule_for(held, per, scheme or "fan_in")), gamma) if asked else DRAWN.get(model)
     rule, gamma = drawn or (None, None)
     found = [(part, _measured(each.entries(part.group)), each.tied_to) for each in held for part in each.parts()]
     return pd.DataFrame([_row(part, now, rule, gamma, tied_to) for part, now, tied_to in found])

@@ -41,10 +41,10 @@ from jaxtyping import Float
 
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.probes.attention_input import token_embeddings
+from rb_interp.probes.capturing import layer_heads
 from rb_interp.probes.check import check_layer_head, check_rows, undefined
 from rb_interp.probes.groups import Groups, numbered, token_groups
 from rb_interp.probes.source import Source, model_of
-from rb_interp.probes.weights import layer_heads
 from rb_interp.statistics.nulls import (
     gaussian_product_singular_values,
     gaussian_singular_values,

@@ -18,10 +18,9 @@ from torch import Tensor
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.arrays import ArrayModel
-from rb_interp.probes.capturing import capture_other
+from rb_interp.probes.capturing import capture_other, layer_heads
 from rb_interp.probes.check import has_attention
 from rb_interp.probes.source import Source, model_of
-from rb_interp.probes.weights import layer_heads
 
 Found = dict[str, Tensor]
 TOLERANCE = 0.02

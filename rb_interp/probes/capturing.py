@@ -1,4 +1,4 @@
-"""Activations of any TransformerLens model, by hook name, with no gradient and no hook left behind."""
+"""Activations of any TransformerLens model, by hook name, with no gradient and no hook left behind; heads' weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
@@ -231,3 +231,14 @@ def head_pattern(
     """Attention pattern of one head in float64, ``[row, query, key]``, or ``[row, key]`` of one query."""
     name = f"blocks.{layer}.attn.hook_pattern"
     return capture(model, tokens, [name], keep=lambda pattern: pattern[:, head, queries])[name].double().numpy()
+
+
+def layer_heads(model: HookedModel, layer: int, name: str) -> Float[Tensor, "head rows columns"]:
+    """W_Q, W_K, W_V or W_O of all heads of a layer; grouped heads may share one, so that there are fewer.
+
+    ``model.W_V`` would copy the weights of every layer, and in a bridge a block may hold all heads side by side.
+    """
+    if isinstance(model, ArrayModel):
+        return model.array(f"blocks.{layer}.attn.{name}")
+    held = getattr(model.blocks[layer].attn, name, None)
+    return held if isinstance(held, Tensor) and held.ndim == 3 else getattr(model, name)[layer]

@@ -41,10 +41,9 @@ from jaxtyping import Float, Int, Shaped
 
 from rb_interp.errors import RolesError, shown
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import Tokens, capture
+from rb_interp.probes.capturing import Tokens, capture, layer_heads
 from rb_interp.probes.check import check_layer_head, check_rows, occupied, undefined
 from rb_interp.probes.source import Source, model_of
-from rb_interp.probes.weights import layer_heads
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles

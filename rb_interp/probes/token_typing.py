@@ -37,7 +37,6 @@ from jaxtyping import Float, Int
 
 from rb_interp.errors import TextError, shown
 from rb_interp.probes.source import Source, model_of
-from rb_interp.probes.token_matching import NO_TOKEN, matched, nearest
 from rb_interp.statistics.reading import Reading
 from rb_interp.text.config import CORPORA
 from rb_interp.typed import typed
@@ -51,6 +50,7 @@ Counts = np.ndarray
 """Integers ``[2, d_vocab]``, PrOntoQA first. The annotation leaves the shape to ``check_counts``, which explains it."""
 NamedCounts = Counts | Mapping[str, np.ndarray]
 """The same, or two corpora by the caller's names, each with its ``[d_vocab]`` counts, that of the rules first."""
+NO_TOKEN = np.array([], dtype=np.int64)
 RESERVED = ("control", "all", "in_range", "counterpart")
 
 
@@ -233,3 +233,41 @@ def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Float[np.nda
 def _descending(counts: Int[np.ndarray, " d_vocab"], typical: np.ndarray, min_count: int) -> Int[np.ndarray, " token"]:
     ids = np.flatnonzero(typical & (counts >= min_count))
     return ids[np.argsort(-counts[ids].astype(np.int64), kind="stable")]
+
+
+def matched(
+    totals: Int[np.ndarray, " d_vocab"], wanted: Int[np.ndarray, " wanted"], offered: Int[np.ndarray, " offered"]
+) -> tuple[Int[np.ndarray, " control"], float]:
+    """An offered token for each wanted one, none twice, with the smallest sum of |ln ratio| of counts, and its mean.
+
+    No token and nan where fewer are offered than wanted, or nothing is wanted.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if not 0 < len(wanted) <= len(offered):
+        return NO_TOKEN, math.nan
+    cost = np.abs(np.log(totals[wanted])[:, None] - np.log(totals[offered]))
+    rows, columns = linear_sum_assignment(cost)
+    return offered[columns], float(cost[rows, columns].mean())
+
+
+def nearest(
+    totals: Int[np.ndarray, " d_vocab"], offered: Int[np.ndarray, " offered"], wanted: Int[np.ndarray, " wanted"]
+) -> tuple[Int[np.ndarray, " in_range"], Int[np.ndarray, " in_range"], float]:
+    """Wanted tokens within the range of the offered ones' counts, the nearest offered one of each, mean |ln ratio|.
+
+    An offered token can be taken several times; of two that are equally near the first one is. No tokens and nan where
+    none is in range.
+
+    >>> found = nearest(np.array([100, 40, 90, 50, 400]), np.array([0, 1]), np.array([2, 3, 4]))
+    >>> found[0].tolist(), found[1].tolist(), round(found[2], 3)  # (ln 100/90 + ln 50/40) / 2
+    ([2, 3], [0, 1], 0.164)
+    """
+    counts = totals[offered]
+    if not len(counts):
+        return NO_TOKEN, NO_TOKEN, math.nan
+    within = wanted[(totals[wanted] >= counts.min()) & (totals[wanted] <= counts.max())]
+    if not len(within):
+        return NO_TOKEN, NO_TOKEN, math.nan
+    cost = np.abs(np.log(totals[within])[:, None] - np.log(counts))
+    return within, offered[cost.argmin(1)], float(cost.min(1).mean())

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Int
 
-from rb_interp.statistics.curves import Curve
+from rb_interp.statistics.learning_order import Curve
 from rb_interp.statistics.reading import Reading
 from rb_interp.text.config import EARLY
 

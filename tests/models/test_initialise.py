@@ -15,8 +15,7 @@ from torch import nn
 import rb_interp as rb
 from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.drawn import _DRAWN
-from rb_interp.models.schemes import intended_std, lens_parameter, parameters, standard_draw
+from rb_interp.models.schemes import DRAWN, intended_std, lens_parameter, parameters, standard_draw
 from rb_interp.models.tensors import tensors_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -235,11 +234,11 @@ def test_the_table_knows_what_a_model_was_drawn_with():
 
 def test_a_model_that_is_gone_is_not_remembered():
     model = rb.scale_init(nn.Linear(4, 4), 0.5)
-    known, gone = len(_DRAWN), weakref.ref(model)
+    known, gone = len(DRAWN), weakref.ref(model)
     del model
     gc.collect()
     assert gone() is None
-    assert len(_DRAWN) < known
+    assert len(DRAWN) < known
 
 
 @pytest.mark.lens

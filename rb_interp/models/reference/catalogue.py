@@ -7,8 +7,7 @@ from collections.abc import Callable
 from rb_interp.errors import ModelError, TaskError, nearest
 from rb_interp.models.reference.averager import averager, peaked_averager
 from rb_interp.models.reference.carrier import carrier
-from rb_interp.models.reference.condensed import condensed
-from rb_interp.models.reference.halves import anchors_only, key_only
+from rb_interp.models.reference.halves import anchors_only, condensed, key_only
 from rb_interp.models.reference.memoriser import memoriser
 from rb_interp.models.reference.record import Reference
 from rb_interp.tasks.anchor import AnchorTask

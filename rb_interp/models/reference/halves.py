@@ -1,4 +1,8 @@
-"""References with one half of paper 1's circuit, which answer without an error, but not what the task asks."""
+"""References that do not solve the task.
+
+Two have one half of paper 1's circuit: they answer without an error, but not what the task asks. The embeddings of the
+third all point one way.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ from collections import Counter
 import numpy as np
 
 from rb_interp.models.reference.averager import OUT, embed_keys, embed_presence, fetch_key
-from rb_interp.models.reference.blueprint import SECOND, Blueprint, drawn
+from rb_interp.models.reference.blueprint import KAPPA, SECOND, Blueprint, drawn
 from rb_interp.models.reference.record import Reference
 from rb_interp.tasks.anchor import AnchorTask
 
 PRESENCE = (3.5, 7.0)
 """What marks a token as an anchor in W_E, from and to."""
+SHARED = (7.0, 14.0)
+"""Lowest and highest length of the vector that all embeddings share; each one's own vector has length 1."""
 
 
 def key_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
@@ -72,5 +78,31 @@ def anchors_only(task: AnchorTask, seed: int, label_seed: int) -> Reference:
             *("one_direction_passed_on", "anchors_by_L0_at_last"),
         ),
         unsettled=("needs_reasoning_values",),
+        label_seed=label_seed,
+    )
+
+
+def condensed(task: AnchorTask, seed: int, label_seed: int) -> Reference:
+    """All tokens share one large direction, which W_V reads, as early in training from a small initialisation.
+
+    The answer is a constant.
+    """
+    rng = np.random.default_rng([seed, 64])
+    blueprint = Blueprint(task, ["shared", "out"])
+    answer = sum(task.keys) // 2 + task.q * (sum(task.reasoning_anchors) // 2)
+    shared = drawn(rng, *SHARED)
+    blueprint.embed(np.arange(task.d_vocab), "shared", shared)
+    blueprint.add_nuisances(rng, {})
+    blueprint.move(0, {"shared": 1.0}, {"out": 1.0})
+    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.weights["unembed.W_U"][blueprint.at["out"], answer] = KAPPA / shared
+    return blueprint.reference(
+        name="condensed",
+        circuit="none",
+        cause="none",
+        description="All embeddings share one large direction and differ by small random parts. L0 averages that "
+        f"direction, which is the same in every row; L1 does nothing. The answer is always {answer}.",
+        solves=(),
+        mechanisms=("averages", "one_value_direction", "one_direction_passed_on"),
         label_seed=label_seed,
     )
