@@ -51,7 +51,7 @@ def assert_as_shipped(subjects) -> pd.DataFrame:
     return found
 
 
-@pytest.mark.parametrize("name", ["averager", "carrier", pytest.param("memoriser", marks=pytest.mark.wide)])
+@pytest.mark.parametrize("name", ["averager", "carrier", pytest.param("memoriser", marks=pytest.mark.slow)])
 def test_a_copy_is_as_shipped_and_every_detector_is_right_about_it(name):
     found = assert_as_shipped(known_models.reference_copies(name, 1))
     assert set(found["detector"]) == {*DETECTORS}
@@ -211,7 +211,7 @@ def test_shuffled_labels_keep_their_numbers_and_lose_the_rule():
     assert (plain.labels[reasoning] == shuffled.labels[reasoning]).mean() < 0.05
 
 
-@pytest.mark.wide
+@pytest.mark.slow
 def test_an_interrupted_calibration_continues(tmp_path, monkeypatch):
     monkeypatch.setattr(calibration, "REFERENCES", ("averager",))
     plain = known_models.label_shuffled

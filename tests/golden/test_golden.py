@@ -45,7 +45,9 @@ def test_fingerprints():
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("study", calls.STUDIES)
+@pytest.mark.parametrize(
+    "study", [pytest.param(name, marks=pytest.mark.trains if name == "labels" else ()) for name in calls.STUDIES]
+)
 def test_smoke(study, tmp_path):
     now, then = (calls.comparable(study, t) for t in (calls.smoke(study, tmp_path / "run"), _stored(f"smoke_{study}")))
     found = differing(now, then, PLACE, ["value", "untrained", "null_mean"], tolerance=1e-4)

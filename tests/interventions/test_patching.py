@@ -88,11 +88,11 @@ def test_every_cell_has_the_number_of_generic_activation_patch(kind, monkeypatch
     assert hooks_on(model) == []
 
 
-SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("pre", "rotary", "grouped")]
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("none", "pre", "rotary", "grouped")]
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("kind", ["none", "post", "gpt2", *SLOW])
+@pytest.mark.parametrize("kind", ["post", "gpt2", *SLOW])
 def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
     """Whole runs, which a caller's hook forces, and passes of few rows give the same rows; each head by itself."""
     model = MODELS[kind]() if kind in MODELS else lens_model(kind, d_vocab=40, n_layers=2)

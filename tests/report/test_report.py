@@ -134,7 +134,7 @@ def test_a_reader_is_warned(evidence):
     assert "smoke run" in smoke
     assert "has 2 seeds" in few
     assert unknown.startswith("Not calibrated: M4. ")
-    enough, calm = make_evidence(seeds=8), {"met_at_initialisation": False, "calibrated": None}
+    enough, calm = make_evidence(seeds=12), {"met_at_initialisation": False, "calibrated": None}
     quiet = {v.id: replace(v, **calm, learned=None, withheld=False, first_seed=0) for v in enough.verdicts}
     held = {"withheld": True, "calibrated": False, "outcome": "NOT JUDGED", "uncalibrated_outcome": "HOLDS"}
 

@@ -19,7 +19,7 @@ NUMBERS = {"effect": 0.0841, "low": -0.021, "high": 0.189}
 
 @pytest.fixture(scope="module")
 def verdicts() -> Verdicts:
-    found = make_evidence(seeds=5).verdicts
+    found = make_evidence(seeds=10).verdicts
     changed = {
         "A1": {"outcome": "HOLDS", "effect": 0.312, "met_at_initialisation": True},
         "A5": {"outcome": "FAILS", **NUMBERS},

@@ -2,11 +2,7 @@
 
 import math
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,51 +26,6 @@ from rb_interp.training.store import Store
 pytestmark = pytest.mark.trains
 
 TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
-
-RUN = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from test_members import run, Store
-
-class Talking(Store):
-    def write(self, name, step, *rest):
-        super().write(name, step, *rest)
-        print(name, step, flush=True)
-
-run(sys.argv[2], Talking)
-"""
-
-
-def run(folder, store=Store):
-    train = TrainConfig(steps=400, batch_size=16, eval_every=20, eval_rows=20, lr=1e-2, workers=2, save_every=0.0)
-    train = replace(train, stages=("half",))
-    train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False)
-
-
-@pytest.mark.wide
-def test_killed_runs_end_with_the_same_bits(tmp_path):
-    whole, stopped, here = Store(tmp_path / "whole", "same"), Store(tmp_path / "stopped", "same"), Path(__file__).parent
-    run(whole.folder)
-    before = 0
-    for how in (signal.SIGKILL, signal.SIGINT):
-        command = [sys.executable, "-c", RUN, str(here), str(stopped.folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-            for line in process.stdout:
-                name, step = line.split()
-                if name == "state" and int(step) > before + 60:
-                    process.send_signal(how)
-                    break
-        assert process.returncode != 0
-        before, earlier = stopped.read("state").step, before
-        assert earlier < before < 400
-    run(stopped.folder)
-
-    assert [name for name in stopped.names() if not name.startswith(".")] == whole.names()
-    for name in whole.names():
-        first, second = whole.read(name), stopped.read(name)
-        assert first.step == second.step
-        for key, value in first.tensors.items():
-            assert torch.equal(value, second.tensors[key]), (name, key)
 
 
 def short(**changes):
@@ -260,7 +211,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
 
 def test_members_whose_store_somebody_writes_are_not_trained(tmp_path):
     with run_store.Store(tmp_path).writing(), pytest.raises(RunError, match="is being written by another process"):
-        run(tmp_path)
+        train_members(TASK, MODEL, short(), [0.8], [0], store=Store(tmp_path, "same"), progress=False)
     assert Store(tmp_path, "x").names() == []
 
 

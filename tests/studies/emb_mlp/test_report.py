@@ -12,7 +12,7 @@ from rb_interp.studies.emb_mlp import EMB_MLP
 from rb_interp.studies.emb_mlp.report import COLUMNS, last_position, theory_section
 from rb_interp.tasks import AnchorTask
 
-pytestmark = pytest.mark.trains
+pytestmark = [pytest.mark.trains, pytest.mark.wide]
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,6 @@ def content(evidence):
     return report_content(EMB_MLP, evidence)
 
 
-@pytest.mark.wide
 def test_the_page_has_claims_figures_sections_and_words(content):
     page = visible(render_html(content, {figure["id"]: b"" for figure in content["figures"]}))
     assert [section["id"] for section in content["sections"]] == ["theory", "learning-order"]

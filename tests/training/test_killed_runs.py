@@ -1,0 +1,63 @@
+"""Training that is killed, twice, and continued ends with the same bits."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from rb_interp.models.config import ModelConfig
+from rb_interp.tasks import AnchorTask
+from rb_interp.training.config import TrainConfig
+from rb_interp.training.members import train_members
+from rb_interp.training.store import Store
+
+TASK, MODEL = AnchorTask.preset("smoke"), ModelConfig(d_model=12, d_head=6, d_mlp=20)
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_killed_runs import run, Store
+
+class Talking(Store):
+    def write(self, name, step, *rest):
+        super().write(name, step, *rest)
+        print(name, step, flush=True)
+
+run(sys.argv[2], Talking)
+"""
+
+
+def run(folder, store=Store):
+    train = TrainConfig(steps=400, batch_size=16, eval_every=20, eval_rows=20, lr=1e-2, workers=2, save_every=0.0)
+    train = replace(train, stages=("half",))
+    train_members(TASK, MODEL, train, [0.3, 0.8], [0, 1], store=store(Path(folder), "same"), progress=False)
+
+
+@pytest.mark.wide
+def test_killed_runs_end_with_the_same_bits(tmp_path):
+    whole, stopped, here = Store(tmp_path / "whole", "same"), Store(tmp_path / "stopped", "same"), Path(__file__).parent
+    run(whole.folder)
+    before = 0
+    for how in (signal.SIGKILL, signal.SIGINT):
+        command = [sys.executable, "-c", RUN, str(here), str(stopped.folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            for line in process.stdout:
+                name, step = line.split()
+                if name == "state" and int(step) > before + 60:
+                    process.send_signal(how)
+                    break
+        assert process.returncode != 0
+        before, earlier = stopped.read("state").step, before
+        assert earlier < before < 400
+    run(stopped.folder)
+
+    assert [name for name in stopped.names() if not name.startswith(".")] == whole.names()
+    for name in whole.names():
+        first, second = whole.read(name), stopped.read(name)
+        assert first.step == second.step
+        for key, value in first.tensors.items():
+            assert torch.equal(value, second.tensors[key]), (name, key)
