@@ -17,7 +17,7 @@ from rb_interp.text.tokenizer import Tokenizer
 
 
 def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
-    message = r"^study 'one' got Two\(preset='smoke'\); expected its own One, as its preset"
+    message = r"^study 'one' got a Two; expected its own One, as its preset"
     out = tmp_path / "run"
     for ask in (
         lambda: Run.start(out, ONE, TWO.preset("smoke")),
