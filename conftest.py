@@ -1,7 +1,6 @@
 """Test settings: shapes are checked while testing, and tutorials run on both TransformerLens generations."""
 
 import os
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -24,14 +23,6 @@ collect_ignore_glob = ["docs/notebooks/*.py"]
 WIDE = ("tutorial_any_model.md", "tutorial_study.md")
 LENS = ("tutorial_any_model.md", "models.md", "interventions.md")
 TRAINS = ("models.md", "studies.md", "training.md", "tutorial_any_model.md", "tutorial_study.md")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests leave the user's cache of tokenised text alone."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("RB_INTERP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(autouse=True)

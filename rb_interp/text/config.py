@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from rb_interp.errors import ConfigError, nearest
-from rb_interp.settings import ReadRows, Settings
+from rb_interp.errors import ConfigError
+from rb_interp.settings import ReadRows, Settings, each_once
 
 CORPORA = ("prontoqa", "stories")
 """The two corpora, by their index everywhere: 0 reasoning (PrOntoQA), 1 memory (TinyStories)."""
@@ -17,10 +16,8 @@ TEXT_SETS = ("prontoqa_train", "stories_train", "prontoqa_test", "stories_test")
 EARLY = 0.80
 """The stage ``early`` is where the training loss, mean of both corpora, first is at most this share of its start."""
 GPT2_D_VOCAB = 50_257
-Ontology = Literal["fictional", "true", "false"]
-Ordering = Literal["random", "preorder", "postorder"]
-ONTOLOGIES, ORDERINGS = map(get_args, (Ontology, Ordering))
-MOST_HOPS = {"fictional": 8, "true": 5, "false": 8}
+MOST_TRUE_HOPS = 5
+"""As long as the chains of the true ontology are."""
 LEAST_D_VOCAB = 257
 """All bytes and the token that ends a document."""
 
@@ -47,11 +44,17 @@ class TextConfig(Settings):
     """``generate``, ``hub``, ``hub:owner/name``, or a file or folder."""
     stories: str = "grammar"
     """``grammar`` (a stand-in for TinyStories), ``hub``, ``hub:owner/name``, or a file or folder."""
-    hops: tuple[Annotated[int, Field(ge=1, le=8)], ...] = (1, 2, 3, 4, 5)
+    hops: Annotated[tuple[Annotated[int, Field(ge=1, le=8)], ...], Field(min_length=1), AfterValidator(each_once)] = (
+        1,
+        2,
+        3,
+        4,
+        5,
+    )
     """Numbers of reasoning steps of generated PrOntoQA examples (to 5 with ``true``)."""
-    ontology: Ontology = "fictional"
+    ontology: Literal["fictional", "true", "false"] = "fictional"
     """Names of generated concepts."""
-    ordering: Ordering = "random"
+    ordering: Literal["random", "preorder", "postorder"] = "random"
     """Order of the sentences of generated contexts."""
     sequences: ReadRows = 1000
     """Training rows of each corpus."""
@@ -69,9 +72,8 @@ class TextConfig(Settings):
     """``packed`` (rows cut from the stream of all documents) or ``padded`` (one document a row)."""
 
     def __post_init__(self) -> None:
-        check_generated(self.hops, self.ontology, self.ordering)
-        if len(set(self.hops)) != len(self.hops):
-            raise ConfigError(f"hops={list(self.hops)}; expected each number once.")
+        if self.ontology == "true" and max(self.hops) > MOST_TRUE_HOPS:
+            raise ConfigError(f"hops={list(self.hops)}; with ontology 'true' at most {MOST_TRUE_HOPS}.")
         for name, default in (("prontoqa", "generate"), ("stories", "grammar"), ("tokenizer", "train")):
             if not getattr(self, name).removeprefix("hub:"):
                 raise ConfigError(f"{name}='{getattr(self, name)}' names nothing; expected '{default}' or a place.")
@@ -80,19 +82,3 @@ class TextConfig(Settings):
                 f"d_vocab={self.d_vocab} with tokenizer 'gpt2', which has {GPT2_D_VOCAB:,} entries; "
                 f"give d_vocab={GPT2_D_VOCAB}, or tokenizer 'train' for a vocabulary of your own size."
             )
-
-
-def check_generated(hops: Sequence[int], ontology: str, ordering: str) -> None:
-    """Raise ConfigError if a name is not known, there is no number of hops, or one is out of range."""
-    _check_known("ontology", ontology, ONTOLOGIES)
-    _check_known("ordering", ordering, ORDERINGS)
-    most = MOST_HOPS[ontology]
-    if not hops or not 1 <= min(hops) <= max(hops) <= most:
-        raise ConfigError(
-            f"hops={list(hops)}; expected one or more whole numbers from 1 to {most} with ontology '{ontology}'."
-        )
-
-
-def _check_known(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"{name}='{value}' is not known; {nearest(value, known)}")

@@ -1,12 +1,19 @@
 """What one seed trains a language model on and judges it by: rows of both corpora, held-out examples, token counts.
 
 The mix is 1:1 in rows (paper 1, Fig. 1 and 7: 5,000 sequences of PrOntoQA and 5,000 of TinyStories).
-Held-out documents are drawn first and training documents after them; no document is both.
+Held-out documents are drawn first and training documents after them; no document is both. A row belongs to one corpus,
+so that losses are per corpus, and holds n_ctx + 1 tokens: a model sees the first n_ctx and predicts the last n_ctx.
+
+- packed: the stream ``end doc end doc end ...`` is cut every n_ctx tokens; neighbouring rows share one token, so every
+  token but the first is a target exactly once. A row may begin and end within a document, and a token can attend to
+  the document before its own, as in GPT-2's own training.
+- padded: ``end doc end``, cut at n_ctx + 1, filled up with ``end``; what is filled in is no target.
 """
 
 from __future__ import annotations
 
-import math
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -14,21 +21,77 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int, Int8, Int32
 
 from rb_interp.errors import TextError, nearest
 from rb_interp.record import Record
+from rb_interp.tasks.roles import selected
 from rb_interp.text.config import CORPORA, TEXT_SETS, TextConfig
-from rb_interp.text.corpus import content_key, stream
-from rb_interp.text.documents import BLOCK, Documents, source, stamps, stand_in
-from rb_interp.text.example import Example
-from rb_interp.text.rows import Rows, joined, packed, padded
+from rb_interp.text.corpora import BLOCK, Documents, source, stamps
+from rb_interp.text.examples import Example
 from rb_interp.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from rb_interp.typed import typed
 
 TOKENIZER_DOCUMENTS = 500
 """Documents of each corpus on which a tokenizer is trained, at most; drawn with seed 0 whatever the seed."""
-MARGIN = 1.05
+
+
+@typed
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows(Record):
+    """Rows of both corpora.
+
+    Attributes:
+        tokens: ``[row, n_ctx + 1]``, int32. May be read-only; ``batch`` gives copies that torch can take.
+        corpus: ``[row]``, index into CORPORA.
+        lengths: ``[row]``, tokens of a row that are text, the first one included; n_ctx + 1 where packed.
+    """
+
+    tokens: Int[np.ndarray, "row n_ctx_and_1"]
+    corpus: Int8[np.ndarray, " row"]
+    lengths: Int[np.ndarray, " row"]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens that a model sees of each row."""
+        return self.tokens.shape[1] - 1
+
+    @property
+    def targets(self) -> Bool[np.ndarray, "row n_ctx"]:
+        """Where the next token counts: ``targets[r, t]`` is True where ``tokens[r, t + 1]`` is text."""
+        return np.arange(1, self.n_ctx + 1) < self.lengths[:, None]
+
+    @typed
+    def batch(
+        self, rows: Int[np.ndarray, " n"]
+    ) -> tuple[Int[np.ndarray, "n n_ctx"], Int[np.ndarray, "n n_ctx"], Bool[np.ndarray, "n n_ctx"]]:
+        """Inputs, next tokens (both int64, own memory) and the mask of targets of the given rows, as of `select`."""
+        chosen = self.select(rows)
+        tokens = chosen.tokens.astype(np.int64)
+        return tokens[:, :-1].copy(), tokens[:, 1:].copy(), chosen.targets
+
+    @typed
+    def of(self, corpus: str) -> Int[np.ndarray, " n"]:
+        """Row numbers of a corpus; TextError where there is no such corpus."""
+        if corpus not in CORPORA:
+            raise TextError(f"there is no corpus '{corpus}'; {nearest(corpus, CORPORA)}")
+        return np.flatnonzero(self.corpus == CORPORA.index(corpus))
+
+    @typed
+    def select(self, rows: Int[np.ndarray, " n"]) -> Rows:
+        """The given rows alone; RolesError for one that is not there."""
+        rows = selected(rows, len(self))
+        return Rows(self.tokens[rows], self.corpus[rows], self.lengths[rows])
+
+    @typed
+    def counts(self, d_vocab: int) -> Int[np.ndarray, "2 {d_vocab}"]:
+        """How often each token is a target, by corpus."""
+        targets, following = self.targets, self.tokens[:, 1:]
+        each = [self.corpus == number for number in range(len(CORPORA))]
+        return np.stack([np.bincount(following[rows][targets[rows]], minlength=d_vocab) for rows in each])
 
 
 @typed
@@ -99,7 +162,8 @@ def text_provenance(config: TextConfig) -> dict[str, Any]:
     ['The stories are sentences of a small story grammar, standing in for TinyStories.']
     """
     provenance: dict[str, Any] = {
-        corpus: {"source": source(config, corpus), "stand_in": stand_in(config, corpus)} for corpus in CORPORA
+        corpus: {"source": source(config, corpus), "stand_in": getattr(config, corpus) == "grammar"}
+        for corpus in CORPORA
     }
     kind = config.tokenizer if config.tokenizer in ("train", "gpt2") else Path(config.tokenizer).expanduser().name
     provenance["tokenizer"] = {"kind": kind, "d_vocab": config.d_vocab}
@@ -171,13 +235,75 @@ def _fill(
         tokens = stream(documents.texts(start, n), tokenizer)
         rows = padded(tokens, config.n_ctx, number, n, tokenizer.end)
         return rows, len(rows), int((np.diff(np.flatnonzero(tokens == tokenizer.end)) > config.n_ctx).sum())
-    needed = n * config.n_ctx + 1
-    first = tokenizer.encode_batch(documents.texts(0, BLOCK))
-    rate = 1 + sum(map(len, first)) / max(1, len(first))
-    tokens, asked, found = np.zeros(0, dtype=np.int32), 0, 0
-    while len(tokens) < needed and found == asked:
-        asked += math.ceil((needed - len(tokens)) / rate * MARGIN) + 1
-        texts = documents.texts(start, asked)
-        tokens, found = stream(texts, tokenizer), len(texts)
+    needed, tokens, found = n * config.n_ctx + 1, stream([], tokenizer), 0
+    while len(tokens) < needed and (texts := documents.texts(start + found, BLOCK)):
+        tokens, found = np.concatenate([tokens, stream(texts, tokenizer)[1:]]), found + len(texts)
     used = int((tokens[: needed - 1] == tokenizer.end).sum())  # the first end stands before the first document
     return packed(tokens, config.n_ctx, number, n), min(used, found), 0
+
+
+def stream(texts: Sequence[str], tokenizer: Tokenizer) -> Int32[np.ndarray, " token"]:
+    """The token stream of texts: ``end doc end doc end``.
+
+    Raises TextError where the tokenizer gives ``end`` within a document.
+    """
+    documents = tokenizer.encode_batch(texts)
+    tokens = np.array([tokenizer.end, *chain.from_iterable((*one, tokenizer.end) for one in documents)], dtype=np.int32)
+    if np.count_nonzero(tokens == tokenizer.end) != len(documents) + 1:
+        raise TextError(
+            f"tokenizer '{tokenizer.kind}' gives the token between documents within a document; "
+            f"take <|endoftext|> out of the texts."
+        )
+    return tokens
+
+
+def content_key(texts: Sequence[str]) -> str:
+    """sha256 of texts in their order, 64 hex digits; where one text ends and the next begins counts too.
+
+    >>> content_key(["ab", "c"]) == content_key(["a", "bc"])
+    False
+    """
+    digest = hashlib.sha256()
+    for text in texts:
+        content = text.encode("utf-8", "surrogatepass")
+        digest.update(len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def packed(stream: Int[np.ndarray, " token"], n_ctx: int, corpus: int, n: int) -> Rows:
+    """The first n rows of a stream that begins with ``end``; fewer where the stream is shorter (a view, no copy).
+
+    >>> packed(np.array([0, 5, 6, 0, 7, 0, 8], dtype=np.int32), n_ctx=2, corpus=1, n=9).tokens.tolist()
+    [[0, 5, 6], [6, 0, 7], [7, 0, 8]]
+    """
+    whole = max(0, min(n, (len(stream) - 1) // n_ctx))
+    tokens = np.zeros((0, n_ctx + 1), dtype=stream.dtype)
+    if whole:
+        tokens = np.lib.stride_tricks.sliding_window_view(stream[: whole * n_ctx + 1], n_ctx + 1)[::n_ctx]
+    return _rows(tokens, corpus, np.full(whole, n_ctx + 1))
+
+
+def padded(stream: Int[np.ndarray, " token"], n_ctx: int, corpus: int, n: int, end: int) -> Rows:
+    """The first n documents of a stream ``end doc end doc end``, one a row; a longer document is cut.
+
+    >>> rows = padded(np.array([0, 5, 6, 0, 7, 0], dtype=np.int32), n_ctx=3, corpus=0, n=2, end=0)
+    >>> rows.tokens.tolist(), rows.lengths.tolist()
+    ([[0, 5, 6, 0], [0, 7, 0, 0]], [4, 3])
+    """
+    ends = np.flatnonzero(stream == end)[: n + 1]
+    tokens = np.full((max(0, len(ends) - 1), n_ctx + 1), end, dtype=stream.dtype)
+    lengths = np.minimum(np.diff(ends) + 1, n_ctx + 1)
+    for row, (start, length) in enumerate(zip(ends[:-1], lengths, strict=True)):
+        tokens[row, :length] = stream[start : start + length]
+    return _rows(tokens, corpus, lengths)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows one after another, in the order given."""
+    columns = ([getattr(part, name) for part in parts] for name in ("tokens", "corpus", "lengths"))
+    return Rows(*map(np.concatenate, columns))
+
+
+def _rows(tokens: np.ndarray, corpus: int, lengths: np.ndarray) -> Rows:
+    return Rows(tokens, np.full(len(tokens), corpus, dtype=np.int8), lengths)

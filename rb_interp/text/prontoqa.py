@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
-from rb_interp.text.config import check_generated
-from rb_interp.text.example import Example
-from rb_interp.text.prontoqa_words import EACH, EVERY, GROUND, PLURAL, Literal, Statement, words
+from rb_interp.text.config import TextConfig
+from rb_interp.text.examples import EACH, EVERY, GROUND, PLURAL, QUERY, Example, Literal, Statement, words
 from rb_interp.typed import typed
 
 FORMS = (PLURAL, PLURAL, EACH, EVERY)
+"""Half of the rules are plural, a quarter each are of the others."""
 DRAW = {False: 0.3, True: 0.7}
 """How much a plain and a negated property draw the walk to end at it; going on to the parent draws it with 1."""
 
@@ -88,8 +88,7 @@ def generate(
     >>> example.query, example.answer
     ('True or false: Sam is large.', 'False')
     """
-    hops = tuple(map(int, hops))
-    check_generated(hops, ontology, ordering)
+    hops = TextConfig.preset("quick", hops=tuple(hops), ontology=ontology, ordering=ordering).hops
     rng = random.Random(repr((int(seed), hops, ontology, ordering, distractors)))
     wanted = [hops[at % len(hops)] for at in range(n)]
     rng.shuffle(wanted)
@@ -117,7 +116,7 @@ def _example(rng: random.Random, chain: Chain, ordering: str, distractors: bool)
     holds = rng.random() < 0.5
     asked = steps[-1].of(chain.entity)
     question = " ".join([*(rule.sentence for rule in rules), premise])
-    query = f"True or false: {(asked if holds else asked.denied()).sentence}"
+    query = f"{QUERY}{(asked if holds else asked.denied()).sentence}"
     return Example(question, query, tuple(thoughts), str(holds), len(steps))
 
 

@@ -15,9 +15,8 @@ from rb_interp.settings import fingerprint
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.protocol import Evaluation, Stage
 from rb_interp.text.config import CORPORA, EARLY, TEXT_SETS, TextConfig
-from rb_interp.text.data import TextData, text_data
-from rb_interp.text.documents import stamps
-from rb_interp.text.rows import joined
+from rb_interp.text.corpora import stamps
+from rb_interp.text.data import TextData, joined, text_data
 from rb_interp.typed import typed
 
 TRAIN = TEXT_SETS[: len(CORPORA)]

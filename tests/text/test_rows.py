@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer as Backend
 
 from rb_interp.errors import RolesError, TextError
-from rb_interp.text.rows import joined, packed, padded
+from rb_interp.text.data import content_key, joined, packed, padded, stream
+from rb_interp.text.tokenizer import END as MARK
+from rb_interp.text.tokenizer import Tokenizer, train_tokenizer
 
 END = 0
 STREAM = np.array([0, 5, 6, 7, 0, 8, 0, 5, 9, 5, 0], dtype=np.int32)  # documents 5 6 7 | 8 | 5 9 5
@@ -18,6 +21,22 @@ def test_padded_rows_are_one_document_each_cut_and_filled_with_end():
     assert rows.batch(np.array([1, 0]))[2].tolist() == [[True, True, False], [True, True, True]]
     assert rows.corpus.tolist() == [1, 1, 1]
     assert rows.counts(10).tolist() == [[0] * 10, [1, 0, 0, 0, 0, 3, 1, 1, 1, 1]]
+
+
+def test_a_stream_is_end_then_documents_each_followed_by_end():
+    tokenizer, texts = train_tokenizer(["the cat sat on the mat"] * 3, 300), ["the cat sat", "the mat", "a cat"]
+    first, second, third = map(tokenizer.encode, texts)
+    tokens = stream(texts, tokenizer)
+    assert tokens.tolist() == [0, *first, 0, *second, 0, *third, 0]
+    assert tokens.dtype == np.int32
+    assert content_key(["ab", "c"]) != content_key(["a", "bc"]) != content_key(["a", "b", "c"])
+
+
+def test_a_tokenizer_that_gives_end_within_a_document_is_refused():
+    tokenizer = train_tokenizer(["the cat"] * 3, 300)
+    backend = Backend.from_str(tokenizer.backend.to_str().replace('"special":true', '"special":false'))
+    with pytest.raises(TextError, match=r"^tokenizer 'own' gives the token between documents within a document; take"):
+        stream([f"the {MARK} cat"], Tokenizer(backend, "own"))
 
 
 def test_a_document_that_just_fits_keeps_its_end():

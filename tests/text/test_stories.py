@@ -1,92 +1,127 @@
-"""Stories come back whole from every format, and what is wrong is told with file and line."""
+"""Generated stories: grammatical as far as rules can tell, varied, and the same for the same seed."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
+from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow.parquet import write_table
 
 from rb_interp.errors import TextError
-from rb_interp.text.stories import load_stories_hub, read_stories
+from rb_interp.text import stories as grammar
+from rb_interp.text.stories import generate_stories
 
-THREE = ["Tom ran.\n\nHe fell.", "Sue’s cat slept\u2028well.", "“Hi!” said Ann."]
-LINES = "".join(json.dumps({"text": text, "source": "x"}, ensure_ascii=False) + "\n" for text in THREE)
-
-
-def write(place: Path, name: str, content: str | bytes) -> Path:
-    path = place / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
+QUESTION = re.compile(r"(Why|Where|When|Who|Does|Did|Can|Could|Will|Would|May|Is|Are|Have|Do I|Do you)\b")
 
 
-def test_each_format_gives_the_same_stories(tmp_path):
-    objects = [{"story": text, "summary": "-"} for text in THREE]
-    write(tmp_path, "a.txt", "\n<|endoftext|>\n".join(THREE) + "\n<|endoftext|>\n")
-    write(tmp_path, "b.jsonl", LINES + "\n")
-    write(tmp_path, "c.json", json.dumps(objects))
-    write(tmp_path, "d.json", json.dumps(THREE))
-    write(tmp_path, "e.txt", b"\xef\xbb\xbf" + "<|endoftext|>".join(THREE).replace("\n", "\r\n").encode())
-    write_table(pa.table({"n": [1, 2, 3], "text": THREE}), tmp_path / "f.parquet")
-    for file in sorted(tmp_path.iterdir()):
-        assert read_stories(file) == THREE, file.name
-    assert read_stories(str(tmp_path)) == THREE
+@pytest.fixture(scope="module")
+def stories() -> list[str]:
+    return generate_stories(1500, seed=11)
 
 
-def test_blank_lines_part_stories_only_where_no_token_does(tmp_path):
-    path = write(tmp_path, "a.txt", "One.\nMore of one.\n \nTwo.\n\n\n")
-    assert read_stories(path) == ["One.\nMore of one.", "Two."]
+def words(story: str) -> list[str]:
+    return re.findall(r"[a-z']+", story.lower())
 
 
-def test_a_folder_is_read_by_name_without_copies_and_other_files(tmp_path):
-    write(tmp_path, "b.txt", "Two.<|endoftext|>  <|endoftext|>One.")
-    write(tmp_path, "a.JSONL", '{"text": " One. "}\n{"text": ""}\n')
-    write(tmp_path, "notes.md", "not a story")
-    assert read_stories(tmp_path) == ["One.", "Two."]
+def unigram_entropy(stories: list[str]) -> float:
+    counts = Counter(word for story in stories for word in words(story))
+    total = sum(counts.values())
+    return -sum(count / total * math.log(count / total) for count in counts.values())
 
 
-OBJECT = "expected an object whose 'text' (or 'story') is a string."
+def slots(options: tuple) -> set[str]:
+    parts = [part for option in options for part in option]
+    inner = (slots(part) for part in parts if type(part) is tuple)
+    return {part.name for part in parts if isinstance(part, grammar._Slot)}.union(*inner)
+
+
+def test_the_seed_alone_decides_and_a_longer_call_begins_alike(stories):
+    assert generate_stories(50, seed=11) == stories[:50]
+    assert not set(generate_stories(300, seed=12)) & set(stories)
+    assert len(set(generate_stories(100, seed=-1) + generate_stories(100, seed=1))) == 200
+
+
+def test_stories_are_of_the_length_told_and_differ(stories):
+    lengths = [len(story.split()) for story in stories]
+    assert 60 <= min(lengths) < max(lengths) <= 250
+    assert len(set(stories)) == len(stories)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    "mistake",
     [
-        ("a.jsonl", '{"text": "x"}\n\n{"words": "y"}', f", line 3: an object with the keys words; {OBJECT}"),
-        ("a.parquet", {"text": ["x", None], "n": [1, 2]}, f", row 2: null under 'text'; {OBJECT}"),
-        ("a.txt", " \n<|endoftext|>", " holds no story: expected at least one text that is not empty."),
+        r"[{}\[\]|]",
+        r"(^|\n) | (\n|$)|  | [.,!?]",
+        r"[.!?,][A-Za-z]|[.!?,]{2}",
+        r"\b[Aa] [aeiou](?!ni|se)|\b[Aa]n [^aeiou]",
+        r"\b(\w+) \1\b",
+        r"[^.!?\"]\n|[^.!?\"]$",
+        r"(^|\n|[.!?] )[a-z]|(^|[\n ])\"[a-z]",
     ],
 )
-def test_what_is_no_story_is_told_with_its_place(tmp_path, name, content, message):
-    path = tmp_path / name
-    path.write_text(content) if isinstance(content, str) else write_table(pa.table(content), path)
-    with pytest.raises(TextError) as caught:
-        read_stories(path)
-    assert str(caught.value) == f"{path}{message}"
+def test_no_story_has_this_mistake(stories, mistake):
+    found = [story for story in stories if re.search(mistake, story)]
+    assert not found, re.search(f".*({mistake}).*", found[0])
 
 
-def test_the_hub_gives_the_first_different_stories(hub):
-    hub.rows = [{"text": text} for text in ["One.", " ", "One.", "Two.", "Three."]]
-    assert load_stories_hub(n=2) == ["One.", "Two."]
-    assert hub.asked == ("roneneldan/TinyStories", "train", True)
-    assert load_stories_hub("me/mine", "validation") == ["One.", "Two.", "Three."]
-    assert hub.asked == ("me/mine", "validation", False)
-    with pytest.raises(TextError, match=r"^split 'train' of .* holds 3 different stories; 4 were asked for\.$"):
-        load_stories_hub(n=4)
-    hub.rows = [{"question": "Who?", "answer": "Tom."}]
-    with pytest.raises(TextError, match=r"^split 'train' of me/mine, row 1: an object with the keys question, answer;"):
-        load_stories_hub("me/mine")
-    hub.rows = []
-    with pytest.raises(TextError, match=r"^split 'train' of me/mine holds 0 different stories; at least 1 was asked"):
-        load_stories_hub("me/mine")
+def test_speech_closes_in_its_paragraph_and_questions_end_as_such(stories):
+    for paragraph in {line for story in stories for line in story.split("\n")}:
+        assert paragraph.count('"') % 2 == 0, paragraph
+        for sentence in re.findall(r"[^.!?]+[.!?,]", " ".join(re.findall(r'"([^"]*)"', paragraph))):
+            if QUESTION.match(sentence.strip()):
+                assert sentence.endswith("?"), paragraph
 
 
-def test_the_real_stories():
+def test_every_slot_has_words_and_every_list_is_used():
+    lists, plots = grammar._lists(), grammar._plots()
+    story = grammar._Story(lambda: 0.3)
+    story.cast(("child",))
+    cast = set(story.fixed)
+    drawn = {"boy_name", "girl_name", "pet_name"}
+    for plot in plots:
+        fixed = dict(plot.fixed)
+        assert slots(plot.text) - cast - set(fixed) <= set(lists), plot.fixed
+        assert set(fixed) <= slots(plot.text), f"{set(fixed) - slots(plot.text)} is fixed for nothing"
+        drawn |= slots(plot.text) | set(fixed.values()) | (set(plot.cast) - {"child"})
+    drawn |= set().union(*(slots(options) for options in lists.values()))
+    tags = {name for name in lists if re.search("said|asked|cried", name)}
+    assert set(lists) - drawn - tags == set()
+    assert len(plots) >= 20
+
+
+def test_notation_worked_by_hand():
+    slot = grammar._Slot("who")
+    assert grammar._parsed("a[b|c{who}]") == (("a", (("b",), ("c", slot))),)
+    assert grammar._parsed("a||{who}") == (("a",), (), (slot,))
+    for wrong in ("a[b", "a]b", "a{b", "[[a]"):
+        with pytest.raises(TextError, match="^brackets do not match in: "):
+            grammar._parsed(wrong)
+    plot = grammar._plot('child/animal toy=light_toy\na [b |\n  c]\n"d." e\n"f."\n\n  g')
+    assert plot == (("child", "animal"), (("toy", "light_toy"),), grammar._parsed('a [b|c]\n"d." e\n"f."\ng'))
+    options = grammar._parsed("x|y|z")
+    story = grammar._Story(lambda: 0.5)
+    assert sorted(story.unused(options)[0] for _ in range(3)) == ["x", "y", "z"]
+    assert story.unused(options) == ("y",)
+
+
+def test_two_children_of_a_story_never_share_a_name(stories):
+    met = [re.search(r"named (\w+)\..*In the \w+, \w+ met (\w+)\.", story, re.S) for story in stories]
+    assert sum(found is not None for found in met) > 10
+    assert all(found[1] != found[2] for found in met if found)
+
+
+def test_words_are_spread_as_in_the_docstring(stories):
+    assert len({word for story in stories for word in words(story)}) > 1300
+    assert unigram_entropy(stories) == pytest.approx(5.81, abs=0.03)
+
+
+def test_real_stories_have_a_similar_entropy(stories):
     if "RB_INTERP_DATA" not in os.environ:
-        pytest.skip("RB_INTERP_DATA is unset: no real stories to read")
-    folder = Path(os.environ["RB_INTERP_DATA"]) / "tinystories"
-    stories = read_stories(folder)
-    assert len(stories) == len(set(stories)) == 10_945 + 500
-    assert stories[:10_945] == read_stories(folder / "tinystories_train.jsonl")
+        pytest.skip("RB_INTERP_DATA is unset: no real stories to compare with")
+    with open(Path(os.environ["RB_INTERP_DATA"]) / "tinystories" / "tinystories_train.jsonl", encoding="utf-8") as file:
+        real = [json.loads(line)["text"] for _, line in zip(range(2000), file, strict=False)]
+    assert unigram_entropy(real) - unigram_entropy(stories) == pytest.approx(0.08, abs=0.06)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from rb_interp.errors import TextError
+from rb_interp.text import corpora
 from rb_interp.text import data as module
-from rb_interp.text import documents
 from rb_interp.text.config import TextConfig
+from rb_interp.text.corpora import Documents, text_of
 from rb_interp.text.data import entropy, text_data, text_provenance, tokenizer_of
-from rb_interp.text.documents import Documents, text_of
 
 SMALL = TextConfig(sequences=60, held_out=12, answers=20, d_vocab=512, n_ctx=128)
 PADDED = replace(SMALL, layout="padded", n_ctx=64)
@@ -25,11 +25,11 @@ real = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def small(tmp_path, monkeypatch):
-    """A cache of its own, and little text for the tokenizer."""
-    monkeypatch.setenv("RB_INTERP_CACHE", str(tmp_path / "cache"))
+def small(monkeypatch):
+    """Little text for the tokenizer, and small blocks."""
     monkeypatch.setattr(module, "TOKENIZER_DOCUMENTS", 40)
-    monkeypatch.setattr(documents, "BLOCK", 40)
+    monkeypatch.setattr(corpora, "BLOCK", 40)
+    monkeypatch.setattr(module, "BLOCK", 40)
     module._trained.cache_clear()
     yield
     module._trained.cache_clear()
@@ -93,7 +93,7 @@ def test_too_little_text_says_how_much_there_is(tmp_path):
 
 
 def test_a_generator_that_runs_dry_is_too_little_text(monkeypatch):
-    monkeypatch.setattr(documents, "_generate_block", lambda *_: [f"Story {number}." for number in range(30)] * 2)
+    monkeypatch.setattr(corpora, "_block", lambda *_: [f"Story {number}." for number in range(30)] * 2)
     assert len(Documents(SMALL, "stories", 0).take(0, 1000)) == 30
 
 
@@ -163,17 +163,17 @@ def test_how_many_are_asked_for_changes_no_document():
 def test_the_hub_is_asked_for_enough_and_once(monkeypatch):
     asked = []
 
-    def hub(name, split="train", n=None):
+    def hub(name, n=None):
         asked.append((name, n))
         return [f"Story {number} of {name}." for number in range(n or 300)]
 
-    monkeypatch.setattr("rb_interp.text.stories.load_stories_hub", hub)
-    documents._read.cache_clear()
+    monkeypatch.setattr(corpora, "read_stories", hub)
+    corpora._read.cache_clear()
     for seed in (0, 1):
         text_data(replace(PADDED, stories="hub"), seed)
     data = text_data(replace(PADDED, stories="hub:someone/tales"), 0)
-    documents._read.cache_clear()
-    assert asked == [("roneneldan/TinyStories", 2 * 72), ("someone/tales", None)]
+    corpora._read.cache_clear()
+    assert asked == [("hub:roneneldan/TinyStories", 2 * 72), ("hub:someone/tales", None)]
     assert data.provenance["stories"]["source"] == "stories from the hub (someone/tales)"
 
 

@@ -86,9 +86,9 @@ class LanguageConfig(SweepConfig, StudyConfig):
 
     def check_sources(self) -> None:
         """Raise TextError where a corpus is to be read from files and there are none."""
-        from rb_interp.text.documents import check_places
+        from rb_interp.text.corpora import stamps
 
-        check_places(self.task)
+        stamps(self.task)
 
 
 def train_note(config: LanguageConfig) -> list[str]:

@@ -1,13 +1,12 @@
 """The PrOntoQA verifier: it reads every sentence, passes the real examples and refuses each planted fault."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from rb_interp.errors import TextError
-from rb_interp.text.example import Example
-from rb_interp.text.prontoqa_verify import derive, parse_sentence, step_kinds, verify
-from rb_interp.text.prontoqa_words import Statement, words
+from rb_interp.text.examples import Example, Statement, derive, parse_sentence, step_kinds, verify, words
 
 # Written by hand: rompus -> wumpus -> impus -> yumpus; wumpus has the property, numpus contradicts it.
 RIGHT = Example(
@@ -27,7 +26,7 @@ def test_a_right_example_gives_its_proof():
     assert proof.conclusion.sentence == "Max is hot."
     assert proof.contradicting is not None
     assert proof.contradicting.sentence == "Every numpus is not hot."
-    assert (proof.label, proof.hops, len(proof.context)) == (False, 2, 7)
+    assert (proof.label, len(proof.context)) == (False, 7)
     assert {fact.sentence for fact in proof.derived} == {
         *("Max is a rompus.", "Max is a wumpus.", "Max is an impus.", "Max is a yumpus."),
         *("Max is not blue.", "Max is hot.", "Max is shy."),
@@ -46,71 +45,48 @@ def question(old: str, new: str) -> Example:
     return replace(RIGHT, question=RIGHT.question.replace(old, new))
 
 
-PLANTED = {
-    "wrong label": (
-        replace(RIGHT, answer="True"),
-        "answer 'True': the query 'True or false: Max is not hot.' is False",
-    ),
-    "no label": (replace(RIGHT, answer="false"), "answer 'false'"),
-    "query of another property": (
+PLANTED = [
+    (replace(RIGHT, answer="True"), "the answer is 'True', and the query is False"),
+    (replace(RIGHT, answer="false"), "the answer is 'false'"),
+    (
         replace(RIGHT, query="True or false: Max is shy."),
-        "query 'True or false: Max is shy.': expected 'True or false: ' and 'Max is hot.' or 'Max is not hot.'.",
+        "expected one of 'True or false: Max is hot.', 'True or false:",
     ),
-    "other premise": (chain(s0="Max is a wumpus."), "step 0 'Max is a wumpus.': it is not the premise 'Max is a romp"),
-    "missing rule": (
-        question(" Each wumpus is hot.", ""),
-        "step 3 'Each wumpus is hot.': no rule of the context reads like this.",
-    ),
-    "rule of another concept": (
-        chain(s1="Impuses are shy."),
-        "step 1 'Impuses are shy.': it does not apply to 'Max is a rompus.'.",
-    ),
-    "broken chain": (chain(s3="Impuses are shy.", s4="Max is shy."), "it does not apply to 'Max is a wumpus.'."),
-    "wrong conclusion": (
-        chain(s4="Max is not hot."),
-        "step 4 'Max is not hot.': the rule before it gives 'Max is hot.'.",
-    ),
-    "ends with a concept": (
-        chain(s3="Wumpuses are impuses.", s4="Max is an impus."),
-        "step 4 'Max is an impus.': a chain must end with a property, not with a concept.",
-    ),
-    "other hops": (replace(RIGHT, hops=3), "PrOntoQA example of 3 hops: 5 sentences"),
-    "premise not last": (
-        question("Impuses are yumpuses.", "Max is a rompus."),
-        "context 'Max is a rompus.': only the last sentence of a context may speak of an entity.",
-    ),
-    "no premise": (
-        question(" Max is a rompus.", ""),
-        "context 'Rompuses are not blue.': the last sentence must be the premise 'Name is a concept.'.",
-    ),
-    "rule last": (
-        question(" Rompuses are not blue. Max is a rompus.", ""),
-        "context 'Wumpuses are impuses.': the last sentence must be the premise 'Name is a concept.'.",
-    ),
-    "no contradicting rule": (
-        question(" Every numpus is not hot.", ""),
-        "'hot' is said 1 times as in the conclusion and 0 times the other way; expected 1 and 1.",
-    ),
-    "property twice": (question("Impuses are shy.", "Jompuses are hot."), "'hot' is said 2 times as in the conclusion"),
-    "contradiction on the path": (
-        question("Impuses are shy.", "Impuses are not hot."),
-        "it lets both 'Max is hot.' and its opposite follow.",
-    ),
-}
+    (chain(s0="Max is a wumpus."), "the chain begins with 'Max is a wumpus.', not with 'Max is a rompus.'"),
+    (question(" Each wumpus is hot.", ""), "'Each wumpus is hot.' is no rule of the context"),
+    (chain(s1="Impuses are shy."), "'Impuses are shy.' does not apply to 'Max is a rompus.'"),
+    (chain(s3="Impuses are shy.", s4="Max is shy."), "does not apply to 'Max is a wumpus.'"),
+    (chain(s4="Max is not hot."), "'Each wumpus is hot.' gives 'Max is hot.', not 'Max is not hot.'"),
+    (chain(s3="Wumpuses are impuses.", s4="Max is an impus."), "the chain ends with a concept, 'Max is an impus.'"),
+    (replace(RIGHT, hops=3), "3 hops and 5 sentences in the chain"),
+    (replace(RIGHT, chain_of_thought=RIGHT.chain_of_thought[:1], hops=0), "0 hops and 1 sentences"),
+    (question("Impuses are yumpuses.", "Max is a rompus."), "only the last sentence of a context may be of an entity"),
+    (question(" Max is a rompus.", ""), "'Rompuses are not blue.' ends the context and is no premise"),
+    (question("Max is a rompus.", "Max is blue."), "'Max is blue.' ends the context and is no premise"),
+    (question(" Every numpus is not hot.", ""), "'hot' is said 1 times as in the conclusion and 0 times the other way"),
+    (question("Impuses are shy.", "Jompuses are hot."), "'hot' is said 2 times as in the conclusion"),
+    (question("Impuses are shy.", "Impuses are not hot."), "'Max is hot.' and its opposite both follow"),
+]
 
 
-@pytest.mark.parametrize("fault", PLANTED)
-def test_planted_faults_are_refused(fault):
-    example, message = PLANTED[fault]
-    with pytest.raises(TextError) as caught:
+@pytest.mark.parametrize(("example", "message"), PLANTED)
+def test_planted_faults_are_refused(example, message):
+    with pytest.raises(TextError, match=f"{re.escape(message)}.*Leave it out, or generate it again\\.$"):
         verify(example)
-    assert message in str(caught.value)
-    assert str(caught.value).endswith("Leave this example out, or generate it again.")
+
+
+def test_a_rule_behind_a_negated_concept_proves_nothing():
+    question = "Every numpus is not hot. Each rompus is not a wumpus. Each wumpus is hot. Max is a rompus."
+    thoughts = ("Max is a rompus.", "Each rompus is not a wumpus.", "Max is not a wumpus.", "Each wumpus is hot.")
+    with pytest.raises(TextError, match="'Each wumpus is hot.' does not apply to 'Max is not a wumpus.'"):
+        verify(Example(question, "True or false: Max is hot.", (*thoughts, "Max is hot."), "True", 2))
 
 
 def test_without_distractors_the_property_stands_once():
     alone = question(" Every numpus is not hot.", "")
     assert verify(alone, distractors=False).contradicting is None
+    assert not verify(alone, distractors=None).label
+    assert not verify(RIGHT, distractors=None).label
     with pytest.raises(TextError, match="1 times as in the conclusion and 1 times the other way; expected 1 and 0"):
         verify(RIGHT, distractors=False)
 
@@ -142,19 +118,15 @@ def test_words_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("sentence", "message"),
+    "sentence",
     [
-        ("Every wumpus is a impus.", "sentence 'Every wumpus is a impus.' should read 'Every wumpus is an impus.'"),
-        ("wumpuses are hot.", "should read 'Wumpuses are hot.'"),
-        ("All wumpuses are hot.", "speaks of 'All wumpuses', which is no concept of PrOntoQA."),
-        ("No wumpus is a rompus.", "has none of the forms 'Xs are Y.', 'Each x is Y.', 'Every x is Y.'"),
-        ("Max is a hot.", "says 'a hot', which is no concept and no property"),
+        "Every wumpus is a impus.", "wumpuses are hot.", "All wumpuses are hot.", "No wumpus is a rompus.",
+        "Max is a hot.", "Max is hot", "max is hot.", "Every wumpuses are hot.", "Max is impus.", "",
     ],
-)
-def test_sentences_of_no_form_are_refused(sentence, message):
-    with pytest.raises(TextError) as caught:
+)  # fmt: skip
+def test_sentences_of_no_form_are_refused(sentence):
+    with pytest.raises(TextError, match="is no sentence of PrOntoQA: expected 'Xs are Y.', 'Each x is Y.'"):
         parse_sentence(sentence)
-    assert message in str(caught.value)
 
 
 def test_deriving_ends_on_a_circle_and_stops_at_a_negation():

@@ -1,0 +1,169 @@
+"""Documents come back whole from every format, each example is proved, and a hub in place of the real one is asked."""
+
+import json
+import os
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pytest
+from pyarrow.parquet import write_table
+
+from rb_interp.errors import TextError
+from rb_interp.text import read_prontoqa, read_stories
+from rb_interp.text.examples import Example
+
+EXAMPLE = Example(
+    "Each wumpus is not hot. Rompuses are hot. Max is a rompus.",
+    "True or false: Max is hot.",
+    ("Max is a rompus.", "Rompuses are hot.", "Max is hot."),
+    "True",
+    1,
+)
+CHAIN = list(EXAMPLE.chain_of_thought)
+FLAT = {"question": EXAMPLE.question, "query": EXAMPLE.query, "chain_of_thought": CHAIN, "answer": "True"}
+ASKED = "Is the following statement true or false?"
+LOGIC_LLM = {
+    "id": "ProntoQA_1",
+    "context": EXAMPLE.question,
+    "question": f"{ASKED} Max is hot.",
+    "options": ["A) True", "B) False"],
+    "answer": "A",
+    "explanation": CHAIN,
+}
+TURNED = {**LOGIC_LLM, "answer": "B"}
+NESTED = {"example1": {"in_context_example0": FLAT, "test_example": FLAT}, "example2": {"test_example": FLAT}}
+FORMATS = {
+    "the original": (NESTED, 3),
+    "a list": ([FLAT, LOGIC_LLM], 2),
+    "lines": ((FLAT, LOGIC_LLM), 2),
+    "options turned": ([{**TURNED, "options": ["A) False", "B) True"]}], 1),
+    "options as a mapping": ([{**TURNED, "options": {"A": "False", "B": "True"}}], 1),
+    "options as one text": ([{**TURNED, "options": "A) False\nB) True"}], 1),
+    "context beside the question": ([{**FLAT, "context": "some notes"}], 1),
+    "question on a line of its own": ([{**LOGIC_LLM, "question": f"{ASKED}\nMax is hot."}], 1),
+    "chain as one text, answer as a truth value": ([{**FLAT, "chain_of_thought": " ".join(CHAIN), "answer": True}], 1),
+    "chain under the original's name": ([{**LOGIC_LLM, "explanation": None, "chain_of_thought": CHAIN}], 1),
+    "no contradicting rule": ([{**FLAT, "question": EXAMPLE.question}], 1),
+}
+BROKEN = {
+    "no answer": ({**FLAT, "answer": None}, "example 2: its keys are question, query, chain_of_thought; expected que"),
+    "no chain": (
+        {**LOGIC_LLM, "explanation": None},
+        "; expected question, query, chain_of_thought and answer, or context, question, options, answer and expl",
+    ),
+    "a sentence that is null": ({**FLAT, "chain_of_thought": [CHAIN[0], None, *CHAIN[1:]]}, "all of them texts."),
+    "letter without options": ({**LOGIC_LLM, "options": None}, "the answer is 'A', and the query is True"),
+    "wrong label": ({**FLAT, "answer": "False"}, "the answer is 'False', and the query is True"),
+    "broken chain": ({**FLAT, "chain_of_thought": CHAIN[:2]}, "0 hops and 2 sentences in the chain"),
+    "another query": ({**FLAT, "query": "Prove: Max is hot."}, "the query is 'True or false: Prove: Max is hot.'"),
+}
+THREE = ["Tom ran.\n\nHe fell.", "Sue’s cat slept\u2028well.", "“Hi!” said Ann."]
+
+
+def write(path: Path, content: object) -> Path:
+    """Lines of a tuple; a text or bytes as they are; all else as JSON."""
+    if isinstance(content, tuple):
+        content = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in content)
+    content = json.dumps(content) if isinstance(content, list | dict) else content
+    path.write_bytes(content if isinstance(content, bytes) else str(content).encode())
+    return path
+
+
+def test_the_prompt_is_the_originals():
+    assert EXAMPLE.text == (
+        "Q: Each wumpus is not hot. Rompuses are hot. Max is a rompus. True or false: Max is hot.\n"
+        "A: Max is a rompus. Rompuses are hot. Max is hot. True"
+    )
+    assert EXAMPLE.text.startswith(EXAMPLE.prompt + " ")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_gives_the_same_example(tmp_path, name):
+    content, n = FORMATS[name]
+    assert read_prontoqa(write(tmp_path / "a.json", content)) == [EXAMPLE] * n
+    write(tmp_path / "notes.md", "not read")
+    write(tmp_path / "z.jsonl", ({**FLAT, "query": "True or false: Max is not hot.", "answer": "False"},))
+    assert [e.answer for e in read_prontoqa(str(tmp_path))] == ["True"] * n + ["False"]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_does_not_hold_is_refused(tmp_path, name):
+    record, message = BROKEN[name]
+    path = write(tmp_path / "a.json", [FLAT, record])
+    with pytest.raises(TextError) as caught:
+        read_prontoqa(path)
+    assert str(caught.value).startswith(f"{path}, example 2: ")
+    assert message in str(caught.value)
+
+
+def test_each_format_gives_the_same_stories(tmp_path):
+    ends = [f"{text}\n<|endoftext|>" for text in THREE]
+    write(tmp_path / "a.txt", "\n".join(ends))
+    write(tmp_path / "b.jsonl", (*({"text": text, "source": "x"} for text in THREE), {"text": " ", "source": "x"}))
+    write(tmp_path / "c.json", [{"story": text, "summary": "-"} for text in THREE])
+    write(tmp_path / "d.json", THREE)
+    write(tmp_path / "e.txt", b"\xef\xbb\xbf" + "<|end_of_text|>".join(THREE).replace("\n", "\r\n").encode())
+    write(tmp_path / "f.JSON", tuple({"text": text} for text in ends))
+    write_table(pa.table({"n": [1, 2, 3], "text": THREE}), tmp_path / "g.parquet")
+    write(tmp_path / "notes.md", "not a story")
+    for file in sorted(tmp_path.glob("?.*")):
+        assert read_stories(file) == THREE, file.name
+    assert read_stories(str(tmp_path)) == THREE
+    assert read_stories(tmp_path, 2) == THREE[:2]
+
+
+def test_blank_lines_part_stories_only_where_no_token_does(tmp_path):
+    path = write(tmp_path / "a.txt", "One.\nMore of one.\n \nTwo.\n\n\n")
+    assert read_stories(path) == ["One.\nMore of one.", "Two."]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", ({"text": "x"}, {"words": "y"}), ", record 2: {'text': None, 'words': 'y'}; expected a string und"),
+        ("a.parquet", {"text": ["x", None]}, ", record 2: {'text': None}; expected a string under 'text' or 'story'."),
+        ("a.txt", " \n<|endoftext|>", " holds no story: expected at least one text that is not empty."),
+        ("a.txt", b"x\ny \xff", " could not be read (UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in posi"),
+        ("a.jsonl", '{"text": "x"}\n{"te', " could not be read (ArrowInvalid: JSON parse error: Missing a closing"),
+        ("a.jsonl", '{"text": "Tom \\ud83d ran."}\n', " could not be read (ArrowInvalid: JSON parse error: The surrog"),
+        ("a.md", "x", " is no file and no folder of files that end in .jsonl, .json, .parquet, .txt."),
+    ],
+)
+def test_what_is_no_story_is_told_with_its_place(tmp_path, name, content, message):
+    path = tmp_path / name
+    write(path, content) if not isinstance(content, dict) else write_table(pa.table(content), path)
+    with pytest.raises(TextError) as caught:
+        read_stories(path)
+    assert str(caught.value).startswith(f"{path}{message}")
+
+
+def test_the_hub_is_asked_for_its_training_split(monkeypatch):
+    asked, rows = [], []
+
+    def load_dataset(name, split, streaming):
+        asked.append((name, split, streaming))
+        yield from rows
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(TextError, match=r"^hub:me/mine holds no story"):
+        read_stories("hub:me/mine")
+    rows += [{"text": text} for text in ["One.", " ", "One.", "Two.", "Three."]]
+    assert read_stories("hub", n=2) == ["One.", "Two."]
+    assert read_stories("hub:me/mine") == ["One.", "Two.", "Three."]
+    rows[:] = [FLAT]
+    assert read_prontoqa("hub") == [EXAMPLE]
+    assert asked[1:] == [
+        ("roneneldan/TinyStories", "train", True),
+        ("me/mine", "train", False),
+        ("smoorsmith/prontoqa", "train", False),
+    ]
+
+
+def test_the_real_stories():
+    if "RB_INTERP_DATA" not in os.environ:
+        pytest.skip("RB_INTERP_DATA is unset: no real stories to read")
+    folder = Path(os.environ["RB_INTERP_DATA"]) / "tinystories"
+    stories = read_stories(folder)
+    assert len(stories) == len(set(stories)) == 10_945 + 500
+    assert stories[:10_945] == read_stories(folder / "tinystories_train.jsonl")
