@@ -59,6 +59,7 @@ class HookedBase(HookedRootModule):
 
     @property
     def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
+        """Token embedding."""
         return self.embed.W_E
 
 
@@ -76,8 +77,10 @@ class HookedBlocks(HookedBase):
 
     @property
     def QK(self) -> FactoredMatrix:
+        """W_Q W_K^T of every head, what it matches."""
         return FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1))
 
     @property
     def OV(self) -> FactoredMatrix:
+        """W_V W_O of every head, what it moves."""
         return FactoredMatrix(self.W_V, self.W_O)

@@ -183,14 +183,17 @@ class PostNormTransformer(HookedBlocks):
 
     @property
     def W_pos(self) -> Float[Tensor, "n_ctx d_model"]:
+        """Position embedding."""
         return self.pos_embed.W_pos
 
     @property
     def W_U(self) -> Float[Tensor, "d_model d_vocab"]:
+        """Unembedding."""
         return self.unembed.W_U
 
     @property
     def b_U(self) -> Float[Tensor, " d_vocab"]:
+        """Bias of the unembedding."""
         return self.unembed.b_U
 
 

@@ -94,10 +94,12 @@ class EmbMLP(HookedBase):
 
     @property
     def W_in(self) -> Float[Tensor, "d_model d_mlp"]:
+        """Input weights of the MLP."""
         return self.mlp.W_in
 
     @property
     def W_out(self) -> Float[Tensor, "d_mlp d_vocab"]:
+        """Output weights, which give the logits."""
         return self.mlp.W_out
 
 
