@@ -29,10 +29,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.answers import AnswerAt, Compared
-from rb_interp.interventions.batched_patching import CellRuns
-from rb_interp.interventions.matrix import Direction, PatchingMatrix, check_control
-from rb_interp.interventions.metrics import Measured
+from rb_interp.interventions.answers import AnswerAt
+from rb_interp.interventions.batched_patching import PatchGrid
+from rb_interp.interventions.matrix import Direction, PatchingMatrix, check_control, check_distinct
+from rb_interp.interventions.metrics import Measured, metric_of
 from rb_interp.interventions.sites import (
     EMBEDDINGS,
     HOOKS,
@@ -102,25 +102,20 @@ def patching_matrix(
     [1.0, 0.0]
     """
     hooked(model, "patching_matrix")
-    pair = Compared(model, clean, corrupted, metric, "patching_matrix", answer_at)
-    source, base, start = clean, corrupted, pair.corrupted
-    if direction == "noise":
-        source, base, start = corrupted, clean, pair.clean
+    known, (source, base) = metric_of(metric), (clean, corrupted) if direction == "denoise" else (corrupted, clean)
     check_control(control, source, base, "patching_matrix")
     cells = cells_of(model, clean, corrupted, control, components, layers, roles, head)
-    runs = CellRuns(model, base, cells.groups, cells.roles, answer_at)
-
-    def patched(rows: Inputs) -> Float[np.ndarray, "component layer role row"]:
-        values = np.tile(start, (len(cells.groups), len(cells.roles), 1))
-        for group, role, logits in runs.run(rows):
-            values[group, role] = pair.of(logits)
-        return cells.placed(values)
-
-    harmless = None if control is None else patched(control)
+    grid = PatchGrid(
+        model, source, base, cells.groups, cells.roles, known, answer_at=answer_at, denoise=direction == "denoise"
+    )
+    with grid.ready():
+        first, second = (grid.other, grid.base) if direction == "denoise" else (grid.base, grid.other)
+        check_distinct(first, second, known.name)
+        patched = cells.placed(grid.run(source))
+        harmless = None if control is None else cells.placed(grid.run(control))
     return PatchingMatrix(
-        *cells[:3], pair.metric.name, head, pair.clean, pair.corrupted, patched(source), harmless, cells.notes,
-        direction=direction,
-    )  # fmt: skip
+        *cells[:3], known.name, head, first, second, patched, harmless, cells.notes, direction=direction
+    )
 
 
 class Cells(NamedTuple):
