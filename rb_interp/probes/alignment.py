@@ -147,18 +147,6 @@ def _aligned(
     return values, {"singular_values": S, "cosines": signed}
 
 
-def alignment_nulls(
-    shape: tuple[int, int],
-    vectors: Vectors,
-    k: int,
-    n_null: int,
-    rng: np.random.Generator,
-    contrast: Sequence[str] | None = None,
-) -> dict[str, Null]:
-    """Nulls of every quantity: random directions, random k-subspaces, Gaussian matrices in the place of W_V and W_O."""
-    return _nulls(_draw(shape, k, n_null, rng), vectors, contrast)
-
-
 class Draws(NamedTuple):
     """What the nulls draw; it depends on no model. The ratios s1/s2 are None where there is a single singular value."""
 

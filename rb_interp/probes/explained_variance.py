@@ -115,7 +115,7 @@ def variance_explained(
     nulls = {}
     for name in (NULL_GROUPINGS if groupings is None else labels) if n_null else ():
         permuted = rng.permuted(np.tile(_numbered(labels[name]), (n_null, 1)), axis=1)
-        for component, draws in _draws_of_each(outputs, permuted).items():
+        for component, draws in omega_squared_draws(outputs, permuted).items():
             nulls[f"{component}:{name}"] = Null("labels permuted", draws)
     before = {} if untrained is None else _all_shares(position_outputs(untrained, rows, layer, head, at), labels)
     arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
@@ -141,19 +141,12 @@ def omega_squared(vectors: Float[np.ndarray, "row d"], labels: Int[np.ndarray, "
 
 
 def omega_squared_draws(
-    vectors: Float[np.ndarray, "row d"], permuted: Int[np.ndarray, "draw row"]
-) -> Float[np.ndarray, " draw"]:
-    """Omega squared for many permutations of one grouping, raised by ROUNDING; all nan where omega_squared is.
+    outputs: Mapping[str, Float[np.ndarray, "row d"]], permuted: Int[np.ndarray, "draw row"]
+) -> dict[str, Float[np.ndarray, " draw"]]:
+    """Omega squared of some vectors for many permutations of one grouping, raised by ROUNDING; nan where it is nan.
 
     ``permuted`` holds non-negative labels; the closer to 0 .. k - 1, the faster.
     """
-    return _draws_of_each({"": vectors}, permuted)[""]
-
-
-def _draws_of_each(
-    outputs: Mapping[str, Float[np.ndarray, "row d"]], permuted: Int[np.ndarray, "draw row"]
-) -> dict[str, Float[np.ndarray, " draw"]]:
-    """The same of several components; the matrix that sums over groups is made once."""
     from scipy.sparse import csr_matrix
 
     draws, n = permuted.shape

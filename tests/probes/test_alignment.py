@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from rb_interp.models.generations import live_tensors
 from rb_interp.probes import value_alignment
-from rb_interp.probes.alignment import alignment, alignment_nulls, centre, output_matrix, value_matrix, value_svd
+from rb_interp.probes.alignment import _draw, _nulls, alignment, centre, output_matrix, value_matrix, value_svd
 from rb_interp.probes.attention_input import attention_inputs, token_embeddings
 from rb_interp.tasks import Roles
 from rb_interp.tasks.inputs import Inputs
@@ -73,7 +73,7 @@ def test_p_values_are_uniform_for_a_random_value_matrix():
     p_values = {name: [] for name in names}
     for _ in range(n):
         values, _ = alignment(rng.standard_normal((12, 6)), vectors, k=2, contrast=CONTRAST)
-        nulls = alignment_nulls((12, 6), vectors, 2, 200, rng, CONTRAST)
+        nulls = _nulls(_draw((12, 6), 2, 200, rng), vectors, CONTRAST)
         for name in names:
             p_values[name].append(nulls[name].p_value(values[name]))
     for name in names:

@@ -90,7 +90,7 @@ def test_null_draws_are_omega_squared_of_permuted_labels() -> None:
     vectors = rng.standard_normal((50, 7)) * 1e-5 + 1e-3  # the scale of an untrained model
     permuted = rng.permuted(np.tile(rng.integers(0, 3, 50), (20, 1)), axis=1)
     expected = [omega_squared(vectors, labels) for labels in permuted]
-    np.testing.assert_allclose(omega_squared_draws(vectors, permuted) - ROUNDING, expected, atol=1e-6)
+    np.testing.assert_allclose(omega_squared_draws({"": vectors}, permuted)[""] - ROUNDING, expected, atol=1e-6)
 
 
 def test_p_values_are_uniform_under_the_null() -> None:
@@ -98,7 +98,7 @@ def test_p_values_are_uniform_under_the_null() -> None:
     labels, p = np.tile(np.arange(5), 8), []
     for _ in range(300):
         vectors = rng.standard_normal((40, 3))
-        draws = omega_squared_draws(vectors, rng.permuted(np.tile(labels, (99, 1)), axis=1))
+        draws = omega_squared_draws({"": vectors}, rng.permuted(np.tile(labels, (99, 1)), axis=1))[""]
         p.append((1 + (draws >= omega_squared(vectors, labels)).sum()) / 100)
     distance = np.abs(np.sort(p) - np.arange(1, 301) / 300).max()
     assert distance < 1.95 / math.sqrt(300) + 0.01  # Kolmogorov-Smirnov at .001, and the grid of p-values
@@ -116,7 +116,7 @@ def test_p_values_are_uniform_under_the_null() -> None:
 )
 def test_what_nothing_defines_is_nan(vectors: np.ndarray, labels: list[int]) -> None:
     assert math.isnan(omega_squared(vectors, np.array(labels)))
-    assert np.isnan(omega_squared_draws(vectors, np.array([labels, labels]))).all()
+    assert np.isnan(omega_squared_draws({"": vectors}, np.array([labels, labels]))[""]).all()
 
 
 def test_groupings_are_read_off_tokens_and_roles() -> None:
