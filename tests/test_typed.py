@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Literal, get_args
@@ -119,3 +120,23 @@ def test_numpy_numbers_count_as_numbers(kind: type) -> None:
     rows = rb.Inputs(np.arange(8).reshape(2, 4), [0, 0], rb.tasks.Roles({"last": [[3], [3]]}))
     reading = rb.probes.uniformity(model, rows, layer=kind(1), head=kind(0))
     assert reading.values == rb.probes.uniformity(rb.build_model(TASK, gamma=0.8, seed=0), rows, layer=1, head=0).values
+
+
+def test_a_probe_makes_few_calls_of_this_package() -> None:
+    """What stands between a user and the formula, in the second call: the first one reads annotations."""
+    model, calls = rb.build_model(TASK, gamma=0.8, seed=0), []
+    rows = rb.Inputs(np.arange(8).reshape(2, 4), roles=rb.Roles({"subject": [[1], [2]]}))
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        own = "/rb_interp/" in frame.f_code.co_filename and "/tests/" not in frame.f_code.co_filename
+        if event == "call" and own and frame.f_code.co_name not in ("hooked", "<lambda>"):  # the tests' shape checks
+            calls.append(frame.f_code.co_name)
+
+    for _ in range(2):
+        calls.clear()
+        sys.setprofile(count)
+        try:
+            rb.probes.attention(model, rows, layer=1, query="last", to="subject")
+        finally:
+            sys.setprofile(None)
+    assert 20 < len(calls) <= 145

@@ -17,7 +17,6 @@ from rb_interp.studies.composite.map.config import (
     BLOCK_GAMMAS,
     DECAYS,
     DEPTHS,
-    FACTORS,
     GAMMAS,
     CompositeMapConfig,
     paper_decays,
@@ -27,6 +26,7 @@ from rb_interp.studies.composite.phase import PHASES
 
 pytestmark = pytest.mark.wide
 
+FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)  # learning rates of claim C10, in multiples of the preset's
 WHOLE = {
     "gammas": GAMMAS,
     "block_gammas": BLOCK_GAMMAS,

@@ -32,8 +32,6 @@ GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COARSE = (0.3, 0.5, 0.8)
 BLOCK_GAMMAS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 DEPTHS = (2, 3, 4, 6)
-FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)
-"""Learning rates of claim C10, in multiples of the preset's."""
 DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3)
 """Weight decays of claim C11, at the paper's learning rate and steps."""
 UNSEEN_DECAY, UNSEEN_LAYERS = 0.01, 3
