@@ -39,5 +39,6 @@ def test_general_code_names_no_study():
         machine = place.parts[0] in ("claims", "figures", "report", "runs") or len(place.parts) == 1
         nodes = ast.walk(ast.parse(path.read_text()))
         words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        assert not any(re.search(rf"studies\.({'|'.join(own)})\b", word) for word in words), place
         found += [(str(place), word) for word in words & (every if machine else every - ROLES_AND_WORDS)]
     assert found == [("runs/intervene.py", "anchor"), ("runs/registry.py", "anchor")]

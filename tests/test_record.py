@@ -10,6 +10,7 @@ from rb_interp.interventions.matrix import PatchingMatrix
 from rb_interp.interventions.metrics import metric_of
 from rb_interp.interventions.path import PathPatch
 from rb_interp.interventions.sites import Site
+from rb_interp.record import BRIEF, Record
 from rb_interp.runs import study
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks import Dataset, Inputs, Roles
@@ -41,6 +42,16 @@ def test_values_are_shown_in_a_line_and_names_of_the_caller_stay_in_their_cell(o
     assert html.startswith("<p>")
     assert "<b>" not in html
     assert "<i>" not in html
+
+
+def test_a_table_has_four_digits_and_its_notes_stand_below():
+    class Told(Record):
+        def shown(self):
+            return "c", pd.DataFrame({"x": [1.23456]}), ["<b>"]
+
+    assert [line.strip() for line in str(Told()).splitlines()] == ["c", "x", "1.235", "<b>"]
+    assert Told()._repr_html_().endswith("<p>&lt;b&gt;</p>")
+    assert BRIEF.repr(torch.ones(2)) == "float32[2]"
 
 
 def test_what_a_line_and_a_table_say():

@@ -19,7 +19,7 @@ from rb_interp.errors import ArgumentError
 from rb_interp.interventions import metrics
 from rb_interp.interventions.metrics import Measured
 from rb_interp.theory import permuted_r2
-from rb_interp.typed import _hints, typed
+from rb_interp.typed import _hints, as_array, typed
 
 FORMS = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}
 LOGITS = torch.tensor([[1.0, 4.0, 2.0], [0.0, 0.0, 5.0]])
@@ -112,6 +112,15 @@ def test_tensors_of_one_call_have_the_widest_of_their_types() -> None:
         return {x.dtype, y.dtype}
 
     assert both(torch.ones(1), np.ones(1)) == {torch.float64}
+
+
+def test_truth_of_numpy_and_half_precision_are_taken() -> None:
+    assert typed(truth)(np.bool_(True)) is True
+    assert as_array(torch.ones(1, dtype=torch.bfloat16)).dtype == np.float32
+
+
+def truth(told: bool) -> bool:
+    return told
 
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.int32])

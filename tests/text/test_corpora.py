@@ -97,6 +97,11 @@ def test_what_does_not_hold_is_refused(tmp_path, name):
     assert message in str(caught.value)
 
 
+def test_a_file_without_an_example_is_refused(tmp_path):
+    with pytest.raises(TextError, match="holds no example"):
+        read_prontoqa(write(tmp_path / "a.json", {"e": {}}))
+
+
 def test_each_format_gives_the_same_stories(tmp_path):
     ends = [f"{text}\n<|endoftext|>" for text in THREE]
     write(tmp_path / "a.txt", "\n".join(ends))

@@ -5,7 +5,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from rb_interp.errors import RolesError, TextError
-from rb_interp.text.data import content_key, joined, packed, padded, stream
+from rb_interp.text.config import CORPORA, TextConfig
+from rb_interp.text.data import content_key, joined, packed, padded, stream, text_data
 from rb_interp.text.tokenizer import END as MARK
 from rb_interp.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -21,6 +22,12 @@ def test_padded_rows_are_one_document_each_cut_and_filled_with_end():
     assert rows.batch(np.array([1, 0]))[2].tolist() == [[True, True, False], [True, True, True]]
     assert rows.corpus.tolist() == [1, 1, 1]
     assert rows.counts(10).tolist() == [[0] * 10, [1, 0, 0, 0, 0, 3, 1, 1, 1, 1]]
+
+
+def test_the_text_of_a_preset_and_seed_is_always_the_same():
+    data = text_data(TextConfig.preset("smoke"), 0)
+    digests = [data.tokenizer.fingerprint, *(data.provenance[corpus]["sha256"] for corpus in CORPORA)]
+    assert [digest[:8] for digest in digests] == ["fc1d901f", "e6647beb", "bfa59b43"]
 
 
 def test_a_stream_is_end_then_documents_each_followed_by_end():

@@ -3,11 +3,19 @@
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rb_interp.errors import RbInterpError
 from rb_interp.studies.addition_and_scan.addition import SETS, AdditionTask
 from rb_interp.tasks import Task
+
+
+@pytest.mark.parametrize(("operands", "block"), [((0, 9), (5, 4)), ((0, 9), (4, 10)), ((0, 9), (0, 9))])
+def test_a_block_stands_within_the_operands_and_leaves_sums_to_train_on(operands, block):
+    with pytest.raises(RbInterpError):
+        AdditionTask(operands, block)
 
 
 @settings(max_examples=40, deadline=None)

@@ -46,6 +46,12 @@ JUDGED = [claim for claim in CLAIMS if claim.id[0] != "K"]
 """Those of complexity have tests of their own."""
 
 
+def test_attention_on_the_unseen_pair_stands_beside_that_on_trained_ones():
+    beside = {claim.id: [term.set for term in claim.context] for claim in CLAIMS}
+    assert beside["F1"][:4] == ["unseen"] * 4
+    assert beside["F3"][:2] == ["unseen"] * 2
+
+
 @pytest.fixture(scope="module")
 def read():
     """What `read_model` finds of models that are known: gamma .1 untrained, .5 symmetric, .8 inferential.
