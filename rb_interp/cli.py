@@ -81,8 +81,10 @@ class Reproduce(Train):
     def carry_out(self, line: str) -> None:
         from rb_interp.runs.reproduction import finish
 
-        if self.settings.preset == "quick":
-            print(f"cost of the preset quick: {study(self.study).cost}", file=sys.stderr)
+        config = self.settings
+        steps = sum(len(sweep.gammas) * len(config.seeds) * sweep.train.steps for sweep in config.sweeps.values())
+        known = study(self.study).cost.get(config.preset, "its time was not measured")
+        print(f"cost of the preset {config.preset}: {known}; {steps:,} steps of members here", file=sys.stderr)
         run = self.start(line)
         finish(run, until_decided=self.until_decided)
         _show_verdicts(run)

@@ -149,17 +149,18 @@ def test_a_signal_ends_the_command_with_a_sentence_and_a_status(number):
     assert ended.stderr.strip() == "rb-interp: stopped; the same command goes on from what is saved."
 
 
-def test_reproduce_says_what_the_default_preset_costs_before_it_begins(capsys, monkeypatch):
+def test_reproduce_says_what_a_preset_costs_before_it_begins(capsys, monkeypatch):
     def begun(*_):
         raise StudyError("it began")
 
     monkeypatch.setattr(cli.Reproduce, "start", begun)
-    for preset, lines in (
-        ("quick", ["cost of the preset quick: about seven minutes on two slow CPU cores"]),
-        ("smoke", []),
+    for words, said in (
+        ("labels --seeds 0", "quick: about seven minutes on two slow CPU cores; 12,000 steps of members here"),
+        ("language --preset paper", "paper: by count an hour a member on one H200; 1,500,000 steps of members here"),
+        ("anchor --preset smoke", "smoke: its time was not measured; 2,400 steps of members here"),
     ):
-        assert main(["reproduce", "labels", "--preset", preset]) == 2
-        assert capsys.readouterr().err.splitlines()[:-1] == lines
+        assert main(["reproduce", *words.split()]) == 2
+        assert capsys.readouterr().err.splitlines()[:-1] == [f"cost of the preset {said}"]
 
 
 def test_importing_and_asking_for_help_stay_cheap():

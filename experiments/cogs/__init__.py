@@ -11,7 +11,7 @@ COGS = Study(
         "sentence of “Initialization is Critical to Whether Transformers Fit Composite Functions by Reasoning or "
         "Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
-    cost="only the preset paper can decide the claim: days on one GPU",
+    cost={"paper": "days on one GPU; no other preset can decide the claim"},
     config="cogs.study:CogsConfig",
     measure="cogs.study:measure",
     tables={"contrasts": "task contrast seed", "contrasts_summary": "task contrast quantity"},

@@ -129,10 +129,10 @@ def print_studies(studies: Iterable[InstalledStudy], console: Console | None = N
     console = console_of(console)
     for found in studies:
         console.print(Text(found.name, "bold"), Text(f"({found.distribution})", "dim"))
-        if found.study is None:
+        if (study := found.study) is None:
             console.print(Text(f"  {found.problem}", "red"))
         else:
-            console.print(Text(f"  {found.study.question}\n  Cost: {found.study.cost}."))
+            console.print(Text(f"  {study.question}\n  Cost of {'; '.join(map(': '.join, study.cost.items()))}."))
 
 
 def _print_rows(rows: Mapping[str, str], console: Console) -> None:

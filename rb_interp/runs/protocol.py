@@ -41,7 +41,7 @@ class Study:
         name: word on the command line, lower case with dashes.
         title: heading of its report.
         question: what it asks, in a few sentences.
-        cost: time of its default preset, in words.
+        cost: preset -> its time, in words; presets whose time nobody knows are left out.
         config: a `StudyConfig` class; its ``from_preset`` makes the presets.
         measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
         tables: name -> columns that tell the rows of a further table apart, with spaces between.
@@ -66,7 +66,7 @@ class Study:
     name: str
     title: str
     question: str
-    cost: str
+    cost: Mapping[str, str]
     config: type[StudyConfig] | Lazy
     measure: Callable[[Run, bool], Any] | Lazy
     tables: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Study:
         if name not in known:
             raise StudyError(f"a study has no '{name}'; {nearest(name, known)}")
         value = getattr(self, name)
-        if not (isinstance(value, str) and name not in ("name", "title", "question", "cost")):
+        if not (isinstance(value, str) and name not in ("name", "title", "question")):
             return value
         module, _, attribute = value.partition(":")
         try:

@@ -71,7 +71,7 @@ def test_a_plugin_that_does_not_load_is_one_sentence_and_stops_no_other(tmp_path
     plugin(tmp_path, "fine", "fine_study:STUDY")
     (tmp_path / "fine_study.py").write_text(
         "from rb_interp.runs.protocol import Study\n"
-        "STUDY = Study('fine-study', 'Fine', 'Is it?', 'none', config='a:b', measure='a:b')\n"
+        "STUDY = Study('fine-study', 'Fine', 'Is it?', {}, config='a:b', measure='a:b')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     found = {

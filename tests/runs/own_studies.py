@@ -103,7 +103,7 @@ FIGURES = (
 
 def make(name, config, sweep=""):
     return Study(
-        name, f"Study {name}", "How large are embeddings?", "seconds", config, measure, {"doubled": KEYS["readings"]},
+        name, f"Study {name}", "How large are embeddings?", {}, config, measure, {"doubled": KEYS["readings"]},
         claims(sweep), FIGURES, narrative, families={"S": "Sizes"}, glossary={"norm": "Length of a vector."},
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ STUDY = Study(
         "the initial weights, and the variance of the circuit is divided between the two. Nothing is claimed: the "
         "study measures shares."
     ),
-    cost="about 20 minutes on two CPU cores",
+    cost={"quick": "about 20 minutes on two CPU cores"},
     config="crossed_seeds.config:CrossedSeedsConfig",
     measure="crossed_seeds.measure:measure",
     figures="crossed_seeds.report:FIGURES",

@@ -12,7 +12,7 @@ ANCHOR = Study(
         "circuit? Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
         "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost="about a quarter of an hour on two CPU cores",
+    cost={"quick": "about a quarter of an hour on two CPU cores"},
     config=f"{HERE}.config:AnchorConfig",
     measure=f"{HERE}.measure:measure",
     tables={

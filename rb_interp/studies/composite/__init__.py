@@ -17,7 +17,7 @@ COMPOSITE = Study(
         "information? Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite "
         "Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
-    cost="about eight minutes on two free CPU cores, up to twenty on slow ones",
+    cost={"quick": "8 to 20 minutes on two CPU cores", "paper": "by count four hours a member on two CPU cores"},
     config=f"{_HERE}.config:CompositeConfig",
     measure=f"{_HERE}.measure:measure",
     tables={

@@ -11,7 +11,7 @@ EMB_MLP = Study(
         "claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small Initialization” "
         "(arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost="about nine minutes on two slow CPU cores",
+    cost={"quick": "about nine minutes on two slow CPU cores"},
     config=f"{__name__}.config:EmbMLPConfig",
     measure=f"{__name__}.measure:measure",
     tables={

@@ -14,7 +14,7 @@ LABELS = Study(
         "Language Models with Small Initialization” (arXiv 2502.04375), with a criterion that was fixed before these "
         "runs."
     ),
-    cost="about seven minutes on two slow CPU cores",
+    cost={"quick": "about seven minutes on two slow CPU cores"},
     config=f"{_HERE}.config:LabelsConfig",
     measure=f"{_HERE}.measure:measure",
     tables={

@@ -16,7 +16,7 @@ COMPOSITE_MAP = Study(
         "Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite Functions by "
         "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
-    cost="about a quarter of an hour on two free CPU cores",
+    cost={"quick": "about a quarter of an hour on two free CPU cores"},
     config=f"{_HERE}.config:CompositeMapConfig",
     measure=f"{_HERE}.measure:measure",
     tables={
