@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import signal
 import sys
@@ -266,8 +267,9 @@ def parse(arguments: Sequence[str]) -> Any:
     if word in ("reproduce", "train"):
         name, start = starting_point(arguments[1:])
         settings: Any = AvoidSubcommands[Annotated[type(start), arg(name="")]]  # a sweep may be None in a preset
-        if "" in start.sweeps:
+        if "" in start.sweeps:  # train.steps, as in a file, is the flag --steps
             settings = OmitArgPrefixes[settings]
+            arguments = [re.sub(r"^--(task|model|train)\.(gammas\.)?", "--", word) for word in arguments]
         kind = COMMANDS[word]
         with_flags = make_dataclass(
             kind.__name__,

@@ -111,7 +111,7 @@ def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monke
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        ("train --stpes 3", "--steps INT"),
+        ("train --train.stpes 3", "--steps INT"),
         ("train --norm pree", "Expected one of"),
     ],
 )
