@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
-from functools import reduce, wraps
+from functools import cache, partial, wraps
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from rb_interp.errors import ArgumentError, ModelError, nearest, shown
@@ -27,20 +28,15 @@ def typed(function: F) -> F:
     rb_interp.errors.ArgumentError: half got n='4'; expected int.
     """
     if isinstance(function, type):
-        made: Any = function
-        made.__init__ = typed(made.__init__)
-        return made
+        function.__init__ = typed(function.__init__)
+        return function
     signature = inspect.signature(function)
     name = function.__qualname__.rpartition("<locals>.")[2].removesuffix(".__init__")
-    hints: dict[str, Any] | None = None
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        from beartype.door import is_bearable
         from jaxtyping import jaxtyped
 
-        nonlocal hints
-        hints = _hints(function) if hints is None else hints
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -48,29 +44,24 @@ def typed(function: F) -> F:
             known = [one for one in signature.parameters if one != "self"]
             said = f" has no argument {unknown[1]}=; {nearest(unknown[1], known)}" if unknown else f": {error}."
             raise ArgumentError(name + said) from None
-        floats: dict[str, Any] = {}
+        values = given.arguments
         with jaxtyped("context"):  # an axis has one size in all arguments
-            for argument, value in given.arguments.items():
-                hint, arrays, conf = hints.get(argument, (object, {}, None))
-                if arrays or hasattr(value, "item"):
-                    value = given.arguments[argument] = _converted(value, arrays)
+            for argument, (hint, arrays, fits) in _hints(function).items():
+                if argument not in values:
+                    continue
                 try:
-                    fits = not conf or is_bearable(value, hint, conf=conf)
-                except ModelError as error:  # of a model, which says itself what it misses
-                    raise ModelError(f"{name} {error}") from None
-                if not fits:
-                    literal = " or ".join(map(repr, get_args(hint))) if get_origin(hint) is Literal else ""
-                    said = literal or signature.parameters[argument].annotation
-                    if get_args(hint) and str(said).isidentifier():  # a name of ours for a union
-                        said = re.sub(r"\b(\w+\.)+", "", str(hint))
-                    raise ArgumentError(f"{name} got {argument}={shown(value)}; expected {said}.")
-                if hasattr(value, "numel") and value.is_floating_point():
-                    floats[argument] = value
+                    if arrays or hasattr(values[argument], "item"):
+                        values[argument] = _converted(values[argument], arrays)
+                    if not fits(values[argument]):
+                        literal = " or ".join(map(repr, get_args(hint))) if get_origin(hint) is Literal else ""
+                        said = literal or re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
+                        raise ArgumentError(f"got {argument}={shown(values[argument])}; expected {said}.")
+                except (ArgumentError, ModelError) as error:  # a model says itself what it misses
+                    raise type(error)(f"{name} {error}") from None
+        floats = {argument: x for argument, x in values.items() if hasattr(x, "numel") and x.is_floating_point()}
         if len(floats) > 1:  # tensors of one call have the widest of their types
-            import torch
-
-            widest = reduce(torch.promote_types, (x.dtype for x in floats.values()))
-            given.arguments.update({argument: x.to(widest) for argument, x in floats.items()})
+            widest = max((x.dtype for x in floats.values()), key=lambda dtype: dtype.itemsize)
+            values.update({argument: x.to(widest) for argument, x in floats.items()})
         return function(*given.args, **given.kwargs)
 
     return call  # type: ignore[return-value]
@@ -89,54 +80,54 @@ def as_array(value: Any) -> Any:
         raise ArgumentError(f"got {shown(value)}; expected an array, all rows of one length.") from None
 
 
-def _hints(function: Callable) -> dict[str, Any]:
-    """Argument -> its annotation, the libraries of arrays in there by name, and what beartype takes for numbers."""
+@cache
+def _hints(function: Callable) -> dict[str, tuple[Any, dict[type, bool], Callable[[Any], bool]]]:
+    """Argument -> its annotation; the classes of arrays in it, True for one of floats; whether a value fits."""
     import numpy as np
     from beartype import BeartypeConf, FrozenDict
+    from beartype.door import is_bearable
+    from jaxtyping import Float
 
     numbers = FrozenDict({int: int | np.integer, float: float | int | np.integer | np.floating, bool: bool | np.bool_})
-    conf, hints, names = BeartypeConf(hint_overrides=numbers), {}, inspect.unwrap(function).__globals__
+    conf, hints, names = BeartypeConf(hint_overrides=numbers), {}, dict(inspect.unwrap(function).__globals__)
     for argument in inspect.signature(function).parameters.values():
         hint, arrays = argument.annotation, {}
         if hint is argument.empty or argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             continue
-        with suppress(NameError):  # a name that the module imports for type checkers alone
-            hint = eval(hint, names) if isinstance(hint, str) else hint
-            if isinstance(hint, TypeVar):
-                continue
-            for kind in (hint, *get_args(hint)):
-                library = getattr(getattr(kind, "array_type", kind), "__name__", "")
-                library = "list" if get_origin(kind) in (list, tuple, Sequence, Collection, Iterable) else library
-                if library in ("list", "ndarray", "Tensor"):
-                    arrays.setdefault(library, kind)
-            hints[argument.name] = hint, arrays, conf
+        if isinstance(hint, str):
+            try:
+                hint = eval(hint, names)
+            except NameError:  # a name that the module imports for type checkers alone
+                source = ast.parse(inspect.getsource(sys.modules[function.__module__]))
+                imports = next(node.body for node in source.body if isinstance(node, ast.If))
+                exec(compile(ast.Module(imports, []), "", "exec"), names)
+                hint = eval(hint, names)
+        hint = getattr(hint, "__bound__", hint)
+        for kind in (hint, *get_args(hint)):
+            sequence = get_origin(kind) in (list, tuple, Sequence, Collection, Iterable)
+            array = list if sequence else getattr(kind, "array_type", kind)
+            if getattr(array, "__name__", "") in ("list", "ndarray", "Tensor"):
+                arrays.setdefault(array, getattr(kind, "dtypes", None) == Float.dtypes)
+        hints[argument.name] = hint, arrays, partial(is_bearable, hint=hint, conf=conf)
     return hints
 
 
-def _converted(value: Any, kinds: dict[str, Any]) -> Any:
+def _converted(value: Any, kinds: dict[type, bool]) -> Any:
     """A list, array or tensor as one of the kinds, whole numbers as floats where an annotation asks for these.
 
     One number of numpy becomes Python's.
     """
-    name = type(value).__name__
-    if getattr(value, "shape", None) == () and name not in ("ndarray", "Tensor", "Parameter"):
-        return value.item()
-    given = "Tensor" if hasattr(value, "detach") else "list" if name == "tuple" else name
-    if not kinds or given not in ("list", "ndarray", "Tensor"):
-        return value
-    wanted = given if given in kinds else next(iter(kinds))
-    if wanted == "list":
-        return value if given == "list" or value.ndim != 1 else value.tolist()
-    if wanted != given:
-        try:
-            value = as_array(value)
-        except ArgumentError:
-            return value
-    dtypes = getattr(kinds[wanted], "dtypes", ())
-    floats = isinstance(dtypes, tuple) and "float32" in dtypes and "int32" not in dtypes
-    if wanted == "ndarray":
-        return value.astype(float) if floats and value.dtype.kind in "iu" else value
-    import torch
+    import numpy as np
 
-    value = torch.as_tensor(value)
-    return value.double() if floats and not value.is_floating_point() and value.dtype != torch.bool else value
+    if isinstance(value, np.generic):
+        return value.item()
+    given = list if type(value) is tuple else type(value)
+    if not kinds or not (issubclass(given, list | np.ndarray) or hasattr(value, "detach")):
+        return value
+    wanted = next((kind for kind in kinds if issubclass(given, kind)), next(iter(kinds)))
+    if wanted is list:
+        return value.tolist() if given is not list and value.ndim == 1 else value
+    value = value if issubclass(given, wanted) else as_array(value)
+    if kinds[wanted] and "int" in str(value.dtype):
+        value = value.astype(float) if isinstance(value, np.ndarray) else value.double()
+    return value if isinstance(value, wanted) else sys.modules["torch"].as_tensor(value)  # an annotation has loaded it

@@ -1,19 +1,13 @@
 """Wrong arguments of a run and of a whole study are refused in a sentence, before anything is written."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from own_studies import ONE, TWO
 
 from rb_interp.errors import ArgumentError, ConfigError, RunError
 from rb_interp.runs.measured import over_seeds, readings_table, summary_table
-from rb_interp.runs.members import MemberModels
 from rb_interp.runs.reproduction import reproduce
 from rb_interp.runs.run import Run
-from rb_interp.runs.sweep import Sweep
-from rb_interp.tasks.dataset import Dataset
-from rb_interp.text.tokenizer import Tokenizer
 
 
 def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
@@ -33,27 +27,12 @@ def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
 
 
 CALLS = {
-    "Run": lambda run: Run("x", run.study, run.config, None),
-    "Run of a number": lambda run: Run(3, run.study, run.config, {}),
-    "Sweep": lambda run: Sweep(run.folder, "", None, [], {}, run.store),
-    "MemberModels": lambda run: MemberModels(3),
-    "readings_table": lambda run: readings_table(3),
     "readings_table of an array": lambda run: readings_table(np.array(3)),
     "readings_table of rows that are none": lambda run: readings_table([1]),
     "readings_table of texts": lambda run: readings_table(run.readings.assign(head="x")),
     "summary_table": lambda run: summary_table(run.readings.drop(columns="head")),
     "over_seeds": lambda run: over_seeds(run.readings, ["gama"], ["value"]),
     "over_seeds of no place": lambda run: over_seeds(run.readings, [], ["value"]),
-    "Tokenizer": lambda run: Tokenizer({}, 3),
-    "train": lambda run: run.train(progress="no"),
-    "probe": lambda run: run.probe(progress=np.array([1, 2])),
-    "sweep.train": lambda run: run.sweep().train(progress=3),
-    "write_report": lambda run: run.write_report(5),
-    "write_report of a list": lambda run: run.write_report([]),
-    "Dataset": lambda run: Dataset(0, None, np.zeros(1, int), np.zeros(1, int), ("a",), ("a",)),
-    "AnchorDataset": lambda run: replace(run.sweep().dataset(0), label_table=None),
-    "reproduce": lambda run: reproduce(5),
-    "reproduce with a mapping": lambda run: reproduce("labels", {"seeds": [0]}),
     "probe_members": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2),
     "probe_members with a class": lambda run: run.probe_members(type(test_arguments_of_other_kinds_are_told), rows=2),
     "probe_members with options": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2, layer=0),
