@@ -214,8 +214,9 @@ def test_the_same_settings_give_the_same_examples_and_hops_are_balanced():
     assert generate(0, seed=0) == []
 
 
-def test_the_concept_of_the_contradicting_rule_appears_nowhere_else(examples):
+def test_no_concept_stands_twice_and_that_of_the_contradicting_rule_nowhere_else(examples):
     for example in examples[:500]:
         proof = verify(example)
         others = {word for rule in proof.context if rule != proof.contradicting for word in rule[:2]}
         assert proof.contradicting.subject in set(words().concepts) - others
+        assert max(Counter((rule.subject, is_concept(rule)) for rule in proof.context).values()) == 1

@@ -172,8 +172,10 @@ def test_the_hub_is_asked_for_enough_and_once(monkeypatch):
     for seed in (0, 1):
         text_data(replace(PADDED, stories="hub"), seed)
     data = text_data(replace(PADDED, stories="hub:someone/tales"), 0)
+    corpora.Documents(replace(SMALL, stories="hub", n_ctx=100), "stories", 0).take(0, 1)  # packed, of 64 tokens or more
     corpora._read.cache_clear()
-    assert asked == [("hub:roneneldan/TinyStories", 2 * 72), ("hub:someone/tales", None)]
+    tiny = "hub:roneneldan/TinyStories"
+    assert asked == [(tiny, 2 * 72), ("hub:someone/tales", None), (tiny, 2 * 72 * 2)]
     assert data.provenance["stories"]["source"] == "stories from the hub (someone/tales)"
 
 

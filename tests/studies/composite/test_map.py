@@ -55,8 +55,14 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
     paper = CompositeMapConfig.from_preset("paper").sweeps
     found = [sweep.train.lr for name, sweep in paper.items() if name.startswith("unseen_rate")]
     assert found == pytest.approx([5e-5, 1e-4, 2e-4, 4e-4, 6e-4])
-    with pytest.raises(ConfigError, match=r"depths=\(3,\); axes share the point 2"):
-        replace(MAP, depths=(3,))
+    for change, said in (
+        ({"depths": (3,)}, r"depths=\(3,\); axes share the point 2"),
+        ({"factors": (2.0,)}, r"factors=\(2.0,\); axes share the point 1"),
+        ({"coarse_gammas": (0.9,)}, r"coarse_gammas=\[0.9\] are not all among gammas=\[0.3"),
+        ({"heads": 3}, "heads=3 do not divide d_head=64"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            replace(MAP, **change)
 
 
 def test_boundary_is_the_first_crossing_of_a_value_that_has_a_side():

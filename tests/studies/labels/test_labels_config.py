@@ -25,6 +25,7 @@ def test_the_presets_are_the_papers_labels_on_the_anchor_task():
         ({"keys": {"train": {"lr": 0.1}}}, "'keys' and 'near_sum' of study 'labels' differ in train.lr (0.1, 0.003)"),
         ({"keys": {"task": {"memory_labels": "near_sum"}}}, "keys.task.memory_labels='near_sum'; sweep 'keys' of"),
         ({"ranges": {"train": {"stages": ["half"]}}}, "ranges.train.stages=('half',) lacks 'before_memory', which"),
+        ({"ranges": {"train": {"optimiser": "sgd"}}}, "with optimiser='sgd', which is full-batch here; give"),
         ({"ranges": {"model": {"n_layers": 1}}}, "n_layers=1; the study's circuits need two layers"),
     ],
 )
