@@ -1,4 +1,4 @@
-"""Seconds for a patching matrix: rb_interp against TransformerLens's generic_activation_patch, side by side in one run.
+"""CPU seconds for a patching matrix: rb_interp against TransformerLens's generic_activation_patch, side by side in one run.
 
     python benchmarks/patching_matrix.py [--rounds 15] [--pairs 64] [--threads 1]
 
@@ -66,9 +66,9 @@ def peer(model: Any, clean: Inputs, corrupted: Inputs) -> np.ndarray:
 
 
 def timed(function: Any, *given: Any) -> tuple[float, Any]:
-    started = time.perf_counter()
+    started = time.process_time()
     found = function(*given)
-    return time.perf_counter() - started, found
+    return time.process_time() - started, found
 
 
 def main() -> None:

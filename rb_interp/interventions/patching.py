@@ -29,10 +29,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.answers import AnswerAt
-from rb_interp.interventions.batched_patching import PatchGrid
-from rb_interp.interventions.matrix import Direction, PatchingMatrix, check_control, check_distinct
-from rb_interp.interventions.metrics import Measured, metric_of
+from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
+from rb_interp.interventions.batched_patching import CellRuns
+from rb_interp.interventions.matrix import Direction, PatchingMatrix, check_control
+from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import (
     EMBEDDINGS,
     HOOKS,
@@ -102,20 +102,26 @@ def patching_matrix(
     [1.0, 0.0]
     """
     hooked(model, "patching_matrix")
-    known, (source, base) = metric_of(metric), (clean, corrupted) if direction == "denoise" else (corrupted, clean)
+    pair = Compared(model, clean, corrupted, metric, "patching_matrix", answer_at)
+    source, base, start = clean, corrupted, pair.corrupted
+    if direction == "noise":
+        source, base, start = corrupted, clean, pair.clean
     check_control(control, source, base, "patching_matrix")
     cells = cells_of(model, clean, corrupted, control, components, layers, roles, head)
-    grid = PatchGrid(
-        model, source, base, cells.groups, cells.roles, known, answer_at=answer_at, denoise=direction == "denoise"
-    )
-    with grid.ready():
-        first, second = (grid.other, grid.base) if direction == "denoise" else (grid.base, grid.other)
-        check_distinct(first, second, known.name)
-        patched = cells.placed(grid.run(source))
-        harmless = None if control is None else cells.placed(grid.run(control))
+    at = answer_positions(answer_at, base.roles, *base.tokens.shape, "patching_matrix")
+    runs = CellRuns(model, base, cells.groups, cells.roles, at, pair.answers[direction == "denoise"].logits)
+
+    def patched(rows: Inputs) -> Float[np.ndarray, "component layer role row"]:
+        values = np.tile(start, (len(cells.groups), len(cells.roles), 1))
+        for groups, role, logits in runs.run(rows):
+            values[groups, role] = pair.of(logits)
+        return cells.placed(values)
+
+    harmless = None if control is None else patched(control)
     return PatchingMatrix(
-        *cells[:3], known.name, head, first, second, patched, harmless, cells.notes, direction=direction
-    )
+        *cells[:3], pair.metric.name, head, pair.clean, pair.corrupted, patched(source), harmless, cells.notes,
+        direction=direction,
+    )  # fmt: skip
 
 
 class Cells(NamedTuple):

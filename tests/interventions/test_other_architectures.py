@@ -1,9 +1,14 @@
 """Interventions on models of other shapes than GPT-2's: keys and values that heads share, and what else they lack."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 from probes.lens_models import bridged, lens_model, transformers_model
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import ablation, patching_matrix, path_patch
@@ -11,6 +16,7 @@ from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.patching import COMPONENTS
 from rb_interp.interventions.sites import Site, read_at
 from rb_interp.interventions.subspace import without_subspace
+from rb_interp.models.generations import GENERATION
 from rb_interp.probes import weight_rank
 from rb_interp.probes.capturing import capture
 from rb_interp.tasks import Inputs
@@ -124,6 +130,70 @@ def test_the_direct_path_to_the_logits_is_what_a_layer_adds_to_the_stream(kind):
     torch.testing.assert_close(path.patched, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
     with pytest.raises(ModelError, match="not in this model" if kind == "attention alone" else "does not act on the"):
         path_patch(model, CORRUPTED, CLEAN, "attn_out.0", "mlp_out.0")
+
+
+def padded_left(tmp_path):
+    """A model whose tokenizer pads on the left: the mask and positions of a row depend on where its padding ends."""
+    words = {"<pad>": 0, "<bos>": 1, **{f"w{i}": i for i in range(2, 30)}}
+    backend = Tokenizer(WordLevel(words, unk_token="<pad>"))
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", bos_token="<bos>", eos_token="<pad>"
+    ).save_pretrained(tmp_path)
+    model = lens_model("gpt2", n_layers=2)
+    model.set_tokenizer(AutoTokenizer.from_pretrained(tmp_path, padding_side="left"), default_padding_side="left")
+    return model
+
+
+def overridden(tmp_path):
+    """A model whose class turns the logits of rows that begin with token 5 around."""
+    model = lens_model("gpt2", n_layers=2)
+
+    def forward(self, tokens, **options):
+        logits = type(self).__base__.forward(self, tokens, **options)
+        return torch.where(tokens[:, :1, None] == 5, -logits, logits) if tokens.ndim == 2 else logits
+
+    model.__class__ = type("Turned", (type(model),), {"forward": forward})
+    return model
+
+
+IN_FORWARD = {
+    "padded on the left": padded_left,
+    "soft cap of the logits": lambda tmp_path: lens_model("gpt2", n_layers=2, output_logits_soft_cap=2.0),
+    "soft cap of the scores": lambda tmp_path: lens_model("gpt2", n_layers=2, attn_scores_soft_cap=0.5),
+    "a class of the caller's": overridden,
+}
+
+
+@pytest.mark.skipif(GENERATION == 4, reason="runs begin at the tokens")
+@pytest.mark.parametrize("kind", IN_FORWARD)
+def test_cells_have_what_forward_alone_does_whichever_rows_come_first(kind, tmp_path):
+    model, rng, row = IN_FORWARD[kind](tmp_path), np.random.default_rng(0), np.arange(12)
+    tokens, labels, roles = (
+        rng.integers(2, 30, (12, 8)),
+        rng.integers(2, 30, (2, 12)),
+        Roles({"at": np.full((12, 1), 5)}),
+    )
+    tokens[4:8, :3], tokens[8:, :2] = 0, 0
+    tokens[1::2, 0] = np.where(tokens[1::2, 0], 5, 0)
+    other = tokens.copy()
+    other[:, 5] = (tokens[:, 5] + 5) % 28 + 2
+    for order in (row, row[::-1]):
+        clean = Inputs(tokens[order], labels[0][order], roles)
+        matrix = patching_matrix(
+            model, clean, corrupted := Inputs(other[order], labels[1][order], roles), roles=("at",)
+        )
+        for number, (name, layer) in enumerate(product(matrix.components, matrix.layers)):
+            hook, axis = Site(name, layer).hook, Site(name, layer).position_axis
+            source = capture(model, clean.tokens, [hook])[hook].select(axis, 5)
+
+            def from_clean(activation, hook, axis=axis, source=source):
+                activation.select(axis, 5).copy_(source)
+                return activation
+
+            found = run_with(model, corrupted, [(hook, from_clean)]).double().numpy()
+            expected = found[row, clean.labels] - found[row, corrupted.labels]
+            cell = matrix.patched.reshape(-1, 12)[number]
+            np.testing.assert_allclose(cell, expected, atol=1e-5 * np.abs(expected).max(), err_msg=f"{name} {layer}")
 
 
 def test_ranks_of_a_model_of_attention_alone_are_those_of_attention():
