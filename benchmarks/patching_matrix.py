@@ -1,4 +1,4 @@
-"""CPU seconds for a patching matrix: rb_interp against TransformerLens's generic_activation_patch, side by side in one run.
+"""CPU seconds for a patching matrix: rb_interp against TransformerLens's generic_activation_patch, in one run.
 
     python benchmarks/patching_matrix.py [--rounds 15] [--pairs 64] [--threads 1]
 
