@@ -27,8 +27,15 @@ from torch import Tensor
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import with_edits, write_at
-from rb_interp.interventions.interchanging import Sites, interchange_edits, parse_sites, together, values_at
+from rb_interp.interventions.hooking import (
+    Sites,
+    interchange_edits,
+    parse_sites,
+    together,
+    values_at,
+    with_edits,
+    write_at,
+)
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel, hooked
@@ -40,12 +47,10 @@ from rb_interp.typed import typed
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ablate", "ablation", "ablation_edits", "ablations"]
+__all__ = ["ablate", "ablation", "ablations"]
 
 METHODS = ("zero", "mean", "resample")
 """What can stand in a component's place."""
-COLUMNS = ("loss", "accuracy")
-CONTROL = "noise redrawn"
 
 Values = Tensor
 """A site's activation on every row, ``[row, n, ...]`` with n the positions of its role."""
@@ -64,7 +69,6 @@ def ablate(model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "m
         yield model
 
 
-@typed
 @few_threads
 def ablation_edits(
     model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0
@@ -73,8 +77,8 @@ def ablation_edits(
 
     Several sites have the values of the untouched model, and those of one other row where they are resampled.
     """
-    tokens, edits = as_rows(inputs.tokens), []
-    for site, values in values_at(model, inputs, parse_sites(sites)).items():
+    tokens, parsed, edits = as_rows(inputs.tokens), parse_sites(sites), []
+    for site, values in zip(parsed, values_at(model, tokens, inputs.roles, parsed), strict=True):
         edits += write_at(site, replacement(values, method, seed), inputs.roles, tokens.shape[1], model, tokens)
     return edits
 
@@ -138,14 +142,11 @@ def ablation(
         ModelError: for a method, site or metric that there is not.
     """
     hooked(model, "ablation")
-    parsed, cost = parse_sites(sites), Cost(model, inputs, metric, "ablation", answer_at)
-    if not parsed:
-        raise ModelError("an ablation needs at least one site, such as 'attn_out.0'; got none.")
-    values = cost(ablation_edits(model, inputs, parsed, method=method, seed=seed))
-    other = np.zeros((0, len(values)))
+    parsed, cost = parse_sites(sites, "an ablation"), Cost(model, inputs, metric, "ablation", answer_at)
+    runs = [cost.logits(ablation_edits(model, inputs, parsed, method=method, seed=seed))]
     if control is not None:
-        other = cost(interchange_edits(model, inputs, control, parsed))[None]
-    return Effect(f"{method} ablation", together(parsed, model), cost.quantity, values, other, CONTROL)
+        runs.append(cost.logits(interchange_edits(model, inputs, control, parsed)))
+    return cost.effect(f"{method} ablation", together(parsed, model), runs, "noise redrawn")
 
 
 @typed
@@ -171,24 +172,20 @@ def ablations(
     """
     import pandas as pd
 
-    parsed, length = [Site.parse(site) for site in sites], inputs.tokens.shape[1]
+    parsed, length = parse_sites(sites), inputs.tokens.shape[1]
     logits = answer_logits(model, inputs)
-    costs = [Cost(model, inputs, metric, "ablations", None, logits) for metric in COLUMNS]
-    found = values_at(model, inputs, parsed)
-    other, rows = {} if control is None else values_at(model, control, parsed), []
+    costs = [Cost(model, inputs, metric, "ablations", None, logits) for metric in ("accuracy", "loss")]
+    names, rows = [cost.quantity for cost in costs], []
+    own = values_at(model, inputs.tokens, inputs.roles, parsed)
+    other = own if control is None else values_at(model, control.tokens, control.roles, parsed)
 
-    def means(values: Values) -> dict[str, float]:
+    def means(site: Site, values: Values) -> list[float]:
         after = answer_logits(model, inputs, write_at(site, values, inputs.roles, length, model))
-        right = costs[1].measured(after).mean()
-        return {"accuracy": float(right), **{cost.quantity: float(cost.of(after).mean()) for cost in costs}}
+        return [costs[0].measured(after).mean(), *(cost.of(after).mean() for cost in costs)]
 
-    for site in parsed:
-        under_control = {f"control_{cost.quantity}": np.nan for cost in costs}
-        if control is not None:
-            found_there = means(other[site])
-            under_control = {name: found_there[name.removeprefix("control_")] for name in under_control}
+    for site, values, beside in zip(parsed, own, other, strict=True):
+        aside = [np.nan, np.nan] if control is None else means(site, beside)[1:]
         for method in methods:
-            named = {"component": str(site), "method": method}
-            rows.append({**named, **means(replacement(found[site], method, seed)), **under_control, "n": len(inputs)})
-    columns = ["component", "method", "accuracy", "accuracy_drop", "loss_increase"]
-    return pd.DataFrame(rows, columns=[*columns, "control_accuracy_drop", "control_loss_increase", "n"])
+            rows.append((str(site), method, *means(site, replacement(values, method, seed)), *aside, len(inputs)))
+    columns = ["component", "method", "accuracy", *names, *(f"control_{name}" for name in names), "n"]
+    return pd.DataFrame(rows, columns=pd.Index(columns))

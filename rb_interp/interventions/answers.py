@@ -7,7 +7,7 @@ the roles of each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -15,8 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.hooking import logits_at
-from rb_interp.interventions.matrix import check_distinct, check_pairs
+from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.hooking import check_pairs, last_logits
+from rb_interp.interventions.matrix import check_distinct
 from rb_interp.interventions.metrics import Answers, Measured, Metric, labels_of, measure, metric_of
 from rb_interp.interventions.sites import Edit, positions
 from rb_interp.models.protocol import HookedModel
@@ -42,7 +43,13 @@ def answer_positions(
     if answer_at is None:
         return None
     if isinstance(answer_at, str):
-        at = _of_role(answer_at, roles, n_rows, length, asker)
+        at = positions(roles or Roles(), answer_at, length, asker) if answer_at != "last" else np.full((n_rows, 1), -1)
+        if len(at) != n_rows or at.shape[1] != 1:
+            raise RolesError(
+                f"{asker} got answer_at='{answer_at}', which stands at {at.shape[1]} positions of {len(at)} rows; an "
+                f"answer is at one position of each of the {n_rows} rows."
+            )
+        at = at[:, 0]
     else:
         at = np.asarray(answer_at)
         if at.dtype.kind not in "iu" or at.shape not in ((), (n_rows,)):
@@ -59,22 +66,13 @@ def answer_positions(
     return None if (at == length - 1).all() else torch.from_numpy(at)
 
 
-def _of_role(role: str, roles: Roles | None, n_rows: int, length: int, asker: str) -> Int[np.ndarray, " row"]:
-    at = positions(roles or Roles(), role, length, asker) if role != "last" else np.full((n_rows, 1), length - 1)
-    if len(at) != n_rows or at.shape[1] != 1:
-        raise RolesError(
-            f"{asker} got answer_at='{role}', which stands at {at.shape[1]} positions of {len(at)} rows; an answer is "
-            f"at one position of each of the {n_rows} rows."
-        )
-    return at[:, 0]
-
-
 def answer_logits(
     model: HookedModel, inputs: Inputs, edits: Sequence[Edit] = (), answer_at: AnswerAt = None, asker: str = "this call"
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits that the answers are read from, under edits, on CPU."""
     rows = as_rows(inputs.tokens)
-    return logits_at(model, rows, answer_positions(answer_at, inputs.roles, len(rows), rows.shape[1], asker), edits)
+    at = answer_positions(answer_at, inputs.roles, len(rows), rows.shape[1], asker)
+    return last_logits(model, rows, edits, at=at)
 
 
 def answers_of(
@@ -118,7 +116,7 @@ class Compared:
 
 
 class Cost:
-    """What edits cost each input of some rows: ``cost(edits)`` is ``[row]``, and ``cost.quantity`` is its name.
+    """What edits cost each input of some rows, ``[row]``; ``quantity`` is its name.
 
     After less before, or before less after where a fall is worse, so that a positive number is a loss. ``logits`` are
     those of the untouched rows, where they are known.
@@ -133,27 +131,25 @@ class Cost:
         answer_at: AnswerAt = None,
         logits: Float[Tensor, "row d_vocab"] | None = None,
     ) -> None:
-        self.model, self.inputs, self.asker, self.answer_at = model, inputs, asker, answer_at
-        self.metric = metric_of(metric)
+        self.metric, self.asker = metric_of(metric), asker
         if self.metric.needs:
             check_labels(inputs, asker)
-        logits = answer_logits(model, inputs, (), answer_at, asker) if logits is None else logits
-        self.clean = answers_of(inputs, logits, self.metric, asker)
-        self.quantity = self.metric.change
+        self.logits = lambda edits=(): answer_logits(model, inputs, edits, answer_at, asker)
+        """Logits that the answers are read from, under edits."""
+        logits = self.logits() if logits is None else logits
+        self.clean, self.quantity = answers_of(inputs, logits, self.metric, asker), self.metric.change
         self._before = self.measured(logits)
 
-    def __call__(self, edits: Sequence[Edit] = ()) -> Float[np.ndarray, " row"]:
-        return self.of(self.logits(edits))
-
-    def logits(self, edits: Sequence[Edit] = ()) -> Float[Tensor, "row d_vocab"]:
-        """Logits that the answers are read from, under edits."""
-        return answer_logits(self.model, self.inputs, edits, self.answer_at, self.asker)
-
     def of(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
-        """The same, of logits that are known."""
+        """The cost of a run, by its logits."""
         after = self.measured(logits)
         return self._before - after if self.metric.worse < 0 else after - self._before
 
     def measured(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
         """The metric itself, of each row."""
         return measure(self.metric, logits, self.clean, None, self.asker).numpy()
+
+    def effect(self, name: str, site: str, runs: Iterable[Tensor], control_name: str) -> Effect:
+        """The cost of the first run, by its logits, beside those of the control's."""
+        values, *other = map(self.of, runs)
+        return Effect(name, site, self.quantity, values, np.reshape(other, (len(other), len(values))), control_name)

@@ -177,7 +177,7 @@ def forced_average(
     average = average_operator(inputs.tokens.shape[1])
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
     cost = Cost(model, inputs, metric, "forced_average", answer_at)
-    return _forced("attention forced to 1/i", model, cost, layer, head, average, control)
+    return _forced("attention forced to 1/i", model, cost, layer, head, [average, *control])
 
 
 @typed
@@ -209,7 +209,7 @@ def forced_pattern_of(
     entropies = row_entropies(other, inputs.tokens, layer=layer, head=head)
     control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
     cost = Cost(model, inputs, metric, "forced_pattern_of", answer_at)
-    return _forced("attention of another model", model, cost, layer, head, pattern, control)
+    return _forced("attention of another model", model, cost, layer, head, [pattern, *control])
 
 
 @few_threads
@@ -245,7 +245,7 @@ def average_beside(
     """
     average = average_operator(inputs.tokens.shape[1])
     cost = Cost(model, inputs, metric, "average_beside", answer_at)
-    return _forced("attention forced to 1/i", model, cost, layer, None, average, patterns, BESIDE)
+    return _forced("attention forced to 1/i", model, cost, layer, None, [average, *patterns], BESIDE)
 
 
 def _control_patterns(
@@ -268,16 +268,8 @@ def _forced(
     cost: Cost,
     layer: int,
     head: int | None,
-    pattern: np.ndarray | Tensor,
-    control: Iterable[np.ndarray | Tensor],
+    patterns: Iterable[np.ndarray | Tensor],
     control_name: str = CONTROL,
 ) -> Effect:
-    edits = (forced_pattern(cost.model, drawn, layer=layer, head=head) for drawn in (pattern, *control))
-    after = [cost.logits(each) for each in edits]
-    return beside_control(name, str(Site("pattern", layer, head=head)), cost, after, control_name)
-
-
-def beside_control(name: str, site: str, cost: Cost, after: Sequence[Tensor], control_name: str) -> Effect:
-    """The cost of the first run, beside those of the control's."""
-    values, *other = (cost.of(logits) for logits in after)
-    return Effect(name, site, cost.quantity, values, np.reshape(other, (len(other), len(values))), control_name)
+    runs = (cost.logits(forced_pattern(model, pattern, layer=layer, head=head)) for pattern in patterns)
+    return cost.effect(name, str(Site("pattern", layer, head=head)), runs, control_name)

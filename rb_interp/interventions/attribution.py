@@ -34,10 +34,10 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
+from rb_interp.interventions.hooking import aligned
 from rb_interp.interventions.matrix import Direction, PatchingMatrix, check_control
 from rb_interp.interventions.metrics import Measured, measure
 from rb_interp.interventions.patching import cells_of, patching_matrix
-from rb_interp.interventions.site_patching import aligned
 from rb_interp.interventions.sites import Site, gather_at
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel, hooked

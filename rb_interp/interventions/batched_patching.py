@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.interventions.matrix import check_pairs
-from rb_interp.interventions.site_patching import aligned
+from rb_interp.interventions.hooking import aligned, check_pairs
 from rb_interp.interventions.sites import EMBEDDINGS, Site
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
-from rb_interp.interventions.attention import beside_control
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.interventions.sites import Edit, Site, positions
@@ -26,7 +25,7 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-__all__ = ["blocked_attention", "blocked_attention_costs", "blocked_edits"]
+__all__ = ["blocked_attention", "blocked_attention_costs"]
 
 BLOCKED = "as many noise positions"
 
@@ -94,11 +93,10 @@ def blocked_attention_costs(
     costs = [Cost(model, inputs, metric, "blocked_attention", answer_at, before) for metric in metrics]
     others = _noise(inputs, queries, keys) if n_draws else keys
     blocked = [keys, *(_some(others, queries, keys.shape[1], rng) for _ in range(n_draws))]
-    edits = (blocked_edits(model, queries, at, layer=layer, head=head) for at in blocked)
-    after = [costs[0].logits(each) for each in edits] if costs else []
+    runs = [costs[0].logits(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
     control = BLOCKED if "noise" in inputs.roles.positions else "as many other positions"
-    return {cost.quantity: beside_control(name, site, cost, after, control) for cost in costs}
+    return {cost.quantity: cost.effect(name, site, runs, control) for cost in costs}
 
 
 def blocked_edits(

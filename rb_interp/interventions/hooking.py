@@ -1,4 +1,4 @@
-"""Run a model with edits: hooks on, hooks off again whatever happens, and the logits that the answer is read from."""
+"""Read sites in one pass, and run a model with their values replaced; hooks are off again whatever happens."""
 
 from __future__ import annotations
 
@@ -7,19 +7,35 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.sites import Edit, Site, scatter_at, site_positions
+from rb_interp.interventions.sites import Edit, Site, gather_at, scatter_at, site_positions
 from rb_interp.models.generations import resid_mid_is_a_copy, writable_tensors
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import Tokens, as_rows, attached, check_range, evaluation, passes
+from rb_interp.probes.capturing import Tokens, as_rows, attached, capture, check_range, evaluation, passes
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-__all__ = ["last_logits", "logits_at", "with_edits", "with_weights", "write_at"]
+__all__ = ["interchange_edits", "last_logits", "with_edits", "with_weights"]
+
+Sites = Site | str | Sequence[Site | str]
+
+
+def parse_sites(sites: Sites, asker: str = "") -> list[Site]:
+    """One site or several, each as a Site or as text; ModelError where an asker gets none."""
+    parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
+    if asker and not parsed:
+        raise ModelError(f"{asker} needs at least one site, such as 'attn_out.0'; got none.")
+    return parsed
+
+
+def together(sites: Sequence[Site], model: HookedModel) -> str:
+    """Several sites as text."""
+    return " + ".join(site.named(model) for site in sites)
 
 
 @typed
@@ -35,116 +51,73 @@ def with_edits(
 
     Raises ModelError for a hook that this model does not have, naming the nearest, and in a pass with other rows.
     """
-    known = model.hook_dict
     for edit in edits:
-        if edit.hook not in known:
-            raise ModelError(f"this model has no hook '{edit.hook}'; {nearest(edit.hook, known)}")
-    passed = None if rows is not None or all(edit.tokens is None for edit in edits) else _Passed()
-    with attached(model, [(edit.hook, _hook(edit, rows, passed)) for edit in edits]):
-        if passed is None:
+        if edit.hook not in model.hook_dict:
+            raise ModelError(f"this model has no hook '{edit.hook}'; {nearest(edit.hook, model.hook_dict)}")
+    passed: list[Int[Tensor, "batch pos"]] = []
+
+    def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        given = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+        passed[:] = [tokens.detach().cpu().long() for tokens in given][:1]
+
+    def change(edit: Edit, activation: Tensor) -> Tensor:
+        if rows is None and edit.tokens is not None:
+            return edit.change(activation, _rows_of(edit, passed))
+        return edit.change(activation, torch.arange(len(activation)) if rows is None else rows)
+
+    looks = rows is None and any(edit.tokens is not None for edit in edits)
+    handle = model.embed.register_forward_pre_hook(look, with_kwargs=True) if looks else None
+    try:
+        with attached(model, [(edit.hook, lambda value, hook, edit=edit: change(edit, value)) for edit in edits]):
             yield model
-        else:
-            with passed.read_from(model):
-                yield model
-
-
-def _hook(edit: Edit, rows: Int[Tensor, " batch"] | None, passed: _Passed | None) -> Any:
-    def change(activation: Tensor, hook: Any) -> Tensor:
-        if rows is not None:
-            return edit.change(activation, rows)
-        if edit.tokens is None or passed is None:
-            return edit.change(activation, torch.arange(len(activation)))
-        return edit.change(activation, passed.rows_of(edit.tokens, edit.alike))
-
-    return change
-
-
-class _Passed:
-    """The tokens of the present pass, and which rows of an edit's tokens they are."""
-
-    def __init__(self) -> None:
-        self.tokens: Int[Tensor, "batch pos"] | None = None
-        self._found: dict[int, Int[Tensor, " batch"]] = {}
-        self._places: dict[int, dict[bytes, int]] = {}
-
-    @contextmanager
-    def read_from(self, model: HookedModel) -> Iterator[None]:
-        """Look at what the embedding of a model is given, in every pass."""
-
-        def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-            given = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
-            self.tokens, self._found = None if given is None else given.detach().cpu().long(), {}
-
-        handle = model.embed.register_forward_pre_hook(look, with_kwargs=True)
-        try:
-            yield
-        finally:
+    finally:
+        if handle is not None:
             handle.remove()
 
-    def rows_of(
-        self, tokens: Int[Tensor, "row pos"], alike: Bool[Tensor, " row"] | None = None
-    ) -> Int[Tensor, " batch"]:
-        """Where the rows of the pass stand among others; ModelError for one that does not, or could be two of them."""
-        if id(tokens) not in self._found:
-            self._found[id(tokens)] = self._look_up(tokens)
-        found = self._found[id(tokens)]
-        if alike is not None and not torch.equal(found, torch.arange(len(tokens))) and alike[found].any():
-            raise ModelError(
-                f"{int(alike[found].sum())} of the {len(found)} rows of this pass have the tokens of several rows that "
-                f"the edits change in different ways; call the model with all {len(tokens)} rows in their order, or "
-                f"leave out such rows."
-            )
-        return found
 
-    def _look_up(self, tokens: Int[Tensor, "row pos"]) -> Int[Tensor, " batch"]:
-        passed = self.tokens
-        if passed is None:
-            raise ModelError(
-                "edits know their rows by tokens, and this pass embedded none; call the model with tokens."
-            )
-        if torch.equal(passed, tokens[: len(passed)]):
-            return torch.arange(len(passed))
-        places = self._places.get(id(tokens))
-        if places is None:
-            places = self._places[id(tokens)] = {}
-            for place, row in enumerate(tokens.numpy()):
-                places.setdefault(row.tobytes(), place)
-        found = [places.get(row.tobytes(), -1) for row in passed.numpy()]
-        if -1 in found:
-            raise ModelError(
-                f"{found.count(-1)} of the {len(found)} rows of this pass are not among the {len(tokens)} that the "
-                f"edits were made for; call the model with those rows, or make edits for these."
-            )
-        return torch.tensor(found)
+def _rows_of(edit: Edit, passed: Sequence[Int[Tensor, "batch pos"]]) -> Int[Tensor, " batch"]:
+    """Where the rows of a pass stand among an edit's; ModelError for one that does not, or could be two of them."""
+    assert edit.tokens is not None
+    if not passed:
+        raise ModelError("edits know their rows by tokens, and this pass embedded none; call the model with tokens.")
+    tokens, n_known = passed[0], len(edit.tokens)
+    if torch.equal(tokens, edit.tokens[: len(tokens)]):
+        found = torch.arange(len(tokens))
+    else:
+        places = {row.tobytes(): n_known - 1 - place for place, row in enumerate(edit.tokens.flip(0).numpy())}
+        found = torch.tensor([places.get(row.tobytes(), -1) for row in tokens.numpy()])
+    if missing := int((found < 0).sum()):
+        raise ModelError(
+            f"{missing} of the {len(found)} rows of this pass are not among the {n_known} that the edits were made "
+            f"for; call the model with those rows, or make edits for these."
+        )
+    if edit.alike is not None and not torch.equal(found, torch.arange(n_known)) and edit.alike[found].any():
+        raise ModelError(
+            f"{int(edit.alike[found].sum())} of the {len(found)} rows of this pass have the tokens of several rows "
+            f"that the edits change in different ways; call the model with all {n_known} rows in their order, or leave "
+            f"out such rows."
+        )
+    return found
 
 
 @typed
 @few_threads
 def last_logits(
-    model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = (), *, batch: int | None = None
+    model: HookedModel,
+    tokens: Tokens,
+    edits: Sequence[Edit] = (),
+    *,
+    at: Int[Tensor, " row"] | None = None,
+    batch: int | None = None,
 ) -> Float[Tensor, "row d_vocab"]:
-    """Logits at the last position under edits, on CPU, in evaluation mode, with no gradient.
+    """Logits at the last position, or at one of each row, under edits, on CPU, in evaluation mode, with no gradient.
 
     Args:
-        tokens: integers ``[row, pos]``.
+        tokens: integers ``[row, pos]``. at: a position of each row.
         batch: rows of one pass; by default at most 1,024 and no more than ``capture.MAX_LOGITS`` allows.
 
     Raises ModelError where logits are not finite without any edit.
     """
-    return logits_at(model, tokens, None, edits, batch=batch)
-
-
-@typed
-@few_threads
-def logits_at(
-    model: HookedModel,
-    tokens: Tokens,
-    at: Int[Tensor, " row"] | None,
-    edits: Sequence[Edit] = (),
-    *,
-    batch: int | None = None,
-) -> Float[Tensor, "row d_vocab"]:
-    """`last_logits` at one position of each row, ``at`` ``[row]``; at the last for None."""
     inputs = as_rows(tokens)
     check_range(model, inputs)
     device, found = next(model.parameters()).device, []
@@ -157,6 +130,61 @@ def logits_at(
     if not edits and not logits.isfinite().all():
         raise ModelError("the model's logits are not all finite, so its training has diverged; use one that has not.")
     return logits
+
+
+def values_at(model: HookedModel, tokens: Tokens, roles: Roles | None, sites: Sequence[Site]) -> list[Tensor]:
+    """What a model computes at several sites, each ``[row, n, ...]`` as ``sites.read_at`` gives it, from one run."""
+    for site in sites:
+        site.check(model)
+    rows = as_rows(tokens)
+    found = capture(model, rows, sorted({site.hook for site in sites})) if sites else {}
+    at = [site_positions(site, roles, rows.shape[1], len(rows)) for site in sites]
+    return [gather_at(site.in_hook(model), found[site.hook], here) for site, here in zip(sites, at, strict=True)]
+
+
+@typed
+@few_threads
+def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
+    """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
+
+    Use them in the context ``with_edits(model, edits)``, on any of the base's rows.
+
+    Raises ModelError where the two differ in their number of rows or positions.
+    """
+    tokens, parsed, edits = as_rows(base.tokens), parse_sites(sites), []
+    check_pairs("the source", as_rows(source.tokens), "the rows that run", tokens)
+    for site in parsed:
+        aligned(site, base.roles, source.roles, tokens.shape[1], len(tokens))
+    for site, values in zip(parsed, values_at(model, source.tokens, source.roles, parsed), strict=True):
+        edits += write_at(site, values, base.roles, tokens.shape[1], model, tokens)
+    return edits
+
+
+def check_pairs(first: str, tokens: Tensor, second: str, others: Tensor) -> None:
+    """Raise ModelError where two sets of tokens differ in number of rows or in length."""
+    if tokens.shape != others.shape:
+        raise ModelError(
+            f"{first} has tokens of shape {list(tokens.shape)} and {second} of {list(others.shape)}; patching needs "
+            f"pairs: one row for each row, of the same length."
+        )
+
+
+def aligned(
+    site: Site, roles: Roles | None, source_roles: Roles | None, length: int, n_rows: int
+) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
+    """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
+    at, source_at = site_positions(site, roles, length, n_rows), site_positions(site, source_roles, length, n_rows)
+    if at.shape != source_at.shape:
+        raise ModelError(
+            f"site '{site}' has {at.shape[1]} positions in each of the rows and {source_at.shape[1]} in the source; "
+            f"patch a role that has as many in both."
+        )
+    if site.component == "pattern" and not torch.equal(at, source_at):
+        raise ModelError(
+            f"site '{site}' stands elsewhere in the source, and a pattern is over positions; patch q or k, or use a "
+            f"source with the same positions."
+        )
+    return at, source_at
 
 
 def write_at(
@@ -177,24 +205,34 @@ def write_at(
     """
     site = Site.parse(site)
     site.check(model)
-    site = site.in_hook(model)
-    at = site_positions(site, roles, length, len(values))
-    if tokens is not None and len(values) and bool((values == values[:1]).all()) and bool((at == at[:1]).all()):
-        return [_in_any_row(edit, site, length) for edit in _write(site, values[:1], at[:1], model, None)]
-    return _write(site, values, at, model, tokens)
+    place, held = site.in_hook(model), {}
+    at = site_positions(place, roles, length, len(values))
+    anywhere = tokens is not None and len(values) > 0
+    anywhere = anywhere and bool((values == values[:1]).all()) and bool((at == at[:1]).all())
+    is_copy = site.component == "resid_mid" and resid_mid_is_a_copy(model)
+    if is_copy:
+        place = Site("attn_out", site.layer)
+
+    def change(activation: Tensor, rows: Tensor) -> Tensor:
+        if anywhere and activation.shape[place.position_axis] != length:
+            raise ModelError(
+                f"the edit at '{site}' was made for rows of {length} positions, and this pass has "
+                f"{activation.shape[place.position_axis]}; make edits for rows of that length."
+            )
+        rows = torch.zeros(len(activation), dtype=torch.long) if anywhere else rows
+        new, to = values[rows].to(activation), at[rows]
+        if is_copy:
+            new = new - held["resid_pre"][torch.arange(len(rows))[:, None], to]
+        return scatter_at(place, activation, to, new)
+
+    known = None if anywhere else tokens
+    edits = [Edit(place.hook, change, known, None if known is None else _alike(known, values, at))]
+    if is_copy:
+        edits.insert(0, Edit(Site("resid_pre", site.layer).hook, lambda x, rows: held.update(resid_pre=x) or x))
+    return edits
 
 
-def _write(
-    site: Site, values: Tensor, at: Int[Tensor, "row n"], model: HookedModel, tokens: Int[Tensor, "row pos"] | None
-) -> list[Edit]:
-    if site.component == "resid_mid" and resid_mid_is_a_copy(model):
-        return _write_resid_mid(site, values, at, tokens)
-    alike = None if tokens is None else _alike(tokens, values, at)
-    change = lambda activation, rows: scatter_at(site, activation, at[rows], values[rows])  # noqa: E731
-    return [Edit(site.hook, change, tokens, alike)]
-
-
-def _alike(tokens: Int[Tensor, "row pos"], values: Tensor, at: Int[Tensor, "row n"]) -> Bool[Tensor, " row"] | None:
+def _alike(tokens: Int[Tensor, "row pos"], values: Tensor, at: Int[Tensor, "row n"]) -> Tensor | None:
     """Rows with the tokens of another row, where other values or other positions are written; None without any."""
     kinds = tokens.unique(dim=0, return_inverse=True)[1]
     n_kinds = int(kinds.max()) + 1 if len(kinds) else 0
@@ -202,41 +240,7 @@ def _alike(tokens: Int[Tensor, "row pos"], values: Tensor, at: Int[Tensor, "row 
         return None
     first = torch.full((n_kinds,), len(tokens)).scatter_reduce(0, kinds, torch.arange(len(tokens)), "amin")[kinds]
     other = (values != values[first]).flatten(1).any(1).cpu() | (at != at[first]).any(1)
-    unlike = torch.zeros(n_kinds, dtype=torch.bool)
-    unlike[kinds[other]] = True
-    return unlike[kinds] if other.any() else None
-
-
-def _in_any_row(edit: Edit, site: Site, length: int) -> Edit:
-    """An edit that does in every row what it does in its first."""
-
-    def change(activation: Tensor, rows: Tensor) -> Tensor:
-        if activation.shape[site.position_axis] != length:
-            raise ModelError(
-                f"the edit at '{site}' was made for rows of {length} positions, and this pass has "
-                f"{activation.shape[site.position_axis]}; make edits for rows of that length."
-            )
-        return edit.change(activation, torch.zeros(len(activation), dtype=torch.long))
-
-    return Edit(edit.hook, change)
-
-
-def _write_resid_mid(
-    site: Site, values: Tensor, at: Int[Tensor, "row n"], tokens: Int[Tensor, "row pos"] | None
-) -> list[Edit]:
-    before, attn_out = Site("resid_pre", site.layer), Site("attn_out", site.layer)
-    held: dict[str, Tensor] = {}
-
-    def remember(activation: Tensor, rows: Tensor) -> Tensor:
-        held["resid_pre"] = activation
-        return activation
-
-    def replace(activation: Tensor, rows: Tensor) -> Tensor:
-        here, to = torch.arange(len(rows))[:, None], at[rows]
-        return scatter_at(attn_out, activation, to, values[rows].to(activation) - held["resid_pre"][here, to])
-
-    alike = None if tokens is None else _alike(tokens, values, at)
-    return [Edit(before.hook, remember), Edit(attn_out.hook, replace, tokens, alike)]
+    return torch.isin(kinds, kinds[other]) if other.any() else None
 
 
 @typed

@@ -31,25 +31,22 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
-from torch import Tensor
 
-from rb_interp.errors import ModelError, RolesError, TaskError, nearest
+from rb_interp.errors import ModelError, TaskError, nearest
 from rb_interp.interventions.answers import AnswerAt, answer_logits, answers_of
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import last_logits, write_at
+from rb_interp.interventions.hooking import Sites, interchange_edits, last_logits, parse_sites, together
 from rb_interp.interventions.metrics import Answers, Measured, labels_of, measure, metric_of
-from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
+from rb_interp.interventions.sites import Edit
 from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.probes.capturing import Tokens, as_rows, capture
+from rb_interp.probes.capturing import Tokens
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-__all__ = ["KeyAndSum", "interchange", "interchange_edits", "key_and_sum"]
-
-Sites = Site | str | Sequence[Site | str]
+__all__ = ["KeyAndSum", "interchange", "key_and_sum"]
 
 
 class Carrier(NamedTuple):
@@ -112,61 +109,23 @@ def interchange(
     hooked(model, "interchange")
     if len(predicted) != len(base):
         raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
-    known, held = None if metric is None else metric_of(metric), interchange_edits(model, base, base, hold)
-    edits = [(), *([*held, *interchange_edits(model, base, rows, sites)] for rows in (source, control))]
+    taken, kept = parse_sites(sites), parse_sites(hold)
+    held = interchange_edits(model, base, base, kept)
+    edits = [(), *([*held, *interchange_edits(model, base, rows, taken)] for rows in (source, control))]
     before, after, other = (answer_logits(model, base, some, answer_at, "interchange") for some in edits)
-    if known is None:
-        moved = (after.argmax(1).numpy() == predicted).astype(float)
-        changed = (other.argmax(1) != before.argmax(1)).numpy().astype(float)
-        return _effect(model, parse_sites(sites), parse_sites(hold), moved, changed)
-    there = answer_logits(model, source, (), answer_at, "interchange")
+    place = together(taken, model) + (f"; held: {together(kept, model)}" if kept else "")
+    if metric is None:
+        moved = (after.argmax(1).numpy() == predicted) * 1.0
+        changed = (other.argmax(1) != before.argmax(1)).numpy() * 1.0
+        return Effect("interchange", place, "moved_as_predicted", moved, changed[None], "noise redrawn")
+    known, there = metric_of(metric), answer_logits(model, source, (), answer_at, "interchange")
     pair = (
         Answers(there, labels_of(predicted, there.shape[1])),
         answers_of(base, before, known, "interchange", known.needs > 1),
     )
     start, end, aside = (measure(known, logits, *pair, "interchange").numpy() for logits in (before, after, other))
-    return _effect(model, parse_sites(sites), parse_sites(hold), end - start, aside - start, f"{known.name}_change")
-
-
-@typed
-@few_threads
-def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
-    """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
-
-    Use them in the context ``with_edits(model, edits)``, on any of the base's rows. The keys of a ``pattern`` stay
-    where they are: take patterns only between rows that share their positions.
-
-    Raises ModelError where the two differ in their number of rows or positions.
-    """
-    parsed, length = parse_sites(sites), base.tokens.shape[1]
-    if source.tokens.shape != base.tokens.shape:
-        raise ModelError(
-            f"the source has tokens of shape {list(source.tokens.shape)}, the base {list(base.tokens.shape)}; "
-            f"an interchange needs one source row of the same length for each base row."
-        )
-    edits, tokens = [], as_rows(base.tokens)
-    for site, values in values_at(model, source, parsed).items():
-        n_there = site_positions(site, base.roles, length, len(base)).shape[1]
-        if values.shape[1] != n_there:
-            raise RolesError(
-                f"site '{site}' has {values.shape[1]} positions in a source row and {n_there} in a base row; "
-                f"take it between rows where the role has as many positions."
-            )
-        edits += write_at(site, values, base.roles, length, model, tokens)
-    return edits
-
-
-def values_at(model: HookedModel, inputs: Inputs, sites: Sequence[Site]) -> dict[Site, Tensor]:
-    """What a model computes at several sites, each ``[row, n, ...]`` as ``sites.read_at`` gives it, from one run."""
-    for site in sites:
-        site.check(model)
-    if not sites:
-        return {}
-    found, length = capture(model, inputs.tokens, sorted({site.hook for site in sites})), inputs.tokens.shape[1]
-    return {
-        site: gather_at(site.in_hook(model), found[site.hook], site_positions(site, inputs.roles, length, len(inputs)))
-        for site in sites
-    }
+    quantity = f"{known.name}_change"
+    return Effect("interchange", place, quantity, end - start, (aside - start)[None], "noise redrawn")
 
 
 def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
@@ -188,7 +147,7 @@ def n_other_answers(data: AnchorDataset, set: str) -> int:
 
 def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) -> Int[np.ndarray, " row"]:
     """The most likely answer at the last position of each row, under edits."""
-    return last_logits(model, as_rows(tokens), edits).argmax(1).numpy()
+    return last_logits(model, tokens, edits).argmax(1).numpy()
 
 
 @dataclass(frozen=True)
@@ -255,16 +214,16 @@ def key_and_sum(
     if not other_answers:
         check_reasoning(data, set, "key_and_sum")
     carrier = CARRIERS[circuit]
-    key_at, sum_at, *hold = (
-        Site.parse(text.format(last=model.cfg.n_layers - 1)) for text in (carrier.key, carrier.sum, *carrier.hold)
-    )
+    key_at, sum_at, *hold = (text.format(last=model.cfg.n_layers - 1) for text in (*carrier[:2], *carrier.hold))
     shared = carrier.same_position if same_position is None else same_position
     probe = PROBES[circuit] + ("" if shared == carrier.same_position else SAME if shared else ANY)
     base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
     if not len(base_rows):
-        none = np.zeros(0)
-        untested = _effect(model, [key_at], [], none, none), _effect(model, [sum_at], hold, none, none)
-        return KeyAndSum(circuit, *untested, probe)
+        places = key_at, sum_at + (f"; held: {' + '.join(hold)}" if hold else "")
+        none = np.zeros(0), np.zeros((1, 0)), "noise redrawn"
+        return KeyAndSum(
+            circuit, *(Effect("interchange", place, "moved_as_predicted", *none) for place in places), probe
+        )
     base, source = data.inputs(base_rows), data.inputs(source_rows)
     control = data.task.counterfactual(data, base_rows, "noise", seed)
     (base_key, base_sum), (source_key, source_sum) = (_key_sum(data, at) for at in (base_rows, source_rows))
@@ -297,28 +256,6 @@ def _pairs(
 def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:
     """Key and sum of the anchors of each row."""
     return data.tokens[rows, data.key_position[rows]], data.tokens[rows[:, None], data.anchor_positions[rows]].sum(1)
-
-
-def parse_sites(sites: Sites) -> list[Site]:
-    """One site or several, each as a Site or as text."""
-    return [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
-
-
-def _effect(
-    model: HookedModel,
-    sites: Sequence[Site],
-    hold: Sequence[Site],
-    moved: np.ndarray,
-    changed: np.ndarray,
-    quantity: str = "moved_as_predicted",
-) -> Effect:
-    place = together(sites, model) + (f"; held: {together(hold, model)}" if hold else "")
-    return Effect("interchange", place, quantity, moved, changed[None], "noise redrawn")
-
-
-def together(sites: Sequence[Site], model: HookedModel) -> str:
-    """Several sites as text."""
-    return " + ".join(site.named(model) for site in sites)
 
 
 def _share(values: np.ndarray) -> float:

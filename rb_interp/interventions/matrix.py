@@ -16,13 +16,17 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from scipy import special
-from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.plots import share_cells
 from rb_interp.record import Record
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["PatchingMatrix"]
 
 Direction = Literal["denoise", "noise"]
 SHARES = {"denoise": "recovered", "noise": "lost"}
@@ -83,21 +87,6 @@ def ratio_interval(
     ratio = a / b  # lies between the two, save for rounding
     ends = np.minimum(ratio, (middle - half) / square), np.maximum(ratio, (middle + half) / square)
     return np.asarray(ends[0]), np.asarray(ends[1])
-
-
-def check_pairs(first: str, tokens: Tensor, second: str, others: Tensor) -> None:
-    """Raise ModelError where two sets of tokens differ in number of rows or in length."""
-    if tokens.shape != others.shape:
-        raise ModelError(
-            f"{first} has tokens of shape {list(tokens.shape)} and {second} of {list(others.shape)}; patching needs "
-            f"pairs: one row for each row, of the same length."
-        )
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["PatchingMatrix"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

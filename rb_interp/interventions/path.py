@@ -30,17 +30,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
+from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answers_of
 from rb_interp.interventions.effect import Effect, effect_point, looks_of
-from rb_interp.interventions.hooking import last_logits, logits_at, write_at
-from rb_interp.interventions.matrix import check_control, check_distinct, check_pairs, ratio_interval
+from rb_interp.interventions.hooking import aligned, check_pairs, last_logits, parse_sites, values_at, write_at
+from rb_interp.interventions.matrix import check_control, check_distinct, ratio_interval
 from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
-from rb_interp.interventions.site_patching import read
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.plots import points, share_cells
-from rb_interp.probes.capturing import as_rows, capture
-from rb_interp.probes.check import check_labels
+from rb_interp.probes.capturing import as_rows
 from rb_interp.record import Record
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -83,18 +81,21 @@ class PathPatch(Record):
 
         The scale is the mean over all inputs, taken as known; raises ModelError where it is 0.
         """
-        base, source = self._measured(self.base), self._measured(self.source)
+        pair = [Answers(self.source, _tensor(self.source_labels)), Answers(self.base, _tensor(self.base_labels))]
+        runs = (self.source, self.base, self.patched, self.control_patched)
+        source, base, *patched = (
+            measure(self.metric, logits, *pair, "path_patch").numpy() for logits in runs if logits is not None
+        )
         check_distinct(source, base, self.metric.name, "source base")
-        shares = [(self._measured(logits) - base) / (source.mean() - base.mean()) for logits in self._runs()]
-        return self._effect("recovered", shares)
+        return self._effect("recovered", [(values - base) / (source.mean() - base.mean()) for values in patched])
 
     def moved(self) -> Effect:
         """Share of inputs whose most likely answer is the source's right answer, in [0, 1]."""
         if self.source_labels is None:
             raise ModelError("which answers moved needs right answers; pass Inputs(tokens, labels, roles) as source.")
-        return self._effect(
-            "moved_as_predicted", [(logits.argmax(1).numpy() == self.source_labels) * 1.0 for logits in self._runs()]
-        )
+        runs = [logits for logits in (self.patched, self.control_patched) if logits is not None]
+        values = [(logits.argmax(1).numpy() == self.source_labels) * 1.0 for logits in runs]
+        return self._effect("moved_as_predicted", values)
 
     def to_frame(self) -> pd.DataFrame:
         """Two rows: ``recovered`` and ``moved_as_predicted``, each with its interval and its control."""
@@ -112,16 +113,6 @@ class PathPatch(Record):
         """Both shares."""
         columns = ["quantity", "effect", "low", "high", "control", "difference", "n"]
         return f"path patch {self.sender} -> {self.receiver}", pd.DataFrame(self.to_frame()[columns]), []
-
-    def _runs(self) -> list[Float[Tensor, "row d_vocab"]]:
-        return [self.patched, *([] if self.control_patched is None else [self.control_patched])]
-
-    def _measured(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
-        pair = [(self.source, self.source_labels), (self.base, self.base_labels)]
-        clean, corrupted = (
-            Answers(some, None if labels is None else torch.as_tensor(labels).long()) for some, labels in pair
-        )
-        return measure(self.metric, logits, clean, corrupted, "path_patch").numpy()
 
     def _effect(self, quantity: str, values: Sequence[np.ndarray]) -> Effect:
         control = np.reshape(values[1:], (len(values) - 1, len(self.base)))
@@ -166,18 +157,30 @@ def path_patch(
     False
     """
     hooked(model, "path_patch")
-    known, sent_by, received_by = metric_of(metric), Site.parse(sender), Site.parse(receiver)
-    labels = [
-        None if rows.labels is None and number >= known.needs else check_labels(rows, "path_patch")
-        for number, rows in enumerate((source, base))
-    ]
-    paths = _Paths(model, base, [sent_by], [received_by], mlps, answer_at)
-    _check_order(sent_by, received_by, paths.side_by_side)
-    patched = paths.run(source, sent_by, [received_by])[0]
+    known, (sent_by, received_by) = metric_of(metric), parse_sites([sender, receiver])
+    patched, harmless = (
+        None if rows is None else _runs(model, base, rows, sent_by, [received_by], mlps, answer_at)[0]
+        for rows in (source, control)
+    )
+    if patched is None:
+        raise ModelError(
+            f"the sender '{sent_by}' does not act on the receiver '{received_by}': a sender comes before its "
+            f"receiver, in an earlier layer, or in the same one in the order resid_pre, then q, k and v, pattern (of q "
+            f"and k), z, attn_out, resid_mid, mlp_post, mlp_out, resid_post, after the embeddings; without resid_mid, "
+            f"only resid_pre acts on the MLP. Exchange them, or choose another."
+        )
     check_control(control, source, base, "path_patch")
-    harmless = None if control is None else paths.run(control, sent_by, [received_by])[0]
     logits = [answer_logits(model, rows, (), answer_at, "path_patch") for rows in (base, source)]
-    return PathPatch(sent_by, received_by, logits[0], logits[1], patched, harmless, labels[1], labels[0], known)
+    answers = [
+        answers_of(rows, found, known, "path_patch", known.needs > number)
+        for number, (rows, found) in enumerate(zip((source, base), logits[::-1], strict=True))
+    ]
+    labels = [None if some.labels is None else some.labels.numpy() for some in answers]
+    return PathPatch(sent_by, received_by, *logits, patched, harmless, labels[1], labels[0], known)
+
+
+def _tensor(labels: Int[np.ndarray, " row"] | None) -> Tensor | None:
+    return None if labels is None else torch.as_tensor(labels).long()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -268,90 +271,75 @@ def path_matrix(
         ModelError: where rows are no pairs, and where base and source do not differ in the metric.
     """
     hooked(model, "path_matrix")
-    sent_by, received_by = ([Site.parse(site) for site in sites] for sites in (senders, receivers))
+    sent_by, received_by = parse_sites(senders), parse_sites(receivers)
     if not sent_by or not received_by:
         raise ModelError(f"path_matrix got {len(sent_by)} senders and {len(received_by)} receivers; give one of each.")
     pair = Compared(model, source, base, metric, "path_matrix", answer_at, ("source", "base"))
-    paths, notes = _Paths(model, base, sent_by, received_by, mlps, answer_at), {}
-    shape = (len(sent_by), len(received_by), len(base))
-    patched, harmless = np.full(shape, np.nan), np.full(shape, np.nan)
+    patched, harmless = (np.full((len(sent_by), len(received_by), len(base)), np.nan) for _ in range(2))
+    notes = {}
     for row, sender in enumerate(sent_by):
-        after = [column for column, receiver in enumerate(received_by) if paths.there_is(sender, receiver)]
-        for column in {*range(shape[1])}.difference(after):
-            notes[f"{sender} -> {received_by[column]}"] = "no path: the sender does not come before the receiver."
-        for rows, cells in ((source, patched), (control, harmless)):
-            if rows is not None and after:
-                runs = paths.run(rows, sender, [received_by[column] for column in after])
-                for column, logits in zip(after, runs, strict=True):
+        for others, cells in ((source, patched), (control, harmless)):
+            found = [] if others is None else _runs(model, base, others, sender, received_by, mlps, answer_at)
+            for column, logits in enumerate(found):
+                if logits is None:
+                    path = f"{sender} -> {received_by[column]}"
+                    notes[path] = "no path: the sender does not come before the receiver."
+                else:
                     cells[row, column] = pair.of(logits)
     names = [tuple(site.named(model) for site in sites) for sites in (sent_by, received_by)]
     aside = None if control is None else harmless
-    return PathMatrix(names[0], names[1], pair.metric.name, pair.clean, pair.corrupted, patched, aside, notes)
+    return PathMatrix(*names, pair.metric.name, pair.clean, pair.corrupted, patched, aside, notes)
 
 
-class _Paths:
-    """Runs of some base rows along single paths; what does not depend on the path is read once.
+def _runs(
+    model: HookedModel,
+    base: Inputs,
+    others: Inputs,
+    sender: Site,
+    receivers: Sequence[Site],
+    mlps: Mlps,
+    answer_at: AnswerAt,
+) -> list[Float[Tensor, "row d_vocab"] | None]:
+    """Logits of the base rows with the sender's change from other rows at each receiver; None where it does not act.
 
-    One run of a sender, with every sublayer after its own held, shows what it changes at all receivers: a receiver is
-    read before its own hook is held.
+    One run, with every sublayer after the sender's own held, shows what it changes at all receivers: a receiver is read
+    before its own hook is held.
     """
+    there, tokens, source = components_of(model), as_rows(base.tokens), as_rows(others.tokens)
+    for site in (sender, *receivers):
+        site.check(model)
+    check_pairs("the source", source, "the base rows", tokens)
+    reached = [site for site in receivers if _acts_on(sender, site, "resid_mid" not in there)]
+    if not reached:
+        return [None] * len(receivers)
+    length = tokens.shape[1]
+    aligned(sender, base.roles, others.roles, length, len(tokens))
+    frozen = [name for name in ("attn_out", "mlp_out")[: 1 + (mlps == "frozen")] if name in there]
+    numbers = range(_after(sender), max(map(_before, reached)))
+    held = [Site(name, n // 2) for n in numbers if (name := ("attn_out", "mlp_out")[n % 2]) in frozen]
+    arrived: dict[Site, list[Tensor]] = {site: [] for site in reached}
 
-    def __init__(
-        self,
-        model: HookedModel,
-        base: Inputs,
-        senders: Sequence[Site],
-        receivers: Sequence[Site],
-        mlps: Mlps,
-        answer_at: AnswerAt,
-    ) -> None:
-        for site in (*senders, *receivers):
-            site.check(model)
-        self.model, self.base, self.tokens = model, base, as_rows(base.tokens)
-        self.side_by_side = "resid_mid" not in components_of(model)
-        self.length = self.tokens.shape[1]
-        self.answer_at = answer_positions(answer_at, base.roles, len(base), self.length, "path_patch")
-        frozen = ("attn_out", "mlp_out") if mlps == "frozen" else ("attn_out",)
-        first, beyond = min(map(_after, senders)), max(map(_before, receivers))
-        between = [(number, Site(("attn_out", "mlp_out")[number % 2], number // 2)) for number in range(first, beyond)]
-        there = components_of(model)
-        self.held = [(n, site) for n, site in between if site.component in frozen and site.component in there]
-        hooks = [site.hook for _, site in self.held]
-        self.found = capture(model, self.tokens, hooks) if hooks else {}
-
-    def there_is(self, sender: Site, receiver: Site) -> bool:
-        """Whether a sender acts on a receiver."""
-        return _acts_on(sender, receiver, self.side_by_side)
-
-    def run(self, others: Inputs, sender: Site, receivers: Sequence[Site]) -> list[Float[Tensor, "row d_vocab"]]:
-        """Logits of the base rows with the sender's change from other rows at each receiver, one after the other."""
-        check_pairs("the source", as_rows(others.tokens), "the base rows", self.tokens)
-        sent = read(self.model, [sender], as_rows(others.tokens), self.base.roles, others.roles)[0]
-        arrived: list[list[Tensor]] = [[] for _ in receivers]
-        reads = [self._read(site, values) for site, values in zip(receivers, arrived, strict=True)]
-        held = [
-            edit
-            for number, site in self.held
-            if number >= _after(sender)
-            for edit in write_at(site, self.found[site.hook], None, self.length, self.model)
-        ]
-        last_logits(self.model, self.tokens, [*reads, *held, *self._write(sender, sent)])
-        return [
-            logits_at(self.model, self.tokens, self.answer_at, self._write(site, torch.cat(values)))
-            for site, values in zip(receivers, arrived, strict=True)
-        ]
-
-    def _read(self, site: Site, values: list[Tensor]) -> Edit:
-        at = site_positions(site, self.base.roles, self.length, len(self.tokens))
+    def reading(site: Site) -> Edit:
+        at = site_positions(site, base.roles, length, len(tokens))
 
         def look(activation: Tensor, rows: Tensor) -> Tensor:
-            values.append(gather_at(site.in_hook(self.model), activation, at[rows]).cpu())
+            arrived[site].append(gather_at(site.in_hook(model), activation, at[rows]).cpu())
             return activation
 
         return Edit(site.hook, look)
 
-    def _write(self, site: Site, values: Tensor) -> list[Edit]:
-        return write_at(site, values, self.base.roles, self.length, self.model)
+    edits = [reading(site) for site in arrived]
+    for site, values in zip(held, values_at(model, tokens, None, held), strict=True):
+        edits += write_at(site, values, None, length, model)
+    sent = values_at(model, source, others.roles, [sender])[0]
+    last_logits(model, tokens, edits + write_at(sender, sent, base.roles, length, model))
+    found = {
+        site: answer_logits(
+            model, base, write_at(site, torch.cat(values), base.roles, length, model), answer_at, "path_patch"
+        )
+        for site, values in arrived.items()
+    }
+    return [found.get(site) for site in receivers]
 
 
 def _after(sender: Site) -> int:
@@ -370,14 +358,3 @@ def _acts_on(sender: Site, receiver: Site, side_by_side: bool) -> bool:
     pair, mlp = (sender.component, receiver.component), ("mlp_post", "mlp_out")
     aside = pair == ("v", "pattern") or (side_by_side and pair[1] in mlp and 0 < STEP[pair[0]] < STEP["mlp_post"])
     return comes_first and not (aside and sender.layer == receiver.layer)
-
-
-def _check_order(sender: Site, receiver: Site, side_by_side: bool) -> None:
-    """ModelError where a sender does not come before its receiver."""
-    if not _acts_on(sender, receiver, side_by_side):
-        raise ModelError(
-            f"the sender '{sender}' does not act on the receiver '{receiver}': a sender comes before its receiver, in "
-            f"an earlier layer, or in the same one in the order resid_pre, then q, k and v, pattern (of q and k), z, "
-            f"attn_out, resid_mid, mlp_post, mlp_out, resid_post, after the embeddings; without resid_mid, only "
-            f"resid_pre acts on the MLP. Exchange them, or choose another."
-        )

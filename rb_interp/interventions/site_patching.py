@@ -10,25 +10,33 @@ arXiv:2404.15255).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
+from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import logits_at, with_edits, write_at
-from rb_interp.interventions.interchanging import Sites, parse_sites, together
-from rb_interp.interventions.matrix import SHARES, Direction, check_control, check_pairs
+from rb_interp.interventions.hooking import (
+    Sites,
+    aligned,
+    interchange_edits,
+    parse_sites,
+    together,
+    values_at,
+    with_edits,
+    write_at,
+)
+from rb_interp.interventions.matrix import SHARES, Direction, check_control
 from rb_interp.interventions.metrics import Measured
-from rb_interp.interventions.sites import Edit, Site, gather_at, site_positions
+from rb_interp.interventions.sites import Edit, Site
 from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.probes.capturing import Tokens, as_rows, capture
+from rb_interp.probes.capturing import Tokens, as_rows
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
@@ -70,12 +78,14 @@ def patch(
     """
     if isinstance(source, Inputs):
         source, source_roles = source.tokens, source_roles or source.roles
-    parsed, given = parse_sites(sites), torch.as_tensor(source)
-    for site in parsed:
-        site.check(model)
-    if given.is_floating_point() and len(parsed) != 1:
+    parsed, values = parse_sites(sites), [torch.as_tensor(source)]
+    if not values[0].is_floating_point():
+        n_rows, length = as_rows(source).shape
+        for site in parsed:
+            aligned(site, roles, source_roles or roles, length, n_rows)
+        values = values_at(model, source, source_roles or roles, parsed)
+    elif len(parsed) != 1:
         raise ModelError(f"patch got activations for {len(parsed)} sites; give tokens, or activations of one site.")
-    values = [given] if given.is_floating_point() else read(model, parsed, as_rows(given), roles, source_roles or roles)
     edits = (_for_any_length(site, found, roles, model) for site, found in zip(parsed, values, strict=True))
     with with_edits(model, [edit for some in edits for edit in some]):
         yield model
@@ -90,27 +100,19 @@ def patched_logits(
     source: Tokens,
     source_roles: Roles | None,
     sites: Sites,
-    batch: int | None = None,
     answer_at: AnswerAt = None,
 ) -> Float[Tensor, "row d_vocab"]:
     """Logits at the answer's position, on CPU, with one site or several at once taken from other rows, role to role.
 
     Args:
         tokens, roles: the rows that run. source, source_roles: tokens ``[row, pos]`` and roles of the others.
-        batch: rows of one pass. answer_at: where the answer is read, by default at the last position.
+        answer_at: where the answer is read, by default at the last position.
 
     Raises ModelError where source and rows do not fit, in number of rows or positions.
     """
-    rows, others = as_rows(tokens), as_rows(source)
-    check_pairs("the source", others, "the rows", rows)
-    parsed, at = parse_sites(sites), answer_positions(answer_at, roles, len(rows), rows.shape[1], "patched_logits")
-    values = read(model, parsed, others, roles, source_roles)
-    edits = [
-        edit
-        for site, found in zip(parsed, values, strict=True)
-        for edit in write_at(site, found, roles, rows.shape[1], model)
-    ]
-    return logits_at(model, rows, at, edits, batch=batch)
+    rows, others = (Inputs(some, None, of) for some, of in ((tokens, roles), (source, source_roles)))
+    edits = interchange_edits(model, rows, others, sites)
+    return answer_logits(model, rows, edits, answer_at, "patched_logits")
 
 
 @typed
@@ -149,9 +151,7 @@ def patching_effect(
     1.0
     """
     hooked(model, "patching_effect")
-    parsed = parse_sites(sites)
-    if not parsed:
-        raise ModelError("patching_effect needs at least one site, such as 'attn_out.0'; got none.")
+    parsed = parse_sites(sites, "patching_effect")
     pair = Compared(model, clean, corrupted, metric, "patching_effect", answer_at)
     source, base, end, start = clean, corrupted, pair.clean, pair.corrupted
     if direction == "noise":
@@ -159,24 +159,12 @@ def patching_effect(
     check_control(control, source, base, "patching_effect")
 
     def share(rows: Inputs) -> Float[np.ndarray, " row"]:
-        found = patched_logits(model, base.tokens, base.roles, rows.tokens, rows.roles, parsed, answer_at=answer_at)
-        return (pair.of(found) - start) / (end.mean() - start.mean())
+        logits = answer_logits(model, base, interchange_edits(model, base, rows, parsed), answer_at, "patching_effect")
+        return (pair.of(logits) - start) / (end.mean() - start.mean())
 
     values = share(source)
     other = np.empty((0, len(values))) if control is None else share(control)[None]
     return Effect(f"patching ({direction})", together(parsed, model), SHARES[direction], values, other, "noise redrawn")
-
-
-def read(
-    model: HookedModel, sites: Sequence[Site], source: Tensor, roles: Roles | None, source_roles: Roles | None
-) -> list[Tensor]:
-    """The source's activations at sites, after a check that they fit the rows that they are for."""
-    for site in sites:
-        site.check(model)
-    n_rows, length = source.shape
-    at = [aligned(site, roles, source_roles, length, n_rows)[1] for site in sites]
-    found = capture(model, source, list(dict.fromkeys(site.hook for site in sites)))
-    return [gather_at(site.in_hook(model), found[site.hook], here) for site, here in zip(sites, at, strict=True)]
 
 
 def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: HookedModel) -> list[Edit]:
@@ -196,21 +184,3 @@ def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: Hook
 
     hooks = [edit.hook for edit in write_at(site.at(None), values, None, values.shape[1], model)]
     return [Edit(hook, partial(change, number=number)) for number, hook in enumerate(hooks)]
-
-
-def aligned(
-    site: Site, roles: Roles | None, source_roles: Roles | None, length: int, n_rows: int
-) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
-    """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
-    at, source_at = site_positions(site, roles, length, n_rows), site_positions(site, source_roles, length, n_rows)
-    if at.shape != source_at.shape:
-        raise ModelError(
-            f"site '{site}' has {at.shape[1]} positions in each of the rows and {source_at.shape[1]} in the source; "
-            f"patch a role that has as many in both."
-        )
-    if site.component == "pattern" and not torch.equal(at, source_at):
-        raise ModelError(
-            f"site '{site}' stands elsewhere in the source, and a pattern is over positions; patch q or k, or use a "
-            f"source with the same positions."
-        )
-    return at, source_at

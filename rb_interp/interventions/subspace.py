@@ -256,24 +256,22 @@ def subspace_effect(
             metric that there is not.
     """
     hooked(model, "subspace_effect")
-    cost_of = Cost(model, inputs, metric, "subspace_effect", answer_at)
+    cost = Cost(model, inputs, metric, "subspace_effect", answer_at)
     W_V = _values(model, layer).detach().clone()
     part = _inside(model, basis, W_V)
 
-    def cost(part: Tensor) -> np.ndarray:
+    def run(part: Tensor) -> Tensor:
         with _with_values(model, layer, head, lambda W_V: part if keep else W_V - part):
-            return cost_of()
+            return cost.logits()
 
-    effect = cost(part)
     d_model, k = basis.shape
     if match is None:
         random = random_subspaces(n_draws, d_model, k, np.random.default_rng([seed, 12]))
         match = Match("random subspace", list(random))
-    other = [cost(_as_large(_inside(model, Q, W_V), part)) for Q in match.bases]
-    name = f"values {'read only' if keep else 'without'} {k} dimensions"
+    runs = (run(change) for change in (part, *(_as_large(_inside(model, Q, W_V), part) for Q in match.bases)))
+    name, site = f"values {'read only' if keep else 'without'} {k} dimensions", f"W_V.{layer}"
     control = f"{match.name}, change of the same norm"
-    site = f"W_V.{layer}" + ("" if head is None else f".{head}")
-    return Effect(name, site, cost_of.quantity, effect, np.reshape(other, (len(other), len(effect))), control)
+    return cost.effect(name, site + ("" if head is None else f".{head}"), runs, control)
 
 
 def _values(model: HookedModel, layer: int) -> Float[Tensor, "head d_model d_head"]:

@@ -11,8 +11,8 @@ from interventions.rows import DATA, TASK
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, TaskError
-from rb_interp.interventions.hooking import last_logits, with_edits
-from rb_interp.interventions.interchanging import interchange, interchange_edits, key_and_sum
+from rb_interp.interventions.hooking import interchange_edits, last_logits, with_edits
+from rb_interp.interventions.interchanging import interchange, key_and_sum
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
 

@@ -17,7 +17,7 @@ from rb_interp.interventions import (
     path_patch,
     subspace_effect,
 )
-from rb_interp.interventions.hooking import last_logits, logits_at
+from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.metrics import METRICS, Answers, logit, logit_diff, measure, metric_of, probability
 from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.tasks import Inputs
@@ -93,7 +93,8 @@ def test_every_cell_has_the_number_of_a_hook_by_hand_under_any_metric_and_answer
         where = QUERY[:, 0] if isinstance(at, str) else {None: 5, -3: 3}.get(at, at) if np.ndim(at) == 0 else at
         where = torch.from_numpy(np.broadcast_to(where, 3).copy())
         clean, corrupted = (
-            Answers(logits_at(MODEL, rows.tokens, where), torch.from_numpy(rows.labels)) for rows in (CLEAN, CORRUPTED)
+            Answers(last_logits(MODEL, rows.tokens, at=where), torch.from_numpy(rows.labels))
+            for rows in (CLEAN, CORRUPTED)
         )
         known = metric_of(metric)
         np.testing.assert_allclose(matrix.clean, measure(known, clean.logits, clean, corrupted), atol=1e-5)
@@ -131,7 +132,7 @@ def test_costs_are_differences_of_the_metric_at_the_answer():
     """Of each call, against the model run by hand: what the metric falls or rises by at each row's own position."""
     no_labels, average = Inputs(CLEAN.tokens, None, CLEAN.roles), np.zeros(6)
     z = by_hooks(MODEL, CLEAN, None, [("z", 0, 2, "key")], torch.from_numpy(AT))
-    before = Answers(logits_at(MODEL, CLEAN.tokens, torch.from_numpy(AT)), torch.from_numpy(CLEAN.labels))
+    before = Answers(last_logits(MODEL, CLEAN.tokens, at=torch.from_numpy(AT)), torch.from_numpy(CLEAN.labels))
     for metric in ("kl", "probability", "rank", spread, logit_diff([2, 3, 4], 0)):
         known = metric_of(metric)
         found = ablation(MODEL, CLEAN, "z.0.2@key", method="zero", metric=metric, answer_at=AT)
@@ -168,7 +169,7 @@ def test_an_interchange_and_a_path_under_a_metric():
         MODEL, CORRUPTED.tokens, CORRUPTED.roles, CLEAN.tokens, CLEAN.roles, "attn_out.0", answer_at=2
     )
     torch.testing.assert_close(everything.patched, expected, atol=1e-4, rtol=1e-4)
-    source, base = (logits_at(MODEL, rows.tokens, torch.full((3,), 2)) for rows in (CLEAN, CORRUPTED))
+    source, base = (last_logits(MODEL, rows.tokens, at=torch.full((3,), 2)) for rows in (CLEAN, CORRUPTED))
     kl = [measure(METRICS["kl"], some, Answers(source, None)).mean() for some in (everything.patched, base)]
     assert everything.recovered().values.mean() == pytest.approx(float(1 - kl[0] / kl[1]), abs=1e-4)
 
@@ -178,7 +179,7 @@ def test_the_last_position_is_the_default_under_every_name():
     for at in (None, -1, 5, "last", np.full(3, 5), [-1, 5, -1]):
         values = ablation(MODEL, CLEAN, "z.0", metric="kl", answer_at=at).values
         assert np.array_equal(values, ablation(MODEL, CLEAN, "z.0", metric="kl").values)
-    assert torch.equal(logits_at(MODEL, CLEAN.tokens, torch.full((3,), 5)), expected)
+    assert torch.equal(last_logits(MODEL, CLEAN.tokens, at=torch.full((3,), 5)), expected)
 
 
 @pytest.mark.parametrize(

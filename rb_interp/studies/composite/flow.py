@@ -41,7 +41,8 @@ from jaxtyping import Bool, Int
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.blocking import blocked_edits
-from rb_interp.interventions.interchanging import interchange_edits, most_likely
+from rb_interp.interventions.hooking import interchange_edits
+from rb_interp.interventions.interchanging import most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.runs.circuit import Circuit
 from rb_interp.runs.measured import Measured
