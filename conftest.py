@@ -1,5 +1,6 @@
 """Test settings: shapes are checked while testing, and tutorials run on both TransformerLens generations."""
 
+import gc
 import os
 from importlib import import_module
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
+gc.disable()  # until tests are collected: millions of objects are made, and none is garbage
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other cost more than a second one gains
 ROOT = Path(__file__).parent
 WITH_SHAPES = [
@@ -43,6 +45,12 @@ def pytest_collection(session: pytest.Session) -> None:
     if not session.config.getoption("numprocesses", None):
         for name in ("transformer_lens", "pandas", "scipy.stats", "matplotlib.pyplot", "pyarrow.parquet"):
             import_module(name)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()  # the packages stay, so no later collection looks at them again
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
