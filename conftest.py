@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         tutorial = item.path.name in WIDE and item.path.parent.name == "docs"
         if tutorial or "anchor_run" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.wide)
-        if item.path.name in TRAINS and item.path.parent.name == "docs":
+        if (item.path.name in TRAINS and item.path.parent.name == "docs") or "crossed_seeds" in item.path.parts:
             item.add_marker(pytest.mark.trains)
         if item.path.name in LENS and item.path.parent.name == "docs":
             item.add_marker(pytest.mark.lens)

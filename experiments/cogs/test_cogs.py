@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -17,8 +18,8 @@ from rb_interp.studies.addition_and_scan.answers import right
 from rb_interp.tasks import Task
 
 TASK = CogsTask(n_sequences=4000, n_test=1000, n_rule=300)
-DATA = TASK.dataset(seed=3)
-ROWS = {name: [TASK.command(DATA.tokens[row]) for row in DATA.rows(name)] for name in TASK.sets}
+data = cache(lambda: TASK.dataset(seed=3))
+rows = cache(lambda: {name: [TASK.command(data().tokens[row]) for row in data().rows(name)] for name in TASK.sets})
 BY_HAND = {
     "zoe": "ZOE",
     "the hedgehog slept": "SLEPT ( AGENT THE HEDGEHOG )",
@@ -96,8 +97,8 @@ def test_the_reader_agrees_with_examples_by_hand():
 
 def test_every_row_is_a_sentence_with_the_form_that_the_reader_tells():
     seen = set()
-    for row in range(len(DATA)):
-        tokens, labels = DATA.tokens[row], DATA.labels[row]
+    for row in range(len(data())):
+        tokens, labels = data().tokens[row], data().labels[row]
         written = [TASK.words[token] for token in tokens]
         arrow = written.index("=>")
         sentence, form = " ".join(written[:arrow]), TASK.answer(labels)
@@ -112,37 +113,36 @@ def test_every_row_is_a_sentence_with_the_form_that_the_reader_tells():
 
 
 def test_every_row_breaks_the_rule_of_its_set_and_no_other():
-    for name, sentences in ROWS.items():
+    for name, sentences in rows().items():
         told = [set() if sentence == "zoe" else broken(sentence) for sentence in sentences]
         assert [rules for rules in told if rules != {name} & {*RULES}] == []
-    train = ROWS["train"]
+    train = rows()["train"]
     assert train.count("zoe") == TASK.n_alone == 200
     for word in ("hedgehog", "painted", "that", "was", "to"):  # the words of the rules are trained otherwise
         assert sum(word in sentence.split() for sentence in train) > 50
-    assert "zoe" not in {sentence for name in TASK.sets[1:] for sentence in ROWS[name]}
+    assert "zoe" not in {sentence for name in TASK.sets[1:] for sentence in rows()[name]}
 
 
 def test_rows_are_as_many_as_asked_for_and_no_sentence_is_in_two_sets():
-    sentences = [sentence for name in TASK.sets for sentence in ROWS[name] if sentence != "zoe"]
+    sentences = [sentence for name in TASK.sets for sentence in rows()[name] if sentence != "zoe"]
     assert len(sentences) == len(set(sentences))
-    assert [len(ROWS[name]) for name in TASK.sets] == [4000, 1000, 300, 300, 300, 300]
-    other = TASK.dataset(seed=4)
-    np.testing.assert_array_equal(TASK.dataset(seed=3).tokens, DATA.tokens)
-    assert not np.array_equal(other.tokens, DATA.tokens)
+    assert [len(rows()[name]) for name in TASK.sets] == [4000, 1000, 300, 300, 300, 300]
+    np.testing.assert_array_equal(TASK.dataset(seed=3).tokens, data().tokens)
+    assert not np.array_equal(TASK.dataset(seed=4).tokens, data().tokens)
 
 
 def test_train_and_seen_test_are_one_draw_and_held_out_rows_are_no_longer_than_trained_ones():
-    short = {name: sum(len(text.split()) == 2 for text in ROWS[name]) for name in TASK.sets[:2]}
+    short = {name: sum(len(text.split()) == 2 for text in rows()[name]) for name in TASK.sets[:2]}
     expected = sum(short.values()) * 1000 / 4800  # few are left where the first sentences drawn are those trained on
     assert abs(short["seen_test"] - expected) < 3 * np.sqrt(expected)
-    ends = {name: (DATA.labels[DATA.rows(name)] >= 0)[:, ::-1].argmax(1).min() for name in TASK.sets}
+    ends = {name: (data().labels[data().rows(name)] >= 0)[:, ::-1].argmax(1).min() for name in TASK.sets}
     assert all(ends["train"] <= ends[rule] for rule in RULES)
 
 
 def test_the_task_fits_training_and_its_vocabulary_has_no_word_twice():
     assert isinstance(TASK, Task)
     assert len(set(TASK.words)) == TASK.d_vocab == 145
-    assert DATA.tokens.shape == DATA.labels.shape == (len(DATA), 51)
+    assert data().tokens.shape == data().labels.shape == (len(data()), 51)
 
 
 def test_a_task_without_rows_alone_or_without_sentences_is_refused():
