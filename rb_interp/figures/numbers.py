@@ -51,6 +51,16 @@ def share_text(mean: float, low: float, high: float) -> str:
     return _with_ends(lambda value: _fixed(value, 2), mean, low, high)
 
 
+def mean_text(mean: float, low: float, high: float) -> str:
+    """``mean [low, high]`` with two decimals up to 100, three below .1 in size; ``n/a`` where there is nothing.
+
+    >>> mean_text(0.6, -0.671, 1.871), mean_text(0.0712, math.nan, math.nan), mean_text(math.nan, 0.0, 0.0)
+    ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
+    """
+    digits = 3 if abs(mean) < 0.1 else 2 if abs(mean) < 100 else 0
+    return _with_ends(lambda value: _fixed(value, digits), mean, low, high)
+
+
 def near_text(mean: float, low: float, high: float, threshold: float | None = None) -> str:
     """``mean [low, high]`` with three decimals; a fourth or fifth where a number would round onto the threshold.
 
@@ -87,7 +97,7 @@ def _with_ends(write: Callable[[float], str], mean: float, low: float, high: flo
 def _fixed(value: float, digits: int) -> str:
     """A fixed number of decimals, no sign before 0, a true minus sign."""
     zero = f"{0:.{digits}f}"
-    return f"{value:.{digits}f}".replace(f"-{zero}", zero).replace("-", "−")
+    return f"{value:,.{digits}f}".replace(f"-{zero}", zero).replace("-", "−")
 
 
 def seeds_text(n: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ DPI = 150
 
 
 @styled
-def draw(spec: FigureSpec, evidence: Evidence) -> Figure:
+def draw(spec: FigureSpec | Callable[[Evidence], Figure], evidence: Evidence) -> Figure:
     """A figure; where the run lacks something for it, a figure with one sentence that says so."""
     try:
-        return spec.draw(evidence)
+        return spec.draw(evidence) if isinstance(spec, FigureSpec) else spec(evidence)
     except MissingEvidenceError as missing:
         return sentence_figure(str(missing))
 
@@ -65,16 +65,19 @@ def settle(figure: Figure) -> None:
             axes.set_position(Bbox(np.round(axes.get_position(original=True).get_points(), 6)))
 
 
-def save_figures(specs: Iterable[FigureSpec], evidence: Evidence, folder: str | Path) -> dict[str, bytes]:
+def save_figures(
+    specs: Iterable[FigureSpec] | Mapping[str, Any], evidence: Evidence, folder: str | Path
+) -> dict[str, bytes]:
     """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
 
     Returns figure id -> its SVG. Raises RunError where the folder cannot be written.
     """
     images = {}
-    for spec in specs:
-        figure = draw(spec, evidence)
+    drawings = specs if isinstance(specs, Mapping) else {spec.id: spec for spec in specs}
+    for id, drawing in drawings.items():
+        figure = draw(drawing, evidence)
         settle(figure)
-        images[spec.id] = render(figure, "svg")
-        write_file(Path(folder) / f"{spec.id}.svg", images[spec.id])
-        write_file(Path(folder) / f"{spec.id}.png", render(figure, "png"))
+        images[id] = render(figure, "svg")
+        write_file(Path(folder) / f"{id}.svg", images[id])
+        write_file(Path(folder) / f"{id}.png", render(figure, "png"))
     return images

@@ -28,6 +28,10 @@ def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
 
     Raises RunError where the folder cannot be written; each file is there whole or as it was before.
     """
+    if not study.load("narrative"):
+        from rb_interp.report.page import write_report as write_page
+
+        return write_page(study, evidence, folder)
     folder = Path(folder)
     content = report_content(study, evidence)
     images = save_figures(study.load("figures"), evidence, folder / "figures")

@@ -13,6 +13,8 @@ from rb_interp.errors import ConfigError, StudyError, first_line, nearest, shown
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from rb_interp.claims import CausalCheck, Claim
     from rb_interp.figures.spec import FigureSpec
     from rb_interp.report.section import Narrative
@@ -48,6 +50,7 @@ class Study:
         claims: what is judged, with criteria fixed in advance.
         figures: in the order in which they are shown.
         narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
+        report: the Markdown template of its report, see ``report.page``; the other way of writing one.
         families: first letters of claim ids -> heading above these claims.
         glossary: term -> meaning, below the report, behind the words of every report (``report.content``).
         checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
@@ -71,8 +74,9 @@ class Study:
     measure: Callable[[Run, bool], Any] | Lazy
     tables: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] | Lazy = ()
-    figures: tuple[FigureSpec, ...] | Lazy = ()
+    figures: Mapping[str, Callable[[Any], Figure]] | tuple[FigureSpec, ...] | Lazy = field(default_factory=dict)
     narrative: Callable[[Any], Narrative] | Lazy | None = None
+    report: Path | None = None
     families: Mapping[str, str] = field(default_factory=dict)
     glossary: Mapping[str, str] | Lazy = field(default_factory=dict)
     checks: tuple[CausalCheck, ...] | Lazy = ()

@@ -265,9 +265,8 @@ class Run(RunFolder):
             evidence = self.evidence
             self.store.begin(REPORT)
             page = write_report(self.study, evidence, self.folder)
-            figures = [
-                f"figures/{spec.id}.{ending}" for spec in self.study.load("figures") for ending in ("svg", "png")
-            ]
+            drawn = [getattr(figure, "id", figure) for figure in self.study.load("figures")]
+            figures = [f"figures/{id}.{ending}" for id in drawn for ending in ("svg", "png")]
             self.store.finish(REPORT, ["report.html", "report.json", *figures])
         return page
 

@@ -120,7 +120,8 @@ class RunFolder:
         """A figure of the study, drawn from this run; StudyError for an unknown name."""
         from rb_interp.figures.save import draw
 
-        specs = {spec.id: spec for spec in self.study.load("figures")}
+        found = self.study.load("figures")
+        specs = found if isinstance(found, dict) else {spec.id: spec for spec in found}
         if name not in specs:
             raise StudyError(f"study '{self.study.name}' has no figure '{name}'; {nearest(name, specs)}")
         return draw(specs[name], self.evidence)

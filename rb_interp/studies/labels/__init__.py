@@ -1,5 +1,7 @@
 """The label study: what the distribution of memory labels decides, with everything else the same (paper 1, Fig. 8)."""
 
+from pathlib import Path
+
 from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.labels"
@@ -26,7 +28,6 @@ LABELS = Study(
     },
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
-    narrative=f"{_HERE}.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
     families={"R": "Label distributions"},
-    glossary=f"{_HERE}.report:GLOSSARY",
 )

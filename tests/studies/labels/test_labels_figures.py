@@ -1,4 +1,4 @@
-"""Figures and captions of the label study draw what its tables say."""
+"""Figures of the label study draw what its tables say."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,9 @@ from drawing import drawn, texts
 from studies.labels.synthetic_labels import bare, make_labels
 
 from rb_interp.figures.save import draw
-from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.figures import FIGURES, draw_label_range, draw_label_speed
-from rb_interp.studies.labels.report import pooled_by_group
 
 pytestmark = pytest.mark.wide
-
-EVERY = pytest.mark.parametrize("spec", FIGURES, ids=lambda spec: spec.id)
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +20,11 @@ def heights(axes) -> list[np.ndarray]:
     return [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
 
 
-def test_every_claim_is_on_a_figure_and_refutable_in_its_caption(labels):
-    assert {claim for spec in FIGURES for claim in spec.claims} == {claim.id for claim in CLAIMS}
-    for spec in FIGURES:
-        caption = spec.caption(labels)
-        assert all(claim in caption.would_refute for claim in spec.claims)
-        assert not [word for word in ("nan", "n/a", "None", "{") if word in str(caption)]
-
-
-@EVERY
-def test_a_run_without_readings_gives_sentences(spec, labels):
-    figure = draw(spec, bare(labels))
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_run_without_readings_gives_sentences(name, labels):
+    figure = draw(FIGURES[name], bare(labels))
     figure.draw_without_rendering()
     assert "no table “" in texts(figure)
-    assert not [word for word in ("nan", "None") if word in str(spec.caption(bare(labels)))]
 
 
 def test_speeds_of_both_mappings_and_their_index(labels):
@@ -61,7 +48,6 @@ def test_outputs_ranges_and_the_judged_seeds(labels):
         assert (span.get_x(), span.get_x() + span.get_width()) == (29.5, 29.5 + 20 * group)
     table = labels.tables["in_range"].query("group == 2").pivot(index="step", columns="seed", values="inside").dropna()
     assert drawn(inside, table.loc[1:].mean(axis=1))
-    assert pooled_by_group(labels) == pytest.approx({1: 25 / 48, 2: 19 / 24, 3: 15 / 16, 4: 1})
     readings = labels.readings.query("quantity == 'lowest_inside'").set_index("seed")["value"]
     marks = {tuple(line.get_xydata()[0]) for line in inside.lines if line.get_marker() == "v"}
     assert marks == {(1200 + 150 * seed, value) for seed, value in readings.items()}

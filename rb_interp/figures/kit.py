@@ -1,0 +1,374 @@
+"""The panels that figures are made of: curves, seeds by rate or by name, heat maps, stacked shares, thresholds.
+
+Each takes axes and what is drawn; a figure then gets one legend of everything that carries a label. A panel inside
+``with missing(axes):`` becomes a sentence where the run lacks what it would show.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from numpy.typing import ArrayLike
+
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import SIGNS, seeds_text, two_digits
+from rb_interp.figures.style import COSINES, DASHED, GREY, INK, WIDTH, gamma_colour, gamma_marker, new_figure
+from rb_interp.plots import hatch, is_dark
+from rb_interp.statistics.intervals import Interval
+
+__all__ = [
+    "Series",
+    "band",
+    "bar",
+    "curve",
+    "dots",
+    "heat_map",
+    "interval_of",
+    "kept_steps",
+    "key",
+    "legend",
+    "level",
+    "line",
+    "missing",
+    "named",
+    "note",
+    "panels",
+    "rates",
+    "rates_axis",
+    "say",
+    "steps",
+    "threshold",
+    "zero",
+]
+
+DRAWN = 400
+"""A curve is thinned to this many evaluations."""
+UNITS = {1_000_000: " (millions)", 1000: " (thousands)", 1: ""}
+
+
+def panels(rows: int, columns: int, height: float, width: float = WIDTH, **shared: Any) -> tuple[Figure, np.ndarray]:
+    """A figure and its axes, ``rows`` by ``columns``; ``shared`` goes to ``Figure.subplots``."""
+    figure = new_figure(height, width)
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+@contextmanager
+def missing(axes: Axes) -> Iterator[None]:
+    """Show the sentence of a MissingEvidenceError in place of the plot."""
+    try:
+        yield
+    except MissingEvidenceError as sentence:
+        axes.clear()
+        say(axes, str(sentence))
+
+
+def say(axes: Axes, sentence: str, width: int = 34) -> None:
+    """Show a sentence in place of a plot."""
+    axes.set(xticks=[], yticks=[], facecolor="#f6f6f6")
+    axes.spines[:].set_visible(False)
+    wrapped = "\n".join(textwrap.wrap(sentence, width))
+    axes.text(0.5, 0.5, wrapped, ha="center", va="center", transform=axes.transAxes, color="#555555", style="italic")
+
+
+def legend(figure: Figure, columns: int = 4, extra: Sequence[Any] = ()) -> None:
+    """One legend above all panels: everything that carries a label, each label once, and ``extra``."""
+    found = {
+        label: artist for axes in figure.axes for artist, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    found |= {entry.get_label(): entry for entry in extra}
+    if found:
+        figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=columns)
+
+
+def line(label: str, colour: object, style: Any = "-", width: float = 1.6, **look: Any) -> Line2D:
+    """An entry of a legend; ``marker`` and the like may be given too."""
+    return Line2D([], [], **{"color": colour, "ls": style, "lw": width, "label": label, **look})
+
+
+def key(label: str, colour: object = INK, marker: str = "o", filled: bool = False) -> Line2D:
+    """An entry of a legend: a hollow marker, or a filled one with a white edge."""
+    inside, edge = (colour, "white") if filled else ("white", colour)
+    return line(label, colour, "", marker=marker, ms=5 if filled else 4, mfc=inside, mec=edge)
+
+
+def interval_of(row: Any, statistic: str = "mean") -> Interval:
+    """A statistic over seeds in a row of a table, with its ends: those of ``mean`` or of ``median``."""
+    ends = ("low", "high") if statistic == "mean" else ("lowest", "highest")
+    return Interval(*(float(row[name]) for name in (statistic, *ends)))
+
+
+# Along training
+
+
+def curve(
+    axes: Axes,
+    evidence: Evidence,
+    gamma: float,
+    set: str,
+    quantity: str,
+    colour: Any,
+    style: Any = "-",
+    label: str = "",
+) -> pd.DataFrame:
+    """A set's learning curve (``loss`` in nats, ``accuracy``): seeds, mean, interval. Returns steps by seeds."""
+    rows = evidence.curves.loc[np.isclose(evidence.curves["gamma"], gamma) & (evidence.curves["set"] == set)]
+    if rows.empty:
+        raise MissingEvidenceError(f"This run has no learning curve of {set} at γ = {gamma:g}.")
+    means = evidence.table("curves_summary", gamma=gamma, set=set, quantity=quantity)
+    seeds = band(axes, rows, quantity, means, colour, style, label=label)
+    steps(axes, float(rows["step"].max()))
+    return seeds
+
+
+def band(
+    axes: Axes,
+    rows: pd.DataFrame,
+    column: str,
+    means: pd.DataFrame,
+    colour: Any,
+    style: Any = "-",
+    limits: tuple[float, float] = (-np.inf, np.inf),
+    label: str = "",
+) -> pd.DataFrame:
+    """A column along training: seeds as thin lines, their mean, and from three seeds on its interval as a band.
+
+    Args:
+        rows: step, seed and the column. means: step, mean, low, high, n; drawn at the steps that most seeds have.
+        limits: where all is cut.
+
+    Returns steps (ascending) by seeds.
+    """
+    seeds = rows.pivot(index="step", columns="seed", values=column).sort_index()
+    place = np.unique(np.linspace(0, len(seeds) - 1, DRAWN).round().astype(int))
+    means = means.set_index("step").sort_index()
+    means = means.loc[means.index.isin(seeds.index[place]) & (means["n"] == means["n"].max())]
+    for values in seeds.iloc[place].clip(*limits).items():
+        values = values[1].dropna()
+        axes.plot(values.index, values, color=colour, lw=0.5, alpha=0.45, zorder=2)
+    if seeds.shape[1] > 2:
+        low, high = means["low"].clip(*limits), means["high"].clip(*limits)
+        axes.fill_between(means.index, low, high, color=colour, alpha=0.12, lw=0, zorder=1)
+    axes.plot(means.index, means["mean"], color=colour, lw=1.7, ls=style, zorder=3, label=label)
+    return seeds
+
+
+def steps(axes: Axes, last: float, log: bool = False) -> None:
+    """Axis of training steps up to ``last``, in thousands or millions where that reads better, or logarithmic."""
+    unit, name = next((u, n) for u, n in UNITS.items() if last >= 2 * u or u == 1)
+    if log:
+        unit, name = 1, " (log scale)"
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if last < 1e5 else (1,)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_xlabel(f"training step{name}")
+    axes.xaxis.set_major_formatter(lambda value, _place: f"{value / unit:,g}")
+
+
+def kept_steps(axes: Axes, found: np.ndarray) -> None:
+    """Axis of kept steps: logarithmic from the first on, linear before it."""
+    first = float(found[found > 0].min()) if (found > 0).any() else 1.0
+    axes.set_xscale("symlog", linthresh=first, linscale=0.5)
+    axes.set_xlim(-0.2 * first, max(1.25 * float(found.max()), first))
+    axes.xaxis.set_major_formatter(lambda value, _place: f"{value:,g}")
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("training step")
+
+
+# Seeds by rate, or by name
+
+
+@dataclass(frozen=True)
+class Series:
+    """A reading, its word in the legend, and its colour and marker, which are the rate's if empty."""
+
+    quantity: str
+    label: str = ""
+    colour: str = ""
+    marker: str = ""
+    stage: str = "final"
+    set: str = ""
+
+
+def rates(
+    axes: Axes,
+    evidence: Evidence,
+    probe: str,
+    *series: Series,
+    untrained: bool = False,
+    joined: bool = False,
+    read: str = "spread",
+    spread: float = 0.07,
+) -> None:
+    """Readings of seeds at every rate, with median and range (``read`` = ``interval``: mean and 95 % interval).
+
+    Args:
+        untrained: add the untrained models' mean as a grey bar. joined: join the members of a seed. spread: half of the
+            width that seeds take.
+
+    Raises MissingEvidenceError where nothing was read at any rate.
+    """
+    shifts = np.linspace(-0.3, 0.3, len(series)) if len(series) > 1 else [0.0]
+    drawn = 0
+    for one, shift in zip(series, shifts, strict=True):
+        where, lines = {"stage": one.stage, "set": one.set}, {}
+        for place, gamma in enumerate(evidence.gammas):
+            try:
+                values = evidence.values(probe, one.quantity, gamma, **where)
+            except MissingEvidenceError:
+                continue
+            over = getattr(evidence, read)(probe, one.quantity, gamma, **where)
+            look = (
+                one.colour or gamma_colour(gamma, evidence.gammas),
+                one.marker or gamma_marker(gamma, evidence.gammas),
+            )
+            dots(axes, place + shift, values, over, *look, spread, "" if lines else one.label)
+            lines[place + shift] = values
+            if untrained:
+                before = evidence.untrained(probe, one.quantity, gamma, **where)
+                level(axes, place + shift - 0.12, before, GREY, 0.06, label="untrained models")
+        drawn += len(lines)
+        if joined:
+            for _, seed in pd.DataFrame(lines).iterrows():
+                axes.plot(seed.index, seed, color=one.colour or GREY, lw=0.6, alpha=0.5, zorder=1)
+    if not drawn:
+        raise MissingEvidenceError(f"This run has no reading of {probe} ({series[0].quantity}).")
+    rates_axis(axes, evidence)
+
+
+def rates_axis(axes: Axes, evidence: Evidence) -> None:
+    """One tick per rate, ascending, with the direction in words."""
+    axes.set_xticks(range(len(evidence.gammas)), [f"{gamma:g}" for gamma in evidence.gammas])
+    axes.set_xlim(-0.5, len(evidence.gammas) - 0.4)
+    axes.set_xlabel("rate γ  (→ smaller initialisation)" if len(evidence.gammas) > 1 else "rate γ")
+
+
+def named(
+    axes: Axes,
+    evidence: Evidence,
+    found: Mapping[str, Mapping[float, tuple[ArrayLike, Interval]]],
+    width: float = 0.25,
+) -> None:
+    """Seeds and their interval by name, the rates beside each other; ``found``: name -> rate -> values and interval."""
+    gammas = evidence.gammas
+    for gamma, shift in zip(gammas, np.linspace(-width, width, len(gammas)) if len(gammas) > 1 else [0], strict=True):
+        look = gamma_colour(gamma, gammas), gamma_marker(gamma, gammas), 0.035
+        drawn = [(place, by_rate[gamma]) for place, by_rate in enumerate(found.values()) if gamma in by_rate]
+        for place, (values, interval) in drawn:
+            dots(axes, place + shift, values, interval, *look, f"γ = {gamma:g}" if place == drawn[0][0] else "")
+    axes.set_xticks(range(len(found)), list(found))
+    axes.set_xlim(-0.5, len(found) - 0.5)
+
+
+def dots(
+    axes: Axes,
+    x: float,
+    values: ArrayLike,
+    interval: Interval | None,
+    colour: Any,
+    marker: str = "o",
+    spread: float = 0.09,
+    label: str = "",
+) -> None:
+    """Seeds as open dots beside each other; on their right the mean or median as a bar, its interval as a whisker."""
+    values = np.asarray(values, dtype=float)
+    places = x + (np.linspace(-spread, spread, len(values)) if len(values) > 1 else np.zeros(len(values)))
+    look = {"ms": 3.6, "mfc": "white", "mec": colour, "mew": 0.9, "zorder": 3, "ls": ""}
+    axes.plot(places, values, marker=marker, color=colour, label=label, **look)
+    if interval is not None:
+        bar(axes, x + 2.1 * spread, interval, colour, max(0.4 * spread, 0.02))
+
+
+def bar(axes: Axes, x: float, interval: Interval, colour: Any, half: float = 0.036) -> None:
+    """A mean as a level bar, and its interval, where there is one, as an upright whisker."""
+    mean, low, high = interval
+    level(axes, x, mean, colour, half)
+    if np.isfinite(low):
+        axes.plot([x, x], [low, high], color=colour, lw=1.2, zorder=2)
+
+
+def level(axes: Axes, x: float, y: float, colour: Any, half: float, label: str = "") -> None:
+    """A level bar around a place: a mean, an untrained model, a null or a control."""
+    axes.plot([x - half, x + half], [y, y], color=colour, lw=2.2, zorder=4, solid_capstyle="butt", label=label)
+
+
+# Matrices, thresholds and words
+
+
+def heat_map(
+    axes: Axes,
+    matrix: ArrayLike,
+    rows: Sequence[Any] | np.ndarray | None = None,
+    columns: Sequence[Any] | np.ndarray | None = None,
+    *,
+    low: float = -1.0,
+    high: float = 1.0,
+    colours: str | Colormap = COSINES,
+    write: Callable[[float], str] | None = None,
+    aspect: str = "equal",
+    size: float | None = None,
+) -> AxesImage:
+    """A matrix whose NaN cells are hatched; ``write`` puts the values into the cells, in ``size`` points."""
+    matrix = np.asarray(matrix, dtype=float)
+    image = axes.imshow(
+        np.ma.masked_invalid(matrix), vmin=low, vmax=high, cmap=colours, interpolation="nearest", aspect=aspect
+    )  # pyright: ignore[reportArgumentType]
+    axes.spines[:].set_visible(False)
+    for row, column in np.argwhere(np.isnan(matrix)).tolist():
+        hatch(axes, row, column)
+    for (row, column), value in np.ndenumerate(matrix):
+        if write is not None and np.isfinite(value):
+            look = {"color": "white" if is_dark(image.to_rgba(value)) else INK, "ha": "center", "va": "center"}
+            axes.text(column, row, write(float(value)), fontsize=size or min(7.0, 56 / max(matrix.shape)), **look)
+    for names, ticks in ((columns if columns is not None else rows, axes.set_xticks), (rows, axes.set_yticks)):
+        if names is not None:
+            ticks(range(len(names)), [str(name) for name in names])
+    axes.tick_params(length=0)
+    return image
+
+
+def threshold(
+    axes: Axes, evidence: Evidence, claim: str, number: int = 0, gamma: float | None = None, below: bool = False
+) -> None:
+    """What a condition of a claim is judged against: dashed, across the panel or at one rate, with its words."""
+    condition = evidence.condition(claim, number)
+    y, text = condition.threshold, f"{claim}: {SIGNS[condition.operator]} {two_digits(condition.threshold)}"
+    up = {"xytext": (0, -2 if below else 1.5), "va": "top" if below else "bottom", "ha": "left"}
+    if gamma is None:
+        axes.axhline(y, color=INK, lw=0.9, ls=DASHED, zorder=1)
+        note(axes, text, (0.01, y), axes.get_yaxis_transform(), **up)
+    elif gamma in evidence.gammas:
+        place = evidence.gammas.index(gamma)
+        axes.plot([place - 0.4, place + 0.4], [y, y], color=INK, lw=0.9, ls=DASHED, zorder=1)
+        note(axes, text, (place - 0.4, y), "data", **up)
+
+
+def zero(axes: Axes, y: float = 0.0) -> None:
+    """A thin line at 0, or where nothing differs."""
+    axes.axhline(y, color=GREY, lw=0.8, zorder=0)
+
+
+def note(axes: Axes, text: str, at: tuple[float, float], coordinates: Any, halo: float = 2.0, **look: Any) -> None:
+    """Small text, readable on whatever lies under it; ``look`` goes to ``Axes.annotate``."""
+    look = {"fontsize": 6.5, "zorder": 9, "textcoords": "offset points", "xytext": (0, 0), **look}
+    axes.annotate(text, at, xycoords=coordinates, path_effects=[withStroke(linewidth=halo, foreground="white")], **look)
+
+
+def title_of(evidence: Evidence, gamma: float) -> str:
+    """A rate and how many seeds it has, above a column of panels."""
+    seeds = evidence.curves.loc[evidence.curves["gamma"] == gamma, "seed"].nunique()
+    return f"γ = {gamma:g}   ({seeds_text(seeds)})"

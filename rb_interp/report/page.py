@@ -1,0 +1,339 @@
+"""The report of a run: report.html from its study's Markdown template, report.json with its verdicts, and figures/.
+
+A study's template is Jinja that makes Markdown. It extends ``page.md.jinja``, fills the blocks ``opening`` and
+``details``, and calls the methods of `Page`: ``figure``, ``readings``, ``rows``, ``grid``,
+``threshold`` and ``spread``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
+
+from rb_interp.claims.rule import FEWEST
+from rb_interp.claims.verdict import OUTCOMES
+from rb_interp.errors import StudyError, nearest
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import interval_text, mean_text, number, seeds_text, share_text, two_digits
+from rb_interp.figures.save import save_figures
+from rb_interp.runs.store import write_file
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from rb_interp.claims import Verdict
+    from rb_interp.runs.protocol import Study
+
+HERE = Path(__file__).parent
+ENDS = {"mean": ("mean", "low", "high"), "median": ("median", "lowest", "highest")}
+"""A statistic over seeds -> the columns of a table with it and its ends."""
+DIGIT = re.compile(r"(?<![\w)-])-(?=[.\d])")
+
+
+def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
+    """Draw all figures into ``folder/figures`` and write ``report.html`` and ``report.json``; returns the page.
+
+    Raises RunError where the folder cannot be written; each file is there whole or as it was before.
+    """
+    folder = Path(folder)
+    images = save_figures(study.load("figures"), evidence, folder / "figures")
+    facts = json.dumps(json_safe(report_facts(study, evidence)), indent=1, ensure_ascii=False)
+    write_file(folder / "report.json", f"{facts}\n".encode())
+    write_file(folder / "report.html", render_page(study, evidence, images).encode())
+    return folder / "report.html"
+
+
+def report_facts(study: Study, evidence: Evidence) -> dict[str, Any]:
+    """What the page says of the run and its claims, as data."""
+    counts, meta = Counter(verdict.outcome for verdict in evidence.verdicts), evidence.meta
+    return {
+        "title": study.title,
+        "question": study.question,
+        "scale": evidence.scale,
+        "gammas": evidence.gammas,
+        "seeds": evidence.seeds,
+        "counts": {outcome: counts[outcome] for outcome in OUTCOMES},
+        "warnings": list(warnings(evidence)),
+        "claims": [{**asdict(v), "family": family_of(study, v.id)} for v in evidence.verdicts],
+        "run": {name: meta.get(name) for name in ("command", "toml", "host", "versions", "expected_by_chance")},
+    }
+
+
+def render_page(study: Study, evidence: Evidence, images: Mapping[str, bytes]) -> str:
+    """The page as HTML; ``images``: figure id -> SVG.
+
+    Raises StudyError where the template shows a figure that the study does not have, or one figure twice.
+    """
+    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.filters |= {"number": number, "two": two_digits, "typeset": typeset, "seeds": seeds_text}
+    shown = Page(study, evidence, images)
+    template = study.report.read_text(encoding="utf-8") if study.report else '{% extends "page.md.jinja" %}'
+    text = environment.from_string(template).render(shown.names())
+    body, sections = _html(text)
+    shell = environment.get_template("page.html.jinja")
+    css = Markup((HERE / "report.css").read_text(encoding="utf-8"))
+    return shell.render(title=study.title, question=study.question, body=body, sections=sections, css=css)
+
+
+def _html(text: str) -> tuple[Markup, dict[str, str]]:
+    """Markdown as HTML whose headings have ids, and id -> words of the second-level headings."""
+    markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+    tokens, sections = markdown.parse(text), {}
+    for heading, words in pairwise(tokens):
+        if heading.type == "heading_open":
+            place = re.sub(r"\W+", "-", words.content.lower()).strip("-")
+            heading.attrSet("id", place)
+            if heading.tag == "h2":
+                sections[place] = words.content
+    return Markup(markdown.renderer.render(tokens, markdown.options, {})), sections
+
+
+def _or_sentence(shown: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the run lacks what is to be shown, the sentence that says so."""
+
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return shown(*args, **kwargs)
+        except MissingEvidenceError as missing:
+            return Markup("*{}*").format(str(missing))
+
+    return told
+
+
+class Page:
+    """What a template can show of a run."""
+
+    def __init__(self, study: Study, evidence: Evidence, images: Mapping[str, bytes]) -> None:
+        self.study, self.evidence, self.images, self.placed = study, evidence, images, []
+
+    def names(self) -> dict[str, Any]:
+        """Every name that a template may use."""
+        methods = {name: getattr(self, name) for name in ("figure", "readings", "rows", "grid", "spread")}
+        meta = self.evidence.meta
+        return {
+            **methods,
+            **{
+                name: getattr(self, name)
+                for name in ("table", "threshold", "by_outcome", "all_claims", "within", "rest")
+            },
+            **{"evidence": self.evidence, "warnings": list(warnings(self.evidence)), "terms": self._terms()},
+            "versions": {**(meta.get("host") or {}), **(meta.get("versions") or {})},
+        }
+
+    def figure(self, id: str, title: str, claims: str = "", caller: Callable[[], str] = str) -> Markup:
+        """A figure with its title and, between ``{% call %}`` and ``{% endcall %}``, its caption."""
+        if id not in self.images or id in self.placed:
+            problem = "it is shown already" if id in self.placed else nearest(id, self.images)
+            raise StudyError(f"the report of '{self.study.name}' shows the figure '{id}'; {problem}")
+        self.placed.append(id)
+        source = Markup("data:image/svg+xml;base64,") + b64encode(self.images[id]).decode()
+        links = ", ".join(f"[{claim}](#claim-{claim})" for claim in claims.split())
+        text = (
+            '### {}\n\n<figure id="figure-{}"><img src="{}" alt="{}">\n<figcaption>\n\n{}{}\n\n</figcaption></figure>\n'
+        )
+        return Markup(text).format(title, id, source, title, caller(), f" Claims: {links}." if links else "")
+
+    def rest(self) -> list[str]:
+        """Figures that the template has not shown, in their order."""
+        return [id for id in self.images if id not in self.placed]
+
+    def table(self, headings: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
+        """A table; numbers as readers see them."""
+        lines = [headings, ["---"] * len(headings), *rows]
+        cells = [" | ".join(str(escape(_text(cell))).replace("|", "\\|") for cell in line) for line in lines]
+        return Markup("\n" + "\n".join(f"| {line} |" for line in cells) + "\n")
+
+    @_or_sentence
+    def readings(
+        self, probe: str, quantities: Mapping[str, str], sweep: str = "", over: str = "median", **where: Any
+    ) -> Markup:
+        """Readings over seeds: quantities down, rates across. ``over``: ``median`` [range] or ``mean`` [95 %]."""
+        own = self.evidence.sweep(sweep)
+        read = own.spread if over == "median" else own.interval
+        values = {
+            words: [read(probe, name, gamma, **where) for gamma in own.gammas] for name, words in quantities.items()
+        }
+        rows = [[words, *(mean_text(*one) for one in line)] for words, line in values.items()]
+        rows = [row for row in rows if set(row[1:]) != {"n/a"}]
+        if not rows:
+            raise MissingEvidenceError(f"This run has no readings of {probe}.")
+        return self.table([HEADINGS[over], *(f"γ = {gamma:g}" for gamma in own.gammas)], rows)
+
+    @_or_sentence
+    def rows(self, name: str, columns: Mapping[str, str], sweep: str = "", **where: Any) -> Markup:
+        """Rows of a table; ``columns``: column -> heading, ``mean`` and ``median`` with their ends."""
+        found = self.evidence.sweep(sweep).table(name, **where).to_dict("records")
+        return self.table(list(columns.values()), ([_cell(row, column) for column in columns] for row in found))
+
+    @_or_sentence
+    def grid(
+        self, name: str, down: str | Sequence[str], across: str, cell: str = "mean", sweep: str = "", **where: Any
+    ) -> Markup:
+        """A table with the values of ``across`` as columns, and of ``down`` as rows; a cell is as in `rows`."""
+        found, down = self.evidence.sweep(sweep).table(name, **where), [down] if isinstance(down, str) else list(down)
+        heads = list(dict.fromkeys(found[across]))
+        lines = []
+        for place, group in found.groupby(down, sort=False):
+            cells = {row[across]: _cell(row, cell) for row in group.to_dict("records")}
+            lines.append([*place, *(cells.get(head, "") for head in heads)])  # pyright: ignore[reportGeneralTypeIssues]
+        return self.table([*down, *(f"γ = {head:g}" if across == "gamma" else head for head in heads)], lines)
+
+    def threshold(self, claim: str, number: int = 0) -> str:
+        """The threshold of a condition, as it is written in figures."""
+        return two_digits(self.evidence.threshold(claim, number))
+
+    @_or_sentence
+    def spread(self, probe: str, quantity: str, gamma: float, sweep: str = "", **where: Any) -> str:
+        """``median [lowest, highest]`` of a reading over seeds."""
+        return mean_text(*self.evidence.sweep(sweep).spread(probe, quantity, gamma, **where))
+
+    def by_outcome(self) -> Iterator[tuple[str, list[Verdict]]]:
+        """Outcome -> its verdicts, for those that occur."""
+        ordered = sorted(self.evidence.verdicts, key=lambda verdict: OUTCOMES.index(verdict.outcome))
+        return ((outcome, list(found)) for outcome, found in groupby(ordered, lambda verdict: verdict.outcome))
+
+    def within(self) -> Markup:
+        """Verdicts within groups of seeds, beside those of all seeds."""
+        groups = self.evidence.within.groups if self.evidence.within else ()
+        every = {verdict.id: verdict for verdict in self.evidence.verdicts}
+        sizes = [
+            f"{len(group.seeds)} of {group.total}, {share_text(group.share, group.low, group.high)}" for group in groups
+        ]
+        lines = [["seeds", "", *sizes]]
+        for verdict in groups[0].verdicts:
+            of = [every.get(verdict.id), *(group.verdicts[verdict.id] for group in groups)]
+            lines.append([verdict.id, *(Markup("{} {}").format(badge(v.outcome), v.met_by) if v else "" for v in of)])
+        return self.table(["claim", "all seeds", *(group.name for group in groups)], lines)
+
+    def all_claims(self) -> Markup:
+        """Every claim with its criterion, what was measured, and why it was judged so."""
+        headings = ("claim", "criterion, and what was measured", "met by", "median [range]", "untrained", "verdict")
+        return self.table(headings, map(self._claim, self.evidence.verdicts))
+
+    def _claim(self, verdict: Verdict) -> list[Any]:
+        head = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
+        text = Markup("{}: {}<br>{}").format(verdict.source, typeset(verdict.criterion), typeset(verdict.reason or ""))
+        conditions = verdict.conditions if len(verdict.conditions) > 1 else ()
+        for one in conditions:
+            text += Markup("<br>{} {}: {}").format(badge(one.outcome), typeset(one.criterion), effect(one))
+        for one in verdict.context:
+            text += Markup("<br>shown, not judged: {}: {}").format(typeset(one.statistic), effect(one))
+        share = (
+            ""
+            if not verdict.n_seeds
+            else share_text(verdict.n_meeting / verdict.n_seeds, verdict.share_low, verdict.share_high)
+        )
+        marks = {"yes": "calibrated", "no": "not calibrated", "held": f"withheld; alone {verdict.uncalibrated_outcome}"}
+        notes = [marks.get(verdict.calibration_mark), "not learned" if verdict.learned is False else None]
+        notes.append("met at initialisation" if verdict.met_at_initialisation else None)
+        told = Markup("<br>").join([badge(verdict.outcome), *filter(None, notes)])
+        met = Markup("{}<br>{}").format(verdict.met_by, share)
+        return [head, text, met, effect(verdict), number(verdict.untrained), told]
+
+    def _terms(self) -> dict[str, str]:
+        """Words of every report, of verdicts, of the study, and those that it shares with others."""
+        words = tomllib.loads((HERE / "glossary.toml").read_text(encoding="utf-8"))
+        own = words.get(self.study.name, {})
+        shared = {name: words["shared"][name] for name in own.pop("uses", [])}
+        verdicts = words["verdicts"] if self.evidence.verdicts else {}
+        return {**words["every"], **verdicts, **shared, **own, **self.study.load("glossary")}
+
+
+HEADINGS = {"median": "median over seeds [lowest, highest]", "mean": "mean over seeds [95 % interval]"}
+
+
+def badge(outcome: str) -> Markup:
+    """An outcome as a coloured word."""
+    return Markup('<span class="verdict {}">{}</span>').format(outcome.replace(" ", "-"), outcome)
+
+
+def effect(judged: Any) -> str:
+    """Median and range of what was judged."""
+    return interval_text(*(math.nan if end is None else end for end in (judged.effect, judged.low, judged.high)))
+
+
+def _text(cell: Any) -> Any:
+    if isinstance(cell, bool | str):
+        return cell
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return number(cell) if isinstance(cell, int | float) else "n/a" if cell is None or cell is pd.NA else cell
+
+
+def _cell(row: Mapping[str, Any], column: str) -> Any:
+    return mean_text(*(row[end] for end in ENDS[column])) if column in ENDS else row[column]
+
+
+def family_of(study: Study, claim: str) -> str:
+    """Heading above a claim: the study's heading for the longest beginning of the claim's id."""
+    prefixes = sorted((prefix for prefix in study.families if claim.startswith(prefix)), key=len)
+    return study.families[prefixes[-1]] if prefixes else "Claims"
+
+
+def warnings(evidence: Evidence) -> Iterator[str]:
+    """What a reader must not overlook: few seeds, smoke runs, probes that mislead, claims met before training."""
+    verdicts = evidence.verdicts
+    if evidence.scale == "smoke":
+        yield "This is a smoke run. It shows that every part works and says nothing about the question."
+    if verdicts and len(evidence.seeds) < FEWEST:
+        yield (
+            f"This run has {seeds_text(len(evidence.seeds))}. No claim about members can hold or fail with fewer than "
+            f"{FEWEST}."
+        )
+    for words, found in {
+        "Not calibrated, so nobody knows how often the probe misleads": [
+            v for v in verdicts if v.calibration_mark == "no"
+        ],
+        "Withheld, because the probe misleads too often on models whose mechanism is known": [
+            v for v in verdicts if v.withheld
+        ],
+        "Not judged, because fewer than half of the seeds have learned the mapping": verdicts.not_learned,
+        "Already met by untrained models": [v for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"],
+    }.items():
+        if found:
+            yield f"{words}: {', '.join(verdict.id for verdict in found)}."
+    for first_seed, named in verdicts.read_before.items():
+        yield f"Decided by seeds from {first_seed} on alone, since earlier seeds had been read: {', '.join(named)}."
+
+
+def json_safe(value: Any) -> Any:
+    """The same data in what JSON can hold: numpy numbers as numbers, tuples as lists, NaN and infinity as None.
+
+    >>> json_safe({"low": float("-inf"), "seeds": (0, 1)})
+    {'low': None, 'seeds': [0, 1]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): json_safe(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return json_safe(value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [json_safe(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int)) else str(value)
+
+
+def typeset(text: str) -> str:
+    """Plain text with the signs of print.
+
+    >>> typeset("B >= -0.1 in 2-3 layers")
+    'B ≥ −0.1 in 2-3 layers'
+    """
+    return DIGIT.sub("−", text.replace(">=", "≥").replace("<=", "≤"))
