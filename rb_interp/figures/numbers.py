@@ -57,7 +57,8 @@ def mean_text(mean: float, low: float, high: float) -> str:
     >>> mean_text(0.6, -0.671, 1.871), mean_text(0.0712, math.nan, math.nan), mean_text(math.nan, 0.0, 0.0)
     ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
     """
-    digits = 3 if abs(mean) < 0.1 else 2 if abs(mean) < 100 else 0
+    whole = abs(mean) > 1 and all(float(end).is_integer() for end in (mean, low, high))
+    digits = 0 if whole or abs(mean) >= 100 else 2 if abs(mean) >= 0.1 else 3
     return _with_ends(lambda value: _fixed(value, digits), mean, low, high)
 
 

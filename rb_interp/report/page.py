@@ -229,8 +229,9 @@ class Page:
 
     def _claim(self, verdict: Verdict) -> list[Any]:
         head = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
-        text = Markup("{}: {}<br>{}").format(verdict.source, typeset(verdict.criterion), typeset(verdict.reason or ""))
         conditions = verdict.conditions if len(verdict.conditions) > 1 else ()
+        criterion = "all of these conditions" if conditions else typeset(verdict.criterion)
+        text = Markup("{}: {}<br>{}").format(verdict.source, criterion, typeset(verdict.reason))
         for one in conditions:
             text += Markup("<br>{} {}: {}").format(badge(one.outcome), typeset(one.criterion), effect(one))
         for one in verdict.context:
@@ -278,7 +279,9 @@ def _text(cell: Any) -> Any:
 
 
 def _cell(row: Mapping[str, Any], column: str) -> Any:
-    return mean_text(*(row[end] for end in ENDS[column])) if column in ENDS else row[column]
+    if column in ENDS:
+        return mean_text(*(row.get(end, math.nan) for end in ENDS[column]))
+    return f"{row[column]:g}" if column == "gamma" and row[column] == row[column] else row[column]
 
 
 def family_of(study: Study, claim: str) -> str:
@@ -302,7 +305,7 @@ def warnings(evidence: Evidence) -> Iterator[str]:
             v for v in verdicts if v.calibration_mark == "no"
         ],
         "Withheld, because the probe misleads too often on models whose mechanism is known": [
-            v for v in verdicts if v.withheld
+            v for v in verdicts if v.calibration_mark == "held"
         ],
         "Not judged, because fewer than half of the seeds have learned the mapping": verdicts.not_learned,
         "Already met by untrained models": [v for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"],

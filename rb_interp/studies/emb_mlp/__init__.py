@@ -1,5 +1,7 @@
 """Emb-MLP and the one-layer model, which are simple enough for theory, and the comparison of theory and training."""
 
+from pathlib import Path
+
 from rb_interp.runs.protocol import Study
 
 EMB_MLP = Study(
@@ -34,7 +36,6 @@ EMB_MLP = Study(
     },
     claims=f"{__name__}.claims:CLAIMS",
     figures=f"{__name__}.figures:FIGURES",
-    narrative=f"{__name__}.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
     families={"B": "Learning order, Emb-MLP", "T": "Theory against measurement"},
-    glossary=f"{__name__}.report:GLOSSARY",
 )

@@ -9,12 +9,10 @@ import numpy as np
 import pandas as pd
 from made_up import MadeUp, remade
 
-from rb_interp.claims import judge
 from rb_interp.figures.evidence import Evidence
 from rb_interp.probes.answer_ranges import pooled_inside
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.labels import LABELS
-from rb_interp.studies.labels.claims import CLAIMS
 from rb_interp.studies.labels.config import LabelsConfig
 from rb_interp.studies.labels.measure import summaries
 from rb_interp.tasks import SETS
@@ -50,12 +48,6 @@ def make_labels(seeds: int = 3) -> Evidence:
 def with_readings(evidence: Evidence, readings: pd.DataFrame) -> Evidence:
     """The same study with other readings, and the statistics of these."""
     return remade(LABELS, replace(evidence, readings=readings), _statistics)
-
-
-def bare(evidence: Evidence) -> Evidence:
-    """The same study, of which nothing was measured."""
-    nothing = {name: getattr(evidence, name).iloc[:0] for name in ("readings", "summary")}
-    return replace(evidence, tables={}, verdicts=judge(nothing["readings"], CLAIMS), **nothing)
 
 
 def _statistics(evidence: Evidence) -> dict[str, pd.DataFrame]:

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from drawing import drawn, texts
-from studies.labels.synthetic_labels import bare, make_labels
+from report.pages import check_page
+from studies.labels.synthetic_labels import make_labels
 
-from rb_interp.figures.save import draw
-from rb_interp.studies.labels.figures import FIGURES, draw_label_range, draw_label_speed
+from rb_interp.studies.labels import LABELS
+from rb_interp.studies.labels.figures import draw_label_range, draw_label_speed
 
 pytestmark = pytest.mark.wide
 
@@ -20,11 +21,8 @@ def heights(axes) -> list[np.ndarray]:
     return [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_run_without_readings_gives_sentences(name, labels):
-    figure = draw(FIGURES[name], bare(labels))
-    figure.draw_without_rendering()
-    assert "no table “" in texts(figure)
+def test_the_page_shows_every_figure_and_every_verdict(labels, tmp_path):
+    check_page(LABELS, labels, tmp_path)
 
 
 def test_speeds_of_both_mappings_and_their_index(labels):

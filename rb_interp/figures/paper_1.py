@@ -1,0 +1,218 @@
+"""Figures of paper 1 that several studies show: learning curves and bias index, embeddings, and Theorem 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+
+from rb_interp.claims.learning_order import LARGE, SMALL
+from rb_interp.figures.evidence import Evidence
+from rb_interp.figures.kit import (
+    Series,
+    curve,
+    heat_map,
+    key,
+    legend,
+    line,
+    missing,
+    note,
+    panels,
+    rates,
+    threshold,
+    title_of,
+    zero,
+)  # fmt: skip
+from rb_interp.figures.numbers import mean_text, two_digits
+from rb_interp.figures.style import (
+    GREY,
+    INK,
+    KEY,
+    MEMORY,
+    REASONING,
+    SET_COLOURS,
+    SET_LINES,
+    SETS,
+    TRAINED,
+    WIDTH,
+    new_figure,
+)  # fmt: skip
+
+Look = tuple[str, Any, Any]
+"""Label, colour and line."""
+MAPPINGS: dict[str, Look] = {name: (SETS[name], SET_COLOURS[name], SET_LINES[name]) for name in SETS}
+HALF = "#6d2a78"
+GROUPS = {0: ("key", KEY, "o"), 1: ("memory anchor", MEMORY, "s"), 2: ("reasoning anchor", REASONING, "D")}
+WRITE_UP_TO = 10
+"""Cells carry their value in matrices of at most this many tokens."""
+
+
+def learning(evidence: Evidence, sets: Mapping[str, Look], below: float = 0.0) -> tuple[Figure, GridSpec, list[Axes]]:
+    """Loss and accuracy of sets against training step, a column for each rate.
+
+    Returns the figure, its grid (two columns a rate; a free row of the height ``below``), and the panels of losses.
+    """
+    rates_shown = evidence.shown_gammas
+    figure = new_figure(3.9 + 1.9 * below, max(WIDTH, 2.1 * len(rates_shown)))
+    heights = (1, 1, below) if below else (1, 1)
+    grid = figure.add_gridspec(len(heights), 2 * len(rates_shown), height_ratios=heights)
+    losses: list[Axes] = []
+    for row, quantity in enumerate(("loss", "accuracy")):
+        first: Axes | None = None
+        for column, gamma in enumerate(rates_shown):
+            axes = figure.add_subplot(grid[row, 2 * column : 2 * column + 2], sharey=first)
+            first = first or axes
+            with missing(axes):
+                for name, (label, colour, style) in sets.items():
+                    curve(axes, evidence, gamma, name, quantity, colour, style, label)
+            axes.tick_params(labelleft=axes is first)
+            if quantity == "loss":
+                axes.set(title=title_of(evidence, gamma), xlabel="")
+                losses.append(axes)
+    losses[0].set(ylabel="cross entropy (nats)", ylim=(0, loss_limit(evidence)))
+    figure.axes[len(losses)].set(ylabel="accuracy (share correct)", ylim=(-0.02, 1.02))
+    return figure, grid, losses
+
+
+def loss_limit(evidence: Evidence) -> float:
+    """Upper end of the loss axis: what curves need after a twentieth of the steps, at most twice a guess's loss."""
+    guess = math.log(evidence.task.d_vocab)
+    later = evidence.curves.loc[evidence.curves["step"] > 0.05 * evidence.curves["step"].max(), "loss"]
+    return 1.1 * min(max(float(later.max()) if len(later) else guess, guess), 2 * guess)
+
+
+def draw_learning(evidence: Evidence, family: str) -> Figure:
+    """Loss and accuracy of the three sets (after Fig. 3B), and the bias indices by rate (after Fig. 3A).
+
+    ``family`` is the letter of the claims whose thresholds are drawn.
+    """
+    sets = {name: look for name, look in MAPPINGS.items() if name in evidence.task.sets}
+    figure, grid, losses = learning(evidence, sets, below=1.0)
+    guess, columns = math.log(evidence.task.d_vocab), len(losses)
+    for axes, gamma in zip(losses, evidence.gammas, strict=True):
+        for height in (guess, guess / 2):
+            axes.axhline(height, color=GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
+        with missing(axes):
+            half = evidence.values("learning_order", "half_step", gamma).to_numpy()
+            axes.plot(half, np.full(len(half), guess / 2), "v", ms=5, mfc=HALF, mec="white", mew=0.5, zorder=5)
+            bias = mean_text(*evidence.spread("learning_order", "bias", gamma))
+            axes.set_title(f"{title_of(evidence, gamma)}\nB = {bias}")
+    index = [figure.add_subplot(grid[2, :columns]), figure.add_subplot(grid[2, columns:])]
+    for axes, quantity, name in zip(index, ("bias", "bias_test"), ("rsn_train", "rsn_test"), strict=True):
+        with missing(axes):
+            one = Series(quantity, colour=SET_COLOURS[name], marker="o")
+            rates(axes, evidence, "learning_order", one, joined=True)
+            zero(axes)
+            axes.margins(y=0.15)
+            axes.set_title(f"{'B' if name == 'rsn_train' else 'B_test'}: memory against {SETS[name]}")
+            threshold(axes, evidence, f"{family}1", int(quantity == "bias_test"), SMALL, below=True)
+            if quantity == "bias" and LARGE in evidence.gammas:
+                place, wide = evidence.gammas.index(LARGE), evidence.threshold(f"{family}2")
+                axes.fill_between([place - 0.36, place + 0.36], -wide, wide, color="#ececec", lw=0, zorder=0)
+                note(axes, f"{family}2", (place - 0.34, -wide), "data", ha="left", va="top")
+    index[0].set_ylabel("bias index (↑ reasoning first)")
+    marks = [line("ln d_vocab, and half of it", GREY, (0, (1, 2)), 0.7), key("stage “half”", HALF, "v", filled=True)]
+    legend(figure, 5, marks)
+    return figure
+
+
+def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
+    """A stage's name, with its step where a reading has it."""
+    step = 0 if stage == "init" else evidence.step(gamma, seed, stage)
+    return {"init": "untrained"}.get(stage, stage) + ("" if step is None else f" (step {step:,})")
+
+
+def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", "final")) -> Figure:
+    """Cosines between anchor embeddings at three stages (after Fig. 5A), and principal components (after Fig. 5B)."""
+    evidence.require(SMALL)
+    figure, axes = panels(3, 3, 8.0)
+    rows = (("memory", "cos_memory", "mean cosine"), ("reasoning", "order_rho", "order (Spearman)"))
+    for drawn, (anchors, quantity, word) in zip(axes, rows, strict=False):
+        for one, stage in zip(drawn, stages, strict=True):
+            with missing(one):
+                seed, matrix = evidence.first("geometry", f"cos_{anchors}_matrix", SMALL, stage=stage)
+                anchor_cosines(one, matrix, evidence.task.tokens(f"{anchors}_anchor"))
+                value = evidence.value("geometry", quantity, SMALL, seed, stage=stage)
+                one.set_title(f"{stage_text(evidence, SMALL, seed, stage)}\n{word} {mean_text(value, np.nan, np.nan)}")
+        drawn[0].set_ylabel(f"{anchors} anchor (token)")
+    images = [one.images[0] for one in axes.flat if one.images]
+    if images:
+        figure.colorbar(images[0], ax=axes[:2], label="cosine of two token embeddings", shrink=0.5, aspect=30)
+    for one, stage in zip(axes[2], ("init", "final"), strict=False):
+        with missing(one):
+            seed, points = evidence.first("geometry", "pca", SMALL, stage=stage)
+            names = ("tokens", "group", "explained")
+            tokens, group, explained = (evidence.first("geometry", name, SMALL, stage=stage)[1] for name in names)
+            scatter_tokens(one, points[:, :2], tokens.astype(int), group.astype(int))
+            one.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
+            one.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
+            one.set_title(stage_text(evidence, SMALL, seed, stage))
+    entries = [key(name, colour, marker) for name, colour, marker in GROUPS.values()]
+    axes[2, 2].axis("off")
+    axes[2, 2].legend(handles=[*entries, line("joins consecutive values", GREY, width=0.8)], loc="center")
+    return figure
+
+
+def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
+    """Cosines between anchors, written out where there are few."""
+    heat_map(axes, matrix, tokens, write=two_digits if len(matrix) <= WRITE_UP_TO else None)
+
+
+def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray) -> None:
+    """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined, some written out."""
+    for which, (_, colour, marker) in GROUPS.items():
+        of = np.flatnonzero(group == which)
+        of = of[np.argsort(tokens[of])]
+        if not len(of):
+            continue
+        if which != 1:  # memory anchors have no order that a line could show
+            axes.plot(*points[of].T, color=colour, lw=0.6, alpha=0.55, zorder=1)
+        shades = np.linspace(0.25, 1, len(of)) if which != 1 else np.full(len(of), 0.8)
+        look = {"c": _ramp(colour)(shades), "s": 24 if which else 14, "edgecolors": "white", "lw": 0.4}
+        axes.scatter(*points[of].T, marker=marker, zorder=2 + which, **look)
+        for place in of[[0, -1]]:
+            note(axes, str(tokens[place]), tuple(points[place]), "data", fontsize=6, xytext=(4, 4))
+    axes.margins(0.1)
+
+
+def _ramp(colour: str) -> LinearSegmentedColormap:
+    """From a light to a dark shade of a colour, which itself lies at .6."""
+    base = np.array(to_rgb(colour))
+    light, dark = base + 0.75 * (1 - base), base * 0.5
+    return LinearSegmentedColormap.from_list("shades", [(0, tuple(light)), (0.6, colour), (1, tuple(dark))])
+
+
+def draw_theory(evidence: Evidence) -> Figure:
+    """Cosines by Theorem 1, one of its rows with the real one (after Fig. 5C), and its principal components (5D)."""
+    evidence.require(SMALL)
+    figure, [[left, middle, right]] = panels(1, 3, 2.75)
+    tokens = evidence.task.tokens("reasoning_anchor")
+    place = (len(tokens) - 1) // 2
+    with missing(left):
+        _, theory = evidence.first("geometry", "theory_cos_matrix", SMALL, stage="final")
+        anchor_cosines(left, theory, tokens)
+        left.set(xlabel="reasoning anchor (token)", title="theory (Eq. 14): cosines")
+    with missing(middle):
+        _, theory = evidence.first("geometry", "theory_cos_matrix", SMALL, stage="final")
+        real = evidence.array("geometry", "cos_reasoning_matrix", SMALL, stage="final")
+        middle.plot(tokens, np.stack([matrix[place] for matrix in real.values()]).T, color=TRAINED, lw=0.6, alpha=0.5)
+        where = {"probe": "geometry", "name": "cos_reasoning_matrix", "gamma": SMALL, "stage": "final"}
+        mean, low, high = (evidence.mean_array(**where, end=end)[place] for end in ("mean", "low", "high"))
+        middle.fill_between(tokens, low, high, color=TRAINED, alpha=0.18, lw=0)
+        middle.plot(tokens, mean, "-D", color=TRAINED, ms=3.5, lw=1.6, label="trained")
+        middle.plot(tokens, theory[place], "--o", color=INK, ms=3, lw=1.2, label="theory")
+        middle.set(xlabel="reasoning anchor s", ylabel=f"cos(w$_{{{tokens[place]}}}$, w$_s$)", ylim=(None, 1.05))
+        middle.set_title(f"anchor {tokens[place]} and the others")
+        middle.legend(loc="lower center")
+    with missing(right):
+        names = ("pca_theory", "pca_theory_tokens", "pca_theory_group")
+        points, shown, group = (evidence.first("geometry", name, SMALL, stage="final")[1] for name in names)
+        scatter_tokens(right, points, shown.astype(int), group.astype(int))
+        right.set(xlabel="PC 1 (no unit)", ylabel="PC 2 (no unit)", title="theory: keys, reasoning anchors")
+    return figure
