@@ -213,12 +213,13 @@ def rates(
     joined: bool = False,
     read: str = "spread",
     spread: float = 0.07,
+    beside: Callable[[float, Series, float], None] | None = None,
 ) -> None:
     """Readings of seeds at every rate, with median and range (``read`` = ``interval``: mean and 95 % interval).
 
     Args:
         untrained: add the untrained models' mean as a grey bar. joined: join the members of a seed. spread: half of the
-            width that seeds take.
+            width that seeds take. beside: draws more at a place: x, series, rate.
 
     Raises MissingEvidenceError where nothing was read at any rate.
     """
@@ -238,6 +239,8 @@ def rates(
             )
             dots(axes, place + shift, values, over, *look, spread, "" if lines else one.label)
             lines[place + shift] = values
+            if beside is not None:
+                beside(place + shift + spread, one, gamma)
             if untrained:
                 before = evidence.untrained(probe, one.quantity, gamma, **where)
                 level(axes, place + shift - 0.12, before, GREY, 0.06, label="untrained models")

@@ -13,42 +13,21 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from rb_interp.claims.learning_order import LARGE, SMALL
+from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.kit import (
-    Series,
-    curve,
-    heat_map,
-    key,
-    legend,
-    line,
-    missing,
-    note,
-    panels,
-    rates,
-    threshold,
-    title_of,
-    zero,
-)  # fmt: skip
 from rb_interp.figures.numbers import mean_text, two_digits
-from rb_interp.figures.style import (
-    GREY,
-    INK,
-    KEY,
-    MEMORY,
-    REASONING,
-    SET_COLOURS,
-    SET_LINES,
-    SETS,
-    TRAINED,
-    WIDTH,
-    new_figure,
-)  # fmt: skip
 
 Look = tuple[str, Any, Any]
 """Label, colour and line."""
-MAPPINGS: dict[str, Look] = {name: (SETS[name], SET_COLOURS[name], SET_LINES[name]) for name in SETS}
+MAPPINGS: dict[str, Look] = {
+    name: (style.SETS[name], style.SET_COLOURS[name], style.SET_LINES[name]) for name in style.SETS
+}
 HALF = "#6d2a78"
-GROUPS = {0: ("key", KEY, "o"), 1: ("memory anchor", MEMORY, "s"), 2: ("reasoning anchor", REASONING, "D")}
+GROUPS = {
+    0: ("key", style.KEY, "o"),
+    1: ("memory anchor", style.MEMORY, "s"),
+    2: ("reasoning anchor", style.REASONING, "D"),
+}
 WRITE_UP_TO = 10
 """Cells carry their value in matrices of at most this many tokens."""
 
@@ -59,7 +38,7 @@ def learning(evidence: Evidence, sets: Mapping[str, Look], below: float = 0.0) -
     Returns the figure, its grid (two columns a rate; a free row of the height ``below``), and the panels of losses.
     """
     rates_shown = evidence.shown_gammas
-    figure = new_figure(3.9 + 1.9 * below, max(WIDTH, 2.1 * len(rates_shown)))
+    figure = style.new_figure(3.9 + 1.9 * below, max(style.WIDTH, 2.1 * len(rates_shown)))
     heights = (1, 1, below) if below else (1, 1)
     grid = figure.add_gridspec(len(heights), 2 * len(rates_shown), height_ratios=heights)
     losses: list[Axes] = []
@@ -68,12 +47,12 @@ def learning(evidence: Evidence, sets: Mapping[str, Look], below: float = 0.0) -
         for column, gamma in enumerate(rates_shown):
             axes = figure.add_subplot(grid[row, 2 * column : 2 * column + 2], sharey=first)
             first = first or axes
-            with missing(axes):
-                for name, (label, colour, style) in sets.items():
-                    curve(axes, evidence, gamma, name, quantity, colour, style, label)
+            with kit.missing(axes):
+                for name, (label, colour, dash) in sets.items():
+                    kit.curve(axes, evidence, gamma, name, quantity, colour, dash, label)
             axes.tick_params(labelleft=axes is first)
             if quantity == "loss":
-                axes.set(title=title_of(evidence, gamma), xlabel="")
+                axes.set(title=kit.title_of(evidence, gamma), xlabel="")
                 losses.append(axes)
     losses[0].set(ylabel="cross entropy (nats)", ylim=(0, loss_limit(evidence)))
     figure.axes[len(losses)].set(ylabel="accuracy (share correct)", ylim=(-0.02, 1.02))
@@ -97,28 +76,31 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
     guess, columns = math.log(evidence.task.d_vocab), len(losses)
     for axes, gamma in zip(losses, evidence.gammas, strict=True):
         for height in (guess, guess / 2):
-            axes.axhline(height, color=GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
-        with missing(axes):
+            axes.axhline(height, color=style.GREY, lw=0.7, ls=(0, (1, 2)), zorder=1)
+        with kit.missing(axes):
             half = evidence.values("learning_order", "half_step", gamma).to_numpy()
             axes.plot(half, np.full(len(half), guess / 2), "v", ms=5, mfc=HALF, mec="white", mew=0.5, zorder=5)
             bias = mean_text(*evidence.spread("learning_order", "bias", gamma))
-            axes.set_title(f"{title_of(evidence, gamma)}\nB = {bias}")
+            axes.set_title(f"{kit.title_of(evidence, gamma)}\nB = {bias}")
     index = [figure.add_subplot(grid[2, :columns]), figure.add_subplot(grid[2, columns:])]
     for axes, quantity, name in zip(index, ("bias", "bias_test"), ("rsn_train", "rsn_test"), strict=True):
-        with missing(axes):
-            one = Series(quantity, colour=SET_COLOURS[name], marker="o")
-            rates(axes, evidence, "learning_order", one, joined=True)
-            zero(axes)
+        with kit.missing(axes):
+            one = kit.Series(quantity, colour=style.SET_COLOURS[name], marker="o")
+            kit.rates(axes, evidence, "learning_order", one, joined=True)
+            kit.zero(axes)
             axes.margins(y=0.15)
-            axes.set_title(f"{'B' if name == 'rsn_train' else 'B_test'}: memory against {SETS[name]}")
-            threshold(axes, evidence, f"{family}1", int(quantity == "bias_test"), SMALL, below=True)
+            axes.set_title(f"{'B' if name == 'rsn_train' else 'B_test'}: memory against {style.SETS[name]}")
+            kit.threshold(axes, evidence, f"{family}1", int(quantity == "bias_test"), SMALL, below=True)
             if quantity == "bias" and LARGE in evidence.gammas:
                 place, wide = evidence.gammas.index(LARGE), evidence.threshold(f"{family}2")
                 axes.fill_between([place - 0.36, place + 0.36], -wide, wide, color="#ececec", lw=0, zorder=0)
-                note(axes, f"{family}2", (place - 0.34, -wide), "data", ha="left", va="top")
+                kit.note(axes, f"{family}2", (place - 0.34, -wide), "data", ha="left", va="top")
     index[0].set_ylabel("bias index (↑ reasoning first)")
-    marks = [line("ln d_vocab, and half of it", GREY, (0, (1, 2)), 0.7), key("stage “half”", HALF, "v", filled=True)]
-    legend(figure, 5, marks)
+    marks = [
+        kit.line("ln d_vocab, and half of it", style.GREY, (0, (1, 2)), 0.7),
+        kit.key("stage “half”", HALF, "v", filled=True),
+    ]
+    kit.legend(figure, 5, marks)
     return figure
 
 
@@ -131,11 +113,11 @@ def stage_text(evidence: Evidence, gamma: float, seed: int, stage: str) -> str:
 def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", "final")) -> Figure:
     """Cosines between anchor embeddings at three stages (after Fig. 5A), and principal components (after Fig. 5B)."""
     evidence.require(SMALL)
-    figure, axes = panels(3, 3, 8.0)
+    figure, axes = kit.panels(3, 3, 8.0)
     rows = (("memory", "cos_memory", "mean cosine"), ("reasoning", "order_rho", "order (Spearman)"))
     for drawn, (anchors, quantity, word) in zip(axes, rows, strict=False):
         for one, stage in zip(drawn, stages, strict=True):
-            with missing(one):
+            with kit.missing(one):
                 seed, matrix = evidence.first("geometry", f"cos_{anchors}_matrix", SMALL, stage=stage)
                 anchor_cosines(one, matrix, evidence.task.tokens(f"{anchors}_anchor"))
                 value = evidence.value("geometry", quantity, SMALL, seed, stage=stage)
@@ -145,7 +127,7 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
     if images:
         figure.colorbar(images[0], ax=axes[:2], label="cosine of two token embeddings", shrink=0.5, aspect=30)
     for one, stage in zip(axes[2], ("init", "final"), strict=False):
-        with missing(one):
+        with kit.missing(one):
             seed, points = evidence.first("geometry", "pca", SMALL, stage=stage)
             names = ("tokens", "group", "explained")
             tokens, group, explained = (evidence.first("geometry", name, SMALL, stage=stage)[1] for name in names)
@@ -153,15 +135,15 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
             one.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
             one.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
             one.set_title(stage_text(evidence, SMALL, seed, stage))
-    entries = [key(name, colour, marker) for name, colour, marker in GROUPS.values()]
+    entries = [kit.key(name, colour, marker) for name, colour, marker in GROUPS.values()]
     axes[2, 2].axis("off")
-    axes[2, 2].legend(handles=[*entries, line("joins consecutive values", GREY, width=0.8)], loc="center")
+    axes[2, 2].legend(handles=[*entries, kit.line("joins consecutive values", style.GREY, width=0.8)], loc="center")
     return figure
 
 
 def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
     """Cosines between anchors, written out where there are few."""
-    heat_map(axes, matrix, tokens, write=two_digits if len(matrix) <= WRITE_UP_TO else None)
+    kit.heat_map(axes, matrix, tokens, write=two_digits if len(matrix) <= WRITE_UP_TO else None)
 
 
 def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray) -> None:
@@ -177,7 +159,7 @@ def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np
         look = {"c": _ramp(colour)(shades), "s": 24 if which else 14, "edgecolors": "white", "lw": 0.4}
         axes.scatter(*points[of].T, marker=marker, zorder=2 + which, **look)
         for place in of[[0, -1]]:
-            note(axes, str(tokens[place]), tuple(points[place]), "data", fontsize=6, xytext=(4, 4))
+            kit.note(axes, str(tokens[place]), tuple(points[place]), "data", fontsize=6, xytext=(4, 4))
     axes.margins(0.1)
 
 
@@ -191,26 +173,28 @@ def _ramp(colour: str) -> LinearSegmentedColormap:
 def draw_theory(evidence: Evidence) -> Figure:
     """Cosines by Theorem 1, one of its rows with the real one (after Fig. 5C), and its principal components (5D)."""
     evidence.require(SMALL)
-    figure, [[left, middle, right]] = panels(1, 3, 2.75)
+    figure, [[left, middle, right]] = kit.panels(1, 3, 2.75)
     tokens = evidence.task.tokens("reasoning_anchor")
     place = (len(tokens) - 1) // 2
-    with missing(left):
+    with kit.missing(left):
         _, theory = evidence.first("geometry", "theory_cos_matrix", SMALL, stage="final")
         anchor_cosines(left, theory, tokens)
         left.set(xlabel="reasoning anchor (token)", title="theory (Eq. 14): cosines")
-    with missing(middle):
+    with kit.missing(middle):
         _, theory = evidence.first("geometry", "theory_cos_matrix", SMALL, stage="final")
         real = evidence.array("geometry", "cos_reasoning_matrix", SMALL, stage="final")
-        middle.plot(tokens, np.stack([matrix[place] for matrix in real.values()]).T, color=TRAINED, lw=0.6, alpha=0.5)
+        middle.plot(
+            tokens, np.stack([matrix[place] for matrix in real.values()]).T, color=style.TRAINED, lw=0.6, alpha=0.5
+        )
         where = {"probe": "geometry", "name": "cos_reasoning_matrix", "gamma": SMALL, "stage": "final"}
         mean, low, high = (evidence.mean_array(**where, end=end)[place] for end in ("mean", "low", "high"))
-        middle.fill_between(tokens, low, high, color=TRAINED, alpha=0.18, lw=0)
-        middle.plot(tokens, mean, "-D", color=TRAINED, ms=3.5, lw=1.6, label="trained")
-        middle.plot(tokens, theory[place], "--o", color=INK, ms=3, lw=1.2, label="theory")
+        middle.fill_between(tokens, low, high, color=style.TRAINED, alpha=0.18, lw=0)
+        middle.plot(tokens, mean, "-D", color=style.TRAINED, ms=3.5, lw=1.6, label="trained")
+        middle.plot(tokens, theory[place], "--o", color=style.INK, ms=3, lw=1.2, label="theory")
         middle.set(xlabel="reasoning anchor s", ylabel=f"cos(w$_{{{tokens[place]}}}$, w$_s$)", ylim=(None, 1.05))
         middle.set_title(f"anchor {tokens[place]} and the others")
         middle.legend(loc="lower center")
-    with missing(right):
+    with kit.missing(right):
         names = ("pca_theory", "pca_theory_tokens", "pca_theory_group")
         points, shown, group = (evidence.first("geometry", name, SMALL, stage="final")[1] for name in names)
         scatter_tokens(right, points, shown.astype(int), group.astype(int))

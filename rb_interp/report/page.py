@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,20 +161,24 @@ class Page:
         return Markup("\n" + "\n".join(f"| {line} |" for line in cells) + "\n")
 
     @_or_sentence
-    def readings(
-        self, probe: str, quantities: Mapping[str, str], sweep: str = "", over: str = "median", **where: Any
-    ) -> Markup:
-        """Readings over seeds: quantities down, rates across. ``over``: ``median`` [range] or ``mean`` [95 %]."""
-        own = self.evidence.sweep(sweep)
-        read = own.spread if over == "median" else own.interval
-        values = {
-            words: [read(probe, name, gamma, **where) for gamma in own.gammas] for name, words in quantities.items()
-        }
-        rows = [[words, *(mean_text(*one) for one in line)] for words, line in values.items()]
-        rows = [row for row in rows if set(row[1:]) != {"n/a"}]
+    def readings(self, probe: str, quantities: Mapping[str, str], over: str = "median", **where: Any) -> Markup:
+        """Readings over seeds: quantities down, rates across. ``over``: ``median`` [range] or ``mean`` [95 %].
+
+        ``where``: sweep, stage, set; a mapping of several, with their words, gives a row for each.
+        """
+        places = {"sweep": "", **where}
+        several = [one.items() if isinstance(one, Mapping) else [(one, "")] for one in places.values()]
+        rows, gammas = [], self.evidence.gammas
+        for (name, words), *chosen in product(quantities.items(), *several):
+            sweep, *rest = (value for value, _ in chosen)
+            own, at = self.evidence.sweep(sweep), dict(zip(list(places)[1:], rest, strict=True))
+            read = own.spread if over == "median" else own.interval
+            told = [mean_text(*read(probe, name, gamma, **at)) if gamma in own.gammas else "" for gamma in gammas]
+            if set(told) - {"n/a", ""}:
+                rows.append([", ".join(filter(None, [words, *(text for _, text in chosen)])), *told])
         if not rows:
             raise MissingEvidenceError(f"This run has no readings of {probe}.")
-        return self.table([HEADINGS[over], *(f"γ = {gamma:g}" for gamma in own.gammas)], rows)
+        return self.table([HEADINGS[over], *(f"γ = {gamma:g}" for gamma in gammas)], rows)
 
     @_or_sentence
     def rows(self, name: str, columns: Mapping[str, str], sweep: str = "", **where: Any) -> Markup:
@@ -279,6 +283,8 @@ def _text(cell: Any) -> Any:
 
 
 def _cell(row: Mapping[str, Any], column: str) -> Any:
+    if column == "ends":
+        return f"[{mean_text(row['low'], math.nan, math.nan)}, {mean_text(row['high'], math.nan, math.nan)}]"
     if column in ENDS:
         return mean_text(*(row.get(end, math.nan) for end in ENDS[column]))
     return f"{row[column]:g}" if column == "gamma" and row[column] == row[column] else row[column]

@@ -9,37 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from rb_interp.claims.learning_order import LARGE, SMALL
+from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.kit import (
-    Series,
-    band,
-    dots,
-    heat_map,
-    interval_of,
-    key,
-    legend,
-    line,
-    missing,
-    note,
-    panels,
-    rates,
-    steps,
-)  # fmt: skip
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
-from rb_interp.figures.style import (
-    ATTENTION,
-    DASHED,
-    GREY,
-    INK,
-    KEY,
-    MARKERS,
-    MEMORY,
-    REASONING,
-    TRAINED,
-    gamma_colour,
-    gamma_marker,
-)  # fmt: skip
 from rb_interp.studies.emb_mlp.drift import AGREES, FLOOR
 
 SWEEPS = {
@@ -58,23 +31,23 @@ FLOWS = {
     "share_leading": "share of the measured change\nin one direction",
 }
 DRIFT = (
-    Series("r2", "weights of each step", TRAINED, "o", "leaving", "anchor"),
-    Series("r2_positions", "knowing each token’s position too", "#b0620a", "D", "leaving", "anchor"),
-    Series("r2_permuted", "permuted within kind", GREY, "x", "leaving", "anchor"),
+    kit.Series("r2", "weights of each step", style.TRAINED, "o", "leaving", "anchor"),
+    kit.Series("r2_positions", "knowing each token’s position too", "#b0620a", "D", "leaving", "anchor"),
+    kit.Series("r2_permuted", "permuted within kind", style.GREY, "x", "leaving", "anchor"),
 )
-LABELS = {"reasoning_anchor": REASONING, "memory_anchor": MEMORY, "key": KEY}
+LABELS = {"reasoning_anchor": style.REASONING, "memory_anchor": style.MEMORY, "key": style.KEY}
 COSINES = (("reasoning_anchor", "population"), ("reasoning_anchor", "empirical"), ("memory_anchor", "empirical"))
 
 
 def draw_label_distributions(evidence: Evidence) -> Figure:
     """P^s less the uniform distribution for three kinds of token, and cosines between tokens (after Figs. 4B, 4C)."""
     evidence.table("label_distributions")
-    figure, [lines, matrices] = panels(2, 3, 5.2, height_ratios=(1, 1.15))
+    figure, [lines, matrices] = kit.panels(2, 3, 5.2, height_ratios=(1, 1.15))
     for axes, (group, colour) in zip(lines, LABELS.items(), strict=True):
         table = evidence.table("label_distributions", group=group)
         tokens = sorted(table["token"].unique())
         shown = [tokens[0], tokens[-1]] if group == "reasoning_anchor" else [tokens[(len(tokens) - 1) // 2]]
-        for token, shade in zip(shown, (colour, INK), strict=False):
+        for token, shade in zip(shown, (colour, style.INK), strict=False):
             rows = table.loc[table["token"] == token].sort_values("label")
             axes.plot(rows["label"], rows["population_excess"], color=shade, lw=1.5, zorder=3)
             axes.plot(rows["label"], rows["empirical_excess"], "o", ms=2.2, mfc="white", mec=shade, mew=0.6, zorder=2)
@@ -82,15 +55,15 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
         axes.sharey(lines[0]) if axes is not lines[0] else None
     lines[0].set_ylabel("P$^s$(label) − u  (probability)")
     for axes, (group, labels) in zip(matrices, COSINES, strict=True):
-        with missing(axes):
+        with kit.missing(axes):
             pairs = evidence.table("label_cosines", group=group, labels=labels)
             table = pairs.pivot(index="token", columns="other", values="cos")
             write = two_digits if len(table) <= 10 else None
-            heat_map(axes, table, table.index, low=0.8, high=1.0, colours=ATTENTION, write=write)
+            kit.heat_map(axes, table, table.index, low=0.8, high=1.0, colours=style.ATTENTION, write=write)
             words = {"population": "Eq. 8", "empirical": "training rows"}[labels]
             axes.set(title=f"{group.split('_')[0]}, {words}", xlabel=f"{group.replace('_', ' ')} (token)")
     figure.colorbar(matrices[0].images[0], ax=list(matrices), label="cosine of P$^s$ − u (from 0.8)", shrink=0.8)
-    legend(figure, 2, [line("population (Eqs. 7 and 8)", INK), key("in the training rows")])
+    kit.legend(figure, 2, [kit.line("population (Eqs. 7 and 8)", style.INK), kit.key("in the training rows")])
     return figure
 
 
@@ -98,24 +71,24 @@ def _along(axes: Axes, evidence: Evidence, sweep: str, table: str, column: str, 
     """A column of a table of members along training, one line per rate, cut at FLOOR; markers at ``leaving``."""
     own, every = evidence.sweep(sweep), evidence.gammas
     for gamma in own.gammas:
-        rows, colour = own.table(table, gamma=gamma, **where).query("step > 0"), gamma_colour(gamma, every)
+        rows, colour = own.table(table, gamma=gamma, **where).query("step > 0"), style.gamma_colour(gamma, every)
         means = own.table(f"{table}_curves", gamma=gamma, quantity=column, **where)
-        band(axes, rows, column, means, colour, limits=(FLOOR, 1.0))
+        kit.band(axes, rows, column, means, colour, limits=(FLOOR, 1.0))
         at = rows.loc[rows["leaving"]]
         look = {"mfc": colour, "mec": "white", "mew": 0.5, "zorder": 5, "label": f"γ = {gamma:g}, at “leaving”"}
-        axes.plot(at["step"], at[column].clip(lower=FLOOR), gamma_marker(gamma, every), ms=5, **look)
-    steps(axes, 1e5, log=True)
+        axes.plot(at["step"], at[column].clip(lower=FLOOR), style.gamma_marker(gamma, every), ms=5, **look)
+    kit.steps(axes, 1e5, log=True)
     axes.set_ylim(FLOOR - 0.05, 1.05)
-    axes.axhline(AGREES, color=GREY, lw=0.8, ls=DASHED, zorder=1)
+    axes.axhline(AGREES, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
 
 
 def draw_agreement(evidence: Evidence) -> Figure:
     """R² and cosine of predicted and measured drift of all anchors against training step, one column per sweep."""
     evidence.table("drift")
-    figure, axes = panels(len(AGREEMENT), len(SWEEPS), 6.4, 8.4, sharex="col", sharey="row")
+    figure, axes = kit.panels(len(AGREEMENT), len(SWEEPS), 6.4, 8.4, sharex="col", sharey="row")
     for drawn, ((column, prediction), words) in zip(axes, AGREEMENT.items(), strict=True):
         for one, sweep in zip(drawn, SWEEPS, strict=True):
-            with missing(one):
+            with kit.missing(one):
                 _along(one, evidence, sweep, "drift", column, group="anchor", prediction=prediction)
                 if sweep == "one_layer" and prediction == "each_step":
                     _with_positions(one, evidence.sweep(sweep), evidence.gammas, column)
@@ -124,7 +97,7 @@ def draw_agreement(evidence: Evidence) -> Figure:
         one.set_title(title)
     for one in axes[:-1].flat:
         one.set_xlabel("")
-    legend(figure, 4, [line("knowing positions too (one-layer model)", GREY, DASHED, 1.2)])
+    kit.legend(figure, 4, [kit.line("knowing positions too (one-layer model)", style.GREY, style.DASHED, 1.2)])
     return figure
 
 
@@ -132,16 +105,18 @@ def _with_positions(axes: Axes, own: Evidence, gammas: list[float], column: str)
     for gamma in own.gammas:
         where = {"group": "anchor", "prediction": "positions", "quantity": column}
         rows = own.table("drift_curves", gamma=gamma, **where).sort_values("step")
-        axes.plot(rows["step"], rows["mean"], color=gamma_colour(gamma, gammas), lw=1.2, ls=DASHED, zorder=3.5)
+        axes.plot(
+            rows["step"], rows["mean"], color=style.gamma_colour(gamma, gammas), lw=1.2, ls=style.DASHED, zorder=3.5
+        )
 
 
 def draw_drift_r2(evidence: Evidence) -> Figure:
     """R² at leaving against the rate, every seed and the interval over seeds, one panel per sweep."""
-    figure, [axes] = panels(1, len(SWEEPS), 3.4, 8.4, sharey=True)
+    figure, [axes] = kit.panels(1, len(SWEEPS), 3.4, 8.4, sharey=True)
     for one, (sweep, words) in zip(axes, SWEEPS.items(), strict=True):
-        with missing(one):
+        with kit.missing(one):
             own = evidence.sweep(sweep)
-            rates(one, own, "drift", *(s for s in DRIFT if sweep == "one_layer" or s.quantity != "r2_positions"),
+            kit.rates(one, own, "drift", *(s for s in DRIFT if sweep == "one_layer" or s.quantity != "r2_positions"),
                   read="interval", spread=0.06)  # fmt: skip
             claim = {"descent": "T1", "one_layer": "T4"}.get(sweep)
             if claim:
@@ -150,27 +125,27 @@ def draw_drift_r2(evidence: Evidence) -> Figure:
                 if sweep == "descent" and LARGE in own.gammas:
                     most = own.interval("drift", "r2", SMALL, stage="leaving", set="anchor").estimate
                     most, left = most - evidence.threshold("T2"), own.gammas.index(LARGE)
-                    one.plot([left - 0.4, left + 0.4], [most, most], color=INK, lw=0.9, ls=DASHED, zorder=1)
-                    note(one, "T2", (left - 0.4, most), "data", ha="left", va="bottom")
-                one.plot([place - 0.4, place + 0.4], [least, least], color=INK, lw=0.9, ls=DASHED, zorder=1)
-                note(one, f"{claim}: ≥ {two_digits(least)}", (place - 0.4, 1.02), "data", ha="left", va="bottom")
+                    one.plot([left - 0.4, left + 0.4], [most, most], color=style.INK, lw=0.9, ls=style.DASHED, zorder=1)
+                    kit.note(one, "T2", (left - 0.4, most), "data", ha="left", va="bottom")
+                one.plot([place - 0.4, place + 0.4], [least, least], color=style.INK, lw=0.9, ls=style.DASHED, zorder=1)
+                kit.note(one, f"{claim}: ≥ {two_digits(least)}", (place - 0.4, 1.02), "data", ha="left", va="bottom")
             one.set_title(words.replace(", ", ",\n"))
             one.set_ylim(FLOOR, 1.15)
     axes[0].set_ylabel("R² of the anchors' drift at “leaving”\n(values below −1 lie outside)")
-    legend(figure, 3)
+    kit.legend(figure, 3)
     return figure
 
 
 def draw_value_flow(evidence: Evidence) -> Figure:
     """Predicted and measured change of W_V against training step, one line per rate."""
     evidence.table("value_flow")
-    figure, [axes] = panels(1, 3, 3.1, sharey=True)
+    figure, [axes] = kit.panels(1, 3, 3.1, sharey=True)
     for one, (column, title) in zip(axes, FLOWS.items(), strict=True):
-        with missing(one):
+        with kit.missing(one):
             _along(one, evidence, "one_layer", "value_flow", column)
             one.set(title=title, ylim=(-0.1, 1.04))
     axes[0].set_ylabel("no unit (1: exact)")
-    legend(figure, 3)
+    kit.legend(figure, 3)
     return figure
 
 
@@ -178,26 +153,28 @@ def draw_scaling(evidence: Evidence) -> Figure:
     """Error of Theorem 1 by width and its exponent (Eq. 13), and uniform attention at initialisation (Lemma 1)."""
     slopes = evidence.table("exponents_summary").sort_values("gamma")
     gammas = slopes["gamma"].tolist()
-    figure, [[errors, exponents, lemma]] = panels(1, 3, 3.6, 9.0)
+    figure, [[errors, exponents, lemma]] = kit.panels(1, 3, 3.6, 9.0)
     for place, (gamma, row) in enumerate(zip(gammas, slopes.to_dict("records"), strict=True)):
-        colour, marker = gamma_colour(gamma, gammas), gamma_marker(gamma, gammas)
+        colour, marker = style.gamma_colour(gamma, gammas), style.gamma_marker(gamma, gammas)
         rows = evidence.table("inner_products", gamma=gamma)
         errors.plot(rows["d_model"], rows["error"], marker, ms=3, mfc="white", mec=colour, label=f"γ = {gamma:g}")
         means = evidence.table("inner_products_summary", gamma=gamma).sort_values("d_model")
         errors.plot(means["d_model"], means["mean"], color=colour, lw=1.4, zorder=3)
-        errors.plot(means["d_model"], means["by_eq_13"], color=colour, lw=0.9, ls=DASHED, zorder=2)
+        errors.plot(means["d_model"], means["by_eq_13"], color=colour, lw=0.9, ls=style.DASHED, zorder=2)
         values = evidence.table("exponents", gamma=gamma).sort_values("seed")["exponent"].dropna()
-        dots(exponents, place, values, interval_of(row), colour, marker)
+        kit.dots(exponents, place, values, kit.interval_of(row), colour, marker)
     errors.set(xscale="log", yscale="log", xlabel="d_model (log scale)", title="Eq. 13: error by width")
     errors.xaxis.set_major_locator(FixedLocator(sorted(set(evidence.table("inner_products")["d_model"]))))
     errors.xaxis.set_minor_locator(NullLocator())
     errors.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
     errors.set_ylabel("largest error of an inner product\n(embedding units squared)")
-    exponents.plot(range(len(gammas)), slopes["predicted"], color=INK, ls=DASHED, label="slope 1 − γ (Eq. 13)")
+    exponents.plot(
+        range(len(gammas)), slopes["predicted"], color=style.INK, ls=style.DASHED, label="slope 1 − γ (Eq. 13)"
+    )
     exponents.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     exponents.set(xlabel="rate γ", ylabel="exponent of d_model (no unit)", title="its exponent (below: as allowed)")
     _lemma(lemma, evidence)
-    legend(figure, 6)
+    kit.legend(figure, 6)
     return figure
 
 
@@ -205,11 +182,15 @@ def _lemma(axes: Axes, evidence: Evidence) -> None:
     """Share of initialisations with uniform attention against the rate, one line per width."""
     table = evidence.table("lemma_1")
     for place, (d_model, rows) in enumerate(table.sort_values("gamma").groupby("d_model")):
-        look = {"color": ATTENTION(0.4 + 0.2 * place), "marker": MARKERS[place % len(MARKERS)], "ms": 3.8}
+        look = {
+            "color": style.ATTENTION(0.4 + 0.2 * place),
+            "marker": style.MARKERS[place % len(style.MARKERS)],
+            "ms": 3.8,
+        }
         axes.errorbar(rows["gamma"], rows["share"], [rows["share"] - rows["low"], rows["high"] - rows["share"]],
                       mfc="white", lw=1.2, label=f"d_model = {d_model}", **look)  # fmt: skip
     tolerance = float(table["tolerance"].iloc[0])
-    axes.axhline(1 - tolerance, color=GREY, lw=0.8, ls=DASHED, zorder=1)
+    axes.axhline(1 - tolerance, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
     axes.set(title="Lemma 1: uniform attention", xlabel="rate γ", ylim=(-0.03, 1.06))
     axes.set_ylabel(f"share with |A$_{{ij}}$ − 1/i| ≤ {tolerance:g}")
 

@@ -13,30 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.kit import (
-    Series,
-    band,
-    curve,
-    key,
-    legend,
-    line,
-    missing,
-    note,
-    panels,
-    rates,
-    steps,
-    threshold,
-    zero,
-)
-from rb_interp.figures.style import DASHED, GREY, INK, MEMORY, SET_COLOURS, new_figure
 from rb_interp.studies.labels.config import BEFORE_MEMORY
 
 CURVES = {
-    ("keys", "mem"): ("mem1: labels anywhere among the keys", MEMORY, "-"),
+    ("keys", "mem"): ("mem1: labels anywhere among the keys", style.MEMORY, "-"),
     ("near_sum", "mem"): ("mem2: labels near the key", "#3c9bd6", (0, (5, 1.2))),
-    ("keys", "rsn_train"): ("reasoning beside mem1", SET_COLOURS["rsn_train"], "-"),
-    ("near_sum", "rsn_train"): ("reasoning beside mem2", SET_COLOURS["rsn_train"], (0, (1, 1))),
+    ("keys", "rsn_train"): ("reasoning beside mem1", style.SET_COLOURS["rsn_train"], "-"),
+    ("near_sum", "rsn_train"): ("reasoning beside mem2", style.SET_COLOURS["rsn_train"], (0, (1, 1))),
 }
 SHADES = ("#9db8de", "#5f8fce", "#2f62ad", "#0a2f70")
 LINES = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -44,28 +29,28 @@ LINES = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 def draw_label_speed(evidence: Evidence) -> Figure:
     """Loss and accuracy of both memory mappings, and the index of their areas by seed (after Fig. 8 left)."""
-    figure, [[loss, accuracy, index]] = panels(1, 3, 3.2, width_ratios=(1.25, 1.25, 0.75))
+    figure, [[loss, accuracy, index]] = kit.panels(1, 3, 3.2, width_ratios=(1.25, 1.25, 0.75))
     for axes, quantity, label in ((loss, "loss", "cross entropy (nats)"), (accuracy, "accuracy", "share correct")):
-        with missing(axes):
-            for (sweep, inputs), (words, colour, style) in CURVES.items():
-                curve(axes, evidence.sweep(sweep), SMALL, inputs, quantity, colour, style, words)
+        with kit.missing(axes):
+            for (sweep, inputs), (words, colour, dash) in CURVES.items():
+                kit.curve(axes, evidence.sweep(sweep), SMALL, inputs, quantity, colour, dash, words)
             axes.set(ylabel=label, title=f"{quantity}, γ = {SMALL:g}")
             axes.set_ylim(bottom=0)
-    with missing(index):
-        rates(index, evidence, "label_speed", Series("bias", colour=INK, marker="o"), read="interval")
-        zero(index)
-        threshold(index, evidence, "R1")
+    with kit.missing(index):
+        kit.rates(index, evidence, "label_speed", kit.Series("bias", colour=style.INK, marker="o"), read="interval")
+        kit.zero(index)
+        kit.threshold(index, evidence, "R1")
         index.margins(y=0.2)
         index.set_ylabel("(A$_{mem1}$ − A$_{mem2}$) / (A$_{mem1}$ + A$_{mem2}$)")
         index.set_title("index (−1 to 1)")
-    legend(figure, 2)
+    kit.legend(figure, 2)
     return figure
 
 
 def draw_label_range(evidence: Evidence) -> Figure:
     """Output distribution of each group before memory is learned, and the share inside its range along training."""
     groups = sorted(evidence.table("outputs", gamma=SMALL)["group"].astype(int).unique().tolist())
-    figure = new_figure(max(3.4, 0.95 * len(groups) + 0.9))
+    figure = style.new_figure(max(3.4, 0.95 * len(groups) + 0.9))
     left, right = cast(np.ndarray, figure.subfigures(1, 2, width_ratios=(1, 1.15)))
     outputs = left.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, group in zip(outputs, groups, strict=True):
@@ -81,10 +66,15 @@ def draw_label_range(evidence: Evidence) -> Figure:
     outputs[-1].set_xlabel("label (token)")
     left.supylabel("mean output probability before memory is learned", fontsize=7.5)
     inside = right.subplots()
-    with missing(inside):
+    with kit.missing(inside):
         _inside(inside, evidence, groups)
-        entries = [line(f"group {g}, inside its range", SHADES[(g - 1) % 4], LINES[(g - 1) % 4], 1.4) for g in groups]
-        entries += [line("accuracy on memory", GREY), key("lowest group, judged (seed)", INK, "v", filled=True)]
+        entries = [
+            kit.line(f"group {g}, inside its range", SHADES[(g - 1) % 4], LINES[(g - 1) % 4], 1.4) for g in groups
+        ]
+        entries += [
+            kit.line("accuracy on memory", style.GREY),
+            kit.key("lowest group, judged (seed)", style.INK, "v", filled=True),
+        ]
         inside.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
     return figure
 
@@ -96,18 +86,18 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
         axes.plot(means["step"], means["mean"], color=SHADES[(group - 1) % 4], lw=1.4, ls=LINES[(group - 1) % 4])
     rows = evidence.table("in_range", gamma=SMALL, group=1).query("step > 0")
     means = evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy").query("step > 0")
-    band(axes, rows, "accuracy", means, GREY, limits=(0.0, 1.0))
+    kit.band(axes, rows, "accuracy", means, style.GREY, limits=(0.0, 1.0))
     ranges = evidence.sweep("ranges")
     for seed in ranges.seeds:
         step = ranges.step(SMALL, seed, BEFORE_MEMORY)
         value = ranges.value("label_range", "lowest_inside", SMALL, seed, stage=BEFORE_MEMORY, set="mem")
-        axes.plot([step or np.nan], [value], "v", ms=5, mfc=INK, mec="white", mew=0.5, zorder=6)
-    threshold(axes, evidence, "R2")
+        axes.plot([step or np.nan], [value], "v", ms=5, mfc=style.INK, mec="white", mew=0.5, zorder=6)
+    kit.threshold(axes, evidence, "R2")
     for row in evidence.records("label_facts", gamma=SMALL, quantity="pooled")[:1]:
-        axes.axhline(row["mean"], color=GREY, lw=0.8, ls=DASHED, zorder=1)
-        note(axes, f"pooled labels alone, group {row['group']:g}", (0.99, row["mean"]), axes.get_yaxis_transform(),
+        axes.axhline(row["mean"], color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
+        kit.note(axes, f"pooled labels alone, group {row['group']:g}", (0.99, row["mean"]), axes.get_yaxis_transform(),
              ha="right", va="bottom", color="#555555")  # fmt: skip
-    steps(axes, float(rows["step"].max()), log=True)
+    kit.steps(axes, float(rows["step"].max()), log=True)
     axes.set(ylim=(-0.02, 1.04), ylabel="probability, or share correct", title="inside the own range, along training")
 
 

@@ -1,5 +1,7 @@
 """The study of language: is the text that needs reasoning learned before stories? (paper 1, Figs. 1 and 7)"""
 
+from pathlib import Path
+
 from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.language"
@@ -35,9 +37,8 @@ LANGUAGE = Study(
     },
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
-    narrative=f"{_HERE}.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
     families={"G": "Language"},
-    glossary=f"{_HERE}.report:GLOSSARY",
     info=f"{_HERE}.config:info",
     train_note=f"{_HERE}.config:train_note",
 )

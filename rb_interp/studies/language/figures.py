@@ -1,0 +1,292 @@
+"""The figures of the language study: losses, cosines of token embeddings, ranks, next tokens, and skills."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures import kit, style
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import mean_text
+from rb_interp.studies.language.claims import PAPER_COSINES
+from rb_interp.text.config import CORPORA
+
+DOTTED = (0, (1, 1.2))
+GROUPS = {"prontoqa": "PrOntoQA", "stories": "stories", "control": "stories, matched in frequency"}
+DIFFERENCES = (
+    kit.Series("difference", "PrOntoQA − stories", style.INK, "o", "early"),
+    kit.Series("difference_control", "the same, stories' matched", "#8a5a00", "D", "early"),
+    kit.Series("difference_counterpart", "the same, PrOntoQA's matched", "#b8860b", "s", "early"),
+    kit.Series("difference_centred", "the first, centred", "#6d2a78", "^", "early"),
+)
+KINDS = {
+    "answer_two_way": ("answer, True against False alone", "#c4312a", "o"),
+    "answer": ("answer, whole vocabulary", "#e58a7f", "s"),
+    "chain": ("chain, all steps right", style.INK, "D"),
+    "premise": ("step: premise", "#3c9bd6", "^"),
+    "rule": ("step: rule from the context", "#0a3d91", "v"),
+    "conclusion": ("step: conclusion", "#6d2a78", "P"),
+}
+BY_CHANCE = 0.50
+"""Share of two-way answers that are right by guessing."""
+NAMED, LONGEST = 20, 9
+"""How many tokens are shown with their texts, and how much of a text."""
+
+
+def early_steps(evidence: Evidence, gamma: float) -> list[int]:
+    """Steps of the stage ``early``, one a seed; empty where the run does not tell."""
+    found = (evidence.value("corpus_loss", "early_step", gamma, seed, stage="final") for seed in evidence.seeds)
+    return [int(step) for step in found if math.isfinite(step)]
+
+
+def draw_learning(evidence: Evidence) -> Figure:
+    """Loss of each corpus along training by rate (after Fig. 1); how much more is lost on stories (after Fig. 7A)."""
+    gammas = evidence.shown_gammas
+    figure = style.new_figure(5.6, max(style.WIDTH, 2.1 * len(gammas)))
+    grid = figure.add_gridspec(2, 3 * len(gammas))
+    losses = [figure.add_subplot(grid[0, 3 * i : 3 * i + 3]) for i in range(len(gammas))]
+    entropies = {row["corpus"]: row["entropy"] for row in evidence.records("corpora")}
+    for axes, gamma in zip(losses, gammas, strict=True):
+        with kit.missing(axes):
+            for corpus in CORPORA:
+                colour, name = style.CORPUS_COLOURS[corpus], GROUPS[corpus]
+                kit.curve(axes, evidence, gamma, f"{corpus}_train", "loss", colour, "-", f"{name}, trained on")
+                kit.curve(axes, evidence, gamma, f"{corpus}_test", "loss", colour, style.DASHED, f"{name}, held out")
+                if corpus in entropies:
+                    axes.axhline(entropies[corpus], color=colour, lw=0.7, ls=DOTTED, zorder=1)
+            for step in early_steps(evidence, gamma):
+                axes.plot([step], [0], "^", ms=6, color=style.INK, mec="white", clip_on=False, zorder=6)
+            axes.set_ylim(0, loss_limit(evidence, entropies.values()))
+            delta = mean_text(*evidence.interval("corpus_loss", "delta_loss", gamma))
+            axes.set_title(f"{kit.title_of(evidence, gamma)}\nΔL = {delta}")
+    losses[0].set_ylabel("loss (nats per token)")
+    course, plain, fair = (figure.add_subplot(grid[1, i * len(gammas) : (i + 1) * len(gammas)]) for i in range(3))
+    with kit.missing(course):
+        for gamma in gammas:
+            rows = evidence.table("deltas", gamma=gamma)
+            means = evidence.table("course", gamma=gamma, quantity="delta_loss")
+            kit.band(course, rows, "delta_loss", means, style.gamma_colour(gamma, gammas), label=f"γ = {gamma:g}")
+        kit.zero(course)
+        kit.steps(course, float(evidence.table("deltas")["step"].max()))
+        course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
+    for axes, quantity, claim in ((plain, "delta_loss", "G1"), (fair, "delta_loss_per_entropy", "G1n")):
+        with kit.missing(axes):
+            shown = (kit.Series(quantity, marker="o"), kit.Series(f"{quantity}_test", "held-out text", "#9a6a1c", "x"))
+            kit.rates(axes, evidence, "corpus_loss", *shown, untrained=True, joined=True, read="interval")
+            kit.zero(axes)
+            kit.threshold(axes, evidence, claim, gamma=SMALL, below=True)
+    plain.set_title("its mean over training")
+    fair.set_title("the same, per unigram entropy")
+    kit.legend(
+        figure,
+        4,
+        [
+            kit.key("stage “early” of a seed", style.INK, "^", True),
+            kit.line("unigram entropy", style.GREY, DOTTED, 0.7),
+        ],
+    )
+    return figure
+
+
+def loss_limit(evidence: Evidence, entropies: Any) -> float:
+    """Upper end of the loss axis in nats: what curves need after a twentieth of the steps, at most 1.5 entropies."""
+    later = evidence.curves.loc[evidence.curves["step"] > 0.05 * evidence.curves["step"].max(), "loss"].astype(float)
+    highest, known = float(later.max()), max(entropies, default=math.nan)
+    return 1.08 * (max(min(highest, 1.5 * known), known) if math.isfinite(known) else highest)
+
+
+def draw_token_cosines(evidence: Evidence) -> Figure:
+    """Cosine matrices of PrOntoQA's, the stories' and frequency-matched tokens, all and the most frequent."""
+    gamma = SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
+    figure, axes = kit.panels(2, len(GROUPS), 4.9)
+    for (every, few), (group, name) in zip(axes.T, GROUPS.items(), strict=True):
+        with kit.missing(every), kit.missing(few):
+            seed, matrix = evidence.first("token_similarity", f"cos_{group}_matrix", gamma, stage="early")
+            _, tokens = evidence.first("token_similarity", f"tokens_{group}", gamma, stage="early")
+            if not len(matrix):
+                raise MissingEvidenceError("This run has no token that is typical of this corpus, or none to match.")
+            kit.heat_map(every, matrix)
+            every.set(xticks=[], yticks=[], xlabel=f"the {len(matrix)} most frequent typical tokens")
+            table = evidence.table("tokens", seed=seed).set_index("token")["text"]
+            shown = [as_shown(table.get(token, str(token))) for token in tokens[:NAMED].tolist()]
+            kit.heat_map(few, matrix[:NAMED, :NAMED], shown)
+            few.tick_params(axis="x", labelrotation=90, labelsize=5.5, pad=1)
+            few.tick_params(axis="y", labelsize=5.5, pad=1)
+            mean = mean_text(*evidence.interval("token_similarity", f"cos_{group}", gamma, stage="early"))
+            every.set_title(f"{name}\nmean cos {mean}")
+    images = [one.images[0] for one in axes.flat if one.images]
+    if images:
+        figure.colorbar(images[0], ax=axes, label="cosine", shrink=0.5, aspect=30)
+    return figure
+
+
+def as_shown(text: str) -> str:
+    """A token's text with its spaces visible, nine characters at most, and no mathematics.
+
+    >>> as_shown(" every"), as_shown("$1"), as_shown(" mathematician"), as_shown(chr(10))
+    ('·every', '\\\\$1', '·mathema…', '⏎')
+    """
+    text = text.replace(" ", "·").replace("\n", "⏎").replace("\t", "→")
+    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text.replace("$", r"\$")
+
+
+def draw_token_similarity(evidence: Evidence) -> Figure:
+    """Mean cosines by corpus at early and final, differences early beside their nulls, and cosines along training."""
+    figure, axes = kit.panels(2, 2, 5.8, 7.6)
+
+    def beside(x: float, one: kit.Series, gamma: float) -> None:
+        """The untrained model, the interval over tokens, and two standard deviations of the null."""
+        kit.level(
+            axes_now, x, evidence.untrained("token_similarity", one.quantity, gamma, stage=one.stage), style.GREY, 0.1
+        )
+        for row in evidence.records("token_intervals_summary", quantity=one.quantity, gamma=gamma, stage=one.stage):
+            axes_now.vlines(x, row["low"], row["high"], color=one.colour, lw=4.5, alpha=0.28, zorder=0.8)
+        for row in evidence.records(
+            "nulls", probe="token_similarity", quantity=one.quantity, gamma=gamma, stage=one.stage
+        ):
+            ends = row["null_mean"] - 2 * row["null_sd"], row["null_mean"] + 2 * row["null_sd"]
+            axes_now.fill_between([x - 0.1, x + 0.1], *ends, color="#d2d2d2", lw=0, zorder=0)
+
+    for axes_now, stage in ((axes[0, 0], "early"), (axes[0, 1], "final"), (axes[1, 0], "")):
+        with kit.missing(axes_now):
+            shown = [
+                kit.Series(f"cos_{g}", GROUPS[g], style.CORPUS_COLOURS[g], style.CORPUS_MARKERS[g], stage)
+                for g in GROUPS
+            ]
+            shown = shown if stage else DIFFERENCES
+            kit.rates(axes_now, evidence, "token_similarity", *shown, read="interval", spread=0.04, beside=beside)
+            kit.zero(axes_now)
+            axes_now.set_title(f"mean cosine, {stage}" if stage else "differences, early")
+            if stage == "early" and SMALL in evidence.gammas:
+                for group, value in PAPER_COSINES.items():
+                    place = evidence.gammas.index(SMALL)
+                    axes_now.plot(
+                        [place - 0.45, place + 0.45], [value] * 2, color=style.CORPUS_COLOURS[group], ls=DOTTED
+                    )
+    with kit.missing(axes[1, 0]):
+        kit.threshold(axes[1, 0], evidence, "G3", gamma=SMALL, below=True)
+    with kit.missing(axes[1, 1]):
+        _course(axes[1, 1], evidence)
+    axes[0, 0].set_ylabel("mean cos of two tokens")
+    axes[1, 0].set_ylabel("difference of mean cosines")
+    kit.legend(figure, 3, [
+        kit.line("untrained models", style.GREY), kit.line("the paper", style.INK, DOTTED, 1.0),
+        kit.line("labels permuted, ± 2 sd", "#d2d2d2", width=5.0),
+        kit.line("95 % over tokens", style.GREY, width=4.5, alpha=0.28),
+    ])  # fmt: skip
+    return figure
+
+
+def _course(axes: Axes, evidence: Evidence) -> None:
+    """Mean cosines of each list of tokens against kept steps, with the stage ``early`` of every seed."""
+    gamma = SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
+    table = evidence.table("similarity", gamma=gamma)
+    for group in GROUPS:
+        means = evidence.table("course", gamma=gamma, quantity=f"cos_{group}").dropna(subset=["mean"])
+        if len(means):  # no control where the stories have fewer typical tokens than PrOntoQA
+            kit.band(axes, table, f"cos_{group}", means, style.CORPUS_COLOURS[group])
+    kit.zero(axes)
+    kit.kept_steps(axes, np.unique(table["step"].to_numpy(dtype=float)))
+    for step in sorted(set(early_steps(evidence, gamma))):
+        axes.axvline(step, color=style.INK, lw=0.8, ls=DOTTED, zorder=1.0)
+    axes.set_title(f"mean cosine along training, γ = {gamma:g} (dotted: early)")
+
+
+def draw_embedding_rank(evidence: Evidence) -> Figure:
+    """Participation ratio over the untrained model's, leading shares of the variance, stable ranks of the weights."""
+    figure, [[ratio, shares, weights]] = kit.panels(1, 3, 3.1, 7.8, width_ratios=(1.15, 1, 1.15))
+    with kit.missing(ratio):
+        looks = {
+            **{g: (GROUPS[g], style.CORPUS_COLOURS[g], style.CORPUS_MARKERS[g]) for g in GROUPS},
+            "all": ("all tokens", style.INK, "^"),
+        }
+        shown = [kit.Series(f"participation_ratio_{group}", *look) for group, look in looks.items()]
+        kit.rates(ratio, evidence, "embedding_rank", *shown, read="interval", spread=0.035)
+        kit.zero(ratio, 1.0)
+        ratio.set_title("embeddings: effective directions,\nfinal over untrained")
+    with kit.missing(shares):
+        found: dict[str, dict] = {f"the first {n}": {} for n in (1, 3, 10)}
+        for n, gamma in ((n, gamma) for n in (1, 3, 10) for gamma in evidence.gammas):
+            values = evidence.values("embedding_rank", f"share_{n}_all", gamma)
+            found[f"the first {n}"][gamma] = values, evidence.interval("embedding_rank", f"share_{n}_all", gamma)
+        kit.named(shares, evidence, found)
+        shares.set(ylim=(0, 1.02), title="all tokens: share of the variance\nalong leading directions, final")
+    with kit.missing(weights):
+        ratios, found = evidence.table("rank_ratios"), {name: {} for name in ("W_QK", "W_OV", "W_in", "W_out")}
+        for row in evidence.table("rank_ratios_summary").to_dict("records"):
+            here = ratios.loc[(ratios["matrix"] == row["matrix"]) & (ratios["gamma"] == row["gamma"]), "ratio"]
+            found[row["matrix"]][row["gamma"]] = here, kit.interval_of(row)
+        kit.named(weights, evidence, found)
+        kit.zero(weights, 1.0)
+        weights.set(ylim=(0, None), title="L0: stable rank,\nfinal over untrained")
+    kit.legend(figure, 4)
+    return figure
+
+
+def draw_next_token(evidence: Evidence) -> Figure:
+    """Correlation of the geometries by rate and stage, a panel for each list of tokens, beside its null."""
+    figure, [axes] = kit.panels(1, 3, 3.0, sharey=True)
+    looks = (
+        ("prontoqa", style.CORPUS_COLOURS["prontoqa"]),
+        ("stories", style.CORPUS_COLOURS["stories"]),
+        ("all", style.INK),
+    )
+    for one, (group, colour) in zip(axes, looks, strict=True):
+
+        def beside(x: float, series: kit.Series, gamma: float, one: Axes = one) -> None:
+            where = {"quantity": series.quantity, "gamma": gamma, "stage": series.stage}
+            for row in evidence.records("nulls", probe="next_token", **where):
+                kit.level(one, x, row["null_mean"], style.GREY, 0.1)
+
+        with kit.missing(one):
+            marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
+            shown = [kit.Series(f"spearman_{group}", "", colour, mark, stage) for stage, (_, mark) in marks.items()]
+            kit.rates(one, evidence, "next_token", *shown, read="interval", spread=0.05, beside=beside)
+            kit.zero(one)
+        one.set_title({**GROUPS, "all": "both, all pairs"}[group])
+    axes[0].set_ylabel("Spearman over pairs of tokens")
+    entries = [kit.key("untrained", style.INK, "v"), kit.key("early", style.INK, "o"), kit.key("final", style.INK, "s")]
+    kit.legend(
+        figure, 4, [*entries, kit.line("null: tokens permuted among neighbours in frequency", style.GREY, width=2.0)]
+    )
+    return figure
+
+
+def draw_skills(evidence: Evidence) -> Figure:
+    """Accuracy at the last step against hops: answers above, steps and whole chains below, a column per rate."""
+    gammas = evidence.shown_gammas
+    figure, axes = kit.panels(2, len(gammas), 4.4, max(style.WIDTH, 2.1 * len(gammas)), sharey=True)
+    kinds = (list(KINDS)[:2], list(KINDS)[2:])
+    for (place, one), gamma in zip(np.ndenumerate(axes), [*gammas, *gammas], strict=True):
+        with kit.missing(one):
+            for kind in kinds[place[0]]:
+                rows = evidence.table("skills_summary", gamma=gamma, accuracy_of=kind).query("hops > 0")
+                label, colour, marker = KINDS[kind]
+                rows = pd.DataFrame(rows).sort_values("hops")
+                one.vlines(rows["hops"], rows["low"].clip(0, 1), rows["high"].clip(0, 1), color=colour, lw=0.9)
+                one.plot(rows["hops"], rows["mean"], color=colour, marker=marker, ms=4, mfc="white", label=label)
+            one.set(
+                title=f"{('answer', 'chain of thought')[place[0]]}, γ = {gamma:g}", ylim=(-0.03, 1.05), xlabel="hops"
+            )
+            if not place[0]:
+                one.axhline(BY_CHANCE, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=0)
+    axes[0, 0].set_ylabel("share right")
+    kit.legend(figure, 3, [kit.line("chance of two answers", style.GREY, style.DASHED, 0.8)])
+    return figure
+
+
+FIGURES = {
+    "learning": draw_learning,
+    "token_similarity": draw_token_similarity,
+    "token_cosines": draw_token_cosines,
+    "embedding_rank": draw_embedding_rank,
+    "next_token": draw_next_token,
+    "skills": draw_skills,
+}
