@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from rb_interp.studies.addition_and_scan.report import WORDS
 
 from cogs.sentences import RULES
 from cogs.study import CELLS, CLAIMS
@@ -16,7 +17,6 @@ from rb_interp.figures.style import DASHED, INK, new_figure, styled
 from rb_interp.report import section as page
 from rb_interp.studies.addition_and_scan.figures import CELLS as ALL_CELLS
 from rb_interp.studies.addition_and_scan.figures import cell_text, draw_shares, legend_entries
-from rb_interp.studies.addition_and_scan.report import WORDS
 
 SETS = {
     "seen_test": "not trained,\nlike trained ones",
