@@ -28,8 +28,8 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import attention_by_role, attention_to_key, uniformity, value_alignment
-from rb_interp.runs.circuit import Circuit
 from rb_interp.runs.config import fingerprint
+from rb_interp.runs.shared_member import Circuit
 from rb_interp.runs.sharing import ZOO_FOLDER, listing, save_member, training_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.anchor.circuits import circuit_of

@@ -1,11 +1,10 @@
 """Claims as data, with criteria fixed in advance, and the verdicts that a run's readings allow."""
 
 from rb_interp.claims import rule
-from rb_interp.claims.calibration import Calibration, Standing
 from rb_interp.claims.causal_checks import CausalCheck, CheckedCause, judge_checks
 from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.claims.judging import expected_by_chance, judge
-from rb_interp.claims.verdict import Verdict, Verdicts
+from rb_interp.claims.verdict import Calibration, Standing, Verdict, Verdicts
 from rb_interp.claims.within import Grouping, Within, judge_within
 
 __all__ = [

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim, Condition, Term
 from rb_interp.claims.rule import (
     Decision,
@@ -23,7 +22,7 @@ from rb_interp.claims.rule import (
     joined,
     outcome_probabilities,
 )
-from rb_interp.claims.verdict import Judged, Outcome, Verdict, Verdicts
+from rb_interp.claims.verdict import Judged, Outcome, Standing, Verdict, Verdicts
 from rb_interp.errors import RunError
 from rb_interp.statistics.intervals import Interval, median_and_range, paired_differences, proportion_interval
 from rb_interp.typed import typed

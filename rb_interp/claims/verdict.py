@@ -1,11 +1,11 @@
-"""Verdicts as values: what was decided of each claim, and every number that it rests on."""
+"""Verdicts as values: what was decided of each claim, and every number and error rate that it rests on."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, get_args
 
 from rb_interp.errors import ArgumentError, StudyError, first_line, nearest, shown
 from rb_interp.typed import typed
@@ -20,6 +20,36 @@ TABLE = (
     *("id", "criterion", "outcome", "n_seeds", "n_meeting", "share_low", "share_high", "decided_after", "statistic"),
     *("effect", "low", "high", "untrained", "met_at_initialisation", "scale", "calibrated", "learned", "reason"),
 )
+
+
+class Standing(NamedTuple):
+    """What is known about a claim's probe in a family of models.
+
+    Attributes:
+        calibrated: None where the claim needs no calibration, else whether its rates are known and good enough.
+        reason: why the verdict is withheld; empty where it is not.
+    """
+
+    calibrated: bool | None
+    reason: str = ""
+
+
+@typed
+@dataclass(frozen=True)
+class Calibration:
+    """The error rates of a study's probes on one family of models.
+
+    Attributes:
+        family: of the models, in words.
+        standings: claim id -> what is known of its probe; claims without an entry need no calibration.
+        rates: rows of the table of error rates, as a report shows them; empty where the family has none.
+        trained: rows of the table of error rates on trained models, each with its ``source``.
+    """
+
+    family: str
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    rates: Sequence[Mapping[str, Any]] = ()
+    trained: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)

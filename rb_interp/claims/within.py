@@ -18,10 +18,9 @@ from typing import Any
 
 import pandas as pd
 
-from rb_interp.claims.calibration import Standing
 from rb_interp.claims.criterion import Claim
 from rb_interp.claims.judging import judge
-from rb_interp.claims.verdict import Verdicts
+from rb_interp.claims.verdict import Standing, Verdicts
 from rb_interp.statistics.intervals import proportion_interval
 from rb_interp.typed import typed
 

@@ -6,7 +6,6 @@ from rb_interp.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rb_interp.runs import config as config
-    from rb_interp.runs.circuit import Circuit as Circuit
     from rb_interp.runs.config import StudyConfig as StudyConfig
     from rb_interp.runs.config import SweepConfig as SweepConfig
     from rb_interp.runs.measured import Measured as Measured
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from rb_interp.runs.registry import study as study
     from rb_interp.runs.reproduction import reproduce as reproduce
     from rb_interp.runs.run import Run as Run
+    from rb_interp.runs.shared_member import Circuit as Circuit
     from rb_interp.runs.shared_member import SharedMember as SharedMember
     from rb_interp.runs.sharing import save_member as save_member
     from rb_interp.runs.sweep import Sweep as Sweep

@@ -31,7 +31,6 @@ from torch import Tensor
 from rb_interp.errors import RbInterpError, RunError, first_line
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
-from rb_interp.runs.circuit import Circuit
 from rb_interp.runs.registry import study
 from rb_interp.settings import class_name, overlay, plain
 from rb_interp.tasks.inputs import Inputs
@@ -45,6 +44,23 @@ if TYPE_CHECKING:
 
 FORMAT = "rb_interp member 2"
 FILE, WEIGHTS, UNTRAINED, CARD = "config.json", "model.safetensors", "untrained.safetensors", "README.md"
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """What a member learned, by name, and how sure that is.
+
+    Attributes:
+        name: the circuit.
+        named_by: how it was named, such as ``cause``: by interventions.
+        rule: the criterion of the name, in words.
+        shares: what the name rests on: quantity -> share of the answer's change, in [0, 1]; NaN if no row counts.
+    """
+
+    name: str
+    named_by: str
+    rule: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RunError, first_line, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.circuit import Circuit
 from rb_interp.runs.measured import Measured
 from rb_interp.runs.shared_member import (
     CARD,
     FILE,
     UNTRAINED,
     WEIGHTS,
+    Circuit,
     Content,
     SharedMember,
     checksum,

@@ -9,7 +9,7 @@ import torch
 
 import rb_interp as rb
 from rb_interp.interventions.route_shares import anchor_routes
-from rb_interp.runs.circuit import Circuit
+from rb_interp.runs.shared_member import Circuit
 from rb_interp.runs.sharing import ZOO_FOLDER, accuracy, members, model_card
 from rb_interp.studies.anchor.circuits import circuit_of
 from rb_interp.studies.composite.flow import circuit_of as flow_circuit

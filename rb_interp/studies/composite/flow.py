@@ -44,8 +44,8 @@ from rb_interp.interventions.blocking import blocked_edits
 from rb_interp.interventions.hooking import interchange_edits
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs.circuit import Circuit
 from rb_interp.runs.measured import Measured
+from rb_interp.runs.shared_member import Circuit
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.phase import early
 from rb_interp.studies.composite.rows import CompositeDataset
