@@ -58,7 +58,7 @@ def test_claims_conditions_are_among_the_sweeps_and_settings_share_a_stack():
     for change, said in (
         ({"depths": (3,)}, r"depths=\(3,\); axes share the point 2"),
         ({"factors": (2.0,)}, r"factors=\(2.0,\); axes share the point 1"),
-        ({"coarse_gammas": (0.9,)}, r"coarse_gammas=\[0.9\] are not all among gammas=\[0.3"),
+        ({"coarse_gammas": (0.35,)}, r"coarse_gammas=\[0.35\] are not all among gammas=\[0.3"),
         ({"heads": 3}, "heads=3 do not divide d_head=64"),
     ):
         with pytest.raises(ConfigError, match=said):
