@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_short(item: pytest.Item) -> bool:
-    return not {"anchor_run", "studies", "notebooks"} & {
+    return not {"anchor_run", "studies", "notebooks", "golden"} & {
         *getattr(item, "fixturenames", ()), *item.path.parts, item.path.stem.removeprefix("test_")
     }  # fmt: skip
 
@@ -80,4 +80,7 @@ def _group(item: pytest.Item) -> str:
     if "anchor_run" in getattr(item, "fixturenames", ()):
         return "anchor_run"
     folder = item.path.parent
+    if folder.name == "golden":  # the golden run of a study is that study's tests' too
+        folder = ROOT / "tests" / "studies" / item.name.partition("[")[2].rstrip("]").replace("-", "_")
+        return str(folder) if folder.is_dir() else item.nodeid
     return str(folder if folder.parent.name == "studies" else item.path)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,14 @@ def few_interventions() -> Iterator[None]:
     """Interventions as few as those of `anchor_run`, for whoever measures it again."""
     with _few():
         yield
+
+
+@pytest.fixture(scope="session")
+def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """Study -> its golden run, trained and measured once."""
+    from golden.calls import smoke
+
+    return cache(lambda study: smoke(study, tmp_path_factory.mktemp(study) / "run"))
 
 
 @pytest.fixture(scope="session")

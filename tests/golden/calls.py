@@ -456,14 +456,14 @@ def _exact(config: Any, train: dict[str, Any]) -> Any:
     return replace(config, **changes)
 
 
-def smoke(name: str, folder: Path) -> pd.DataFrame:
-    """The readings of a study's golden run, which is made in a folder."""
+def smoke(name: str, folder: Path) -> rb.Run:
+    """A study's golden run, which is made in a folder."""
     study = rb.study(name)
     with patch.multiple(causes, **FEW):
         run = rb.Run.start(folder, study, smoke_config(name))
         run.train(progress=False)
         run.probe(progress=False)
-    return run.readings
+    return run
 
 
 def of_this_generation(readings: pd.DataFrame) -> pd.DataFrame:

@@ -30,7 +30,7 @@ def main(wanted: list[str]) -> None:
     if "smoke" in wanted:
         for study in calls.STUDIES:
             with TemporaryDirectory() as folder:
-                _write(calls.smoke(study, Path(folder) / "run"), f"smoke_{study}")
+                _write(calls.smoke(study, Path(folder) / "run").readings, f"smoke_{study}")
     if "verdicts" in wanted:
         calls.verdicts(HERE).to_csv(HERE / "verdicts.csv", index=False)
     if "fingerprints" in wanted:

@@ -48,7 +48,7 @@ def test_fingerprints():
 @pytest.mark.parametrize(
     "study", [pytest.param(name, marks=pytest.mark.lens if name == "labels" else ()) for name in calls.STUDIES]
 )
-def test_smoke(study, tmp_path):
-    now, then = (calls.comparable(study, t) for t in (calls.smoke(study, tmp_path / "run"), _stored(f"smoke_{study}")))
+def test_smoke(study, smoke_run):
+    now, then = (calls.comparable(study, t) for t in (smoke_run(study).readings, _stored(f"smoke_{study}")))
     found = differing(now, then, PLACE, ["value", "untrained", "null_mean"], tolerance=1e-4)
     assert found.empty, found.to_string(max_rows=20)

@@ -1,7 +1,6 @@
-"""Answers, contrasts, claims and figures on known numbers, and a tiny run that is trained and reported."""
+"""Answers, contrasts, claims and figures on known numbers, and the golden run, reported."""
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,17 +28,6 @@ from rb_interp.training.members import train_members
 pytestmark = pytest.mark.wide
 SCAN = ScanTask(verbs=2, n_sequences=80)
 SIZES = ModelConfig(d_model=32, d_head=16, d_mlp=64, norm="post")
-TINY = {
-    name: replace(
-        sweep,
-        model=SIZES,
-        train=replace(sweep.train, steps=4, batch_size=16, eval_every=2, eval_rows=20, warmup=1),
-        task=replace(sweep.task, operands=(0, 9), block=(4, 5))
-        if name.startswith("addition")
-        else replace(SCAN, n_sequences=60 + 20 * ("middle" in name) + 40 * ("large" in name)),
-    )
-    for name, sweep in ADDITION_AND_SCAN.preset("paper").sweeps.items()
-}
 
 
 @pytest.fixture(scope="module")
@@ -214,13 +202,9 @@ def test_sweeps_that_are_compared_differ_in_what_their_names_say(data, message):
         from_mapping(AdditionAndScanConfig, {"preset": "smoke", **data})
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    config = replace(ADDITION_AND_SCAN.preset("paper", seeds=(0, 1)), **TINY)
-    return ADDITION_AND_SCAN.run(config=config, out=tmp_path_factory.mktemp("study") / "run", progress=False)
-
-
-def test_a_run_reads_the_members_that_it_trained(run):
+def test_a_run_reads_the_members_that_it_trained(smoke_run):
+    run = smoke_run("addition-and-scan")
+    run.write_report()
     readings = run.table("readings").set_index(["sweep", "gamma", "seed", "set", "quantity"])["value"]
     for sweep, set in (("addition_high", "block"), ("scan_middle_low", "train")):
         model, data = run.model(sweep=sweep, gamma=0.8, seed=1), run.sweep(sweep).dataset(1)

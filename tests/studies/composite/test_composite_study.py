@@ -181,6 +181,7 @@ TINY = replace(
     COMPOSITE.preset("smoke"),
     task=SMALL_TASK,
     seeds=(1,),
+    gammas=(0.5, 0.8),
     train=TrainConfig(steps=4, batch_size=16, eval_every=2, eval_rows=20, n_checkpoints=1, stages=("fit",)),
     model=replace(SIZES, n_heads=2),
 )

@@ -21,7 +21,7 @@ from rb_interp.probes.vectors import participation
 from rb_interp.runs.run import Run
 from rb_interp.studies.language import LANGUAGE
 from rb_interp.studies.language.config import LanguageConfig, info, train_note
-from rb_interp.studies.language.measure import text_of
+from rb_interp.studies.language.measure import _read, text_of
 from rb_interp.tasks import Inputs
 from rb_interp.text.config import TEXT_SETS
 from rb_interp.text.task import TextTask
@@ -42,12 +42,13 @@ STAND_IN = "The stories are sentences of a small story grammar, standing in for 
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory):
-    return LANGUAGE.run(config=TINY, out=tmp_path_factory.mktemp("language") / "run", progress=False)
+def run(smoke_run):
+    return smoke_run("language")
 
 
 def test_the_report_holds_every_claim_figure_and_stand_in(run):
     check_run(run)
+    run.write_report()
     page, content = run.report.read_text(), json.loads((run.folder / "report.json").read_text())
     assert [verdict.id for verdict in run.verdicts] == ["G1", "G1n", "G2", "G3"]
     assert "arrays.safetensors" in {path.name for path in run.folder.iterdir()}
@@ -103,11 +104,14 @@ def test_readings_agree_with_probes_called_by_hand(run):
     at_init = readings.query("gamma == 0.3 and seed == 1 and stage == 'init' and quantity == 'difference'")
     assert start == pytest.approx(at_init.value.item(), abs=1e-6)
     for corpus in ("prontoqa", "stories"):
-        tokens, _, counted = text.rows(f"{corpus}_test").batch(np.arange(2))
-        final = run.model(gamma=0.8, seed=1, stage="final")
-        by_hand = uniformity_of_heads(final, Inputs(tokens), layers=(1,), counted=counted)[1].values["tv"]
+        final, by_hand = run.model(gamma=0.8, seed=1, stage="final"), {}
+        for n in (2, run.config.task.held_out):
+            tokens, _, counted = text.rows(f"{corpus}_test").batch(np.arange(n))
+            by_hand[n] = uniformity_of_heads(final, Inputs(tokens), layers=(1,), counted=counted)[1].values["tv"]
         here = readings.query(f"gamma == 0.8 and seed == 1 and stage == 'final' and `set` == '{corpus}'")
-        assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand)
+        assert here.query("layer == 1 and head == 1 and quantity == 'tv'").value.item() == pytest.approx(by_hand[n])
+        few = [reading for where, reading in _read(final, text, replace(run.config, probe_rows=2)) if where == corpus]
+        assert few[-1].values["tv"] == pytest.approx(by_hand[2]) != pytest.approx(by_hand[n])
     attention = readings.query("probe == 'uniformity' and quantity == 'tv'")
     assert set(attention["set"]) == {"prontoqa", "stories"}
     assert len(attention) == 6 * 3 * 2 * 2 * 2  # members, stages, corpora, layers, heads
@@ -118,7 +122,7 @@ def test_curves_and_delta_l_are_those_of_the_exported_models(run):
     model = run.model(gamma=0.5, seed=1, stage="final")
     for name in TEXT_SETS:
         rows = text_of(run.sweep(), 1).rows(name)
-        tokens = torch.from_numpy(rows.tokens[:3].astype(np.int64))
+        tokens = torch.from_numpy(rows.tokens[: run.config.train.eval_rows].astype(np.int64))
         with torch.no_grad():
             loss = cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
         assert curves.query(f"set == '{name}' and step == 20").loss.item() == pytest.approx(loss.item(), abs=1e-5)
