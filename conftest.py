@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
-gc.disable()  # until tests are collected: millions of objects are made, and none is garbage
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other cost more than a second one gains
 ROOT = Path(__file__).parent
 WITH_SHAPES = [
@@ -43,6 +42,7 @@ def pytest_collection(session: pytest.Session) -> None:
     is looked for under the hook's name. That took 20 s a process.
     """
     if not session.config.getoption("numprocesses", None):
+        gc.disable()  # until tests are collected: millions of objects are made, and hardly one is garbage
         for name in ("transformer_lens", "pandas", "scipy.stats", "matplotlib.pyplot", "pyarrow.parquet"):
             import_module(name)
 
