@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import torch
@@ -34,10 +35,10 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_positions
-from rb_interp.interventions.hooking import aligned
+from rb_interp.interventions.hooking import role_positions
 from rb_interp.interventions.matrix import Direction, PatchingMatrix, check_control
 from rb_interp.interventions.metrics import Measured, measure
-from rb_interp.interventions.patching import cells_of, patching_matrix
+from rb_interp.interventions.patching import Cells, cells_of, patching_matrix
 from rb_interp.interventions.sites import Site, gather_at
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel, hooked
@@ -99,17 +100,16 @@ def attribution_matrix(
     for site in cells.groups:
         site.check(model)
     pair = Compared(model, clean, corrupted, metric, "attribution_matrix", answer_at)
-    source, base, start = (
-        (clean, corrupted, pair.corrupted) if direction == "denoise" else (corrupted, clean, pair.clean)
-    )
+    source, base, start = clean, corrupted, pair.corrupted
+    if direction == "noise":
+        source, base, start = corrupted, clean, pair.clean
     check_control(control, source, base, "attribution_matrix")
-    attribution = _Attribution(model, base, source, cells.groups, cells.roles, pair, answer_at)
-    changes = attribution.run([some for some in (source, control) if some is not None], steps)
-    estimates = [cells.placed(start + change) for change in changes]
+    at = answer_positions(answer_at, base.roles, *base.tokens.shape, "attribution_matrix")
+    sources = [source] if control is None else [source, control]
+    patched = [cells.placed(start + change) for change in _changes(model, base, sources, cells, pair, at, steps)]
     found = PatchingMatrix(
-        cells.components, cells.layers, cells.roles, pair.metric.name, head, pair.clean, pair.corrupted, estimates[0],
-        estimates[1] if control is not None else None, cells.notes, direction,
-        f"integrated attribution, {steps} steps" if steps else "attribution",
+        *cells[:3], pair.metric.name, head, pair.clean, pair.corrupted, patched[0], (*patched, None)[1], cells.notes,
+        direction, f"integrated attribution, {steps} steps" if steps else "attribution",
     )  # fmt: skip
     if not compare:
         return found
@@ -131,104 +131,72 @@ def rank_correlation(first: PatchingMatrix, second: PatchingMatrix) -> float:
     return float(np.corrcoef(ranks)[0, 1])
 
 
-class _Attribution:
-    """First-order changes of the metric in each row, for all cells."""
-
-    def __init__(
-        self,
-        model: HookedModel,
-        base: Inputs,
-        source: Inputs,
-        groups: Sequence[Site],
-        roles: Sequence[str],
-        pair: Compared,
-        answer_at: AnswerAt,
-    ) -> None:
-        self.model, self.base, self.groups, self.roles = model, base, groups, roles
-        self.metric, self.answers, self.tokens = pair.metric, pair.answers, as_rows(base.tokens)
-        self.device, (n_rows, length) = next(model.parameters()).device, self.tokens.shape
-        self.at = answer_positions(answer_at, base.roles, n_rows, length, "attribution_matrix")
-        self.hooks = list(dict.fromkeys([EMBED, *(site.hook for site in groups)]))
-        self.own, self.source = capture(model, self.tokens, self.hooks), source
-        self.known = {id(source): capture(model, source.tokens, self.hooks)}
-
-    def run(self, sources: Sequence[Inputs], steps: int) -> list[Float[np.ndarray, "group role row"]]:
-        """The estimated change of each cell with values from each of some rows, from the same gradients."""
-        changes = [np.zeros((len(self.groups), len(self.roles), len(self.tokens))) for _ in sources]
-        shares = [0.0] if not steps else [(step + 0.5) / steps for step in range(steps)]
-        aligned_at = [self._positions(source) for source in sources]
-        values = [self.known.get(id(some)) or capture(self.model, some.tokens, self.hooks) for some in sources]
-        for rows in torch.arange(len(self.tokens)).split(self._pass_rows()):
-            gradients = self._gradients(rows, shares)
-            for group, site in enumerate(self.groups):
-                place = site.in_hook(self.model)
-                for found, there, positions in zip(changes, values, aligned_at, strict=True):
-                    for role, (at, source_at) in enumerate(positions):
-                        moved = gather_at(place, there[site.hook][rows], source_at[rows])
-                        moved = moved - gather_at(place, self.own[site.hook][rows], at[rows])
-                        gradient = gather_at(place, gradients[self._reached_by(site)], at[rows])
-                        change = (gradient.double() * moved.double()).flatten(1).sum(1)
-                        found[group, role, rows.numpy()] = change.numpy()
-        return changes
-
-    def _reached_by(self, site: Site) -> str:
-        """The hook whose gradient a site has: a copy of resid_mid reaches the MLP alone, attn_out all that it does."""
-        if site.component == "resid_mid" and resid_mid_is_a_copy(self.model):
-            return Site("attn_out", site.layer).hook
-        return site.hook
-
-    def _gradients(self, rows: Int[Tensor, " row"], shares: Sequence[float]) -> dict[str, Tensor]:
-        """Mean gradient of each row's metric at every hook, over points on the way to the source."""
-        names = list(dict.fromkeys(self._reached_by(site) for site in self.groups))
-        total: dict[str, Tensor] = {}
-        for share in shares:
-            held = self._forward(rows, share, names)
-            clean, corrupted = (some.take(rows) for some in self.answers)
+def _changes(
+    model: HookedModel,
+    base: Inputs,
+    sources: Sequence[Inputs],
+    cells: Cells,
+    pair: Compared,
+    answer_at: Int[Tensor, " row"] | None,
+    steps: int,
+) -> list[Float[np.ndarray, "group role row"]]:
+    """The estimated change of each cell with values from each source, by the gradients on the way to the first."""
+    tokens, is_copy = as_rows(base.tokens), resid_mid_is_a_copy(model)
+    # a copy of resid_mid reaches the MLP alone, attn_out all that resid_mid does
+    reached = [
+        Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
+        for site in cells.groups
+    ]
+    hooks = [*dict.fromkeys([EMBED, *(site.hook for site in cells.groups)])]
+    own, *values = (capture(model, rows.tokens, hooks) for rows in (base, *sources))
+    positions = [role_positions(cells.groups, cells.roles, base, source) for source in sources]
+    n_values, n_rows = sum(activation[0].numel() for activation in own.values()), len(tokens)
+    size = min(passes(model, tokens), max(1, HELD_VALUES // n_values)) if pair.metric.by_row else n_rows
+    changes = [np.zeros((len(cells.groups), len(cells.roles), n_rows)) for _ in sources]
+    for rows in torch.arange(n_rows).split(size):
+        gradients: dict[str, Tensor] = {}
+        for share in [(step + 0.5) / steps for step in range(steps)] or [0.0]:
+            moved = share * (values[0][EMBED][rows] - own[EMBED][rows])
+            held = _forward(model, tokens[rows], moved, [*dict.fromkeys(reached)])
+            logits, answers = held.pop("logits"), [some.take(rows) for some in pair.answers]
             with torch.enable_grad():
-                logits = held.pop("logits")
-                logits = logits[:, -1] if self.at is None else logits[torch.arange(len(rows)), self.at[rows]]
-                value = measure(self.metric, logits.cpu(), clean, corrupted, "attribution_matrix").sum()
+                logits = logits[:, -1] if answer_at is None else logits[torch.arange(len(rows)), answer_at[rows]]
+                value = measure(pair.metric, logits.cpu(), *answers, asker="attribution_matrix").sum()
             if not value.requires_grad:
                 raise ModelError(
-                    f"the metric '{self.metric.name}' has no gradient; use one that has, such as logit_diff, or the "
+                    f"the metric '{pair.metric.name}' has no gradient; use one that has, such as logit_diff, or the "
                     f"exact patching_matrix."
                 )
-            found = torch.autograd.grad(value, [held[name] for name in names], allow_unused=True)
-            for name, gradient in zip(names, found, strict=True):
+            for name, gradient in zip(
+                held, torch.autograd.grad(value, [*held.values()], allow_unused=True), strict=True
+            ):
                 here = torch.zeros_like(held[name]) if gradient is None else gradient
-                total[name] = total.get(name, 0) + here.detach().cpu() / len(shares)
-        return total
-
-    def _forward(self, rows: Int[Tensor, " row"], share: float, names: Sequence[str]) -> dict[str, Tensor]:
-        """One pass with a graph that begins at the embedding, and the activations at some hooks as it has them."""
-        held: dict[str, Tensor] = {}
-
-        def keep(activation: Tensor, hook: object, name: str = "") -> Tensor:
-            held[name] = activation.clone()
-            return held[name]
-
-        def begin(activation: Tensor, hook: object) -> Tensor:
-            moved = self.known[id(self.source)][EMBED][rows] - self.own[EMBED][rows]
-            held[EMBED] = (activation.detach() + share * moved.to(activation)).requires_grad_()
-            return held[EMBED]
-
-        hooks = [(name, lambda value, hook, name=name: keep(value, hook, name)) for name in names if name != EMBED]
-        with (
-            torch.enable_grad(),
-            evaluation(self.model),
-            attached(self.model, [(EMBED, begin), *hooks]),
+                gradients[name] = gradients.get(name, 0) + here.detach().cpu() / max(1, steps)
+        for (number, site), (change, there, at) in product(
+            enumerate(cells.groups), zip(changes, values, positions, strict=True)
         ):
-            held["logits"] = self.model(self.tokens[rows].to(self.device))
-        return held
+            place = site.in_hook(model)
+            for role, (here, source_at) in enumerate(at):
+                moved = gather_at(place, there[site.hook][rows], source_at[rows])
+                moved = moved - gather_at(place, own[site.hook][rows], here[rows])
+                gradient = gather_at(place, gradients[reached[number]], here[rows])
+                change[number, role, rows.numpy()] = (gradient.double() * moved.double()).flatten(1).sum(1).numpy()
+    return changes
 
-    def _positions(self, source: Inputs) -> list[tuple[Tensor, Tensor]]:
-        """Positions of each role in the rows and in a source."""
-        site = next((site for site in self.groups if site.component == "pattern"), self.groups[0])
-        n_rows, length = self.tokens.shape
-        return [aligned(site.at(role), self.base.roles, source.roles, length, n_rows) for role in self.roles]
 
-    def _pass_rows(self) -> int:
-        """Rows of a pass; all of them for a metric that looks at rows together."""
-        values = sum(activation[0].numel() for activation in self.own.values())
-        most = min(passes(self.model, self.tokens), max(1, HELD_VALUES // values))
-        return most if self.metric.by_row else len(self.tokens)
+def _forward(model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+    """Logits and some activations of a pass with a graph that begins at the embedding, which is moved."""
+    held: dict[str, Tensor] = {}
+
+    def begin(activation: Tensor, hook: object) -> Tensor:
+        moved_there = (activation.detach() + moved.to(activation)).requires_grad_()
+        return keep(moved_there, EMBED) if EMBED in names else moved_there
+
+    def keep(activation: Tensor, name: str) -> Tensor:
+        held[name] = activation.clone() if name != EMBED else activation
+        return held[name]
+
+    hooks = [(name, lambda value, hook, name=name: keep(value, name)) for name in names if name != EMBED]
+    with torch.enable_grad(), evaluation(model), attached(model, [(EMBED, begin), *hooks]):
+        held["logits"] = model(tokens.to(next(model.parameters()).device))
+    return held

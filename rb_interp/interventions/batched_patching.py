@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.interventions.hooking import aligned, check_pairs
+from rb_interp.interventions.hooking import check_pairs, role_positions
 from rb_interp.interventions.sites import EMBEDDINGS, Site
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
@@ -86,8 +86,7 @@ class CellRuns:
     def run(self, source: Inputs) -> Iterator[tuple[list[int], int, Float[Tensor, "row d_vocab"]]]:
         """Groups, role and logits of cells with values from the source; cells that are not given change nothing."""
         check_pairs("the source", as_rows(source.tokens), "the rows that run", self.tokens)
-        site = next((site for site in self.groups if site.component == "pattern"), self.groups[0])
-        at = [aligned(site.at(role), self.inputs.roles, source.roles, self.length, self.n_rows) for role in self.roles]
+        at = role_positions(self.groups, self.roles, self.inputs, source)
         runs = [(k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own) for k, (own, _) in enumerate(at)]
         run, pos, source_pos = (torch.cat([x.flatten() for x in some]) for some in (runs, *zip(*at, strict=True)))
         found = capture(self.model, source.tokens, [*{site.hook: None for site in self.groups}])

@@ -187,6 +187,15 @@ def aligned(
     return at, source_at
 
 
+def role_positions(
+    groups: Sequence[Site], roles: Sequence[str], base: Inputs, source: Inputs
+) -> list[tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]]:
+    """Positions of each role in the rows and in their source, pair by pair as ``aligned`` has them."""
+    site = next((site for site in groups if site.component == "pattern"), groups[0])
+    n_rows, length = base.tokens.shape
+    return [aligned(site.at(role), base.roles, source.roles, length, n_rows) for role in roles]
+
+
 def write_at(
     site: Site | str,
     values: Tensor,

@@ -7,7 +7,7 @@ with m the metric, of the rows that run and of those that the cell is taken from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Literal
@@ -26,7 +26,7 @@ from rb_interp.typed import typed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PatchingMatrix"]
+__all__ = ["PatchingMatrix", "Shares"]
 
 Direction = Literal["denoise", "noise"]
 SHARES = {"denoise": "recovered", "noise": "lost"}
@@ -89,9 +89,55 @@ def ratio_interval(
     return np.asarray(ends[0]), np.asarray(ends[1])
 
 
+class Shares(Record):
+    """Shares of the way from the rows that run to their source; a notebook and ``print`` show them as a table.
+
+    ``values`` have the axes of ``patched`` ``[..., row]`` but the last: 1 all, 0 none, nan where there is no cell.
+    ``control`` is the same share of the control, near 0 where a patch as such does nothing; nan without a control.
+    ``ends`` are those of the 95 % interval over inputs, see ``ratio_interval``.
+    """
+
+    patched: np.ndarray
+    control_patched: np.ndarray | None
+
+    def _runs(self) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        """The metric of the rows that run, and of their source."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.patched.shape[-1]
+
+    @property
+    def values(self) -> np.ndarray:
+        run, source = (values.mean() for values in self._runs())
+        return (self.patched.mean(-1) - run) / (source - run)
+
+    @property
+    def control(self) -> np.ndarray:
+        if self.control_patched is None:
+            return np.full(self.patched.shape[:-1], np.nan)
+        run, source = (values.mean() for values in self._runs())
+        return (self.control_patched.mean(-1) - run) / (source - run)
+
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        run, source = self._runs()
+        low, high = ratio_interval(self.patched - run, source - run)
+        missing = np.isnan(self.values)
+        return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
+
+    def cells(self, share: str, **axes: Sequence) -> pd.DataFrame:
+        """One row a cell: its place on each axis, share, low, high, control, n."""
+        low, high = (end.ravel() for end in self.ends)
+        frame = pd.DataFrame(product(*axes.values()), columns=pd.Index(axes))
+        columns = {share: self.values.ravel(), "low": low, "high": high, "control": self.control.ravel()}
+        return frame.assign(**columns, n=len(self))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class PatchingMatrix(Record):
-    """What each cell recovers; a notebook shows it as its table, and so does ``print``.
+class PatchingMatrix(Shares):
+    """What each cell recovers, and shares of it.
 
     Arrays are ``[component, layer, role]`` in the order of the three names.
 
@@ -120,34 +166,7 @@ class PatchingMatrix(Record):
     method: str = "patching"
     rank_correlation: float | None = None
 
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.clean)
-
-    @property
-    def values(self) -> Float[np.ndarray, "component layer role"]:
-        """Share recovered, or lost: 1 all, 0 none."""
-        return self._share(self.patched)
-
-    @property
-    def control(self) -> Float[np.ndarray, "component layer role"]:
-        """The same share of the control, near 0 where a patch as such does nothing; nan without a control."""
-        nothing = np.full(self.patched.shape[:3], np.nan)
-        return nothing if self.control_patched is None else self._share(self.control_patched)
-
-    @property
-    def ends(self) -> tuple[Float[np.ndarray, "component layer role"], Float[np.ndarray, "component layer role"]]:
-        """Lower and upper end of the 95 % interval over inputs, see ``ratio_interval``."""
-        run, source = self._ends()
-        return ratio_interval(self.patched - run, source - run)
-
-    def _share(
-        self, patched: Float[np.ndarray, "component layer role row"]
-    ) -> Float[np.ndarray, "component layer role"]:
-        run, source = (values.mean() for values in self._ends())
-        return (patched.mean(-1) - run) / (source - run)
-
-    def _ends(self) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    def _runs(self) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
         """The metric of the rows that run, and of those that cells are taken from."""
         return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
 
@@ -164,11 +183,7 @@ class PatchingMatrix(Record):
 
     def to_frame(self) -> pd.DataFrame:
         """One row a cell: component, layer, role, recovered (``lost`` when noising), low, high, control, n."""
-        names = pd.Index(["component", "layer", "role"])
-        cells = pd.DataFrame(product(self.components, self.layers, self.roles), columns=names)
-        low, high = self.ends
-        columns = {SHARES[self.direction]: self.values, "low": low, "high": high, "control": self.control}
-        return cells.assign(**{name: found.ravel() for name, found in columns.items()}, n=len(self))
+        return self.cells(SHARES[self.direction], component=self.components, layer=self.layers, role=self.roles)
 
     @typed
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -33,7 +32,7 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answers_of
 from rb_interp.interventions.effect import Effect, effect_point, looks_of
 from rb_interp.interventions.hooking import aligned, check_pairs, last_logits, parse_sites, values_at, write_at
-from rb_interp.interventions.matrix import check_control, check_distinct, ratio_interval
+from rb_interp.interventions.matrix import Shares, check_control, check_distinct
 from rb_interp.interventions.metrics import Answers, Measured, Metric, measure, metric_of
 from rb_interp.interventions.sites import Edit, Site, components_of, gather_at, site_positions
 from rb_interp.models.protocol import HookedModel, hooked
@@ -184,8 +183,8 @@ def _tensor(labels: Int[np.ndarray, " row"] | None) -> Tensor | None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PathMatrix(Record):
-    """Share that each path recovers; a notebook and ``print`` show it as its table.
+class PathMatrix(Shares):
+    """What each path recovers, and shares of it.
 
     Attributes:
         senders, receivers: the sites, in the order of the cells. metric: its name.
@@ -204,30 +203,12 @@ class PathMatrix(Record):
     control_patched: Float[np.ndarray, "sender receiver row"] | None
     notes: Mapping[str, str] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.base)
-
-    @property
-    def values(self) -> Float[np.ndarray, "sender receiver"]:
-        """Share of the way from base to source: 1 all, 0 none, nan where there is no path."""
-        return self._share(self.patched)
-
-    @property
-    def control(self) -> Float[np.ndarray, "sender receiver"]:
-        """The same share of the control; nan without one."""
-        return np.full_like(self.values, np.nan) if self.control_patched is None else self._share(self.control_patched)
-
     def to_frame(self) -> pd.DataFrame:
         """One row a path: sender, receiver, recovered, low, high (95 %, over inputs), control, n."""
-        low, high = ratio_interval(self.patched - self.base, self.source - self.base)
-        missing = np.isnan(self.values)
-        ends = {name: np.where(missing, np.nan, end).ravel() for name, end in (("low", low), ("high", high))}
-        paths = pd.DataFrame(product(self.senders, self.receivers), columns=pd.Index(["sender", "receiver"]))
-        return paths.assign(recovered=self.values.ravel(), **ends, control=self.control.ravel(), n=len(self))
+        return self.cells("recovered", sender=self.senders, receiver=self.receivers)
 
-    def _share(self, patched: Float[np.ndarray, "sender receiver row"]) -> Float[np.ndarray, "sender receiver"]:
-        return (patched.mean(-1) - self.base.mean()) / (self.source.mean() - self.base.mean())
+    def _runs(self) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        return self.base, self.source
 
     @typed
     def plot(self, ax: Axes | None = None) -> Axes:
