@@ -131,7 +131,7 @@ class Cost:
         answer_at: AnswerAt = None,
         logits: Float[Tensor, "row d_vocab"] | None = None,
     ) -> None:
-        self.metric, self.asker = metric_of(metric), asker
+        self.model, self.metric, self.asker = model, metric_of(metric), asker
         if self.metric.needs:
             check_labels(inputs, asker)
         self.logits = lambda edits=(): answer_logits(model, inputs, edits, answer_at, asker)

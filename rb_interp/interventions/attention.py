@@ -1,4 +1,4 @@
-r"""What is lost when an attention pattern is replaced by a fixed one or by another model's.
+r"""What is lost when an attention pattern is replaced by a fixed one or by another model's, or a look is blocked.
 
     forced_average       L0's pattern is exactly 1/i in every head (claim M10)
     forced_pattern_of    ... or what another model attends to on the same inputs
@@ -14,6 +14,11 @@ How it can mislead. M10 asks that the average costs at most .10 nats and the con
 control is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
 forcing the average changes nothing, so an untrained model loses 0 nats. A model that does not use the layer loses
 nothing either; then the control costs nothing too.
+
+Blocked attention: a query cannot attend to some positions; their attention is 0, and the rest is scaled to sum to 1.
+Control: as many of the row's noise positions blocked, chosen at random, or others where no role is called noise. It can
+mislead: a query that attended to nothing but the blocked positions attends evenly to the rest, and what other heads or
+layers also bring does not show when one look is blocked.
 """
 
 from __future__ import annotations
@@ -26,11 +31,11 @@ from jaxtyping import Float, Int
 from scipy.special import entr, softmax
 from torch import Tensor
 
-from rb_interp.errors import ModelError
-from rb_interp.interventions.answers import AnswerAt, Cost
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
-from rb_interp.interventions.sites import Edit, Site
+from rb_interp.interventions.sites import Edit, Site, positions, scatter_at
 from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.averaging import average_operator
 from rb_interp.probes.capturing import Tokens, capture
@@ -40,6 +45,8 @@ from rb_interp.typed import typed
 
 __all__ = [
     "average_beside",
+    "blocked_attention",
+    "blocked_attention_costs",
     "forced_average",
     "forced_pattern",
     "forced_pattern_of",
@@ -47,13 +54,6 @@ __all__ = [
     "random_patterns",
     "row_entropies",
 ]
-
-CONTROL = "random fixed pattern of the same entropy"
-BESIDE = "pattern of another model on the same inputs"
-STEPS = 80
-"""Halvings of the search for an entropy: below the spacing of doubles."""
-TOLERANCE = 1e-6
-"""Entropies this far outside what a row can have count as rounding."""
 
 
 def forced_pattern(
@@ -85,9 +85,7 @@ def forced_pattern(
         new = (wanted[rows] if wanted.ndim == 4 else wanted).to(activation).expand_as(activation)
         if head is None:
             return new.clone()
-        changed = activation.clone()
-        changed[:, head] = new[:, head]
-        return changed
+        return activation.index_copy(1, torch.tensor([head], device=activation.device), new[:, head, None])
 
     return [Edit(site.hook, change)]
 
@@ -101,9 +99,8 @@ def row_entropies(
 
     ``[query]`` for one head, ``[head, query]`` for all of them.
     """
-    site = Site("pattern", layer, head=head)
-    site.check(model)
-    entropies = entr(capture(model, tokens, [site.hook])[site.hook].double().numpy()).sum(-1).mean(0)
+    Site("pattern", layer, head=head).check(model)
+    entropies = entr(pattern_of(model, tokens, layer=layer).double().numpy()).sum(-1).mean(0)
     return entropies if head is None else entropies[head]
 
 
@@ -120,9 +117,8 @@ def random_patterns(
 
     Raises ModelError for entropies that a row cannot have.
     """
-    length = entropies.shape[-1]
-    most = np.log(np.arange(1, length + 1))
-    if not ((entropies >= -TOLERANCE) & (entropies <= most + TOLERANCE)).all():
+    most = np.log(np.arange(1, (length := entropies.shape[-1]) + 1))
+    if not ((entropies >= -1e-6) & (entropies <= most + 1e-6)).all():  # further outside is no rounding
         raise ModelError(
             f"got entropies from {np.min(entropies):.3g} to {np.max(entropies):.3g} nats; "
             f"query i (from 1) sees i positions, so its entropy lies between 0 and ln i."
@@ -137,7 +133,7 @@ def random_patterns(
     low, high = np.zeros(entropies.shape), np.ones(entropies.shape)
     while (short := entr(rows(high)).sum(-1) > np.maximum(entropies, 0)).any():
         high[short] *= 2
-    for _ in range(STEPS):
+    for _ in range(80):  # below the spacing of doubles
         middle = (low + high) / 2
         too_even = entr(rows(middle)).sum(-1) > entropies
         low, high = np.where(too_even, middle, low), np.where(too_even, high, middle)
@@ -168,16 +164,15 @@ def forced_average(
         n_draws, seed: number of random patterns of the control, and their seed.
         metric: in place of nats, a name or a function, see ``interventions.metrics``. answer_at: where it is read.
 
-    Raises:
-        ModelError: for a layer, head or metric that is not there, and for entropies of other sizes.
+    Raises ModelError for a layer, head or metric that is not there, and for entropies of other sizes.
 
     Source: paper 1, Fig. 6 ("average operator").
     """
     hooked(model, "forced_average")
-    average = average_operator(inputs.tokens.shape[1])
-    control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
+    control = _random_as(model, inputs, entropies, head, n_draws, seed)
     cost = Cost(model, inputs, metric, "forced_average", answer_at)
-    return _forced("attention forced to 1/i", model, cost, layer, head, [average, *control])
+    patterns = [average_operator(inputs.tokens.shape[1]), *control]
+    return _forced("attention forced to 1/i", cost, patterns, layer, head)
 
 
 @typed
@@ -196,20 +191,18 @@ def forced_pattern_of(
 ) -> Effect:
     """Nats that each input loses when a layer attends as another model's does on the same input; unbounded.
 
-    The random patterns have the other model's entropies; ``metric`` and ``answer_at`` are those of `forced_average`.
+    The random patterns have the other model's entropies; all else is as for `forced_average`.
     Raises ModelError for a layer or head that either lacks, and for another number of heads.
     """
-    site = Site("pattern", layer, head=head)
-    site.check(other)
     if model.cfg.n_heads != other.cfg.n_heads:
         raise ModelError(
             f"this model has {model.cfg.n_heads} heads, the other {other.cfg.n_heads}; compare models with as many."
         )
-    pattern = pattern_of(other, inputs.tokens, layer=layer)
     entropies = row_entropies(other, inputs.tokens, layer=layer, head=head)
-    control = _control_patterns(model, inputs, entropies, head, n_draws, seed)
+    control = _random_as(model, inputs, entropies, head, n_draws, seed)
+    patterns = [pattern_of(other, inputs.tokens, layer=layer), *control]
     cost = Cost(model, inputs, metric, "forced_pattern_of", answer_at)
-    return _forced("attention of another model", model, cost, layer, head, [pattern, *control])
+    return _forced("attention of another model", cost, patterns, layer, head)
 
 
 @few_threads
@@ -243,12 +236,142 @@ def average_beside(
 
     Raises ModelError for a layer that is not there, and for patterns of another shape.
     """
-    average = average_operator(inputs.tokens.shape[1])
     cost = Cost(model, inputs, metric, "average_beside", answer_at)
-    return _forced("attention forced to 1/i", model, cost, layer, None, [average, *patterns], BESIDE)
+    beside = "pattern of another model on the same inputs"
+    every = [average_operator(inputs.tokens.shape[1]), *patterns]
+    return _forced("attention forced to 1/i", cost, every, layer, control_name=beside)
 
 
-def _control_patterns(
+@typed
+@few_threads
+def blocked_attention(
+    model: HookedModel,
+    inputs: Inputs,
+    *,
+    layer: int,
+    query: str = "last",
+    key: str = "key",
+    head: int | None = None,
+    metric: Measured = "loss",
+    answer_at: AnswerAt = None,
+    n_draws: int = 20,
+    seed: int = 0,
+) -> Effect:
+    """What each input loses when one role cannot attend to another in a layer.
+
+    Args:
+        inputs: rows with roles, and with labels where the metric asks for them.
+        layer: the layer, counted from 0. head: the only head that is blocked; by default all of them.
+        query, key: roles, as in ``sites.positions``.
+        metric, answer_at: as for `forced_average`.
+        n_draws, seed: draws of the control, and their seed; p cannot be below 1 / (1 + draws), .048 for 20.
+
+    The control blocks as many noise positions, among those that the query sees and other than the query where there
+    are enough. Without a role ``noise`` it blocks positions that have neither of the two roles.
+
+    Raises ModelError where nothing is left to attend to, RolesError for missing roles, and for too little noise.
+    """
+    hooked(model, "blocked_attention")
+    asked = {"layer": layer, "query": query, "key": key, "head": head, "n_draws": n_draws, "seed": seed}
+    (found,) = blocked_attention_costs(model, inputs, (metric,), answer_at=answer_at, **asked).values()
+    return found
+
+
+@typed
+@few_threads
+def blocked_attention_costs(
+    model: HookedModel,
+    inputs: Inputs,
+    metrics: Sequence[Measured] = ("loss", "accuracy"),
+    *,
+    layer: int,
+    query: str = "last",
+    key: str = "key",
+    head: int | None = None,
+    answer_at: AnswerAt = None,
+    n_draws: int = 5,
+    seed: int = 0,
+) -> dict[str, Effect]:
+    """`blocked_attention` in several metrics, from the same runs: quantity, such as ``loss_increase`` -> effect.
+
+    ``n_draws`` of the control: 5 give its mean, and no p below .17. All else is as for `blocked_attention`.
+    """
+    roles, length, rng = inputs.roles, inputs.tokens.shape[1], np.random.default_rng([seed, 11])
+    queries, keys = (positions(roles, role, length, "blocked_attention") for role in (query, key))
+    before = answer_logits(model, inputs, (), answer_at, "blocked_attention")
+    costs = [Cost(model, inputs, metric, "blocked_attention", answer_at, before) for metric in metrics]
+    others = _noise(inputs, queries, keys) if n_draws else keys
+    blocked = [keys, *(_some(others, queries, keys.shape[1], rng) for _ in range(n_draws))]
+    runs = [costs[0].logits(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
+    name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
+    control = "as many noise positions" if "noise" in roles.positions else "as many other positions"
+    return {cost.quantity: cost.effect(name, site, runs, control) for cost in costs}
+
+
+def blocked_edits(
+    model: HookedModel,
+    queries: Int[np.ndarray, "row n"],
+    keys: Int[np.ndarray, "row m"],
+    *,
+    layer: int,
+    head: int | None = None,
+) -> list[Edit]:
+    """Edits that set each row's attention from some positions to others to 0 and scale the rest to sum to 1.
+
+    Raises ModelError where a query sees nothing but what is blocked.
+    """
+    site = Site("pattern", layer, head=head)
+    site.check(model)
+
+    def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
+        here, length = torch.arange(len(rows))[:, None], activation.shape[-1]
+        query, key = torch.from_numpy(queries)[rows], torch.from_numpy(keys)[rows]
+        closed = torch.zeros(len(rows), length, dtype=torch.bool)
+        closed[here, key] = True
+        open_to = (torch.ones(length, length).tril().bool()[query] & ~closed[:, None]).to(activation)  # [row, n, key]
+        if not open_to.any(-1).all():
+            raise ModelError(
+                f"in L{layer} a query sees nothing but what is blocked; choose a later query or fewer keys."
+            )
+        kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
+        kept = torch.where(kept.sum(-1, keepdim=True) > 0, kept, open_to[:, :, None].expand_as(kept))
+        new = kept / kept.sum(-1, keepdim=True)
+        return scatter_at(site, activation, query, new if head is None else new[:, :, head])
+
+    return [Edit(site.hook, change)]
+
+
+def _noise(
+    inputs: Inputs, queries: Int[np.ndarray, "row n"], keys: Int[np.ndarray, "row m"]
+) -> Int[np.ndarray, "row count"]:
+    """Positions that a control may block: noise, or where there is no such role those without the two roles.
+
+    Raises RolesError where rows have fewer than are blocked.
+    """
+    if "noise" in inputs.roles.positions:
+        found = inputs.roles.position("noise", "blocked_attention")
+    else:
+        taken = np.concatenate([queries, keys], 1)
+        free = (np.arange(inputs.tokens.shape[1])[None, :, None] != taken[:, None]).all(-1)
+        found = np.argsort(~free, axis=1, kind="stable")[:, : int(free.sum(1).min())]
+    if found.shape[1] < keys.shape[1]:
+        raise RolesError(
+            f"blocked_attention blocks {keys.shape[1]} positions and its control as many of noise, but rows have "
+            f"{found.shape[1]}; block a role with fewer positions, or pass n_draws=0 for no control."
+        )
+    return found
+
+
+def _some(
+    others: Int[np.ndarray, "row count"], queries: Int[np.ndarray, "row n"], count: int, rng: np.random.Generator
+) -> Int[np.ndarray, "row some"]:
+    """So many of these positions at random: those that a query sees first, then queries themselves, then later ones."""
+    is_query = (others[:, :, None] == queries[:, None]).any(-1)
+    order = rng.random(others.shape) + is_query + 2.0 * (others > queries.max(1, keepdims=True))
+    return np.take_along_axis(others, order.argsort(1)[:, :count], 1)
+
+
+def _random_as(
     model: HookedModel, inputs: Inputs, entropies: np.ndarray, head: int | None, n_draws: int, seed: int
 ) -> Float[np.ndarray, "draw head query key"]:
     """Random patterns for each head, the same for all inputs; one head's stands in every head's place."""
@@ -264,12 +387,11 @@ def _control_patterns(
 
 def _forced(
     name: str,
-    model: HookedModel,
     cost: Cost,
-    layer: int,
-    head: int | None,
     patterns: Iterable[np.ndarray | Tensor],
-    control_name: str = CONTROL,
+    layer: int,
+    head: int | None = None,
+    control_name: str = "random fixed pattern of the same entropy",
 ) -> Effect:
-    runs = (cost.logits(forced_pattern(model, pattern, layer=layer, head=head)) for pattern in patterns)
+    runs = (cost.logits(forced_pattern(cost.model, pattern, layer=layer, head=head)) for pattern in patterns)
     return cost.effect(name, str(Site("pattern", layer, head=head)), runs, control_name)

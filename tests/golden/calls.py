@@ -29,8 +29,13 @@ from rb_interp import probes
 from rb_interp.claims import judge
 from rb_interp.errors import RbInterpError
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import average_beside, forced_pattern_of, pattern_of, row_entropies
-from rb_interp.interventions.blocking import blocked_attention_costs
+from rb_interp.interventions.attention import (
+    average_beside,
+    blocked_attention_costs,
+    forced_pattern_of,
+    pattern_of,
+    row_entropies,
+)
 from rb_interp.interventions.interchanging import key_and_sum
 from rb_interp.interventions.number_line import permuted_number_line
 from rb_interp.interventions.route_shares import anchor_routes

@@ -10,6 +10,8 @@ from scipy.special import entr
 from rb_interp.errors import ModelError
 from rb_interp.interventions.attention import (
     average_beside,
+    blocked_attention,
+    blocked_edits,
     forced_average,
     forced_pattern,
     forced_pattern_of,
@@ -17,7 +19,6 @@ from rb_interp.interventions.attention import (
     random_patterns,
     row_entropies,
 )
-from rb_interp.interventions.blocking import blocked_attention, blocked_edits
 from rb_interp.interventions.hooking import last_logits, with_edits
 from rb_interp.models import build_model
 from rb_interp.models.reference import reference
@@ -212,7 +213,7 @@ def test_models_written_by_hand_lose_the_answer_where_their_circuit_is_cut():
 
 
 def test_the_control_blocks_noise_that_the_query_sees():
-    from rb_interp.interventions.blocking import _noise, _some
+    from rb_interp.interventions.attention import _noise, _some
 
     last, noise = np.full((30, 1), 8), INPUTS.roles.position("noise")
     drawn = np.concatenate([_some(noise, last, 1, RNG) for _ in range(200)], 1)

@@ -19,7 +19,7 @@ from rb_interp.interventions import (
 )
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.metrics import METRICS, Answers, logit, logit_diff, measure, metric_of, probability
-from rb_interp.interventions.site_patching import patched_logits
+from rb_interp.interventions.patching import patched_logits
 from rb_interp.tasks import Inputs
 
 LOGITS = torch.tensor([[0.0, np.log(3.0), 0.0], [1e5, 0.0, -1e5]], dtype=torch.float64)

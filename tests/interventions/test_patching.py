@@ -16,9 +16,8 @@ from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.batched_patching import CellRuns
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.matrix import PatchingMatrix, ratio_interval
-from rb_interp.interventions.patching import COMPONENTS, ROLES, patching_matrix
+from rb_interp.interventions.patching import COMPONENTS, ROLES, patch, patched_logits, patching_effect, patching_matrix
 from rb_interp.interventions.path import path_patch
-from rb_interp.interventions.site_patching import patch, patched_logits, patching_effect
 from rb_interp.interventions.sites import PER_HEAD, Site, positions, read_at
 from rb_interp.models.build import build_model
 from rb_interp.models.generations import GENERATION

@@ -8,8 +8,8 @@ from probes.lens_models import hooks_on
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.hooking import last_logits, with_weights, write_at
+from rb_interp.interventions.patching import patched_logits
 from rb_interp.interventions.path import path_matrix, path_patch
-from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.interventions.sites import read_at
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference

@@ -14,8 +14,8 @@ from experiments.copies import perturbed
 from rb_interp.interventions import circuit_by_cause, routes
 from rb_interp.interventions.circuit_names import CAUSES, NAMED, SHARES
 from rb_interp.interventions.interchanging import most_likely
+from rb_interp.interventions.patching import patched_logits
 from rb_interp.interventions.route_shares import anchor_routes
-from rb_interp.interventions.site_patching import patched_logits
 from rb_interp.models.build import build_model
 from rb_interp.models.build import lens_model as with_weights
 from rb_interp.models.reference import reference

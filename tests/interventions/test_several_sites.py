@@ -10,8 +10,7 @@ from rb_interp.errors import ArgumentError, ModelError
 from rb_interp.interventions import Site, ablation, patching_effect, patching_matrix
 from rb_interp.interventions.ablating import ablate
 from rb_interp.interventions.hooking import with_weights
-from rb_interp.interventions.patching import default_roles
-from rb_interp.interventions.site_patching import patch, patched_logits
+from rb_interp.interventions.patching import default_roles, patch, patched_logits
 from rb_interp.models import build_model
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.roles import Roles

@@ -20,8 +20,13 @@ from torch import Tensor
 
 from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import average_beside, forced_average, pattern_of, row_entropies
-from rb_interp.interventions.blocking import blocked_attention_costs
+from rb_interp.interventions.attention import (
+    average_beside,
+    blocked_attention_costs,
+    forced_average,
+    pattern_of,
+    row_entropies,
+)
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchanging import key_and_sum, n_other_answers
 from rb_interp.interventions.number_line import permuted_number_line

@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.blocking import blocked_edits
+from rb_interp.interventions.attention import blocked_edits
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.models.protocol import HookedModel
 from rb_interp.statistics.intervals import proportion_interval

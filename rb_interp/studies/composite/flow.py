@@ -40,7 +40,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.blocking import blocked_edits
+from rb_interp.interventions.attention import blocked_edits
 from rb_interp.interventions.hooking import interchange_edits
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.models.protocol import HookedModel

@@ -7,7 +7,7 @@ import pytest
 from reference_models import EQUAL, FLOWS, reference_model
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.blocking import blocked_edits
+from rb_interp.interventions.attention import blocked_edits
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes import attention
