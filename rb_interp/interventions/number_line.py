@@ -112,50 +112,35 @@ def permuted_number_line(
     """
     check_reasoning(data, set, "the number line")
     anchors, rows = data.task.tokens("reasoning_anchor"), data.sample(set, n)
-    if not np.isin(data.tokens[rows[:, None], data.anchor_positions[rows]], anchors).all():
+    own = data.tokens[rows[:, None], data.anchor_positions[rows]]
+    if not np.isin(own, anchors).all():
         raise TaskError(f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'.")
-    order = _checked(permutation, len(anchors))
-    chosen, predicted = _chosen(model, data, rows, order - np.arange(len(anchors)))
-    vectors, tokens = token_vectors(model, anchors), data.tokens[chosen]
+    places = np.arange(len(anchors))
+    order = places[::-1] if permutation is None else np.asarray(permutation)
+    if order.shape != places.shape or (np.sort(order) != places).any():
+        raise ModelError(
+            f"got {order.tolist()}; expected a permutation of 0 to {places[-1]}, one for each reasoning anchor."
+        )
+    by = (order - places)[own - data.task.reasoning_anchors[0]].sum(1)
+    counts = (most_likely(model, data.tokens[rows]) == data.labels[rows]) & (by != 0)
+    tokens, predicted = data.tokens[rows[counts]], data.labels[rows[counts]] + by[counts]
+    vectors = token_vectors(model, anchors)
     change = moves(vectors, order, _direction(model, vectors, direction))
 
-    def answers(change: Embeddings) -> np.ndarray:
-        if not len(chosen):
-            return predicted
+    def as_predicted(change: Embeddings) -> np.ndarray:
+        if not len(tokens):
+            return np.zeros(0)
         with _moved(model, anchors, change):
-            return most_likely(model, tokens)
+            return (most_likely(model, tokens) == predicted) * 1.0
 
-    moved = (answers(change) == predicted).astype(float)
-    other_moved = []
+    moved, others = as_predicted(change), []
     for other in random_directions(n_draws, vectors.shape[1], np.random.default_rng([seed, 13])):
         along = moves(vectors, order, other)
         along *= np.linalg.norm(change) / max(np.linalg.norm(along), np.finfo(float).tiny)
-        other_moved.append(answers(along) == predicted)
+        others.append(as_predicted(along))
     name = "anchors permuted along " + (f"the {direction} direction" if isinstance(direction, str) else "a direction")
     control = "random direction, change of the same norm"
-    return Effect(
-        name, "W_E", "moved_as_predicted", moved, np.reshape(other_moved, (n_draws, len(chosen))).astype(float), control
-    )
-
-
-def _chosen(
-    model: HookedModel, data: AnchorDataset, rows: Int[np.ndarray, " row"], shift: Int[np.ndarray, " anchor"]
-) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """Rows answered rightly whose predicted answer differs from their own, and that answer."""
-    anchors = data.tokens[rows[:, None], data.anchor_positions[rows]]
-    by = shift[anchors - data.task.reasoning_anchors[0]].sum(1)
-    right = most_likely(model, data.tokens[rows]) == data.labels[rows]
-    keep = right & (by != 0)
-    return rows[keep], data.labels[rows[keep]] + by[keep]
-
-
-def _checked(permutation: Sequence[int] | np.ndarray | None, n: int) -> Int[np.ndarray, " anchor"]:
-    order = np.arange(n)[::-1] if permutation is None else np.asarray(permutation)
-    if order.shape != (n,) or (np.sort(order) != np.arange(n)).any():
-        raise ModelError(
-            f"got {order.tolist()}; expected a permutation of 0 to {n - 1}, one for each reasoning anchor."
-        )
-    return order
+    return Effect(name, "W_E", "moved_as_predicted", moved, np.reshape(others, (n_draws, len(tokens))), control)
 
 
 def _direction(model: HookedModel, vectors: Embeddings, direction: str | Direction) -> Direction:

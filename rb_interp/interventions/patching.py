@@ -56,8 +56,7 @@ from rb_interp.interventions.sites import (
     PER_HEAD,
     Edit,
     Site,
-    components_of,
-    missing_component,
+    missing_components,
     site_positions,
 )
 from rb_interp.models.protocol import HookedModel, hooked
@@ -183,7 +182,10 @@ def cells_of(
     chosen, notes = tuple(components or ()), {}
     if not chosen:
         there = COMPONENTS if head is None else PER_HEAD
-        chosen, notes = _default_components(model, there, _moved(names, corrupted, clean, control))
+        notes = {name: f"no cells: {why}" for name, why in missing_components(model).items() if name in there}
+        if moved := _moved(names, corrupted, clean, control):
+            notes["pattern"] = f"no cells: a pattern is over positions, and '{moved}' is elsewhere in the other rows."
+        chosen = tuple(name for name in there if name not in notes)
     groups = [
         Site(component, layer, head=head)
         for component, layer in product(chosen, numbers)
@@ -210,27 +212,13 @@ def default_roles(rows: Inputs, *others: Inputs | None) -> tuple[str, ...]:
     return (*own, *(role for role in ROLES if role in known))
 
 
-def _default_components(
-    model: HookedModel, names: Sequence[str], moved: str | None
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Those that there can be cells of, and why there are none of the others."""
-    there = components_of(model)
-    notes = {name: f"no cells: {missing_component(name, model)}" for name in names if name not in there}
-    if moved:
-        notes["pattern"] = f"no cells: a pattern is over positions, and '{moved}' stands elsewhere in the other rows."
-    return tuple(name for name in names if name not in notes), notes
-
-
 def _moved(roles: Sequence[str], rows: Inputs, *others: Inputs | None) -> str | None:
     """The first role that does not stand at the same positions in other rows as in some rows, or None."""
-
-    def at(role: str, inputs: Inputs) -> Tensor:
-        return site_positions(Site("resid_pre", 0, role), inputs.roles, inputs.tokens.shape[1], len(inputs))
-
-    given = [other for other in others if other is not None]
-    return next(
-        (role for role in roles if any(not torch.equal(at(role, rows), at(role, some)) for some in given)), None
-    )
+    for role, other in product(roles, (other for other in others if other is not None)):
+        at, there = (site_positions(Site("q", 0, role), some.roles, *some.tokens.shape[::-1]) for some in (rows, other))
+        if not torch.equal(at, there):
+            return role
+    return None
 
 
 @typed

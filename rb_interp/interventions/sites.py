@@ -153,8 +153,10 @@ class Site:
     @typed
     def in_hook(self, model: HookedModel) -> Site:
         """The same place with the head's number in its hook, which has fewer keys and values than a model has heads."""
-        n_heads, n_there = model.cfg.n_heads, _heads_in_hook(self.component, model)
-        return self if self.head is None or n_there == n_heads else replace(self, head=self.head * n_there // n_heads)
+        shared = getattr(model.cfg, "n_key_value_heads", None) if self.component in ("k", "v") else None
+        if self.head is None or not shared or getattr(model.cfg, "ungroup_grouped_query_attention", False):
+            return self
+        return replace(self, head=self.head * shared // model.cfg.n_heads)
 
     @typed
     def shared(self, model: HookedModel) -> str:
@@ -172,21 +174,17 @@ class Site:
 
     @typed
     def check(self, model: HookedModel) -> None:
-        """Say what is wrong where a model has no such site.
-
-        Raises:
-            ModelError: where the model has no such component, layer, head or hook.
-        """
+        """Raise ModelError where a model has no such component, layer, head or hook."""
         if not has_attention(model):
             raise ModelError(
                 f"site '{self}' is in a transformer layer, and a {type(model).__name__} has none; edit its hooks by "
                 f"name, such as hook_sum."
             )
-        there = components_of(model)
-        if self.component not in there:
+        missing = missing_components(model)
+        if self.component in missing:
             raise ModelError(
-                f"site '{self}' is not in this model: {missing_component(self.component, model)} "
-                f"It has {', '.join(there)}."
+                f"site '{self}' is not in this model: {missing[self.component]} It has "
+                f"{', '.join(components_of(model))}."
             )
         counted = ("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)
         for what, given, count in (*counted, ("neuron", self.neuron, getattr(model.cfg, "d_mlp", None) or 0)):
@@ -205,33 +203,21 @@ def components_of(model: HookedModel) -> tuple[str, ...]:
     A model of attention alone has no ``resid_mid`` and ``mlp_out``, and one whose attention and MLP both read
     ``resid_pre`` (Pythia, GPT-NeoX) has no ``resid_mid``.
     """
-    there = (name for name in HOOKS if HOOKS[name].format(0) in model.hook_dict)
-    missing = {"mlp_out", "mlp_post"} if _attention_alone(model) else set()
+    return tuple(name for name in HOOKS if name not in missing_components(model))
+
+
+def missing_components(model: HookedModel) -> dict[str, str]:
+    """Why a model does not have a component, as a sentence, for each that it does not have."""
+    why = {name: f"its layers have no hook for {name}." for name in HOOKS}
+    why |= {"resid_mid": "its attention and MLP both read resid_pre, side by side."}
+    why |= {"pos_embed": "it adds no embedding of positions to the stream."}
+    missing = {name for name in HOOKS if HOOKS[name].format(0) not in model.hook_dict}
+    if getattr(model.cfg, "attn_only", False):
+        alone = ("resid_mid", "mlp_post", "mlp_out")
+        missing, why = missing.union(alone), why | dict.fromkeys(alone, "its layers have attention alone.")
     if getattr(model.cfg, "positional_embedding_type", "standard") != "standard":  # a bridge names it still
         missing.add("pos_embed")
-    return tuple(name for name in there if name not in missing)
-
-
-def missing_component(component: str, model: HookedModel) -> str:
-    """Why a model does not have a component, as a sentence."""
-    if _attention_alone(model) and component in ("resid_mid", "mlp_out", "mlp_post"):
-        return "its layers have attention alone."
-    if component == "pos_embed":
-        return "it adds no embedding of positions to the stream."
-    if component == "resid_mid":
-        return "its attention and MLP both read resid_pre, side by side."
-    return f"its layers have no hook for {component}."
-
-
-def _attention_alone(model: HookedModel) -> bool:
-    return bool(getattr(model.cfg, "attn_only", False))
-
-
-def _heads_in_hook(component: str, model: HookedModel) -> int:
-    """Size of the head axis at a component's hook."""
-    shared = getattr(model.cfg, "n_key_value_heads", None) if component in ("k", "v") else None
-    ungrouped = getattr(model.cfg, "ungroup_grouped_query_attention", False)
-    return model.cfg.n_heads if ungrouped or not shared else shared
+    return {name: why[name] for name in HOOKS if name in missing}
 
 
 def positions(roles: Roles, role: str, length: int, asker: str = "this intervention") -> Int[np.ndarray, "row n"]:
@@ -243,21 +229,14 @@ def positions(roles: Roles, role: str, length: int, asker: str = "this intervent
     >>> [positions(roles, role, 4).tolist() for role in ("anchor", "last_anchor", "anchor_1", "last")]
     [[[1, 2]], [[2]], [[1]], [[3]]]
     """
-    if role in roles.positions:
-        return roles.positions[role]
-    n_rows = len(roles)
-    if role == "last":
-        return np.full((n_rows, 1), length - 1)
-    if role == "all":
-        return np.tile(np.arange(length), (n_rows, 1))
-    anchors = roles.positions.get("anchor")
-    single = {}
+    n_rows, anchors = len(roles), roles.positions.get("anchor")
+    known = {"last": np.full((n_rows, 1), length - 1), "all": np.tile(np.arange(length), (n_rows, 1))}
     if anchors is not None and anchors.shape[1]:
-        single = {"first_anchor": 0, "last_anchor": anchors.shape[1] - 1}
-        single |= {f"anchor_{i + 1}": i for i in range(anchors.shape[1])}
-    if role in single and anchors is not None:
-        return anchors[:, single[role], None]
-    known = [*roles.positions, *single, "last", "all"]
+        single = {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
+        known = {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:], **single, **known}
+    known = {**known, **roles.positions}
+    if role in known:
+        return known[role]
     raise RolesError(f"{asker} needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}")
 
 

@@ -27,8 +27,8 @@ LayerNorm's output; what earlier layers write is in them for layers above the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +64,8 @@ __all__ = [
 
 RANK = 1e-6
 """Directions with less than this share of the largest singular value do not count as spanned."""
+
+TINY = torch.finfo(torch.float64).tiny
 
 Basis = Float[np.ndarray, "d_model k"]
 
@@ -194,29 +196,25 @@ def _centred(
 
 
 @typed
-@contextmanager
 def without_subspace(
     model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
-) -> Iterator[HookedModel]:
+) -> AbstractContextManager[HookedModel]:
     """A context in which a layer's values do not read a subspace: W_V - U U^T W_V, in one head or in all.
 
     Raises ModelError for a basis that is not orthonormal or of another width, and for a derived W_V.
     """
-    with _with_values(model, layer, head, lambda W_V: W_V - _inside(model, basis, W_V)):
-        yield model
+    return _with_values(model, layer, head, lambda W_V: W_V - _inside(model, basis, W_V))
 
 
 @typed
-@contextmanager
 def only_subspace(
     model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
-) -> Iterator[HookedModel]:
+) -> AbstractContextManager[HookedModel]:
     """A context in which a layer's values read nothing but a subspace: U U^T W_V, in one head or in all.
 
     Raises ModelError as ``without_subspace`` does.
     """
-    with _with_values(model, layer, head, lambda W_V: _inside(model, basis, W_V)):
-        yield model
+    return _with_values(model, layer, head, lambda W_V: _inside(model, basis, W_V))
 
 
 @typed
@@ -251,44 +249,45 @@ def subspace_effect(
         answer_at: where the answer is read, by default at the last position.
         match: the control's subspaces in place of random ones, from ``spans_of_tokens`` or ``spans_in_embedding``.
 
-    Raises:
-        ModelError: for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head or
-            metric that there is not.
+    Raises ModelError for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head
+    or metric that there is not.
     """
     hooked(model, "subspace_effect")
     cost = Cost(model, inputs, metric, "subspace_effect", answer_at)
-    W_V = _values(model, layer).detach().clone()
-    part = _inside(model, basis, W_V)
-
-    def run(part: Tensor) -> Tensor:
-        with _with_values(model, layer, head, lambda W_V: part if keep else W_V - part):
-            return cost.logits()
-
-    d_model, k = basis.shape
+    check_layer_head(model, layer, head, "the value subspace")
+    W_V = value_weights(model, layer).detach().clone()
+    part, (d_model, k) = _inside(model, basis, W_V), basis.shape
     if match is None:
         random = random_subspaces(n_draws, d_model, k, np.random.default_rng([seed, 12]))
         match = Match("random subspace", list(random))
-    runs = (run(change) for change in (part, *(_as_large(_inside(model, Q, W_V), part) for Q in match.bases)))
+
+    def norms(part: Tensor) -> Tensor:
+        return part.double().norm(dim=(1, 2), keepdim=True)
+
+    def run(other: Tensor) -> Tensor:
+        """Logits without a part, or with nothing else, as large, head by head, as the effect's own."""
+        scaled = other if other is part else other * (norms(part) / norms(other).clamp_min(TINY)).to(part)
+        with _with_values(model, layer, head, lambda W_V: scaled if keep else W_V - scaled):
+            return cost.logits()
+
+    runs = (run(some) for some in (part, *(_inside(model, Q, W_V) for Q in match.bases)))
     name, site = f"values {'read only' if keep else 'without'} {k} dimensions", f"W_V.{layer}"
     control = f"{match.name}, change of the same norm"
     return cost.effect(name, site + ("" if head is None else f".{head}"), runs, control)
 
 
-def _values(model: HookedModel, layer: int) -> Float[Tensor, "head d_model d_head"]:
-    """The model's own W_V of a layer."""
-    check_layer_head(model, layer, None, "the value subspace")
-    return value_weights(model, layer)
-
-
 @contextmanager
-def _with_values(model: HookedModel, layer: int, head: int | None, change) -> Iterator[None]:
+def _with_values(
+    model: HookedModel, layer: int, head: int | None, change: Callable[[Tensor], Tensor]
+) -> Iterator[HookedModel]:
+    """A context in which a layer's W_V ``[head, d_model, d_head]`` is another, in one head or in all."""
     check_layer_head(model, layer, head, "the value subspace")
-    W_V = _values(model, layer).detach()
+    W_V = value_weights(model, layer).detach()
     before = W_V.clone()
     changed = slice(None) if head is None else head * len(W_V) // model.cfg.n_heads
     try:
         W_V[changed] = change(before)[changed]
-        yield
+        yield model
     finally:
         W_V.copy_(before)
 
@@ -305,9 +304,3 @@ def _inside(model: HookedModel, basis: Basis, W_V: Tensor) -> Tensor:
     if not torch.allclose(U.T @ U, torch.eye(shape[1], dtype=U.dtype, device=U.device), atol=1e-5):
         raise ModelError("the basis is not orthonormal; span(vectors) gives one that is.")
     return (U @ (U.T @ W_V.double())).to(W_V)
-
-
-def _as_large(part: Tensor, other: Tensor) -> Tensor:
-    """A part of W_V scaled, head by head, to the Frobenius norm of another."""
-    norms = [x.double().norm(dim=(1, 2), keepdim=True) for x in (other, part)]
-    return part * (norms[0] / norms[1].clamp_min(torch.finfo(torch.float64).tiny)).to(part)
