@@ -87,11 +87,6 @@ Token = int | np.ndarray | Tensor | None
 """One token for all rows, or one for each row."""
 
 
-def _for_all(token: Token) -> bool:
-    """Whether a token is the same for all rows, or a label."""
-    return token is None or np.ndim(token) == 0
-
-
 @typed
 def logit_diff(a: Token = None, b: Token = None) -> Metric:
     """Logit of token ``a`` less that of token ``b``; by default of the clean and of the corrupted answer.
@@ -111,39 +106,27 @@ def logit_diff(a: Token = None, b: Token = None) -> Metric:
         second = b if b is not None else None if corrupted is None else corrupted.labels
         return _logit_of(logits, first).double() - _logit_of(logits, second).double()
 
-    return Metric("logit_diff", function, -1, 2 if b is None else int(a is None), _for_all(a) and _for_all(b))
+    by_row = all(token is None or np.ndim(token) == 0 for token in (a, b))
+    return Metric("logit_diff", function, -1, 2 if b is None else int(a is None), by_row)
 
 
 @typed
 def logit(token: Token = None) -> Metric:
     """Logit of a token, or of the clean answer. Arguments as for `logit_diff`."""
-
-    def function(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
-        return _logit_of(logits, clean.labels if token is None else token).double()
-
-    return Metric("logit", function, -1, int(token is None), _for_all(token))
+    return _of_token("logit", lambda logits: logits.double(), token)
 
 
 @typed
 def probability(token: Token = None) -> Metric:
     """Probability of a token, or of the clean answer, in [0, 1]. Arguments as for `logit_diff`."""
+    return _of_token("probability", lambda logits: logits.double().softmax(-1), token)
 
+
+def _of_token(name: str, values: Callable[[Tensor], Tensor], token: Token) -> Metric:
     def function(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
-        return _logit_of(logits.double().softmax(-1), clean.labels if token is None else token)
+        return _logit_of(values(logits), clean.labels if token is None else token)
 
-    return Metric("probability", function, -1, int(token is None), _for_all(token))
-
-
-def _loss(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
-    return logits.double().logsumexp(-1) - _logit_of(logits, clean.labels).double()
-
-
-def _accuracy(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
-    return (logits.argmax(-1) == clean.labels).double()
-
-
-def _rank(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
-    return (logits > _logit_of(logits, clean.labels)[:, None]).sum(-1).double()
+    return Metric(name, function, -1, int(token is None), token is None or np.ndim(token) == 0)
 
 
 def _kl(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
@@ -155,9 +138,13 @@ METRICS = {
     "logit_diff": logit_diff(),
     "logit": logit(),
     "probability": probability(),
-    "loss": Metric("loss", _loss, 1, 1, by_row=True),
-    "accuracy": Metric("accuracy", _accuracy, -1, 1, by_row=True),
-    "rank": Metric("rank", _rank, 1, 1, by_row=True),
+    "loss": Metric(
+        "loss", lambda x, clean, _: x.double().logsumexp(-1) - _logit_of(x, clean.labels).double(), 1, 1, by_row=True
+    ),
+    "accuracy": Metric("accuracy", lambda x, clean, _: (x.argmax(-1) == clean.labels).double(), -1, 1, by_row=True),
+    "rank": Metric(
+        "rank", lambda x, clean, _: (x > _logit_of(x, clean.labels)[:, None]).sum(-1).double(), 1, 1, by_row=True
+    ),
     "kl": Metric("kl", _kl, 1, 0, by_row=True),
 }
 """Name -> metric."""
@@ -187,7 +174,14 @@ def measure(
     Raises ModelError where labels that it needs are missing, where it fails, and where it gives something else than a
     finite number for each row.
     """
-    _check_labels(metric, logits, clean, corrupted, asker)
+    if metric.needs == 2 and corrupted is None:
+        raise ModelError(
+            f"{metric.name} compares the clean answer with the corrupted one, and {asker} has no corrupted rows; give "
+            f"tokens: rb_interp.interventions.metrics.logit_diff(a, b)."
+        )
+    for rows in (clean, corrupted)[: metric.needs]:
+        if rows is not None and rows.labels is None:
+            raise ModelError(f"{metric.name} needs the right answer of each row; pass Inputs(tokens, labels, roles).")
     if not metric.by_row and logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
     try:
@@ -219,17 +213,6 @@ def labels_of(labels: Any, d_vocab: int) -> Int[Tensor, " row"]:
     if found.numel() and int(found.max()) >= d_vocab:
         raise ModelError(f"got the label {int(found.max())}; this model answers with tokens 0 to {d_vocab - 1}.")
     return found
-
-
-def _check_labels(metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers | None, asker: str) -> None:
-    if metric.needs == 2 and corrupted is None:
-        raise ModelError(
-            f"{metric.name} compares the clean answer with the corrupted one, and {asker} has no corrupted rows; give "
-            f"tokens: rb_interp.interventions.metrics.logit_diff(a, b)."
-        )
-    for rows in (clean, corrupted)[: metric.needs]:
-        if rows is not None and rows.labels is None:
-            raise ModelError(f"{metric.name} needs the right answer of each row; pass Inputs(tokens, labels, roles).")
 
 
 def _logit_of(logits: Float[Tensor, "row d_vocab"], tokens: Any) -> Float[Tensor, " row"]:

@@ -35,10 +35,12 @@ import numpy as np
 from jaxtyping import Int
 
 from rb_interp.errors import ModelError
+from rb_interp.interventions.hooking import check_pairs
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel, hooked
+from rb_interp.probes.capturing import as_rows
 from rb_interp.probes.check import check_labels, undefined
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
@@ -97,7 +99,14 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     (1.0, 0.0)
     """
     hooked(model, "routes")
-    _check(model, inputs, changed)
+    Site("resid_pre", 0).check(model)
+    if model.cfg.n_layers < 2:
+        raise ModelError("routes got a model of 1 layer; what enters its last layer is the tokens. Use 2 layers.")
+    if not changed:
+        raise ModelError("routes got no change; give at least one, such as changed={'key': counterfactual}.")
+    check_labels(inputs, "routes")
+    for change, other in changed.items():
+        check_pairs(f"the change '{change}'", as_rows(other.tokens), "the rows", as_rows(inputs.tokens))
     taken = np.concatenate([inputs.roles.position(role, "routes") for role in ("key", "anchor")], 1)
     ends_in_noise = (taken != inputs.tokens.shape[1] - 1).all(1)
     counts = ends_in_noise & (most_likely(model, inputs.tokens) == inputs.labels)
@@ -141,35 +150,15 @@ def anchor_routes(
     (1.0, 1.0)
     """
     rows = data.sample(set, n) if rows is None else rows
-    changes = ("key", *single_anchors(data.task.q))
-    return routes(model, data.inputs(rows), {change: _changed(data, rows, change, seed) for change in changes})
-
-
-def _changed(data: AnchorDataset, rows: Int[np.ndarray, " row"], change: str, seed: int) -> Inputs:
-    """The rows with one change; those that have no such counterfactual are as they were."""
-    tokens, labels = data.tokens[rows].copy(), data.labels[rows].copy()
-    can = np.ones(len(rows), dtype=bool)
-    if change != "key":
-        can = can_change_anchor(data, rows, single_anchors(data.task.q).index(change))
-    if can.any():
-        other = data.task.counterfactual(data, rows[can], change, seed)
-        tokens[can], labels[can] = other.tokens, other.labels
-    return Inputs(tokens, labels, data.roles(rows))
-
-
-def _check(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) -> None:
-    Site("resid_pre", 0).check(model)
-    if model.cfg.n_layers < 2:
-        raise ModelError("routes got a model of 1 layer; what enters its last layer is the tokens. Use 2 layers.")
-    if not changed:
-        raise ModelError("routes got no change; give at least one, such as changed={'key': counterfactual}.")
-    check_labels(inputs, "routes")
-    for change, other in changed.items():
-        if other.tokens.shape != inputs.tokens.shape:
-            raise ModelError(
-                f"the change '{change}' has tokens of shape {list(other.tokens.shape)} and the rows of "
-                f"{list(inputs.tokens.shape)}; give one changed row for each row, of the same length."
-            )
+    changed = {}
+    for number, change in enumerate(("key", *single_anchors(data.task.q))):
+        tokens, labels = data.tokens[rows].copy(), data.labels[rows].copy()
+        can = can_change_anchor(data, rows, number - 1) if number else np.ones(len(rows), dtype=bool)
+        if can.any():  # the other rows are as they were, and do not count
+            other = data.task.counterfactual(data, rows[can], change, seed)
+            tokens[can], labels[can] = other.tokens, other.labels
+        changed[change] = Inputs(tokens, labels, data.roles(rows))
+    return routes(model, data.inputs(rows), changed)
 
 
 def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, float]:
@@ -189,31 +178,23 @@ def _shares(model: HookedModel, inputs: Inputs, other: Inputs) -> dict[str, floa
 
 def _places(roles: Roles, length: int) -> dict[str, Int[np.ndarray, "row n"]]:
     """Positions of each route, and of all but it, in rows that end in noise."""
-    key, anchors = roles.position("key"), roles.position("anchor")
-    at = {
-        "from_key": key,
-        "from_first_anchors": anchors[:, :-1],
-        "from_last_anchor": anchors[:, -1:],
-        "from_anchors": anchors,
-        "L0_at_last": np.full((len(roles), 1), length - 1),
-    }
-    at["from_noise"] = _other_positions(np.concatenate([key, anchors, at["L0_at_last"]], 1), length)
-    return at | {name + NEEDED: _other_positions(positions, length) for name, positions in at.items()}
 
+    def others(positions: Int[np.ndarray, "row n"]) -> Int[np.ndarray, "row m"]:
+        free = np.ones((len(positions), length), dtype=bool)
+        np.put_along_axis(free, positions, False, 1)
+        return np.nonzero(free)[1].reshape(len(positions), -1)
 
-def _other_positions(positions: Int[np.ndarray, "row n"], length: int) -> Int[np.ndarray, "row m"]:
-    free = np.ones((len(positions), length), dtype=bool)
-    np.put_along_axis(free, positions, False, 1)
-    return np.nonzero(free)[1].reshape(len(positions), -1)
+    key, anchors, last = roles.position("key"), roles.position("anchor"), np.full((len(roles), 1), length - 1)
+    noise = others(np.concatenate([key, anchors, last], 1))
+    at = dict(zip(ROUTES, (key, anchors[:, :-1], anchors[:, -1:], anchors, last, noise), strict=True))
+    return at | {name + NEEDED: others(positions) for name, positions in at.items()}
 
 
 def _over_anchors(values: Mapping[str, float], q: int) -> dict[str, float]:
     """Means over the changes of single anchors, and over those of all but the last; nan where a change is missing."""
-    names = single_anchors(q)
-    quantities = [name + end for end in ("", NEEDED) for name in ROUTES]
-
-    def mean(over: tuple[str, ...], quantity: str) -> float:
-        return float(np.mean([values.get(f"{one}:{quantity}", np.nan) for one in over])) if over else np.nan
-
-    groups = {"anchors": names, "first_anchors": names[:-1]}
-    return {f"{group}:{quantity}": mean(over, quantity) for group, over in groups.items() for quantity in quantities}
+    found, names = {}, single_anchors(q)
+    for group, over in (("anchors", names), ("first_anchors", names[:-1])):
+        for quantity in (name + end for end in ("", NEEDED) for name in ROUTES):
+            shares = [values.get(f"{one}:{quantity}", np.nan) for one in over]
+            found[f"{group}:{quantity}"] = float(np.mean(shares)) if over else np.nan
+    return found
