@@ -1,5 +1,7 @@
 """Sentences: does a small initialisation with a large weight decay carry rules of grammar to what was held out?"""
 
+from pathlib import Path
+
 from rb_interp.runs import Study
 
 COGS = Study(
@@ -17,7 +19,7 @@ COGS = Study(
     tables={"contrasts": "task contrast seed", "contrasts_summary": "task contrast quantity"},
     claims="cogs.study:CLAIMS",
     figures="cogs.report:FIGURES",
-    narrative="cogs.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
     families={"P": "Realistic tasks"},
     glossary="cogs.report:GLOSSARY",
 )

@@ -191,5 +191,5 @@ def test_a_run_reads_the_members_that_it_trained(tmp_path):
     assert readings["cogs_low", 0.3, 0, "rules", "right"] == np.mean(rules)
     assert len(run.readings) == 2 * 4 * 7 + len(run.table("contrasts")) == 2 * 4 * 7 + 5 * 2
     page = run.report.read_text()
-    assert "γ and weight decay together" in page
+    assert "gamma_low_decay" in page
     assert "This run has no" not in page

@@ -49,6 +49,7 @@ __all__ = [
     "rates",
     "rates_axis",
     "say",
+    "stack",
     "steps",
     "threshold",
     "zero",
@@ -307,6 +308,23 @@ def bar(axes: Axes, x: float, interval: Interval, colour: Any, half: float = 0.0
 def level(axes: Axes, x: float, y: float, colour: Any, half: float, label: str = "") -> None:
     """A level bar around a place: a mean, an untrained model, a null or a control."""
     axes.plot([x - half, x + half], [y, y], color=colour, lw=2.2, zorder=4, solid_capstyle="butt", label=label)
+
+
+def stack(
+    axes: Axes,
+    place: float,
+    shares: Mapping[str, float],
+    look: Callable[[str], dict[str, Any]],
+    alpha: float = 1.0,
+    upright: bool = False,
+) -> None:
+    """Shares as the parts of one bar, from its beginning on; ``look``: name -> how its part is filled."""
+    start = 0.0
+    for name, share in shares.items():
+        if share > 0:
+            draw = axes.bar if upright else axes.barh
+            draw(place, share, 0.8, **{"bottom" if upright else "left": start}, alpha=alpha, zorder=2, **look(name))
+            start += share
 
 
 # Matrices, thresholds and words

@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from itertools import groupby, pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,15 @@ if TYPE_CHECKING:
     from rb_interp.runs.protocol import Study
 
 HERE = Path(__file__).parent
-ENDS = {"mean": ("mean", "low", "high"), "median": ("median", "lowest", "highest")}
-"""A statistic over seeds -> the columns of a table with it and its ends."""
+ENDS = {
+    "mean": ("mean", "low", "high"),
+    "median": ("median", "lowest", "highest"),
+    "share": ("share", "low", "high"),
+    "effect": ("effect", "low", "high"),
+    "control": ("control", "control_low", "control_high"),
+    **{name: tuple(f"{name}_{end}" for end in ("rate", "low", "high")) for name in ("true_positive", "false_positive")},
+}
+"""A number over seeds or models -> the columns of a table with it and its ends."""
 DIGIT = re.compile(r"(?<![\w)-])-(?=[.\d])")
 
 
@@ -131,7 +139,7 @@ class Page:
             **methods,
             **{
                 name: getattr(self, name)
-                for name in ("table", "threshold", "by_outcome", "all_claims", "within", "rest")
+                for name in ("table", "threshold", "constant", "checks", "by_outcome", "all_claims", "within", "rest")
             },
             **{"evidence": self.evidence, "warnings": list(warnings(self.evidence)), "terms": self._terms()},
             "versions": {**(meta.get("host") or {}), **(meta.get("versions") or {})},
@@ -181,9 +189,10 @@ class Page:
         return self.table([HEADINGS[over], *(f"γ = {gamma:g}" for gamma in gammas)], rows)
 
     @_or_sentence
-    def rows(self, name: str, columns: Mapping[str, str], sweep: str = "", **where: Any) -> Markup:
-        """Rows of a table; ``columns``: column -> heading, ``mean`` and ``median`` with their ends."""
-        found = self.evidence.sweep(sweep).table(name, **where).to_dict("records")
+    def rows(self, found: str | Iterable[Mapping], columns: Mapping[str, str], sweep: str = "", **where: Any) -> Markup:
+        """Rows of a table, by its name or as given; ``columns``: column -> heading, those of ENDS with their ends."""
+        if isinstance(found, str):
+            found = self.evidence.sweep(sweep).table(found, **where).to_dict("records")
         return self.table(list(columns.values()), ([_cell(row, column) for column in columns] for row in found))
 
     @_or_sentence
@@ -198,6 +207,27 @@ class Page:
             cells = {row[across]: _cell(row, cell) for row in group.to_dict("records")}
             lines.append([*place, *(cells.get(head, "") for head in heads)])  # pyright: ignore[reportGeneralTypeIssues]
         return self.table([*down, *(f"γ = {head:g}" if across == "gamma" else head for head in heads)], lines)
+
+    def constant(self, place: str) -> Any:
+        """A value by its place, ``package.module:name``."""
+        module, _, name = place.partition(":")
+        return getattr(import_module(module), name)
+
+    def checks(self) -> Markup:
+        """Each causal check: what is done and its control, effect and control by rate, both verdicts."""
+        gammas, own = self.evidence.gammas, {verdict.id: verdict for verdict in self.evidence.verdicts}
+        lines = []
+        for check in self.evidence.checks:
+            done = f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {check.quantity}."
+            by_gamma = {float(cell["gamma"]): cell for cell in check.by_gamma}
+            cells = [by_gamma.get(gamma, {}) for gamma in gammas]
+            read = [Markup("{}<br>control {}").format(_cell(c, "effect"), _cell(c, "control")) for c in cells]
+            decided = [
+                Markup("{} {}").format(badge(v.outcome), v.met_by) for v in (check.verdict, own.get(check.of)) if v
+            ]
+            lines.append([check.of, typeset(done), *read, *decided, *[""] * (2 - len(decided))])
+        columns = ("claim", "intervention", *(f"γ = {gamma:g}" for gamma in gammas), "it decides", "the claim")
+        return self.table(columns, lines)
 
     def threshold(self, claim: str, number: int = 0) -> str:
         """The threshold of a condition, as it is written in figures."""
@@ -286,7 +316,8 @@ def _cell(row: Mapping[str, Any], column: str) -> Any:
     if column == "ends":
         return f"[{mean_text(row['low'], math.nan, math.nan)}, {mean_text(row['high'], math.nan, math.nan)}]"
     if column in ENDS:
-        return mean_text(*(row.get(end, math.nan) for end in ENDS[column]))
+        ends = (row.get(end) for end in ENDS[column])
+        return mean_text(*(math.nan if end is None else end for end in ends))
     return f"{row[column]:g}" if column == "gamma" and row[column] == row[column] else row[column]
 
 

@@ -4,6 +4,8 @@ Realistic tasks of paper 2 ("Initialization is Critical to Whether Transformers 
 Memorizing", arXiv 2405.05409).
 """
 
+from pathlib import Path
+
 from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.addition_and_scan"
@@ -27,7 +29,6 @@ ADDITION_AND_SCAN = Study(
     },
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
-    narrative=f"{_HERE}.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
     families={"P": "Realistic tasks"},
-    glossary=f"{_HERE}.report:GLOSSARY",
 )
