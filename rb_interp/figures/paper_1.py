@@ -135,9 +135,14 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
             one.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
             one.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
             one.set_title(stage_text(evidence, SMALL, seed, stage))
+    with kit.missing(axes[2, 2]):
+        kit.rates(axes[2, 2], evidence, "geometry", kit.Series("abs_cos"), untrained=True)
+        random = evidence.spread("geometry", "abs_cos_random", SMALL).estimate
+        kit.zero(axes[2, 2], random)
+        kit.note(axes[2, 2], "random vectors", (0.99, random), axes[2, 2].get_yaxis_transform(), ha="right", va="top")
+        axes[2, 2].set(ylim=(0, None), ylabel="mean |cos| of two tokens", title="all tokens, final")
     entries = [kit.key(name, colour, marker) for name, colour, marker in GROUPS.values()]
-    axes[2, 2].axis("off")
-    axes[2, 2].legend(handles=[*entries, kit.line("joins consecutive values", style.GREY, width=0.8)], loc="center")
+    kit.legend(figure, 5, [*entries, kit.line("joins consecutive values", style.GREY, width=0.8)])
     return figure
 
 

@@ -192,7 +192,9 @@ class Page:
     def rows(self, found: str | Iterable[Mapping], columns: Mapping[str, str], sweep: str = "", **where: Any) -> Markup:
         """Rows of a table, by its name or as given; ``columns``: column -> heading, those of ENDS with their ends."""
         if isinstance(found, str):
-            found = self.evidence.sweep(sweep).table(found, **where).to_dict("records")
+            table = self.evidence.sweep(sweep).table(found, **where)
+            table = table.sort_values("gamma", kind="stable") if "gamma" in columns else table
+            found = table.to_dict("records")
         return self.table(list(columns.values()), ([_cell(row, column) for column in columns] for row in found))
 
     @_or_sentence
@@ -315,7 +317,7 @@ def _text(cell: Any) -> Any:
 def _cell(row: Mapping[str, Any], column: str) -> Any:
     if column == "ends":
         return f"[{mean_text(row['low'], math.nan, math.nan)}, {mean_text(row['high'], math.nan, math.nan)}]"
-    if column in ENDS:
+    if column in ENDS and ENDS[column][-1] in row:
         ends = (row.get(end) for end in ENDS[column])
         return mean_text(*(math.nan if end is None else end for end in ends))
     return f"{row[column]:g}" if column == "gamma" and row[column] == row[column] else row[column]

@@ -1,5 +1,7 @@
 """The anchor study: does a small initialisation learn the rule before the table, and through which circuit?"""
 
+from pathlib import Path
+
 from rb_interp.runs.protocol import Study
 
 HERE = "rb_interp.studies.anchor"
@@ -40,7 +42,7 @@ ANCHOR = Study(
     },
     claims=f"{HERE}.claims:CLAIMS",
     figures=f"{HERE}.figures:FIGURES",
-    narrative=f"{HERE}.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
     families={
         "A": "Learning order",
         "E": "Embedding",
@@ -48,7 +50,6 @@ ANCHOR = Study(
         "M": "Mechanism",
         "Q": "Equivalence of circuits",
     },
-    glossary=f"{HERE}.report:GLOSSARY",
     checks=f"{HERE}.checks:CHECKS",
     calibration=f"{HERE}.error_rates:calibration",
     groups=f"{HERE}.claims:groups",

@@ -10,8 +10,7 @@ from made_up import MadeUp
 
 from rb_interp.studies.anchor.causes import COMPONENTS, ROLES
 from rb_interp.studies.anchor.checks import INTERVENTIONS
-from rb_interp.studies.anchor.figures.causes import stage_of
-from rb_interp.studies.anchor.figures.dynamics import CRITERIA
+from rb_interp.studies.anchor.figures_causes import CRITERIA, stage_of
 from rb_interp.tasks import SETS
 
 STAGES, STEPS = ("init", "half", "matched", "final"), range(0, 6001, 100)

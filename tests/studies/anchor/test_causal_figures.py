@@ -1,28 +1,24 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from drawing import drawn, texts
+from drawing import drawn
+from report.pages import check_page
 from synthetic_causes import paper_like
 from synthetic_evidence import make_evidence
 
-from rb_interp.figures.evidence import MissingEvidenceError
-from rb_interp.figures.save import draw
-from rb_interp.figures.style import SET_COLOURS
+from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
-from rb_interp.studies.anchor.figures import FIGURES
-from rb_interp.studies.anchor.figures.ablations import METHODS, PLACES, components, draw_ablations
-from rb_interp.studies.anchor.figures.causes import PANELS, conditions, draw_causes, level, over_seeds, stage_of
-from rb_interp.studies.anchor.figures.patching_matrix import (
-    columns,
+from rb_interp.studies.anchor.figures_causes import (
+    PANELS,
+    ROLES,
+    conditions,
+    draw_causes,
     draw_patching_matrix,
-    matrix,
+    level,
+    stage_of,
 )
 
 pytestmark = pytest.mark.wide
-
-CAUSAL_FIGURES = [spec for spec in FIGURES if spec.id in ("causes", "ablations", "patching_matrix", "dynamics")]
 
 
 @pytest.fixture(scope="module")
@@ -78,52 +74,30 @@ def test_thresholds_lie_where_the_mean_over_seeds_would_meet_them(evidence, caus
     for panel in PANELS:
         for condition in conditions(panel):
             marks = "control" if condition.of.quantity == "control" else "effect"
-            beyond = over_seeds(evidence, panel, condition.of.gamma, marks).estimate - level(evidence, condition)
+            stage = stage_of(panel.intervention, condition.of.gamma, evidence.gammas)
+            where = {"intervention": panel.intervention, "set": panel.set, "gamma": condition.of.gamma, "stage": stage}
+            beyond = pick(evidence.tables["effects"], **where)[marks].mean() - level(evidence, condition)
             expected = np.mean(judged[condition].values) - condition.threshold
             np.testing.assert_allclose(beyond, expected, atol=1e-12, err_msg=condition.criterion)
     assert all(drawn(causes.axes[2], [level(evidence, condition)] * 2) for condition in conditions(PANELS[2]))
 
 
-def test_ablation_panels_show_means_controls_and_the_most_that_can_be_lost(evidence):
-    names = components(evidence)
-    assert names == ["attn_out.0", "mlp_out.0", "attn_out.1", "mlp_out.1"]
-    panels = np.array(draw_ablations(evidence).axes).reshape(len(METHODS), len(names))
-    for row, method in zip(panels, METHODS, strict=True):
-        for axes, component in zip(row, names, strict=True):
-            for inputs in PLACES:
-                here = pick(evidence.tables["ablations"], component=component, method=method, set=inputs)
-                means = here.groupby("gamma")[["accuracy_drop", "control_accuracy_drop"]].mean()
-                whole = (here["accuracy"] + here["accuracy_drop"]).groupby(here["gamma"]).mean()
-                lines = [line.get_ydata() for line in axes.lines if line.get_color() == SET_COLOURS[inputs]]
-                joined = [y for y in lines if len(y) == len(evidence.gammas)]
-                assert any(np.allclose(y, means["accuracy_drop"]) for y in joined)
-                for gamma in evidence.gammas:
-                    assert drawn(axes, [means["control_accuracy_drop"][gamma]] * 2)
-                    assert drawn(axes, [whole[gamma]] * 2)
-
-
 def test_patching_matrices_are_means_over_seeds_and_split_by_circuit(evidence):
-    found = columns(evidence)
     circuits = {"average-then-key": (0, 2, 4), "key-to-anchors": (1, 3), "": range(5)}
-    expected = [(0.3, "", 5), (0.5, "", 5), (0.8, "average-then-key", 3), (0.8, "key-to-anchors", 2)]
-    assert [tuple(column) for column in found] == expected
     assert all(paper_like(0.8, seed) for seed in circuits["average-then-key"])
     panels = np.array(draw_patching_matrix(evidence).axes[:8]).reshape(2, 4)
     rows = [label.get_text() for label in panels[0, 0].get_yticklabels()]
-    roles = [label.get_text() for label in panels[1, 0].get_xticklabels()]
+    roles = [role for role in ROLES if role in set(evidence.tables["patching"]["role"])]
+    shown = [(0.3, ""), (0.5, ""), (0.8, "average-then-key"), (0.8, "key-to-anchors")]
     for line, change in zip(panels, ("key", "anchors"), strict=True):
-        for axes, column in zip(line, found, strict=True):
-            here = pick(evidence.tables["patching"], gamma=column.gamma, counterfactual=change, layer=0, role="last")
-            here = pick(here[here["seed"].isin(circuits[column.circuit])], component="attn_out")
-            shown = axes.images[0].get_array()[rows.index("L0: attention"), roles.index("last\nposition")]
-            np.testing.assert_allclose(shown, here["recovered"].mean())
-            np.testing.assert_allclose(np.ma.getdata(axes.images[0].get_array()), matrix(evidence, change, column))
+        for axes, (gamma, circuit) in zip(line, shown, strict=True):
+            here = pick(evidence.tables["patching"], gamma=gamma, counterfactual=change, layer=0, role="last")
+            here = pick(here[here["seed"].isin(circuits[circuit])], component="attn_out")
+            value = axes.images[0].get_array()[rows.index("L0: attention"), roles.index("last")]
+            np.testing.assert_allclose(value, here["recovered"].mean())
 
 
-@pytest.mark.parametrize("spec", CAUSAL_FIGURES, ids=lambda spec: spec.id)
-def test_a_run_without_the_tables_says_what_makes_them(spec, evidence):
-    for tables in ({}, {name: table.iloc[:0] for name, table in evidence.tables.items()}):
-        bare = replace(evidence, tables=tables)
-        assert "“rb-interp probe RUN” makes it" in texts(draw(spec, bare))
-        with pytest.raises(MissingEvidenceError, match=r"no table .*; “rb-interp probe RUN” makes it"):
-            spec.caption(bare)
+def test_the_page_shows_every_figure_and_every_verdict(evidence, tmp_path):
+    page = check_page(ANCHOR, evidence, tmp_path)
+    for check in evidence.checks:
+        assert check.done.split("'")[0] in page

@@ -1,0 +1,305 @@
+"""The figures of the anchor study: tasks, circuits, equivalence, L0, where L1 looks, and what outputs carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
+from rb_interp.figures import kit, style
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import mean_text, two_digits
+from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
+from rb_interp.studies.anchor.figures_causes import draw_causes, draw_dynamics, draw_patching_matrix, forward, in_words
+from rb_interp.tasks import AnchorDataset
+
+CIRCUITS = {
+    "average-then-key": ("#0c6b6f", ""), "gather-at-last-anchor": ("#9cc9ea", "\\\\\\"),
+    "key-to-anchors": ("#e9b949", "///"), "mixed": ("#a99bd0", "..."), "none": ("#e2e2e2", ""),
+}  # fmt: skip
+OTHER = ("#ffffff", "xx")
+ROUTES = {
+    "from_key": ("from the key", style.KEY),
+    "from_first_anchors": ("from the first anchors", "#a8d8c6"),
+    "from_last_anchor": ("from the last anchor", style.REASONING),
+    "L0_at_last": ("L0's attention to the last position", style.BLUE),
+    "from_noise": ("from noise", style.NOISE),
+}
+"""Routes that share no position, in the order in which they are drawn."""
+CHANGES = {"key": "the key is changed", "anchors": "one anchor is changed (mean)"}
+PARTS = {
+    "key": ("key", style.KEY),
+    "anchors": ("anchors", style.REASONING),
+    "self": ("itself (noise)", "#7d7d7d"),
+    "noise": ("other noise", style.NOISE),
+}
+GROUPINGS = ("key", "anchor_sum", "anchors", "key_and_sum", "interaction")
+VALUES = "value_alignment"
+
+
+def draw_tasks(evidence: Evidence) -> Figure:
+    """Sample sequences with their roles and labels (after Fig. 2)."""
+    data = evidence.task.dataset(seed=0)
+    shown = rows_to_show(data)
+    if not shown:
+        raise MissingEvidenceError("This run has no sample rows to show.")
+    figure, [[axes]] = kit.panels(1, 1, 0.7 + 0.36 * len(shown))
+    for y, (name, row) in enumerate(shown):
+        anchors = set(data.anchor_positions[row].tolist())
+        for position, token in enumerate(data.tokens[row]):
+            anchor = position in anchors
+            colour = style.REASONING if anchor else style.KEY if position == data.key_position[row] else style.NOISE
+            axes.add_patch(Rectangle((position - 0.45, y - 0.4), 0.9, 0.8, fc=colour))
+            axes.text(position, y, str(token), ha="center", va="center", color="white" if anchor else style.INK)
+        axes.text(data.task.length, y, f"→ {data.labels[row]} = {rule(data, name, row)}", va="center")
+    axes.set_yticks(range(len(shown)), [style.SETS[name] for name, _ in shown])
+    axes.set(xlim=(-0.6, data.task.length + 5), ylim=(len(shown) - 0.4, -0.6), xticks=[])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    roles = {"key": style.KEY, "anchor": style.REASONING, "noise": style.NOISE}
+    kit.legend(figure, 3, [Patch(fc=colour, label=name) for name, colour in roles.items()])
+    return figure
+
+
+def rows_to_show(data: AnchorDataset) -> list[tuple[str, int]]:
+    """Two rows with one key and the same anchors, for memory and for reasoning, and a held-out row: (set, row)."""
+    found: list[tuple[str, int]] = []
+    for name in ("mem", "rsn_train"):
+        rows = data.rows(name)
+        if len(rows):
+            block = np.concatenate([data.key_position[:, None], data.anchor_positions], axis=1)[rows]
+            content, first = np.take_along_axis(data.tokens[rows], block, 1), len(rows) // 3
+            same = (content == content[first]).all(1) & (block[:, 0] != block[first, 0])
+            found += [(name, int(row)) for row in [rows[first], *rows[same][:1]]]
+    return found + [("rsn_test", int(row)) for row in data.rows("rsn_test")[:1]]
+
+
+def rule(data: AnchorDataset, name: str, row: int) -> str:
+    """How a row's label comes about, in one short line."""
+    key, anchors = data.tokens[row, data.key_position[row]], data.tokens[row, data.anchor_positions[row]]
+    if name == "mem":
+        return f"table[{key}; {', '.join(map(str, anchors))}], drawn once"
+    return " + ".join(map(str, [key, *anchors]))
+
+
+def look(circuit: str) -> dict[str, Any]:
+    """Colour, hatch and edge of a circuit."""
+    colour, hatch = CIRCUITS.get(circuit, OTHER)
+    return {"fc": colour, "hatch": hatch, "ec": "#555555", "lw": 0.4}
+
+
+def draw_circuits(evidence: Evidence) -> Figure:
+    """Share of seeds per circuit at each rate, by cause and by attention; every member's routes and two names."""
+    counts, members = evidence.table("circuit_counts"), evidence.table("circuits")
+    members = members.sort_values(["gamma", "seed"], ignore_index=True)
+    gammas = sorted(counts["gamma"].unique().tolist())
+    above, below = 0.6 + 0.28 * len(gammas), 0.9 + 0.155 * len(members)
+    figure = style.new_figure(above + below + 0.7)
+    grid = figure.add_gridspec(2, 6, height_ratios=(above, below))
+    for column, name in enumerate(("cause", "attention")):
+        axes = figure.add_subplot(grid[0, 3 * column : 3 * column + 3])
+        for place, gamma in enumerate(gammas):
+            here = counts.loc[(counts["named_by"] == name) & (counts["gamma"] == gamma) & (counts["n"] > 0)]
+            kit.stack(axes, place, {row.circuit: row.share for row in here.itertuples()}, look)
+        axes.set_yticks(range(len(gammas)), [f"γ = {gamma:g}" for gamma in gammas])
+        axes.set(xlim=(0, 1), ylim=(len(gammas) - 0.5, -0.5), xlabel="share of seeds", title=f"named by {name}")
+    routes = {name: {"fc": colour, "ec": "#555555", "lw": 0.3} for name, (_, colour) in ROUTES.items()}
+    labels = [f"γ = {row.gamma:g}, seed {row.seed}" for row in members.itertuples()]
+    for column, (change, words) in enumerate(CHANGES.items()):
+        axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
+        for place, row in enumerate(members.to_dict("records")):
+            where = {"gamma": float(row["gamma"]), "seed": int(row["seed"]), "stage": "final", "set": "rsn_train"}
+            shares = {name: evidence.value("routes", f"{change}:{name}", **where) for name in ROUTES}
+            kit.stack(axes, place, shares, routes.__getitem__, 0.4 if row["cause"] == "none" else 1.0)
+        axes.axvline(1, color=style.INK, lw=0.7, ls=":")
+        axes.set(ylim=(len(members) - 0.4, -0.6), title=words, xlabel="share of the effect, by route")
+        axes.set_yticks(range(len(labels)), labels if not column else [], fontsize=6)
+    names = figure.add_subplot(grid[1, 4:])
+    for place, row in enumerate(members.to_dict("records")):
+        colour = style.INK if row["cause"] == row["circuit"] else style.RED
+        for x, name in ((0.0, row["cause"]), (0.52, row["circuit"])):
+            names.text(x, place, name, va="center", fontsize=5.8, color=colour)
+    names.set(ylim=(len(members) - 0.4, -0.6), title="by cause          by attention")
+    names.axis("off")
+    shown = [name for name in dict.fromkeys([*CIRCUITS, *counts["circuit"]]) if (counts["circuit"] == name).any()]
+    extra = [Patch(**look(name), label=name) for name in shown]
+    kit.legend(figure, 5, [*extra, *(Patch(**routes[name], label=words) for name, (words, _) in ROUTES.items())])
+    return figure
+
+
+def draw_equivalence(evidence: Evidence) -> Figure:
+    """Disagreement of every two members at the small initialisation, ordered by circuit, on two kinds of rows."""
+    evidence.require(SMALL)
+    figure, [axes] = kit.panels(1, 2, 3.9)
+    found: dict[str, None] = {}
+    for one, battery in zip(axes, ("held_out", f"length_{evidence.task.q + 2}"), strict=True):
+        with kit.missing(one):
+            order, table = [*CIRCUITS], evidence.table("battery_accuracy", battery=battery)
+            members = [row for row in table.to_dict("records") if row["circuit"] != "none"]
+            members.sort(key=lambda row: (order.index(row["circuit"]) if row["circuit"] in order else 9, row["seed"]))
+            place = {row["seed"]: at for at, row in enumerate(members)}
+            matrix = np.full((len(members), len(members)), np.nan)
+            for pair in evidence.table("disagreement", battery=battery).to_dict("records"):
+                a, b = place[pair["seed_a"]], place[pair["seed_b"]]
+                matrix[a, b] = matrix[b, a] = pair["disagreement"]
+            kit.heat_map(one, matrix, list(place), low=0, high=1, colours=style.ATTENTION, write=two_digits)
+            for at, row in enumerate(members):
+                found[row["circuit"]] = None
+                one.add_patch(Rectangle((at - 0.5, -0.92), 1, 0.32, **look(row["circuit"])))
+                one.add_patch(Rectangle((-0.92, at - 0.5), 0.32, 1, **look(row["circuit"])))
+                kit.note(one, two_digits(row["accuracy"]), (len(members) - 0.4, at), "data", va="center", ha="left")
+            one.set(xlim=(-1, len(members) + 0.3), ylim=(len(members) - 0.5, -1))
+            one.set(xlabel="seed of one member", ylabel="seed of the other", title=f"{battery} (right: accuracy)")
+    kit.legend(figure, 5, [Patch(**look(name), label=name) for name in found])
+    return figure
+
+
+def draw_first_layer(evidence: Evidence) -> Figure:
+    """Mean attention against 1/i, spectrum of W_V, its leading vector's cosines with the anchors (after Fig. 6)."""
+    figure, [patterns, [distance, spectrum, alignment]] = kit.panels(2, 3, 5.2)
+    length = evidence.task.length
+    average = np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
+    shown = [(LARGE, "matched"), (SMALL, "half"), None]
+    for axes, place in zip(patterns, shown, strict=True):
+        with kit.missing(axes):
+            pattern, title = average, "average operator: 1/i"
+            if place:
+                gamma, stage = place
+                seed, pattern = evidence.first("uniformity", "mean_pattern", gamma, stage=stage, set="rsn_train")
+                tv = evidence.value("uniformity", "tv", gamma, seed, stage=stage, set="rsn_train")
+                title = f"γ = {gamma:g}, {stage}, seed {seed}\nmean distance {two_digits(tv)}"
+            write = (lambda percent: f"{percent:.0f}" if percent else "") if length <= 12 else None
+            kit.heat_map(
+                axes, 100 * pattern, np.arange(1, length + 1), low=0, high=100, colours=style.ATTENTION, write=write
+            )
+            axes.set(xlabel="position j (cells: attention in %)", ylabel="position i", title=title)
+    with kit.missing(distance):
+        tv = {"probe": "uniformity", "name": "tv_per_row", "set": "rsn_train"}
+        for gamma in (g for g in evidence.gammas if g in (LARGE, MIDDLE, SMALL)):
+            stage = "half" if gamma == SMALL else "matched"
+            _ranked(distance, evidence, tv, gamma, stage, f"γ = {gamma:g}, {stage}", 2)
+        untrained = evidence.mean_array(**tv, gamma=SMALL, stage="init")
+        distance.plot(np.arange(2, len(untrained) + 2), untrained, color=style.GREY, ls="--", label="untrained")
+        kit.threshold(distance, evidence, "M1")
+        distance.set(ylim=(0, None), xlabel="position i", ylabel="distance from 1/i (TV, 0 to 1)", title="row by row")
+        distance.legend(loc="upper left")
+    with kit.missing(spectrum):
+        values = {"probe": VALUES, "name": "relative_singular_values"}
+        _ranked(spectrum, evidence, values, SMALL, "half", f"γ = {SMALL:g}, half", 1)
+        untrained = evidence.mean_array(**values, gamma=SMALL, stage="init")
+        spectrum.plot(np.arange(1, len(untrained) + 1), untrained, color=style.GREY, ls="--", label="untrained")
+        ratio = mean_text(*evidence.spread(VALUES, "spectrum_ratio", SMALL, stage="half"))
+        spectrum.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
+        spectrum.set_title(f"s$_1$/s$_2$ = {ratio}")
+        spectrum.legend(loc="upper right")
+    with kit.missing(alignment):
+        _alignment(alignment, evidence)
+    return figure
+
+
+def _ranked(axes: Axes, evidence: Evidence, of: dict, gamma: float, stage: str, label: str, first: int) -> None:
+    """An array of every seed over its places, and its mean."""
+    mean, colour = evidence.mean_array(**of, gamma=gamma, stage=stage), style.gamma_colour(gamma, evidence.gammas)
+    places = np.arange(first, len(mean) + first)
+    for values in evidence.array(**of, gamma=gamma, stage=stage).values():
+        axes.plot(places, values, color=colour, lw=0.5, alpha=0.5)
+    marker = style.gamma_marker(gamma, evidence.gammas)
+    axes.plot(places, mean, color=colour, marker=marker, ms=3.5, lw=1.5, label=label)
+
+
+def _alignment(axes: Axes, evidence: Evidence) -> None:
+    """Cosine of W_V's leading vector with every anchor."""
+    tokens, group = (evidence.first(VALUES, name, SMALL, stage="half")[1] for name in ("tokens", "group"))
+    leading = np.stack(list(evidence.array(VALUES, "abs_leading_cosines", SMALL, stage="half").values()))
+    mean, untrained = (evidence.mean_array(VALUES, "abs_leading_cosines", SMALL, stage=s) for s in ("half", "init"))
+    for which, colour, marker, name in ((1, style.BLUE, "s", "memory"), (2, style.RED, "D", "reasoning")):
+        of = np.flatnonzero(group.astype(int) == which)
+        axes.plot(tokens[of], leading[:, of].T, marker, ms=2.6, mfc="none", mec=colour, mew=0.5, alpha=0.7)
+        axes.plot(tokens[of], mean[of], "_", ms=8, mew=2, color=colour, label=f"{name} anchors")
+    of = np.flatnonzero(group.astype(int) > 0)
+    axes.plot(tokens[of], untrained[of], "x", ms=3.5, color=style.GREY, label="untrained (mean)")
+    for claim in ("M4", "M5"):
+        kit.threshold(axes, evidence, claim)
+    axes.set(ylim=(0, 1.45), xlabel="anchor (token)", ylabel="|cos(u$_1$, embedding)|")
+    axes.set_title(f"leading vector of W$_V$, γ = {SMALL:g}, half")
+    axes.legend(loc="upper left")
+
+
+def draw_attention_by_role(evidence: Evidence) -> Figure:
+    """L1's attention from the last position to key, anchors, itself and noise, one bar per seed and rate."""
+    figure, axes = kit.panels(2, 1, 3.7, max(style.WIDTH, 2.1 * len(evidence.gammas)))
+    looks = {name: {"fc": colour} for name, (_, colour) in PARTS.items()}
+    for (one,), (inputs, words) in zip(axes, {"rsn_train": "reasoning", "mem": "memory"}.items(), strict=True):
+        with kit.missing(one):
+            start, ticks = 0.0, {}
+            for gamma in evidence.gammas:
+                read = {"gamma": gamma, "set": inputs, "deepest": True}
+                table = pd.DataFrame({part: evidence.values("attention_by_role", part, **read) for part in PARTS})
+                before = evidence.values("attention_by_role", "key", column="untrained", **read)
+                for seed, shares in table.dropna().iterrows():
+                    kit.stack(one, start, shares.to_dict(), looks.__getitem__, upright=True)
+                    kit.level(one, start, before.get(seed, np.nan), style.INK, 0.4, label="key, untrained")
+                    ticks[start] = str(seed)
+                    start += 1
+                if gamma == SMALL:
+                    least = evidence.threshold("M7" if inputs == "rsn_train" else "M7b")
+                    ends = [start - len(table) - 0.5, start - 0.5]
+                    one.plot(ends, [least] * 2, color=style.INK, lw=0.9, ls=style.DASHED, label="threshold of M7, M7b")
+                key = mean_text(*evidence.spread("attention_by_role", "key", gamma, set=inputs, deepest=True))
+                one.text(
+                    start - len(table) / 2, 1.03, f"γ = {gamma:g}: key {key}", ha="center", va="bottom", fontsize=7
+                )
+                start += 1.2
+            one.set_xticks(list(ticks), list(ticks.values()))
+            one.set(ylim=(0, 1.16), ylabel="attention (share)", xlabel="seed", title=f"{words} inputs")
+    kit.legend(figure, 6, [Patch(**looks[name], label=words) for name, (words, _) in PARTS.items()])
+    return figure
+
+
+def draw_variance_explained(evidence: Evidence) -> Figure:
+    """Share of variance by component and grouping at the small initialisation, and the two shares of M8 by rate."""
+    evidence.require(SMALL)
+    probe, read = "variance_explained", evidence.readings
+    rows = sorted({str(n).split(":")[0] for n in read.loc[read["probe"] == probe, "quantity"]}, key=forward)
+    if not rows:
+        raise MissingEvidenceError(f"This run has no reading of {probe}.")
+    figure = style.new_figure(3.6)
+    grid = figure.add_gridspec(2, 2, width_ratios=(2, 1))
+    table = figure.add_subplot(grid[:, 0])
+    single = [f"anchor_{i}" for i in range(1, evidence.task.q + 1)] if evidence.task.q > 1 else []
+    columns = [*GROUPINGS[:2], *single, *GROUPINGS[2:]]
+    found = [[evidence.spread(probe, f"{r}:{c}", SMALL, set="rsn_train").estimate for c in columns] for r in rows]
+    look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto", "size": 7}
+    kit.heat_map(table, found, [in_words(r) for r in rows], [c.replace("_", "\n") for c in columns], **look)
+    table.set_title(f"share of variance explained, γ = {SMALL:g}, final, median")
+    for place, quantity, title in (
+        (0, "attn_out.1:key", "key in L1's attention"),
+        (1, "attn_out.0:anchor_sum", "sum in L0's"),
+    ):
+        axes = figure.add_subplot(grid[place, 1])
+        with kit.missing(axes):
+            kit.rates(axes, evidence, probe, kit.Series(quantity, set="rsn_train"), untrained=True)
+            kit.threshold(axes, evidence, "M8", gamma=SMALL, below=True)
+            axes.set(ylim=(-0.05, 1.1), title=f"{title} output")
+    return figure
+
+
+FIGURES = {
+    "tasks": draw_tasks,
+    "learning": lambda evidence: draw_learning(evidence, "A"),
+    "circuits": draw_circuits,
+    "equivalence": draw_equivalence,
+    "causes": draw_causes,
+    "first_layer": draw_first_layer,
+    "attention_by_role": draw_attention_by_role,
+    "variance_explained": draw_variance_explained,
+    "patching_matrix": draw_patching_matrix,
+    "dynamics": draw_dynamics,
+    "embedding": draw_embedding,
+    "theory": draw_theory,
+}

@@ -1,0 +1,244 @@
+"""Interventions of the anchor study beside their controls, patching matrices, and the order of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rb_interp.claims.criterion import Condition
+from rb_interp.claims.learning_order import SMALL
+from rb_interp.figures import kit, style
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import SIGNS, seeds_text, two_digits
+from rb_interp.studies.anchor.checks import AT_HALF, CHECKS
+from rb_interp.studies.anchor.claims import CAUSAL, SECOND
+from rb_interp.studies.anchor.events import MECHANISMS, OFFSET
+
+PARTS = {
+    "resid_pre": "stream, start", "q": "queries", "k": "keys", "v": "values", "pattern": "pattern",
+    "z": "heads' output", "attn_out": "attention", "resid_mid": "stream, middle", "mlp_out": "MLP",
+    "resid_post": "stream, end",
+}  # fmt: skip
+"""Components in forward order within a layer, in words."""
+ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise", "all")
+MARKS = {"average-then-key": "o", "gather-at-last-anchor": "^", "key-to-anchors": "D", "mixed": "s", "none": "v"}
+"""Marks of the circuits, named by cause."""
+CRITERIA = {
+    **dict.fromkeys(style.SETS, "≤ ½ ln d_vocab"),
+    **{m.event: f"{SIGNS[m.side]} {two_digits(m.threshold)}" for m in MECHANISMS},
+}
+"""Rows of the figure of events from above, and the criterion of each."""
+
+
+def forward(component: str) -> tuple[int, int, str]:
+    """Key that sorts components in forward order.
+
+    >>> sorted(["mlp_out.0", "attn_out.1", "attn_out.0"], key=forward)
+    ['attn_out.0', 'mlp_out.0', 'attn_out.1']
+    """
+    part, _, layer = component.partition(".")
+    order = list(PARTS)
+    return int(layer.split(".")[0]) if layer else 0, order.index(part) if part in order else len(order), component
+
+
+def in_words(component: str) -> str:
+    """A component as figures call it.
+
+    >>> in_words("mlp_out.1")
+    'L1: MLP'
+    """
+    part, _, layer = component.partition(".")
+    return f"L{layer}: {PARTS[part]}" if part in PARTS and layer.isdigit() else component
+
+
+class Panel(NamedTuple):
+    """One intervention on one set of inputs, and its name in the figure (W$_V$ is that of L0)."""
+
+    intervention: str
+    set: str
+    title: str
+
+
+PANELS = (
+    Panel("forced_average", "rsn_train", "L0's attention:\nexactly 1/i"),
+    Panel("leading_direction_only", "rsn_train", "W$_V$: leading direction\nalone"),
+    Panel("without_reasoning", "rsn_train", "W$_V$: without reasoning\nanchors"),
+    Panel("without_memory", "rsn_train", "W$_V$: without memory\nanchors"),
+    Panel("key_blocked", "rsn_train", "L1 cannot see the\nkey (reasoning inputs)"),
+    Panel("key_blocked", "mem", "L1 cannot see the\nkey (memory inputs)"),
+    Panel("key_blocked_answers", "rsn_train", "L1 cannot see the\nkey (reasoning inputs)"),
+    Panel("key_blocked_answers", "mem", "L1 cannot see the\nkey (memory inputs)"),
+    Panel("swap_key", "rsn_train", "L1's attention\nswapped, by key"),
+    Panel("swap_sum", "rsn_train", "L0's attention\nswapped, by sum"),
+    Panel("swap_key_in_place", "rsn_train", "L1's attention,\nsame position, by key"),
+    Panel("swap_sum_in_place", "rsn_train", "L0's attention,\nsame position, by sum"),
+    Panel("swap_key_carried", "rsn_train", "L0's attention at\nthe anchors, by key"),
+    Panel("swap_sum_carried", "rsn_train", "embeddings at the\nanchors, by sum"),
+    Panel("number_line", "rsn_train", "number line reversed\n(W$_V$'s direction)"),
+    Panel("number_line_component", "rsn_train", "number line reversed\n(own component)"),
+    Panel("forced_average_matched", "rsn_train", "L0's attention: 1/i,\nbeside its circuit's"),
+    Panel("leading_direction_only_matched", "rsn_train", "W$_V$: leading alone,\nbeside the embedding's"),
+    Panel("without_reasoning_matched", "rsn_train", "W$_V$: without reasoning\nanchors, beside keys"),
+    Panel("without_memory_matched", "rsn_train", "W$_V$: without memory\nanchors, beside keys"),
+)
+"""The panels of the figure, row by row, four in a row; the last row has the controls that match."""
+NATS = "loss_increase"
+UNITS = {NATS: "nats lost", "moved_as_predicted": "share of answers moved", "accuracy_drop": "accuracy lost (share)"}
+"""What an intervention is read in, as the axes say it."""
+
+
+def draw_causes(evidence: Evidence) -> Figure:
+    """Effect and control of every intervention by rate: each seed, their mean and its 95 % interval."""
+    found = evidence.table("effects").groupby("intervention")["quantity"].agg(set).to_dict()
+    figure, axes = kit.panels(5, 4, 11.4, max(style.WIDTH, 4 * (0.55 + 0.42 * len(evidence.gammas))))
+    for one, panel in zip(axes.flat, PANELS, strict=True):
+        unit = next((unit for unit in UNITS if unit in found.get(panel.intervention, ())), NATS)
+        with kit.missing(one):
+            _effects(one, evidence, panel)
+            if unit == NATS:
+                one.set_yscale("symlog", linthresh=0.1, linscale=0.7)
+                one.yaxis.set_major_formatter(lambda value, _place: f"{value:g}".replace("-", "−"))
+            else:
+                one.set_ylim(-0.1, 1.12)
+            one.set(title=panel.title, xlabel="rate γ", ylabel=UNITS[unit])
+    kit.legend(figure, 5, [kit.key("effect, one seed", style.INK), kit.key("control, one seed", style.GREY)])
+    return figure
+
+
+def _effects(axes: Axes, evidence: Evidence, panel: Panel) -> None:
+    drawn = False
+    for place, gamma in enumerate(evidence.gammas):
+        where = _place(evidence, panel, gamma)
+        rows = sorted(evidence.records("effects", **where), key=lambda row: row["seed"])
+        rows = [row for row in rows if row["effect"] == row["effect"]]
+        colour, marker = style.gamma_colour(gamma, evidence.gammas), style.gamma_marker(gamma, evidence.gammas)
+        for name, shift, ink in (("effect", -0.23, colour), ("control", 0.19, style.GREY)):
+            for over in evidence.records("effects_summary", quantity=name, **where) if rows else ():
+                values, drawn = [row[name] for row in rows], True
+                kit.dots(axes, place + shift, values, kit.interval_of(over), ink, marker, 0.08)
+    if not drawn:
+        raise MissingEvidenceError(f"This run has no effect of {panel.intervention}.")
+    for condition, ids in conditions(panel).items():
+        y = level(evidence, condition)
+        if np.isfinite(y) and condition.of.gamma in evidence.gammas:
+            middle = evidence.gammas.index(condition.of.gamma) + (0.19 if condition.of.quantity == "control" else -0.23)
+            axes.plot([middle - 0.13, middle + 0.24], [y, y], color=style.INK, lw=0.9, ls=style.DASHED, zorder=5)
+            kit.note(axes, ids, (middle - 0.13, y), "data", fontsize=5.5, ha="left", va="bottom")
+    kit.zero(axes)
+    kit.rates_axis(axes, evidence)
+
+
+def conditions(panel: Panel) -> dict[Condition, str]:
+    """The conditions that are drawn in a panel, each with the claims whose condition it is.
+
+    >>> list(conditions(PANELS[1]).values())
+    ['M3', 'M3']
+    """
+    checks = [(check.of, check.check) for check in CHECKS] + [(claim.id, claim) for claim in (*CAUSAL, *SECOND)]
+    named: dict[Condition, list[str]] = {}
+    for claim_id, claim in checks:
+        for condition in claim.conditions:
+            if (condition.of.probe, condition.of.set) == (panel.intervention, panel.set):
+                named.setdefault(condition, []).append(claim_id)
+    return {condition: ", ".join(ids) for condition, ids in named.items()}
+
+
+def stage_of(intervention: str, gamma: float, gammas: Sequence[float]) -> str:
+    """When an intervention is read: final, or half; at other rates than the small one at the same step, matched.
+
+    >>> [stage_of("forced_average", gamma, [0.3, 0.8]) for gamma in (0.8, 0.3)], stage_of("swap_key", 0.3, [0.3])
+    (['half', 'matched'], 'final')
+    """
+    if intervention not in AT_HALF:
+        return "final"
+    return "half" if gamma == SMALL or SMALL not in gammas else "matched"
+
+
+def _place(evidence: Evidence, panel: Panel, gamma: float) -> dict[str, object]:
+    stage = stage_of(panel.intervention, gamma, evidence.gammas)
+    return {"intervention": panel.intervention, "set": panel.set, "gamma": gamma, "stage": stage}
+
+
+def level(evidence: Evidence, condition: Condition) -> float:
+    """Where a threshold lies for the mean over seeds: as it is, or above the control or above what is subtracted.
+
+    Returns NaN where the run lacks what the threshold is measured from.
+    """
+    base, quantity = condition.minus or condition.of, condition.minus.quantity if condition.minus else "control"
+    if condition.minus is None and condition.of.quantity != "difference":
+        return condition.threshold
+    where = _place(evidence, Panel(base.probe, base.set, ""), base.gamma or SMALL)
+    rows = evidence.records("effects_summary", quantity=quantity, **where)
+    return condition.threshold + (rows[0]["mean"] if rows else np.nan)
+
+
+def draw_patching_matrix(evidence: Evidence) -> Figure:
+    """Recovered logit difference by component, layer and role: a row per counterfactual, a column per rate.
+
+    The small initialisation has one column a circuit where its members learned several.
+    """
+    table = evidence.table("patching_summary", stage="final", quantity="recovered")
+    counts = evidence.table("patching_circuits", stage="final").sort_values(["gamma", "circuit"]).to_dict("records")
+    split = [row for row in counts if row["gamma"] == SMALL and row["circuit"]]
+    split = split if len(split) > 1 else []
+    shown = [row for row in counts if not row["circuit"] and not (split and row["gamma"] == SMALL)] + split
+    names = sorted({f"{c}.{layer}" for c, layer in zip(table["component"], table["layer"], strict=True)}, key=forward)
+    roles = [role for role in ROLES if role in set(table["role"])]
+    width = max(style.WIDTH, 1.0 + len(shown) * (0.25 + 0.2 * len(roles)))
+    figure, axes = kit.panels(2, len(shown), 1.6 + 0.38 * len(names), width, sharex=True, sharey=True)
+    for line, changed in zip(axes, ("key", "anchors"), strict=True):
+        for one, row in zip(line, shown, strict=True):
+            here = table.loc[
+                np.isclose(table["gamma"], row["gamma"])
+                & (table["circuit"] == row["circuit"])
+                & (table["counterfactual"] == changed)
+            ]
+            here = here.assign(name=here["component"] + "." + here["layer"].astype(str))
+            matrix = here.pivot(index="name", columns="role", values="mean").reindex(index=names, columns=roles)
+            look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto"}
+            kit.heat_map(one, matrix, [in_words(name) for name in names], roles, size=5.5, **look)
+            one.tick_params(axis="x", labelrotation=90)
+            one.set_title(f"γ = {row['gamma']:g} ({seeds_text(int(row['n']))})\n{row['circuit']}", fontsize=7)
+        line[0].set_ylabel(f"inputs differ in the {changed}")
+    figure.colorbar(axes[0, 0].images[0], ax=axes, location="bottom", shrink=0.45, label="recovered logit difference")
+    return figure
+
+
+def draw_dynamics(evidence: Evidence) -> Figure:
+    """Step of every event in every seed, one column per rate: losses above, mechanisms below."""
+    events, over = evidence.table("events"), evidence.table("events_summary")
+    circuits = evidence.table("circuits")[["gamma", "seed", "cause"]]
+    events = events.merge(circuits, on=["gamma", "seed"], how="left").fillna({"cause": "none"})
+    gammas, last = sorted(events["gamma"].unique().tolist()), float(evidence.table("dynamics")["step"].max())
+    never = 2.5 * (last + OFFSET)
+    figure, [axes] = kit.panels(
+        1, len(gammas), 0.95 + 0.33 * len(CRITERIA), max(style.WIDTH, 2.1 + 1.7 * len(gammas)), sharey=True
+    )
+    for one, gamma in zip(axes, gammas, strict=True):
+        for row, event in enumerate(CRITERIA):
+            colour = style.SET_COLOURS.get(event, style.INK)
+            here = events.loc[(events["event"] == event) & (events["gamma"] == gamma)].sort_values("seed")
+            for y, member in zip(row + np.linspace(-0.3, 0.1, len(here)), here.itertuples(), strict=True):
+                x = member.step + OFFSET if np.isfinite(member.step) else never
+                mark = MARKS.get(member.cause, "P")
+                one.plot(x, y, mark, ms=3.2, mfc="white", mec=colour, mew=0.8, zorder=3, label=member.cause)
+            for mean in over.loc[(over["event"] == event) & (over["gamma"] == gamma)].to_dict("records"):
+                one.plot([mean["mean"] + OFFSET] * 2, [row + 0.2, row + 0.42], color=colour, lw=1.8, zorder=4)
+                one.plot([mean["low"] + OFFSET, mean["high"] + OFFSET], [row + 0.31] * 2, color=colour, lw=1.0)
+        for step in evidence.records("checkpoints", gamma=gamma, every_seed=True):
+            one.axvline(step["step"] + OFFSET, color="#e6e6e6", lw=0.6, zorder=0)
+        ticks = [0, *(10**power for power in range(2, 1 + int(np.log10(max(last, 100)))))]
+        one.set(xscale="log", ylim=(len(CRITERIA) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
+        one.set_xticks([*(step + OFFSET for step in ticks), never], [*(f"{step:,}" for step in ticks), "never"])
+        one.set_xticks([], minor=True)
+        one.tick_params(axis="x", labelrotation=45)
+    names = [f"loss: {style.SETS[event]}" if event in style.SETS else event for event in CRITERIA]
+    axes[0].set_yticks(range(len(names)), [f"{name}\n{CRITERIA[e]}" for name, e in zip(names, CRITERIA, strict=True)])
+    axes[0].tick_params(axis="y", labelsize=6.5)
+    figure.supxlabel(f"training step (scaled as the logarithm of step + {OFFSET})", fontsize=7.5)
+    kit.legend(figure, 6)
+    return figure
