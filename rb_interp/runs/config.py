@@ -10,7 +10,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
@@ -20,6 +20,9 @@ from rb_interp.models.schemes import parameters
 from rb_interp.settings import Gammas, Rate, Seed, Seeds, Settings, comparable, digest, overlay
 from rb_interp.tasks.protocol import Task
 from rb_interp.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from rb_interp.claims import Claim
 
 __all__ = ["StudyConfig", "SweepConfig", "fingerprint", "from_mapping"]
 
@@ -54,6 +57,10 @@ class StudyConfig(Settings):
 
     def check_sources(self) -> None:
         """Raise RbInterpError where something that a run reads from outside is not there; asked before a new run."""
+
+    def judged(self, claim: Claim) -> Claim:
+        """A claim of the study as it is judged in a run of this configuration."""
+        return claim
 
     @property
     def sweeps(self) -> dict[str, SweepConfig]:

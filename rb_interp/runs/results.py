@@ -87,7 +87,8 @@ def _code_version(run: RunFolder) -> str:
 def _judged(run: RunFolder, measured: Measured) -> dict[str, Any]:
     """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the table ``effects``."""
     context, checks, within = _context(run), run.study.load("checks"), _judged_within(run, measured)
-    found = judge(measured.readings, run.study.load("claims"), standings=_standings(run), **context)
+    claims = tuple(map(run.config.judged, run.study.load("claims")))
+    found = judge(measured.readings, claims, standings=_standings(run), **context)
     judged: dict[str, Any] = {VERDICTS: found.to_json()}
     if within is not None:
         judged[WITHIN] = within.to_json()
@@ -103,7 +104,9 @@ def _judged_within(run: RunFolder, measured: Measured) -> Within | None:
     groups = run.study.load("groups")
     if groups is None:
         return None
-    return judge_within(measured.readings, groups(measured), standings=_standings(run), **_context(run))
+    grouping = groups(measured)
+    grouping = replace(grouping, claims=tuple(map(run.config.judged, grouping.claims)))
+    return judge_within(measured.readings, grouping, standings=_standings(run), **_context(run))
 
 
 def _context(run: RunFolder) -> dict[str, Any]:
@@ -134,7 +137,7 @@ def read_evidence(run: RunFolder) -> Evidence:
         verdicts=verdicts,
         within=within,
         checks=[CheckedCause.from_json(row) for row in read(CHECKS)] if CHECKS in files else [],
-        claims=run.study.load("claims"),
+        claims=tuple(map(run.config.judged, run.study.load("claims"))),
         meta={
             **{name: run.metadata[name] for name in ("versions", "host", "created")},
             "command": run.metadata["command"] or f"rb-interp reproduce --config {run.folder / SETTINGS}",

@@ -49,6 +49,7 @@ ANCHOR = Study(
         "I": "Initialisation",
         "M": "Mechanism",
         "Q": "Equivalence of circuits",
+        "U": "Initialisation, plateau or optimiser",
     },
     checks=f"{HERE}.checks:CHECKS",
     calibration=f"{HERE}.error_rates:calibration",

@@ -6,6 +6,7 @@ ill-defined keeps its verdict, and a second one is added.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from rb_interp.claims.criterion import Claim, Condition, Term
@@ -362,12 +363,67 @@ _SECOND = (
 SECOND = tuple(replace(claim, first_seed=NEW_SEEDS) for claim in _SECOND)
 """Second criteria, beside the claims whose number they carry (docs/claims.md); written before any run was read."""
 
-CLAIMS: tuple[Claim, ...] = LEARNING_ORDER + LEARNED_ORDER + EMBEDDING + INITIALISATION + MECHANISM + CAUSAL + SECOND
+
+def _memory_cosine(gamma: float) -> Term:
+    return geometry("cos_memory", "mean cos of memory anchors", gamma, "half")
+
+
+def _of_optimiser(eps: str) -> Term:
+    label = f"|TV of L0 with AdamW's eps {eps} - with 1e-8|"
+    return Term("uniformity", f"tv_change_eps_{eps}", SMALL, "half", "rsn_train", 0, label)
+
+
+RIVAL = (
+    Claim(
+        "U1",
+        "At equal loss uniform attention belongs to small initialisation.",
+        "plateau (arXiv 2506.13688)",
+        (Condition(_uniformity(LARGE, "half"), ">=", 0.10, _uniformity(SMALL, "half")),),
+    ),
+    Claim(
+        "U2",
+        "At the end of each member's own plateau uniform attention belongs to small initialisation.",
+        "plateau (arXiv 2506.13688)",
+        (Condition(_uniformity(LARGE, "leaving"), ">=", 0.10, _uniformity(SMALL, "leaving")),),
+    ),
+    Claim(
+        "U3",
+        "At equal loss alike memory anchors belong to small initialisation.",
+        "plateau (arXiv 2506.13688)",
+        (Condition(_memory_cosine(SMALL), ">=", 0.20, _memory_cosine(LARGE)),),
+    ),
+    Claim(
+        "U4",
+        "Uniform attention is not the optimiser's doing.",
+        "optimiser",
+        (
+            Condition(_of_optimiser("1e-12"), "<=", 0.05),
+            Condition(_of_optimiser("1e-12"), "<=", 0.02, _of_optimiser("1.01e-8")),
+        ),
+    ),
+)
+"""A rival account: is uniform attention a mark of small initialisation, of any plateau, or of the optimiser?"""
+
+CLAIMS: tuple[Claim, ...] = (
+    *LEARNING_ORDER, *LEARNED_ORDER, *EMBEDDING, *INITIALISATION, *MECHANISM, *CAUSAL, *SECOND, *RIVAL,
+)  # fmt: skip
 BY_ID = {claim.id: claim for claim in CLAIMS}
 CLAIMS_WITHIN = tuple(
     claim for claim in CLAIMS if claim.id.startswith("M") and {term.gamma for term in claim.terms} == {SMALL}
 )
 """Claims that are read within circuits too. One that compares gammas (M2) speaks of members of several circuits."""
+
+
+def stopped_early(claim: Claim) -> Claim:
+    """The claim for training that ends long before the paper's: what it says of the end is judged where that came.
+
+    At least half of the seeds must have learned the reasoning mapping, at each gamma that the claim reads at the end.
+    Areas and the bias index are over the steps that there are.
+    """
+    at_end = [t for t in claim.terms if t.stage == "final" and not re.match("area|bias|abs_bias", t.quantity)]
+    if claim.gate or claim.learned or not at_end:
+        return claim
+    return replace(claim, learned=reasoning_learned(at_end[0].gamma or SMALL))
 
 
 def groups(measured: Measured) -> Grouping:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rb_interp.errors import ConfigError
 from rb_interp.runs.config import StudyConfig, SweepConfig, sizes
@@ -13,8 +13,13 @@ from rb_interp.tasks import AnchorTask
 from rb_interp.tasks.anchor import RATES, check_both_kinds
 from rb_interp.training.config import TrainConfig
 
+if TYPE_CHECKING:
+    from rb_interp.claims import Claim
+
 FIXED = "fixed_average"
 """The sweep of claim M10b."""
+STOPPED_EARLY = "paper-200k"
+"""The preset of the paper's sizes with a tenth of its steps; it has no members with L0 fixed."""
 
 
 class AnchorConfig(SweepConfig, StudyConfig):
@@ -30,7 +35,13 @@ class AnchorConfig(SweepConfig, StudyConfig):
         "smoke": {**sizes(AnchorTask, "smoke"), "seeds": (0, 1)},
         "quick": {**sizes(AnchorTask, "quick"), "rates": RATES["quick"]},
         "paper": sizes(AnchorTask, "paper"),
-    }
+        STOPPED_EARLY: {
+            **sizes(AnchorTask, "paper"),
+            "train": {
+                **TrainConfig.PRESETS["paper"], "steps": 200_000, "eval_every": 250, "stages": ("half", "leaving"),
+            },
+        },
+    }  # fmt: skip
     sibling_stages: ClassVar[Mapping[str, tuple[str, float]]] = {"matched": ("half", SMALL)}
 
     task: AnchorTask = field(default_factory=AnchorTask)
@@ -58,10 +69,16 @@ class AnchorConfig(SweepConfig, StudyConfig):
         if "half" not in self.train.stages:
             raise ConfigError(f"train.stages={self.train.stages} lacks 'half', which study 'anchor' measures; add it.")
 
+    def judged(self, claim: Claim) -> Claim:
+        """At the tenth of the paper's steps, what a claim says of the end is judged where the end came."""
+        from rb_interp.studies.anchor.claims import stopped_early
+
+        return stopped_early(claim) if self.preset == STOPPED_EARLY else claim
+
     @property
     def sweeps(self) -> dict[str, SweepConfig]:
         """The main sweep, and its members of small initialisation trained with L0's attention fixed at exactly 1/i."""
-        if SMALL not in self.gammas or 0 in self.model.uniform_layers:
+        if SMALL not in self.gammas or 0 in self.model.uniform_layers or self.preset == STOPPED_EARLY:
             return {"": self}
         model, train = replace(self.model, uniform_layers=(0,)), replace(self.train, stages=(), n_checkpoints=0)
         return {"": self, FIXED: SweepConfig((SMALL,), self.task, model, train, self.rates)}

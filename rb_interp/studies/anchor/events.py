@@ -164,7 +164,8 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame | None = None) -> p
         for mechanism, loss in product(names["mechanism"], names["loss"]):
             order = _order(*steps[[mechanism, loss]].to_numpy(dtype=np.float64).T)
             rows.append({**place, "mechanism": mechanism, "loss": loss, **order})
-    return pd.DataFrame(rows)
+    none = _order(np.empty(0), np.empty(0))
+    return pd.DataFrame(rows, columns=[*by, "mechanism", "loss", *none])
 
 
 def own_signs(order: pd.DataFrame) -> pd.DataFrame:

@@ -115,6 +115,11 @@ def _member_readings(models: MemberModels, member: Member, config: Any) -> Itera
                 yield stage, at, step[1], read(now, step, untrained=models.untrained)
             else:
                 yield stage, at, step[1], replace(read(now, step), untrained=untrained.values)
+    if "leaving" in sweep.config.train.stages:
+        at_leaving = models.load(member, "leaving").step
+        (step, untrained), *_ = zip(steps, before, strict=True)
+        yield "leaving", at_leaving, REASONING, replace(read(sources(models.model), step), untrained=untrained.values)
+        models.load(member, "final")
     routes = anchor_routes(models.model, data, set=REASONING, n=config.probe_rows)
     yield "final", at, REASONING, replace(routes, untrained=routes_before.values)
 

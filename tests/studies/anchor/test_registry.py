@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rb_interp.studies.anchor.checks import CHECKS, INTERVENTIONS
-from rb_interp.studies.anchor.claims import CLAIMS
+from rb_interp.studies.anchor.claims import CLAIMS, stopped_early
 
 # id -> (what is read, gamma, stage, operator, threshold[, less the same quantity at gamma, stage])
 EXPECTED = {
@@ -74,6 +74,13 @@ EXPECTED = {
     "M10b": [("fixed_average: learning_order/acc_rsn_test", 0.8, "final", ">=", 0.90)],
     "Q1": [("equivalence/held_out", 0.8, "final", "<=", 0.02)],
     "Q2": [("equivalence/length_4", 0.8, "final", ">=", 0.20)],
+    "U1": [("uniformity/tv rsn_train @0", 0.3, "half", ">=", 0.10, 0.8, "half")],
+    "U2": [("uniformity/tv rsn_train @0", 0.3, "leaving", ">=", 0.10, 0.8, "leaving")],
+    "U3": [("geometry/cos_memory", 0.8, "half", ">=", 0.20, 0.3, "half")],
+    "U4": [
+        ("uniformity/tv_change_eps_1e-12 rsn_train @0", 0.8, "half", "<=", 0.05),
+        ("uniformity/tv_change_eps_1e-12 rsn_train @0", 0.8, "half", "<=", 0.02, 0.8, "half"),
+    ],
 }
 EXPECTED |= {f"{id}b": EXPECTED[id] for id in ("A2", "A3")}
 LEARNED = ("learning_order/acc_rsn_train", 0.3, "final", ">=", 0.95)
@@ -89,7 +96,8 @@ def described(condition) -> tuple:
         return found
     other = condition.minus
     assert (other.probe, other.set, other.layer) == (term.probe, term.set, term.layer)
-    assert other.quantity == {"control": "effect"}.get(term.quantity, term.quantity)
+    beside = {"control": "effect", "tv_change_eps_1e-12": "tv_change_eps_1.01e-8"}
+    assert other.quantity == beside.get(term.quantity, term.quantity)
     return *found, other.gamma, other.stage
 
 
@@ -111,6 +119,12 @@ def test_what_must_be_learned_and_that_only_i1_is_about_a_share():
         "A5": ("learning_order/acc_rsn_train", 0.8, "final", ">=", 0.95),
     }
     assert [claim.id for claim in CLAIMS if claim.unit == "share"] == ["I1"]
+
+
+def test_a_run_that_stops_early_judges_what_it_says_of_the_end_where_the_rule_is_learned():
+    changed = {c.id: described(early.learned) for c in CLAIMS if (early := stopped_early(c)) != c}
+    of_the_end = "E1 E3 E5 E6 M7 M8 M9 M7r M8r M9b M10b Q1 Q2"
+    assert changed == {**dict.fromkeys(of_the_end.split(), (LEARNED[0], 0.8, *LEARNED[2:])), "E4": LEARNED}
 
 
 def test_second_criteria_are_judged_on_seeds_that_had_not_been_read():
