@@ -223,7 +223,8 @@ class Page:
             done = f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {check.quantity}."
             by_gamma = {float(cell["gamma"]): cell for cell in check.by_gamma}
             cells = [by_gamma.get(gamma, {}) for gamma in gammas]
-            read = [Markup("{}<br>control {}").format(_cell(c, "effect"), _cell(c, "control")) for c in cells]
+            both = Markup("{}<br>control {}")
+            read = [both.format(_cell(c, "effect"), _cell(c, "control")) if c else "" for c in cells]
             decided = [
                 Markup("{} {}").format(badge(v.outcome), v.met_by) for v in (check.verdict, own.get(check.of)) if v
             ]
