@@ -180,7 +180,8 @@ def draw_first_layer(evidence: Evidence) -> Figure:
             axes.set(xlabel="position j (cells: attention in %)", ylabel="position i", title=title)
     with kit.missing(distance):
         tv = {"probe": "uniformity", "name": "tv_per_row", "set": "rsn_train"}
-        for gamma in (g for g in evidence.gammas if g in (LARGE, MIDDLE, SMALL)):
+        read = {key.partition("/")[0] for key in evidence.arrays}
+        for gamma in (g for g in evidence.gammas if g in (LARGE, MIDDLE, SMALL) and str(g) in read):
             stage = "half" if gamma == SMALL else "matched"
             _ranked(distance, evidence, tv, gamma, stage, f"γ = {gamma:g}, {stage}", 2)
         untrained = evidence.mean_array(**tv, gamma=SMALL, stage="init")
