@@ -138,8 +138,7 @@ def ablation(
         metric: a name or a function, see ``interventions.metrics``. ``accuracy`` loses 0, 1 or -1 (an answer gained).
         answer_at: where the answer is read, by default at the last position. seed: of the resampling.
 
-    Raises:
-        ModelError: for a method, site or metric that there is not.
+    Raises ModelError for a method, site or metric that there is not.
     """
     hooked(model, "ablation")
     parsed, cost = parse_sites(sites, "an ablation"), Cost(model, inputs, metric, "ablation", answer_at)

@@ -83,9 +83,8 @@ def attribution_matrix(
         metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank`` have none. All others
             are those of ``patching_matrix``.
 
-    Raises:
-        ModelError: where rows are no pairs, a name is unknown, the model does not tell clean from corrupted, or the
-            metric has no gradient.
+    Raises ModelError where rows are no pairs, a name is unknown, the model does not tell clean from corrupted, or the
+    metric has no gradient.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)

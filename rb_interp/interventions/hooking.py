@@ -200,42 +200,48 @@ def write_at(
     site: Site | str,
     values: Tensor,
     roles: Roles | None,
-    length: int,
+    length: int | None,
     model: HookedModel,
     tokens: Int[Tensor, "row pos"] | None = None,
 ) -> list[Edit]:
     """Edits that write values ``[row, n, ...]`` at a site, shaped as ``sites.read_at`` gives them.
 
     ``tokens`` are those of the rows, where passes may hold some of them. Values and positions that are the same in all
-    rows are written in any row.
+    rows are written in any row. Without a length it is that of the pass, which then has all rows.
 
     One edit, save for ``resid_mid`` on TransformerLens 4, whose hook does not reach the residual stream: there
     attention's output is set to what gives that sum.
     """
     site = Site.parse(site)
     site.check(model)
-    place, held = site.in_hook(model), {}
-    at = site_positions(place, roles, length, len(values))
-    anywhere = tokens is not None and len(values) > 0
+    place, held, n_rows = site.in_hook(model), {}, len(values)
+    at = None if length is None else site_positions(place, roles, length, n_rows)
+    anywhere = tokens is not None and at is not None and n_rows > 0
     anywhere = anywhere and bool((values == values[:1]).all()) and bool((at == at[:1]).all())
     is_copy = site.component == "resid_mid" and resid_mid_is_a_copy(model)
     if is_copy:
         place = Site("attn_out", site.layer)
 
     def change(activation: Tensor, rows: Tensor) -> Tensor:
-        if anywhere and activation.shape[place.position_axis] != length:
+        there = activation.shape[place.position_axis]
+        if at is None and len(rows) != n_rows:
             raise ModelError(
-                f"the edit at '{site}' was made for rows of {length} positions, and this pass has "
-                f"{activation.shape[place.position_axis]}; make edits for rows of that length."
+                f"the patch at '{site}' holds {n_rows} rows and this pass has {len(rows)}; run the rows that it was "
+                f"made for, all in one pass."
+            )
+        if anywhere and there != length:
+            raise ModelError(
+                f"the edit at '{site}' was made for rows of {length} positions, and this pass has {there}; make edits "
+                f"for rows of that length."
             )
         rows = torch.zeros(len(activation), dtype=torch.long) if anywhere else rows
-        new, to = values[rows].to(activation), at[rows]
+        new, to = values[rows].to(activation), (site_positions(site, roles, there, n_rows) if at is None else at)[rows]
         if is_copy:
             new = new - held["resid_pre"][torch.arange(len(rows))[:, None], to]
         return scatter_at(place, activation, to, new)
 
     known = None if anywhere else tokens
-    edits = [Edit(place.hook, change, known, None if known is None else _alike(known, values, at))]
+    edits = [Edit(place.hook, change, known, None if known is None or at is None else _alike(known, values, at))]
     if is_copy:
         edits.insert(0, Edit(Site("resid_pre", site.layer).hook, lambda x, rows: held.update(resid_pre=x) or x))
     return edits

@@ -103,8 +103,7 @@ def interchange(
 
     The control is 1 where taking the sites from ``control`` changes the answer at all; with a metric, what it rises by.
 
-    Raises:
-        ModelError: where rows do not match, and for a site that there is not.
+    Raises ModelError where rows do not match, and for a site that there is not.
     """
     hooked(model, "interchange")
     if len(predicted) != len(base):

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -54,7 +53,6 @@ from rb_interp.interventions.sites import (
     EMBEDDINGS,
     HOOKS,
     PER_HEAD,
-    Edit,
     Site,
     missing_components,
     site_positions,
@@ -262,7 +260,7 @@ def patch(
         values = values_at(model, source, source_roles or roles, parsed)
     elif len(parsed) != 1:
         raise ModelError(f"patch got activations for {len(parsed)} sites; give tokens, or activations of one site.")
-    edits = (_for_any_length(site, found, roles, model) for site, found in zip(parsed, values, strict=True))
+    edits = (write_at(site, found, roles, None, model) for site, found in zip(parsed, values, strict=True))
     with with_edits(model, [edit for some in edits for edit in some]):
         yield model
 
@@ -315,8 +313,7 @@ def patching_effect(
         direction: ``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones into clean rows.
         control: rows that differ in noise alone from those that run, as for ``patching_matrix``.
 
-    Raises:
-        ModelError: where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
+    Raises ModelError where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -341,22 +338,3 @@ def patching_effect(
     values = share(source)
     other = np.empty((0, len(values))) if control is None else share(control)[None]
     return Effect(f"patching ({direction})", together(parsed, model), SHARES[direction], values, other, "noise redrawn")
-
-
-def _for_any_length(site: Site, values: Tensor, roles: Roles | None, model: HookedModel) -> list[Edit]:
-    """``write_at``'s edits, made when the length of the rows is known: at the pass that they meet."""
-    made: dict[int, list[Edit]] = {}
-
-    def change(activation: Tensor, rows: Tensor, number: int) -> Tensor:
-        if len(rows) != len(values):
-            raise ModelError(
-                f"the patch at '{site}' holds {len(values)} rows and this pass has {len(rows)}; run the rows that it "
-                f"was made for, all in one pass."
-            )
-        length = activation.shape[site.position_axis]
-        if length not in made:
-            made[length] = write_at(site, values, roles, length, model)
-        return made[length][number].change(activation, rows)
-
-    hooks = [edit.hook for edit in write_at(site.at(None), values, None, values.shape[1], model)]
-    return [Edit(hook, partial(change, number=number)) for number, hook in enumerate(hooks)]

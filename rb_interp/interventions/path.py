@@ -144,8 +144,7 @@ def path_patch(
         mlps: ``frozen`` holds every sublayer between the two, ``recomputed`` the attention alone.
         control: rows that differ from ``base`` in noise alone.
 
-    Raises:
-        ModelError: where the sender does not act on the receiver, and where rows are no pairs.
+    Raises ModelError where the sender does not act on the receiver, and where rows are no pairs.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -248,8 +247,7 @@ def path_matrix(
     Args:
         senders, receivers: sites. All others are those of ``path_patch``.
 
-    Raises:
-        ModelError: where rows are no pairs, and where base and source do not differ in the metric.
+    Raises ModelError where rows are no pairs, and where base and source do not differ in the metric.
     """
     hooked(model, "path_matrix")
     sent_by, received_by = parse_sites(senders), parse_sites(receivers)

@@ -103,8 +103,7 @@ class Site:
         A neuron stands in the place of a head, and an embedding has no layer: ``mlp_post.1.37``, ``embed@key``. No part
         is left unread: ``str`` of the site is the text again.
 
-        Raises:
-            ModelError: for a text of another form, and for a component that there is not.
+        Raises ModelError for a text of another form, and for a component that there is not.
         """
         if isinstance(text, Site):
             return text
