@@ -52,10 +52,11 @@ __all__ = ["KeyAndSum", "interchange", "key_and_sum"]
 class Carrier(NamedTuple):
     """Where a circuit carries the key and where the sum; ``{last}`` stands for the last layer.
 
-    ``hold`` stays as in the base while the sum is taken from the source. ``same_position``: the site also holds the
-    position, so that source and base must have their key at the same one.
+    ``probe`` names its readings. ``hold`` stays as in the base while the sum is taken from the source.
+    ``same_position``: the site also holds the position, so that source and base must have their key at the same one.
     """
 
+    probe: str
     key: str
     sum: str
     hold: tuple[str, ...] = ()
@@ -63,16 +64,12 @@ class Carrier(NamedTuple):
 
 
 CARRIERS = {
-    "average-then-key": Carrier("attn_out.{last}@last", "attn_out.0@last"),
-    "key-to-anchors": Carrier("attn_out.0@anchor", "resid_pre.0@anchor", ("attn_out.0",), True),
+    "average-then-key": Carrier("interchange", "attn_out.{last}@last", "attn_out.0@last"),
+    "key-to-anchors": Carrier(
+        "interchange_carried", "attn_out.0@anchor", "resid_pre.0@anchor", ("attn_out.0",), same_position=True
+    ),
 }
 """Circuit name -> its carriers."""
-PROBES = {"average-then-key": "interchange", "key-to-anchors": "interchange_carried"}
-"""Circuit name -> the name that its readings have."""
-SAME, ANY = "_same_position", "_any_position"
-"""What a reading's name ends in where its pairs are not those of the circuit."""
-TRIED = 5
-"""Rows looked at for each pair asked for."""
 
 
 @typed
@@ -213,9 +210,13 @@ def key_and_sum(
     if not other_answers:
         check_reasoning(data, set, "key_and_sum")
     carrier = CARRIERS[circuit]
-    key_at, sum_at, *hold = (text.format(last=model.cfg.n_layers - 1) for text in (*carrier[:2], *carrier.hold))
+    key_at, sum_at, *hold = (
+        text.format(last=model.cfg.n_layers - 1) for text in (carrier.key, carrier.sum, *carrier.hold)
+    )
     shared = carrier.same_position if same_position is None else same_position
-    probe = PROBES[circuit] + ("" if shared == carrier.same_position else SAME if shared else ANY)
+    probe = carrier.probe
+    if shared != carrier.same_position:
+        probe += "_same_position" if shared else "_any_position"
     base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
     if not len(base_rows):
         places = key_at, sum_at + (f"; held: {' + '.join(hold)}" if hold else "")
@@ -239,7 +240,7 @@ def _pairs(
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """Base and source rows, answered rightly, of different key and sum; every row in one pair at most."""
     rng = np.random.default_rng([data.seed, seed, 8])
-    found = rng.permutation(data.rows(set))[: TRIED * n]
+    found = rng.permutation(data.rows(set))[: 5 * n]
     found = found[most_likely(model, data.tokens[found]) == data.labels[found]] if len(found) else found
     if same_position:
         found = found[np.argsort(data.key_position[found], kind="stable")]
