@@ -155,9 +155,9 @@ def path_patch(
     False
     """
     hooked(model, "path_patch")
-    known, (sent_by, received_by) = metric_of(metric), parse_sites([sender, receiver])
+    known, (sent_by, received_by), own = metric_of(metric), parse_sites([sender, receiver]), {}
     patched, harmless = (
-        None if rows is None else _runs(model, base, rows, sent_by, [received_by], mlps, answer_at)[0]
+        None if rows is None else _runs(model, base, rows, sent_by, [received_by], mlps, answer_at, own)[0]
         for rows in (source, control)
     )
     if patched is None:
@@ -255,10 +255,10 @@ def path_matrix(
         raise ModelError(f"path_matrix got {len(sent_by)} senders and {len(received_by)} receivers; give one of each.")
     pair = Compared(model, source, base, metric, "path_matrix", answer_at, ("source", "base"))
     patched, harmless = (np.full((len(sent_by), len(received_by), len(base)), np.nan) for _ in range(2))
-    notes = {}
+    notes, own = {}, {}
     for row, sender in enumerate(sent_by):
         for others, cells in ((source, patched), (control, harmless)):
-            found = [] if others is None else _runs(model, base, others, sender, received_by, mlps, answer_at)
+            found = [] if others is None else _runs(model, base, others, sender, received_by, mlps, answer_at, own)
             for column, logits in enumerate(found):
                 if logits is None:
                     path = f"{sender} -> {received_by[column]}"
@@ -278,11 +278,12 @@ def _runs(
     receivers: Sequence[Site],
     mlps: Mlps,
     answer_at: AnswerAt,
+    own: dict[Site, Tensor],
 ) -> list[Float[Tensor, "row d_vocab"] | None]:
     """Logits of the base rows with the sender's change from other rows at each receiver; None where it does not act.
 
     One run, with every sublayer after the sender's own held, shows what it changes at all receivers: a receiver is read
-    before its own hook is held.
+    before its own hook is held. ``own`` keeps what is held from one sender to the next.
     """
     there, tokens, source = components_of(model), as_rows(base.tokens), as_rows(others.tokens)
     for site in (sender, *receivers):
@@ -308,8 +309,10 @@ def _runs(
         return Edit(site.hook, look)
 
     edits = [reading(site) for site in arrived]
-    for site, values in zip(held, values_at(model, tokens, None, held), strict=True):
-        edits += write_at(site, values, None, length, model)
+    missing = [site for site in held if site not in own]
+    own.update(zip(missing, values_at(model, tokens, None, missing), strict=True))
+    for site in held:
+        edits += write_at(site, own[site], None, length, model)
     sent = values_at(model, source, others.roles, [sender])[0]
     last_logits(model, tokens, edits + write_at(sender, sent, base.roles, length, model))
     found = {
