@@ -103,7 +103,7 @@ def attribution_matrix(
     if direction == "noise":
         source, base, start = corrupted, clean, pair.clean
     check_control(control, source, base, "attribution_matrix")
-    at = answer_positions(answer_at, base.roles, *base.tokens.shape, "attribution_matrix")
+    at = answer_positions(answer_at, base.roles, len(base), base.tokens.shape[1], "attribution_matrix")
     sources = [source] if control is None else [source, control]
     patched = [cells.placed(start + change) for change in _changes(model, base, sources, cells, pair, at, steps)]
     found = PatchingMatrix(

@@ -216,8 +216,9 @@ def write_at(
     site.check(model)
     place, held, n_rows = site.in_hook(model), {}, len(values)
     at = None if length is None else site_positions(place, roles, length, n_rows)
-    anywhere = tokens is not None and at is not None and n_rows > 0
-    anywhere = anywhere and bool((values == values[:1]).all()) and bool((at == at[:1]).all())
+    anywhere = False
+    if tokens is not None and at is not None and n_rows:
+        anywhere = bool((values == values[:1]).all()) and bool((at == at[:1]).all())
     is_copy = site.component == "resid_mid" and resid_mid_is_a_copy(model)
     if is_copy:
         place = Site("attn_out", site.layer)

@@ -49,6 +49,9 @@ from rb_interp.typed import typed
 __all__ = ["KeyAndSum", "interchange", "key_and_sum"]
 
 
+REDRAWN = "noise redrawn"
+
+
 class Carrier(NamedTuple):
     """Where a circuit carries the key and where the sum; ``{last}`` stands for the last layer.
 
@@ -113,7 +116,7 @@ def interchange(
     if metric is None:
         moved = (after.argmax(1).numpy() == predicted) * 1.0
         changed = (other.argmax(1) != before.argmax(1)).numpy() * 1.0
-        return Effect("interchange", place, "moved_as_predicted", moved, changed[None], "noise redrawn")
+        return Effect("interchange", place, "moved_as_predicted", moved, changed[None], REDRAWN)
     known, there = metric_of(metric), answer_logits(model, source, (), answer_at, "interchange")
     pair = (
         Answers(there, labels_of(predicted, there.shape[1])),
@@ -121,7 +124,7 @@ def interchange(
     )
     start, end, aside = (measure(known, logits, *pair, "interchange").numpy() for logits in (before, after, other))
     quantity = f"{known.name}_change"
-    return Effect("interchange", place, quantity, end - start, (aside - start)[None], "noise redrawn")
+    return Effect("interchange", place, quantity, end - start, (aside - start)[None], REDRAWN)
 
 
 def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
@@ -220,10 +223,10 @@ def key_and_sum(
     base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
     if not len(base_rows):
         places = key_at, sum_at + (f"; held: {' + '.join(hold)}" if hold else "")
-        none = np.zeros(0), np.zeros((1, 0)), "noise redrawn"
-        return KeyAndSum(
-            circuit, *(Effect("interchange", place, "moved_as_predicted", *none) for place in places), probe
-        )
+        none = [
+            Effect("interchange", at, "moved_as_predicted", np.zeros(0), np.zeros((1, 0)), REDRAWN) for at in places
+        ]
+        return KeyAndSum(circuit, none[0], none[1], probe)
     base, source = data.inputs(base_rows), data.inputs(source_rows)
     control = data.task.counterfactual(data, base_rows, "noise", seed)
     (base_key, base_sum), (source_key, source_sum) = (_key_sum(data, at) for at in (base_rows, source_rows))

@@ -127,7 +127,7 @@ def patching_matrix(
         source, base, start = corrupted, clean, pair.clean
     check_control(control, source, base, "patching_matrix")
     cells = cells_of(model, clean, corrupted, control, components, layers, roles, head)
-    at = answer_positions(answer_at, base.roles, *base.tokens.shape, "patching_matrix")
+    at = answer_positions(answer_at, base.roles, len(base), base.tokens.shape[1], "patching_matrix")
     runs = CellRuns(model, base, cells.groups, cells.roles, at, pair.answers[direction == "denoise"].logits)
 
     def patched(rows: Inputs) -> Float[np.ndarray, "component layer role row"]:
@@ -284,7 +284,9 @@ def patched_logits(
 
     Raises ModelError where source and rows do not fit, in number of rows or positions.
     """
-    rows, others = (Inputs(some, None, of) for some, of in ((tokens, roles), (source, source_roles)))
+    rows, others = (
+        Inputs(as_rows(some).numpy(), None, of or Roles()) for some, of in ((tokens, roles), (source, source_roles))
+    )
     edits = interchange_edits(model, rows, others, sites)
     return answer_logits(model, rows, edits, answer_at, "patched_logits")
 

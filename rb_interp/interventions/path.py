@@ -80,7 +80,7 @@ class PathPatch(Record):
 
         The scale is the mean over all inputs, taken as known; raises ModelError where it is 0.
         """
-        pair = [Answers(self.source, _tensor(self.source_labels)), Answers(self.base, _tensor(self.base_labels))]
+        pair = Answers(self.source, _tensor(self.source_labels)), Answers(self.base, _tensor(self.base_labels))
         runs = (self.source, self.base, self.patched, self.control_patched)
         source, base, *patched = (
             measure(self.metric, logits, *pair, "path_patch").numpy() for logits in runs if logits is not None
@@ -174,7 +174,7 @@ def path_patch(
         for number, (rows, found) in enumerate(zip((source, base), logits[::-1], strict=True))
     ]
     labels = [None if some.labels is None else some.labels.numpy() for some in answers]
-    return PathPatch(sent_by, received_by, *logits, patched, harmless, labels[1], labels[0], known)
+    return PathPatch(sent_by, received_by, logits[0], logits[1], patched, harmless, labels[1], labels[0], known)
 
 
 def _tensor(labels: Int[np.ndarray, " row"] | None) -> Tensor | None:
@@ -267,7 +267,7 @@ def path_matrix(
                     cells[row, column] = pair.of(logits)
     names = [tuple(site.named(model) for site in sites) for sites in (sent_by, received_by)]
     aside = None if control is None else harmless
-    return PathMatrix(*names, pair.metric.name, pair.clean, pair.corrupted, patched, aside, notes)
+    return PathMatrix(names[0], names[1], pair.metric.name, pair.clean, pair.corrupted, patched, aside, notes)
 
 
 def _runs(
