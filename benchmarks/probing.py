@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import rb_interp as rb
-from rb_interp.report.write import write_report
+from rb_interp.report.page import write_report
 from rb_interp.runs import side_by_side
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.dynamics import dynamics

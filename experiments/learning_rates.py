@@ -79,9 +79,9 @@ def verdicts(folder: Path) -> None:
 
 def draw(found: Mapping[str, pd.DataFrame]) -> None:
     """A row for each claim, a column for each rate: outcome as colour, seeds that meet the claim as text."""
-    from matplotlib.patches import Rectangle
+    from matplotlib.patches import Patch, Rectangle
 
-    from rb_interp.figures import legend
+    from rb_interp.figures.kit import legend
     from rb_interp.figures.style import new_figure, styled
 
     looks = {"HOLDS": ("#8cc5bf", ""), "FAILS": ("#e0a07c", "///"), "OPEN": ("#ededed", "")}
@@ -108,8 +108,8 @@ def draw(found: Mapping[str, pd.DataFrame]) -> None:
         axes.set_yticks(range(len(ids)), ids)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        entries = [legend.area(name, *look, edge="#666666") for name, look in looks.items()]
-        legend.above(figure, entries, columns=len(looks))
+        entries = [Patch(fc=colour, hatch=hatch, ec="#666666", label=name) for name, (colour, hatch) in looks.items()]
+        legend(figure, len(looks), entries)
         return figure
 
     FIGURE.parent.mkdir(exist_ok=True)

@@ -165,13 +165,6 @@ class Verdict:
         return sum(seed >= self.first_seed for seed in self.seeds) if self.unit == "seed" else self.n_seeds
 
     @property
-    def calibration_mark(self) -> str:
-        """``yes``, ``no``, ``held`` where the outcome is withheld, and nothing for claims that need no calibration."""
-        if self.calibrated is None:
-            return ""
-        return "held" if self.withheld else "yes" if self.calibrated else "no"
-
-    @property
     def met_by(self) -> str:
         """How many meet it of how many, such as 7/8; ``interval`` where one interval decides and nothing is counted."""
         return "interval" if self.unit == "interval" else f"{self.n_meeting}/{self.n_seeds}"
@@ -193,20 +186,6 @@ class Verdicts(tuple[Verdict, ...]):
             if verdict.id == key:
                 return verdict
         raise StudyError(f"no claim '{key}' was judged; {nearest(key, [verdict.id for verdict in self])}")
-
-    @property
-    def not_learned(self) -> list[Verdict]:
-        """Those that are not judged and ask for a mapping that fewer than half of the seeds have learned."""
-        return [verdict for verdict in self if verdict.learned is False and verdict.outcome == "NOT JUDGED"]
-
-    @property
-    def read_before(self) -> dict[int, list[str]]:
-        """Claims whose criterion is younger than the reading of some seeds, by the first seed that decides."""
-        found: dict[int, list[str]] = {}
-        for verdict in self:
-            if verdict.first_seed and (verdict.n_decisive < verdict.n_seeds or not verdict.n_seeds):
-                found.setdefault(verdict.first_seed, []).append(verdict.id)
-        return found
 
     def to_frame(self) -> pd.DataFrame:
         """One row a claim, without its conditions."""

@@ -62,24 +62,6 @@ def mean_text(mean: float, low: float, high: float) -> str:
     return _with_ends(lambda value: _fixed(value, digits), mean, low, high)
 
 
-def near_text(mean: float, low: float, high: float, threshold: float | None = None) -> str:
-    """``mean [low, high]`` with three decimals; a fourth or fifth where a number would round onto the threshold.
-
-    For means up to 1 in size; others as ``interval_text``.
-
-    >>> near_text(0.89854, 0.89756, 0.89953, 0.9), near_text(0.10109, 0.01391, 0.18826)
-    ('0.899 [0.898, 0.8995]', '0.101 [0.014, 0.188]')
-    """
-    if abs(mean) > 1:
-        return interval_text(mean, low, high)
-
-    def write(value: float) -> str:
-        digits = (d for d in (3, 4) if threshold in (None, value) or float(f"{value:.{d}f}") != threshold)
-        return _fixed(value, next(digits, 5))
-
-    return _with_ends(write, mean, low, high)
-
-
 def interval_text(mean: float, low: float, high: float) -> str:
     """``mean [low, high]``, or the mean alone where there is no interval.
 

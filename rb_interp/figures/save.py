@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,23 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.panels import sentence_figure
-from rb_interp.figures.spec import FigureSpec
+from rb_interp.figures.kit import panels, say
 from rb_interp.figures.style import styled
 from rb_interp.runs.store import write_file
 
 DPI = 150
+Drawing = Callable[[Evidence], Figure]
 
 
 @styled
-def draw(spec: FigureSpec | Callable[[Evidence], Figure], evidence: Evidence) -> Figure:
+def draw(drawing: Drawing, evidence: Evidence) -> Figure:
     """A figure; where the run lacks something for it, a figure with one sentence that says so."""
     try:
-        return spec.draw(evidence) if isinstance(spec, FigureSpec) else spec(evidence)
+        return drawing(evidence)
     except MissingEvidenceError as missing:
-        return sentence_figure(str(missing))
+        figure, [[axes]] = panels(1, 1, 1.2)
+        say(axes, str(missing), 90)
+        return figure
 
 
 @styled
@@ -65,15 +67,12 @@ def settle(figure: Figure) -> None:
             axes.set_position(Bbox(np.round(axes.get_position(original=True).get_points(), 6)))
 
 
-def save_figures(
-    specs: Iterable[FigureSpec] | Mapping[str, Any], evidence: Evidence, folder: str | Path
-) -> dict[str, bytes]:
+def save_figures(drawings: Mapping[str, Drawing], evidence: Evidence, folder: str | Path) -> dict[str, bytes]:
     """Draw figures into a folder, as ``id.svg`` and ``id.png`` (150 dots per inch).
 
     Returns figure id -> its SVG. Raises RunError where the folder cannot be written.
     """
     images = {}
-    drawings = specs if isinstance(specs, Mapping) else {spec.id: spec for spec in specs}
     for id, drawing in drawings.items():
         figure = draw(drawing, evidence)
         settle(figure)

@@ -30,6 +30,7 @@ from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import interval_text, mean_text, number, seeds_text, share_text, two_digits
 from rb_interp.figures.save import save_figures
+from rb_interp.report.terminal import calibration_mark, not_learned, read_before
 from rb_interp.runs.store import write_file
 
 try:
@@ -234,7 +235,8 @@ class Page:
 
     def threshold(self, claim: str, number: int = 0) -> str:
         """The threshold of a condition, as it is written in figures."""
-        return two_digits(self.evidence.threshold(claim, number))
+        value = self.evidence.threshold(claim, number)
+        return two_digits(value) if abs(value) <= 1 else f"{value:g}"
 
     @_or_sentence
     def spread(self, probe: str, quantity: str, gamma: float, sweep: str = "", **where: Any) -> str:
@@ -270,16 +272,18 @@ class Page:
         criterion = "all of these conditions" if conditions else typeset(verdict.criterion)
         text = Markup("{}: {}<br>{}").format(verdict.source, criterion, typeset(verdict.reason))
         for one in conditions:
-            text += Markup("<br>{} {}: {}").format(badge(one.outcome), typeset(one.criterion), effect(one))
+            told = f"{effect(one)}, met by {one.n_meeting}/{one.n_seeds}, untrained {number(one.untrained)}"
+            text += Markup("<br>{} {}: {}").format(badge(one.outcome), typeset(one.criterion), told)
         for one in verdict.context:
-            text += Markup("<br>shown, not judged: {}: {}").format(typeset(one.statistic), effect(one))
+            told = f"{effect(one)}, untrained {number(one.untrained)}"
+            text += Markup("<br>shown, not judged: {}: {}").format(typeset(one.statistic), told)
         share = (
             ""
             if not verdict.n_seeds
             else share_text(verdict.n_meeting / verdict.n_seeds, verdict.share_low, verdict.share_high)
         )
         marks = {"yes": "calibrated", "no": "not calibrated", "held": f"withheld; alone {verdict.uncalibrated_outcome}"}
-        notes = [marks.get(verdict.calibration_mark), "not learned" if verdict.learned is False else None]
+        notes = [marks.get(calibration_mark(verdict)), "not learned" if verdict.learned is False else None]
         notes.append("met at initialisation" if verdict.met_at_initialisation else None)
         told = Markup("<br>").join([badge(verdict.outcome), *filter(None, notes)])
         met = Markup("{}<br>{}").format(verdict.met_by, share)
@@ -342,17 +346,17 @@ def warnings(evidence: Evidence) -> Iterator[str]:
         )
     for words, found in {
         "Not calibrated, so nobody knows how often the probe misleads": [
-            v for v in verdicts if v.calibration_mark == "no"
+            v for v in verdicts if calibration_mark(v) == "no"
         ],
         "Withheld, because the probe misleads too often on models whose mechanism is known": [
-            v for v in verdicts if v.calibration_mark == "held"
+            v for v in verdicts if calibration_mark(v) == "held"
         ],
-        "Not judged, because fewer than half of the seeds have learned the mapping": verdicts.not_learned,
+        "Not judged, because fewer than half of the seeds have learned the mapping": not_learned(verdicts),
         "Already met by untrained models": [v for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"],
     }.items():
         if found:
             yield f"{words}: {', '.join(verdict.id for verdict in found)}."
-    for first_seed, named in verdicts.read_before.items():
+    for first_seed, named in read_before(verdicts).items():
         yield f"Decided by seeds from {first_seed} on alone, since earlier seeds had been read: {', '.join(named)}."
 
 

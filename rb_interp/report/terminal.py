@@ -13,8 +13,6 @@ from rich.text import Text
 from rb_interp.claims.verdict import OUTCOMES
 from rb_interp.errors import RunError, printable
 from rb_interp.figures.numbers import interval_text, number, share_text
-from rb_interp.report.content import calibration_mark, not_learned, read_before
-from rb_interp.report.sections import DESCRIBES
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict, Verdicts, Within
@@ -24,7 +22,29 @@ if TYPE_CHECKING:
 
 COLOURS = {"HOLDS": "green", "FAILS": "red", "OPEN": "yellow", "NOT JUDGED": "dim"}
 WIDTH = 100
+DESCRIBES = "The grouping is by an outcome, so it describes and does not test."
 HELD = "; held: it is not good enough, so the verdict is withheld"
+
+
+def calibration_mark(verdict: Verdict) -> str:
+    """``yes``, ``no``, ``held`` where the outcome is withheld, and nothing for claims that need no calibration."""
+    if verdict.calibrated is None:
+        return ""
+    return "held" if verdict.withheld else "yes" if verdict.calibrated else "no"
+
+
+def not_learned(verdicts: Verdicts) -> list[Verdict]:
+    """Those that are not judged and ask for a mapping that fewer than half of the seeds have learned."""
+    return [verdict for verdict in verdicts if verdict.learned is False and verdict.outcome == "NOT JUDGED"]
+
+
+def read_before(verdicts: Verdicts) -> dict[int, list[str]]:
+    """Claims whose criterion is younger than the reading of some of the seeds, by the first seed that decides."""
+    found: dict[int, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.first_seed and (verdict.n_decisive < verdict.n_seeds or not verdict.n_seeds):
+            found.setdefault(verdict.first_seed, []).append(verdict.id)
+    return found
 
 
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:

@@ -13,11 +13,8 @@ from rb_interp.errors import ConfigError, StudyError, first_line, nearest, shown
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from rb_interp.claims import CausalCheck, Claim
-    from rb_interp.figures.spec import FigureSpec
-    from rb_interp.report.section import Narrative
+    from rb_interp.figures.save import Drawing
     from rb_interp.runs.config import StudyConfig
     from rb_interp.runs.run import Run
 
@@ -48,11 +45,10 @@ class Study:
         measure: ``measure(run, progress) -> Measured``: reads every member of a trained run, once.
         tables: name -> columns that tell the rows of a further table apart, with spaces between.
         claims: what is judged, with criteria fixed in advance.
-        figures: in the order in which they are shown.
-        narrative: ``narrative(evidence) -> Narrative``: answer, warnings and sections of the report.
-        report: the Markdown template of its report, see ``report.page``; the other way of writing one.
+        figures: name -> ``draw(evidence) -> Figure``.
+        report: the Markdown template of its report, see ``report.page``; without one, all figures in their order.
         families: first letters of claim ids -> heading above these claims.
-        glossary: term -> meaning, below the report, behind the words of every report (``report.content``).
+        glossary: term -> meaning, below the report, behind those of ``report/glossary.toml``.
         checks: causal checks: interventions that would refute a claim, each with its own verdict. Their numbers are in
             the table ``effects``, which ``measure`` must return then.
         calibration: ``calibration(config) -> Calibration | None``: error rates of the probes for these models.
@@ -74,8 +70,7 @@ class Study:
     measure: Callable[[Run, bool], Any] | Lazy
     tables: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] | Lazy = ()
-    figures: Mapping[str, Callable[[Any], Figure]] | tuple[FigureSpec, ...] | Lazy = field(default_factory=dict)
-    narrative: Callable[[Any], Narrative] | Lazy | None = None
+    figures: Mapping[str, Drawing] | Lazy = field(default_factory=dict)
     report: Path | None = None
     families: Mapping[str, str] = field(default_factory=dict)
     glossary: Mapping[str, str] | Lazy = field(default_factory=dict)

@@ -252,7 +252,7 @@ class Run(RunFolder):
 
         Raises RunError if a file that it is made from is not what it was, and for the folder of another run.
         """
-        from rb_interp.report.write import write_report
+        from rb_interp.report.page import write_report
 
         if out is None and self.is_copy:
             out = Path("runs") / f"{self.folder.resolve().name}-report"
@@ -265,8 +265,7 @@ class Run(RunFolder):
             evidence = self.evidence
             self.store.begin(REPORT)
             page = write_report(self.study, evidence, self.folder)
-            drawn = [getattr(figure, "id", figure) for figure in self.study.load("figures")]
-            figures = [f"figures/{id}.{ending}" for id in drawn for ending in ("svg", "png")]
+            figures = [f"figures/{id}.{ending}" for id in self.study.load("figures") for ending in ("svg", "png")]
             self.store.finish(REPORT, ["report.html", "report.json", *figures])
         return page
 

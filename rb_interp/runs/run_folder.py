@@ -120,11 +120,10 @@ class RunFolder:
         """A figure of the study, drawn from this run; StudyError for an unknown name."""
         from rb_interp.figures.save import draw
 
-        found = self.study.load("figures")
-        specs = found if isinstance(found, dict) else {spec.id: spec for spec in found}
-        if name not in specs:
-            raise StudyError(f"study '{self.study.name}' has no figure '{name}'; {nearest(name, specs)}")
-        return draw(specs[name], self.evidence)
+        drawings = self.study.load("figures")
+        if name not in drawings:
+            raise StudyError(f"study '{self.study.name}' has no figure '{name}'; {nearest(name, drawings)}")
+        return draw(drawings[name], self.evidence)
 
     @property
     def curves(self) -> pd.DataFrame:

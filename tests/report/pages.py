@@ -35,8 +35,3 @@ def check_page(study, evidence, folder) -> str:
     bare = replace(evidence, tables={}, arrays={}, **rows)
     assert "This run has no" in visible(render_page(study, bare, save_figures(study.load("figures"), bare, folder)))
     return page
-
-
-def claim_rows(page: str) -> dict[str, str]:
-    """Claim id -> HTML of its row, in the page's order."""
-    return dict(re.findall(r'<tr id="claim-(\w+)">(.*?)</tr>', page, flags=re.DOTALL))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.wide
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-@pytest.mark.parametrize("name", ["addition_and_scan_quick"])
+@pytest.mark.parametrize("name", ["addition_and_scan_quick", "composite_quick", "composite_map_quick"])
 def test_a_kept_run_has_a_whole_page(name, tmp_path):
     run = Run.open(RESULTS / name)
     check_page(run.study, run.evidence, tmp_path)

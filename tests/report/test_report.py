@@ -4,34 +4,37 @@ import base64
 import json
 import re
 import sys
-from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from report.pages import claim_rows, visible
+from matplotlib.figure import Figure
+from report.pages import visible
 from synthetic_evidence import make_evidence
 
 from rb_interp.claims import Standing, Verdicts, Within, judge
-from rb_interp.figures.numbers import number
-from rb_interp.figures.panels import sentence_figure
-from rb_interp.report.content import OUTCOMES, json_safe, report_content
-from rb_interp.report.section import (
-    Details,
-    Figure,
-    Narrative,
-    Paragraph,
-    Section,
+from rb_interp.errors import StudyError
+from rb_interp.figures.numbers import two_digits
+from rb_interp.report.page import (
+    HERE,
+    json_safe,
+    render_page,
+    report_facts,
+    typeset,
+    warnings,
+    write_report,
 )
-from rb_interp.report.write import render_html, typeset, write_report
 from rb_interp.runs.config import from_mapping
-from rb_interp.runs.protocol import Study
 from rb_interp.settings import to_toml
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.claims import CLAIMS
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.studies.anchor.error_rates import MECHANISM_CLAIMS
 from rb_interp.studies.anchor.figures import FIGURES
+from rb_interp.studies.composite.phase import DECIDED
+from rb_interp.studies.composite.task import FITTED
+from rb_interp.tasks.anchor import MEMORY_ACCURACY, PLATEAU
 
 pytestmark = pytest.mark.wide
 
@@ -48,14 +51,11 @@ def evidence():
     return replace(made, scale="smoke", verdicts=Verdicts([escaped, *others]), meta=meta)
 
 
-def titled(spec):
-    """The same figure with its caption, but its title for a picture: pictures are looked at by other tests."""
-    return replace(spec, draw=lambda evidence: sentence_figure(spec.title))
-
-
 @pytest.fixture(scope="module")
 def folder(evidence, tmp_path_factory):
-    folder, study = tmp_path_factory.mktemp("run"), replace(ANCHOR, figures=(*map(titled, FIGURES[:-1]), FIGURES[-1]))
+    """A run whose figures are empty: pictures are looked at by other tests."""
+    folder, empty = tmp_path_factory.mktemp("run"), dict.fromkeys(FIGURES, lambda evidence: Figure())
+    study = replace(ANCHOR, figures={**empty, "variance_explained": FIGURES["variance_explained"]})
     assert write_report(study, evidence, folder) == folder / "report.html"
     return folder
 
@@ -65,46 +65,27 @@ def page(folder):
     return (folder / "report.html").read_text()
 
 
-def page_of(evidence, study: Study = ANCHOR) -> str:
-    content = report_content(study, evidence)
-    return render_html(content, {figure["id"]: b"" for figure in content["figures"]})
+def page_of(evidence) -> str:
+    return render_page(ANCHOR, evidence, dict.fromkeys(FIGURES, b""))
 
 
-def test_every_claim_stands_in_the_page_with_its_verdict(evidence, page):
-    rows, counts = claim_rows(page), Counter(verdict.outcome for verdict in evidence.verdicts)
-    assert list(rows) == [claim.id for claim in CLAIMS]
-    for verdict in evidence.verdicts:
-        text = visible(rows[verdict.id])
-        assert verdict.outcome in text
-        assert f"{verdict.n_meeting} of {verdict.n_seeds}" in text
-        for words in (verdict.statement, verdict.criterion, verdict.reason):
-            assert visible(typeset(words)) in text or "<" in words
-    tally = re.findall(r'<li><b>(\d+)</b>\s*<span class="verdict ([\w-]+)">', page)
-    said = {outcome.replace("-", " "): int(n) for n, outcome in tally}
-    assert said == {outcome: counts[outcome] for outcome in OUTCOMES}
-    families = re.findall(r'<tr class="family"><th colspan="6" scope="colgroup">(\w[\w ]*)<', page)
-    assert families == ["Learning order", "Embedding", "Initialisation", "Mechanism", "Equivalence of circuits"]
+def test_every_figure_stands_in_the_page(folder, page):
+    images = re.findall(r'<figure id="figure-(\w+)"><img src="data:image/svg\+xml;base64,([^"]+)"', page)
+    assert {name for name, _ in images} == set(FIGURES)
+    for name, image in images:
+        assert base64.b64decode(image) == (folder / "figures" / f"{name}.svg").read_bytes()
 
 
-def test_every_figure_stands_in_the_page_with_its_caption(evidence, folder, page):
-    images = re.findall(r'<img src="data:image/svg\+xml;base64,([^"]+)"', page)
-    text = visible(page)
-    for spec, image in zip(FIGURES, images, strict=True):
-        assert base64.b64decode(image) == (folder / "figures" / f"{spec.id}.svg").read_bytes()
-        caption = spec.caption(evidence)
-        assert visible(typeset(caption.seen)) in text
-        assert visible(typeset(caption.would_refute)) in text
-
-
-def test_the_file_of_data_holds_the_same_as_the_page(evidence, folder, page):
-    told, text = json.loads((folder / "report.json").read_text()), visible(page)
-    assert told == json.loads(json.dumps(report_content(ANCHOR, evidence), allow_nan=False))
+def test_the_file_of_data_has_every_verdict(evidence, folder, page):
+    told = json.loads((folder / "report.json").read_text())
+    assert told == json.loads(json.dumps(json_safe(report_facts(ANCHOR, evidence)), allow_nan=False))
     for claim, verdict in zip(told["claims"], evidence.verdicts.to_json(), strict=True):
         assert {name: claim[name] for name in verdict} == json_safe(verdict)
-    assert "0.53 HOLDS and 0.25 FAILS" in text
-    answer = told["answer"]
-    for sentence in [*answer["sentences"], *answer["warnings"], *told["glossary"].values()]:
-        assert visible(typeset(sentence)) in text
+    families = list(dict.fromkeys(claim["family"] for claim in told["claims"]))
+    assert families == ["Learning order", "Embedding", "Initialisation", "Mechanism", "Equivalence of circuits"]
+    assert "0.53 HOLDS and 0.25 FAILS" in visible(page)
+    for sentence in told["warnings"]:
+        assert visible(typeset(sentence)) in visible(page)
 
 
 def test_the_page_needs_nothing_but_itself_and_shows_no_raw_values(page):
@@ -127,35 +108,31 @@ def test_the_configuration_on_the_page_can_be_run_again(evidence, page):
 
 
 def test_a_reader_is_warned(evidence):
-    def warnings(**changes):
-        return report_content(ANCHOR, replace(evidence, **changes))["answer"]["warnings"]
-
-    smoke, few, unknown = warnings()[:3]
+    smoke, few, unknown = list(warnings(evidence))[:3]
     assert "smoke run" in smoke
     assert "has 2 seeds" in few
-    assert unknown.startswith("Not calibrated: M4. ")
+    assert unknown.startswith("Not calibrated")
+    assert unknown.endswith(": M4.")
     enough, calm = make_evidence(seeds=12), {"met_at_initialisation": False, "calibrated": None}
     quiet = {v.id: replace(v, **calm, learned=None, withheld=False, first_seed=0) for v in enough.verdicts}
-    held = {"withheld": True, "calibrated": False, "outcome": "NOT JUDGED", "uncalibrated_outcome": "HOLDS"}
 
     def warned(**changes):
         verdicts = {**quiet, **{name: replace(quiet[name], **change) for name, change in changes.items()}}
-        return report_content(ANCHOR, replace(enough, verdicts=Verdicts(verdicts.values())))["answer"]["warnings"]
+        return list(warnings(replace(enough, verdicts=Verdicts(verdicts.values()))))
 
     assert warned() == []
-    at_start = {"met_at_initialisation": True}
-    (met,) = warned(A1={**at_start, "outcome": "HOLDS"}, A2={**at_start, "outcome": "FAILS"})
-    assert met.endswith("by it: A1.")
-    (withheld,) = warned(M1=held)
-    assert withheld.endswith("models whose mechanism is known: M1 (the numbers alone: HOLDS).")
+    at_start, held = {"met_at_initialisation": True}, {"withheld": True, "calibrated": False, "outcome": "NOT JUDGED"}
     unlearned = {"learned": False, "outcome": "NOT JUDGED"}
-    few = {"A2": unlearned | {"withheld": True, "uncalibrated_outcome": "FAILS"}, "A2b": unlearned}
-    (told,) = warned(**few, M7b={"learned": False, "outcome": "HOLDS"})  # enough of the seeds that count
-    assert told.startswith("Not learned: ")
-    assert told.endswith("they are not judged: A2 (the numbers alone: FAILS), A2b.")
+    (met,) = warned(A1={**at_start, "outcome": "HOLDS"}, A2={**at_start, "outcome": "FAILS"})
+    assert met == "Already met by untrained models: A1."
+    (withheld,) = warned(M1=held)
+    assert withheld.endswith("models whose mechanism is known: M1.")
+    (told,) = warned(A2=unlearned | {"withheld": True}, A2b=unlearned, M7b={"learned": False, "outcome": "HOLDS"})
+    assert told.startswith("Not judged, because fewer than half of the seeds have learned")
+    assert told.endswith(": A2, A2b.")
     first, *_ = quiet["E1"].seeds
     (early,) = warned(E1={"first_seed": first + 1})
-    assert f"so that seeds from {first + 1} on alone decide: E1. " in early
+    assert early == f"Decided by seeds from {first + 1} on alone, since earlier seeds had been read: E1."
 
 
 def test_verdicts_within_groups_stand_beside_those_of_all_seeds():
@@ -168,37 +145,36 @@ def test_verdicts_within_groups_stand_beside_those_of_all_seeds():
     assert list(carried.seeds) == sorted(named["seed"])
     assert {"M2", "A1"}.isdisjoint(verdict.id for verdict in average.verdicts)  # M2 compares two gammas
     page = page_of(evidence)
-    section = page.partition('<section id="within">')[2].partition("</section>")[0]
-    assert "grouped by circuit, gamma 0.8." in visible(section)
+    section = page.partition('<h2 id="within-groups-of-seeds">')[2].partition("<h2")[0]
     assert "it describes and does not test" in visible(section)
     header, seeds, *rows = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in section.split("<tr>")[1:]]
     assert [visible(cell).strip() for cell in header] == ["claim", "all seeds", average.name, carried.name]
-    assert "7/12 share 0.58 [0.28, 0.85]" in visible(seeds[2])
+    assert "7 of 12, 0.58 [0.28, 0.85]" in visible(seeds[2])
     for row, verdict in zip(rows, average.verdicts, strict=True):
-        assert f'href="#claim-{verdict.id}"' in row[0]
         for cell, found in zip(row[1:], (evidence.verdicts, average.verdicts, carried.verdicts), strict=True):
-            one = found[verdict.id]
-            for shown in (one.outcome, f"{one.n_meeting}/{one.n_seeds}", number(one.effect)):
-                assert shown in visible(cell)
+            assert f"{found[verdict.id].outcome} {found[verdict.id].met_by}" in re.sub(r" +", " ", visible(cell))
     assert "Within groups" not in page_of(replace(evidence, within=None))
     assert "Within groups" not in page_of(replace(evidence, within=Within("circuit", ())))
 
 
-def test_a_figure_stands_in_the_section_that_shows_it_and_nowhere_else(evidence):
-    def page(*shown):
-        blocks = (Paragraph("look"), Details("more", tuple(map(Figure, shown))))
-        told = Narrative(sections=(Section("own", "Own section", blocks),))
-        return page_of(evidence, replace(ANCHOR, narrative=lambda evidence: told))
+def test_a_figure_is_shown_once_and_one_without_a_place_comes_last(evidence, tmp_path):
+    images = {**dict.fromkeys(FIGURES, b""), "more": b""}
+    assert '<figure id="figure-more">' in render_page(ANCHOR, evidence, images).partition('id="the-task"')[2]
+    del images["tasks"]
+    with pytest.raises(StudyError, match="the report of 'anchor' shows the figure 'tasks'"):
+        render_page(ANCHOR, evidence, images)
+    twice = tmp_path / "twice.md.jinja"
+    twice.write_text(2 * '{% call figure("tasks", "Tasks") %}{% endcall %}')
+    with pytest.raises(StudyError, match="it is shown already"):
+        render_page(replace(ANCHOR, report=twice), evidence, dict.fromkeys(FIGURES, b""))
 
-    second = FIGURES[1]
-    html = page(second.id)
-    own = re.search(r'<section id="own">.*?</section>', html, flags=re.DOTALL)[0]
-    assert re.findall(r'<figure id="([^"]+)">\s*<h3>([^<]+)</h3>', own) == [(f"figure-{second.id}", second.title)]
-    assert visible(typeset(second.caption(evidence).would_refute)) in visible(own)
-    others = [spec.title for spec in FIGURES if spec is not second]
-    headings = [visible(text) for text in re.findall(r"<h3>(\d+\. [^<]+)</h3>", html)]
-    assert headings == [f"{number}. {title}" for number, title in enumerate(others, start=1)]
-    assert html.count("data:image/svg+xml") == len(FIGURES)
+
+def test_fixed_words_have_the_numbers_of_the_code():
+    words = tomllib.loads((Path(HERE) / "glossary.toml").read_text(encoding="utf-8"))
+    assert f"at most {two_digits(MEMORY_ACCURACY)}" in words["labels"]["before_memory"]
+    assert f"f < {two_digits(PLATEAU)}" in words["emb-mlp"]["stages"]
+    assert f"below {two_digits(FITTED)}" in words["composite"]["phase"]
+    assert f"at least {two_digits(DECIDED)}" in words["composite"]["phase"]
 
 
 def test_data_that_json_cannot_hold_becomes_plain():

@@ -6,9 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.figures.spec import Caption, FigureSpec
 from rb_interp.models.config import ModelConfig
-from rb_interp.report.section import Cell, Narrative, Paragraph, Row, Section, Table
 from rb_interp.runs import Measured, MemberModels, Run, Study, StudyConfig, SweepConfig, readings_table
 from rb_interp.runs.measured import KEYS
 from rb_interp.settings import Gammas, Seeds
@@ -81,30 +79,17 @@ def draw(evidence):
     return figure
 
 
-def caption(evidence):
-    mean = evidence.sweep(next(iter(evidence.config.sweeps))).interval("size", "norm", 0.8).estimate
-    return Caption(f"Norms, {mean:.3f} on average.", "a norm of zero: S1.")
-
-
-def narrative(evidence):
-    table = Table(("seed", "norm"), (Row((Cell("0", head=True), Cell("1.0"))),))
-    return Narrative(("It is not zero.",), ("Mind the gap.",), (Section("sizes", "Sizes", (Paragraph("All."), table)),))
-
-
 def lacking(evidence):
     evidence.table("nowhere")
 
 
-FIGURES = (
-    FigureSpec("sizes", "Sizes of embeddings", draw, caption, ("S1",)),
-    FigureSpec("nowhere", "What this run lacks", lacking, lacking),
-)
+FIGURES = {"sizes": draw, "nowhere": lacking}
 
 
 def make(name, config, sweep=""):
     return Study(
         name, f"Study {name}", "How large are embeddings?", {}, config, measure, {"doubled": KEYS["readings"]},
-        claims(sweep), FIGURES, narrative, families={"S": "Sizes"}, glossary={"norm": "Length of a vector."},
+        claims(sweep), FIGURES, families={"S": "Sizes"}, glossary={"norm": "Length of a vector."},
     )  # fmt: skip
 
 

@@ -68,13 +68,9 @@ def test_a_study_may_group_its_seeds(one, tmp_path):
 
 def test_the_report_holds_what_the_study_says_and_nothing_of_another(one):
     page, content = one.report.read_text(), json.loads((one.folder / "report.json").read_text())
-    for word in ("Study one", "It is not zero.", "Mind the gap.", "Sizes", "Length of a vector.", "S1", "norm of W_E"):
+    for word in ("Study one", "Length of a vector.", "S1", "norm of W_E", 'id="figure-sizes"', 'id="figure-nowhere"'):
         assert word in page
-    assert [section["id"] for section in content["sections"]] == ["sizes"]
-    assert content["sections"][0]["blocks"][1]["rows"][0]["cells"][1]["text"] == "1.0"
-    mean = one.readings.query("gamma == 0.8")["value"].mean()
-    assert content["figures"][0]["seen"] == f"Norms, {mean:.3f} on average."
-    assert content["figures"][1]["seen"].startswith("This run has no table “nowhere”")
+    assert [claim["id"] for claim in content["claims"]] == ["S1"]
     assert "http://" not in page.replace("http://www.w3.org", "")
     for figure in ("sizes", "nowhere"):
         assert (one.folder / "figures" / f"{figure}.svg").stat().st_size > 1000

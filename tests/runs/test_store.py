@@ -180,7 +180,7 @@ def test_a_copy_without_checkpoints_opens_and_reports(one, two, tmp_path, monkey
         assert found.curves.equals(run.curves)
         assert (page, contents(folder)) == (Path("runs") / f"{study.name}-report" / "report.html", before)
         told = [json.loads(path.read_text()) for path in (page.with_suffix(".json"), run.folder / "report.json")]
-        assert {**told[0], "repeat": None} == {**told[1], "repeat": None}
+        assert {**told[0], "run": None} == {**told[1], "run": None}
         for work in (found.train, found.probe, found.check_checkpoints):
             with pytest.raises(RunError, match="holds tables alone, without checkpoints.* rb-interp reproduce"):
                 work()

@@ -1,5 +1,7 @@
 """Seeds taken apart: seeds of the data crossed with seeds of the initial weights, everything else the same."""
 
+from pathlib import Path
+
 from rb_interp.runs import Study
 
 STUDY = Study(
@@ -15,6 +17,6 @@ STUDY = Study(
     config="crossed_seeds.config:CrossedSeedsConfig",
     measure="crossed_seeds.measure:measure",
     figures="crossed_seeds.report:FIGURES",
-    narrative="crossed_seeds.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
     glossary="crossed_seeds.report:GLOSSARY",
 )

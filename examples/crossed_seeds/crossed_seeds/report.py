@@ -11,10 +11,8 @@ from matplotlib.patches import Rectangle
 
 from crossed_seeds.measure import components_table, crossing_table
 from rb_interp.figures.evidence import Evidence
-from rb_interp.figures.panels import heat_map
-from rb_interp.figures.spec import Caption, FigureSpec
-from rb_interp.figures.style import INK, RED, new_figure, styled
-from rb_interp.report import section as page
+from rb_interp.figures.kit import heat_map
+from rb_interp.figures.style import INK, RED, new_figure
 
 COMPONENTS = {
     "data": "data", "initialisation": "initial weights", "rest": "interaction and noise",
@@ -39,41 +37,12 @@ GLOSSARY: dict[str, str] = {
 }
 
 
-def narrative(evidence: Evidence) -> page.Narrative:
-    """Answer, and a section with the table of shares and the figure."""
-    crossing = crossing_table(evidence.readings)
-    parts = components_table(crossing, evidence.config).set_index("component")
-    circuits = ", ".join(f"{name} {n}" for name, n in crossing["circuit"].value_counts(sort=False).sort_index().items())
-    if math.isnan(parts.loc["data", "share"]):
-        decides = (
-            "No share of variance is known: all members are alike, or one of them diverged or answers no row rightly, "
-            "so that its cell is empty."
-        )
-    else:
-        decides = f"Variance of the share of the key's effect from its own position: {_shares(parts)}."
-    rows = [
-        page.Row((page.Cell(words, head=True), page.Cell(_text(parts, name)), page.Cell(f"{variance:.3g}")))
-        for (name, words), variance in zip(COMPONENTS.items(), parts["variance"], strict=True)
-    ]
-    note = page.Paragraph(
-        "Shares are estimated by the analysis of variance; a negative one is cut off at 0. Their 95 % intervals hold "
-        "for numbers near 0 or 1 too, and are wide: six seeds of a kind say little.", "soft",
-    )  # fmt: skip
-    blocks = (page.Table(("", "share [95 % interval]", "variance"), tuple(rows)), note, page.Figure("crossing"))
-    answer = (f"Circuits by cause, members: {circuits}.", decides)
-    return page.Narrative(answer, sections=(page.Section("shares", "Shares of variance", blocks, short="Shares"),))
+def parts(evidence: Evidence) -> list[dict]:
+    """Shares of variance of the key's route, as rows of the report."""
+    table = components_table(crossing_table(evidence.readings), evidence.config)
+    return [{**row, "mean": row["share"]} for row in table.to_dict("records")]
 
 
-def _text(parts: pd.DataFrame, name: str) -> str:
-    share, low, high = parts.loc[name, ["share", "low", "high"]]
-    return "n/a" if math.isnan(share) else f"{share:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")
-
-
-def _shares(parts: pd.DataFrame) -> str:
-    return ", ".join(f"{words} {_text(parts, name)}" for name, words in COMPONENTS.items())
-
-
-@styled
 def draw(evidence: Evidence) -> Figure:
     """Share of the key's effect from its own position, and circuit, of every member, and whose seed decides it."""
     crossing = crossing_table(evidence.readings)
@@ -114,22 +83,4 @@ def _components(axes: Axes, parts: pd.DataFrame) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def caption(evidence: Evidence) -> Caption:
-    """Caption of the crossing, with the shares of variance."""
-    crossing = crossing_table(evidence.readings)
-    names = "; ".join(f"{short}: {name}" for name, short in SHORT.items() if name in set(crossing["circuit"]))
-    shares = _shares(components_table(crossing, evidence.config).set_index("component"))
-    return Caption(
-        f"{len(crossing)} members: each seed of the data (rows, label table, order of batches) with each seed of the "
-        "initial weights; a red frame: both are the same, a member of the anchor study. Left: share of the key's "
-        "effect on the answer that enters the last layer at the key's own position, and below it the circuit by cause"
-        f"{f' ({names})' if names else ''}. Right: the variance of that share, divided between the two seeds, with 95 "
-        f"% intervals: {shares}. The rest is interaction and noise: with one member in each cell the two cannot be "
-        "told apart.",
-        "that the data decide: rows that are not of one colour, and an interval of the difference below 0. That the "
-        "initial weights decide: columns that are not of one colour, and an interval above 0. That neither does "
-        "alone: a small rest.",
-    )
-
-
-FIGURES = (FigureSpec("crossing", "Which seed decides the route of the key, and the circuit", draw, caption),)
+FIGURES = {"crossing": draw}

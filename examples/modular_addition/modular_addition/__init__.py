@@ -1,5 +1,7 @@
 """Does a small initialisation learn modular addition before the pairs that break the rule?"""
 
+from pathlib import Path
+
 from rb_interp.runs.protocol import Study
 
 STUDY = Study(
@@ -11,5 +13,5 @@ STUDY = Study(
     measure="modular_addition.measure:measure",
     claims="modular_addition.claims:CLAIMS",
     figures="modular_addition.report:FIGURES",
-    narrative="modular_addition.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
 )

@@ -4,6 +4,8 @@ The study of paper 2, "Initialization is Critical to Whether Transformers Fit Co
 Memorizing" (arXiv 2405.05409).
 """
 
+from pathlib import Path
+
 from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.composite"
@@ -44,9 +46,8 @@ COMPOSITE = Study(
     },
     claims=f"{_HERE}.claims:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
-    narrative=f"{_HERE}.report:narrative",
+    report=Path(__file__).with_name("report.md.jinja"),
     families={"C": "Phases", "F": "Information flow", "D": "Representations", "K": "Complexity"},
     calibration=f"{_HERE}.claims:calibration",
     circuits=f"{_HERE}.flow:circuits",
-    glossary=f"{_HERE}.report:GLOSSARY",
 )

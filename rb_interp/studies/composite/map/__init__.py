@@ -3,6 +3,8 @@
 The map of paper 2's Figs. 2 and 14 (arXiv 2405.05409), on the task and with the phases of the composite study.
 """
 
+from pathlib import Path
+
 from rb_interp.runs.protocol import Study
 
 _HERE = "rb_interp.studies.composite.map"
@@ -26,7 +28,7 @@ COMPOSITE_MAP = Study(
         "best_of_lr": "gamma seed",
     },
     claims=f"{_HERE}.claims:CLAIMS",
-    figures=f"{_HERE}.figure:FIGURES",
-    narrative=f"{_HERE}.report:narrative",
+    figures=f"{_HERE}.figures:FIGURES",
+    report=Path(__file__).with_name("report.md.jinja"),
     families={"C": "Phases"},
 )

@@ -1,0 +1,308 @@
+"""The figures of the composite study: learning, phases, flows, cosines, and complexity (after figures of paper 2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from rb_interp.figures import kit, style
+from rb_interp.figures.evidence import Evidence, MissingEvidenceError
+from rb_interp.figures.numbers import two_digits
+from rb_interp.figures.paper_1 import learning
+from rb_interp.probes.neuron_groups import ALIKE
+from rb_interp.probes.number_lattice import LAGS
+from rb_interp.probes.spectra import MATRICES
+from rb_interp.studies.composite.complexity import LEADING
+from rb_interp.studies.composite.config import MIDDLE, SMALL
+from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
+from rb_interp.studies.composite.phase import UNFIT
+from rb_interp.studies.composite.representation import KEYS
+
+CURVES = {
+    "train": ("trained on", style.INK, "-"),
+    "seen_train": ("trained pairs, training keys, fresh rows", style.SET_COLOURS["rsn_train"], (0, (1, 1))),
+    "seen_test": ("trained pairs, test keys", style.SET_COLOURS["rsn_test"], (0, (4, 1.6))),
+    "unseen": ("unseen pair (accuracy: answered inferentially)", style.BLUE, "-"),
+}
+PHASE = (kit.Series("I", "inferential", style.BLUE, "o"), kit.Series("S", "symmetric", style.RED, "s"))
+SETS = {"seen_test": "trained pairs", "unseen": "(4,3), never trained"}
+FAINT, WIDEST = 0.05, 5.0
+"""Attention below which nothing is drawn, and width of a line of attention 1, in points."""
+COLOURS = {"key": style.BLUE, "a1": style.RED, "a2": style.RED}
+CARRIED = (("last", "kb_ps", "pair"), ("key", "ks_pb", "key"), ("a1+a2", "source", "both"))
+"""Roles taken from the source, the answer that is counted, and what the roles carry where it is given."""
+PLACES = {role: place for place, role in enumerate(("key", "a1", "a2", "noise", "last"))}
+SHOWN = (
+    *(("last", "kb_ps"), ("key", "ks_pb"), ("a1+a2", "source"), ("a1", "source"), ("a2", "source")),
+    *(("last", "base"), ("key", "base"), ("a1+a2", "base"), ("a1+a2", "ks_pb")),
+)
+"""Roles taken from the source, and the answer that is counted."""
+VECTORS = {
+    "answer_cosines": ("v", ("3_3:2_2", "1_2:1_3"), ("key with (3,3) or (1,2)", "key with (2,2) or (1,3)")),
+    "step_cosines": ("u", ("3:4", "1:2"), ("key with 4 or 1", "key with 3 or 2")),
+}
+"""Reading -> its vector, the comparisons below and above the diagonal, and what stands down and across."""
+TURNED = "3:4"
+"""The comparison whose first anchor stands across."""
+TARGETS = tuple(
+    kit.Series(name, f"{name} targets", colour, marker, set="grid")
+    for name, colour, marker in (("equal", style.RED, "o"), ("different", style.BLUE, "s"))
+)
+RANKS = [float(rank) for rank in range(LEADING, 0, -1)]
+
+
+def _columns(evidence: Evidence, rows: int, height: float, extra: int = 0, **shared: Any) -> tuple[Figure, np.ndarray]:
+    """A figure with a column for each rate, and ``extra`` ones."""
+    columns = len(evidence.shown_gammas) + extra
+    return kit.panels(rows, columns, height, max(style.WIDTH, 2.1 * columns), **shared)
+
+
+def draw_phases(evidence: Evidence) -> Figure:
+    """Shares of inferential and symmetric answers: every member by rate, and by position of the key (after Fig. 2)."""
+    figure, [axes] = _columns(evidence, 1, 2.9, 1, sharey=True)
+    with kit.missing(axes[0]):
+        kit.rates(axes[0], evidence, "phase", *PHASE, read="interval")
+        kit.threshold(axes[0], evidence, "C1")
+    for one, gamma in zip(axes[1:], evidence.gammas, strict=True):
+        with kit.missing(one):
+            rows = evidence.table("by_position", gamma=gamma)
+            for series in PHASE:
+                for _, member in rows.groupby("seed"):
+                    one.plot(member["position"], member[series.quantity], color=series.colour, lw=0.5, alpha=0.5)
+                means = evidence.table("by_position_summary", gamma=gamma, quantity=series.quantity)
+                look = {"lw": 1.4, "marker": series.marker, "ms": 3.6, "mfc": "white"}
+                one.plot(means["position"], means["mean"], color=series.colour, **look)
+            last = rows["position"].max() + 0.4
+            one.axvspan(evidence.task.length - 4.5, last, color=style.GREY, alpha=0.15, lw=0, zorder=0)
+            one.set(title=f"γ = {gamma:g}", xlabel="position of the key")
+    axes[0].set(ylim=(-0.03, 1.08), ylabel="share of the unseen pair's rows", title="members, all positions")
+    kit.legend(figure, 2)
+    return figure
+
+
+def draw_learning(evidence: Evidence) -> Figure:
+    """Loss and accuracy of the four sets against training step, one column per rate."""
+    figure, *_ = learning(evidence, CURVES)
+    kit.legend(figure, 2)
+    return figure
+
+
+def shown_member(evidence: Evidence, gamma: float) -> dict[str, Any]:
+    """The member of a rate that stands for it: the first seed of the most frequent phase and flow that is fitted.
+
+    Of two that are as frequent, one with a single flow. Where no member is fitted, of the most frequent one of all.
+    ``like`` is how many members have its phase and flow.
+    """
+    members = [row for row in evidence.records("phases") if row["gamma"] == gamma]
+    if not members:
+        raise MissingEvidenceError("This run has no member of this rate.")
+    members = sorted(members, key=lambda row: row["seed"])
+    fitted = [row for row in members if row["phase"] != UNFIT] or members
+    kinds = Counter((row["phase"], row["flow"]) for row in fitted)
+    (phase, flow), like = max(kinds.items(), key=lambda kind: (kind[1], kind[0][1] not in (SEVERAL, NONE)))
+    first = next(row for row in fitted if (row["phase"], row["flow"]) == (phase, flow))
+    return {**first, "like": like, "of": len(members)}
+
+
+def draw_diagram(evidence: Evidence) -> Figure:
+    """Attention as lines between roles, layer over layer: a column for each rate, a row for each set (after Fig. 3)."""
+    figure, axes = _columns(evidence, len(SETS), 2.55 * len(SETS) + 0.4)
+    for line, (name, words) in zip(axes, SETS.items(), strict=True):
+        for one, gamma in zip(line, evidence.gammas, strict=True):
+            with kit.missing(one):
+                _diagram(one, evidence, gamma, name)
+                one.set_xlabel(words)
+    sources = {"from the key": style.BLUE, "from an anchor": style.RED, "from noise or the last position": style.GREY}
+    kit.legend(figure, 3, [kit.line(words, colour, "-", 3.0) for words, colour in sources.items()])
+    return figure
+
+
+def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
+    member = shown_member(evidence, gamma)
+    table = evidence.table("attention", gamma=gamma, set=name, head=0, seed=member["seed"])
+    layers = sorted(set(table["layer"]))
+    for layer in layers:
+        rows = table.loc[table["layer"] == layer].sort_values("attention")
+        rows = rows if layer != layers[-1] else rows.loc[rows["query"] == "last"]
+        for row in rows.loc[rows["attention"] >= FAINT].to_dict("records"):
+            look = {"lw": WIDEST * row["attention"], "alpha": 0.85, "zorder": 1 + row["attention"]}
+            ends = [PLACES[row["key"]], PLACES[row["query"]]]
+            axes.plot(ends, [layer, layer + 1], color=COLOURS.get(row["key"], style.GREY), **look)
+    for level, (role, place) in product(range(len(layers) + 1), PLACES.items()):
+        if level <= layers[-1] or role == "last":
+            axes.plot(place, level, "o", ms=5.5, mfc="white", mec=style.INK, mew=0.9, zorder=5)
+    if name == "seen_test":
+        like = f"γ = {gamma:g}, seed {member['seed']} ({member['like']} of {member['of']} seeds):"
+        axes.set_title(f"{like}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs", fontsize=7.5)
+        moved = evidence.table("interchange", gamma=gamma, seed=member["seed"]).set_index("roles")
+        for roles, answer, word in CARRIED:
+            if roles in moved.index and moved.loc[roles, "n"]:
+                share, of = float(moved.loc[roles, answer]), roles.split("+")
+                place, weight = sum(PLACES[role] for role in of) / len(of), "bold" if share >= CARRIES else "normal"
+                box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
+                text = f"{word} {two_digits(share)}"
+                axes.text(place, 1.24, text, ha="center", va="bottom", fontsize=6, weight=weight, bbox=box, zorder=8)
+    axes.set(xlim=(-0.6, len(PLACES) - 0.4), ylim=(-0.35, len(layers) + 0.3))
+    axes.set_xticks(list(PLACES.values()), list(PLACES))
+    axes.set_yticks(range(len(layers) + 1), ["input", *(f"after L{layer}" for layer in layers)])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def draw_flows(evidence: Evidence) -> Figure:
+    """A row for each member: shares of pairs by roles and answer, with its phase and flow."""
+    figure, [[axes]] = kit.panels(1, 1, max(1.8, 0.9 + 0.17 * len(evidence.records("phases"))))
+    with kit.missing(axes):
+        members = evidence.table("phases").sort_values(["gamma", "seed"]).to_dict("records")
+        moved = evidence.table("interchange").set_index(["gamma", "seed", "roles"])
+        places = [(row["gamma"], row["seed"]) for row in members]
+        values = [[moved[answer].get((*place, roles), np.nan) for roles, answer in SHOWN] for place in places]
+        names, heads = [f"γ = {g:g}, seed {s}" for g, s in places], [f"{roles}\n→ {answer}" for roles, answer in SHOWN]
+        look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto", "size": 6.5}
+        kit.heat_map(axes, values, names, heads, **look)
+        axes.xaxis.tick_top()
+        for row, member in enumerate(members):
+            text = f"{member['phase']}; {member['flow']}, n = {member['n_pairs']}"
+            axes.text(len(SHOWN) - 0.4, row, text, va="center", fontsize=6.5)
+    return figure
+
+
+def draw_cosines(evidence: Evidence) -> Figure:
+    """Heat maps of v and of u by key, raw and centred, rates beside each other, and every member's means (Fig. 4)."""
+    kinds = list(product(VECTORS.items(), ({"": ""}, {"centred_": ", centred"})))
+    figure, axes = _columns(evidence, 4, 9.4, 1)
+    for line, ((probe, (vector, _, names)), kind) in zip(axes, kinds, strict=True):
+        (prefix, words) = next(iter(kind.items()))
+        for one, gamma in zip(line[:-1], evidence.gammas, strict=True):
+            with kit.missing(one):
+                _cosines(one, evidence, probe, gamma, prefix)
+            one.set(title=f"{vector}{words}, γ = {gamma:g}", xlabel=names[1])
+        line[0].set_ylabel(names[0])
+        if prefix:
+            line[-1].axis("off")
+            continue
+        with kit.missing(line[-1]):
+            kit.rates(line[-1], evidence, probe, *TARGETS, untrained=True, read="interval", spread=0.06)
+            for claim, gamma in (("D1", SMALL), ("D2", MIDDLE)) if vector == "v" else (("D4", SMALL),):
+                kit.threshold(line[-1], evidence, claim, gamma=gamma, below=True)
+            line[-1].set(ylim=(-1.05, 1.12), title=f"{vector}, members", ylabel="mean cosine")
+    kit.legend(figure, 4)
+    return figure
+
+
+def _cosines(axes: Axes, evidence: Evidence, probe: str, gamma: float, prefix: str) -> None:
+    """One comparison below the diagonal and one above it, with a box around each cell of equal targets."""
+    names = VECTORS[probe][1]
+    below, above = (evidence.mean_array(probe, f"{prefix}{name}", gamma, stage="final", set="grid") for name in names)
+    below = below.T if TURNED in names else below
+    matrix = np.where(np.tri(len(KEYS), dtype=bool), below, above)
+    np.fill_diagonal(matrix, 0)
+    kit.heat_map(axes, matrix)
+    for name, side in zip(names, (-1, 1), strict=True):
+        parts = [part.split("_") for part in name.split(":")[:: -1 if name == TURNED else 1]]
+        down, across = (sum(evidence.task.shifts[int(anchor) - 1] for anchor in part) for part in parts)
+        for row, column in np.argwhere((KEYS + down)[:, None] == KEYS + across).tolist():
+            if (column - row) * side > 0:
+                axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=style.INK, lw=1.1))
+    places = range(0, len(KEYS), 5)
+    axes.set_xticks(places, [str(KEYS[at]) for at in places])
+    axes.set_yticks(places, [str(KEYS[at]) for at in places])
+
+
+def draw_condensation(evidence: Evidence) -> Figure:
+    """Cosines of L0's W_Q neurons sorted by group, the first seed at each rate; on the right the shares of pairs."""
+    figure, [axes] = _columns(evidence, 1, 2.7, 1)
+    for one, gamma in zip(axes[:-1], evidence.gammas, strict=True):
+        with kit.missing(one):
+            seed, cosines = evidence.first("condensation", "cosines_W_Q", gamma, stage="final")
+            _, groups = evidence.first("condensation", "group_W_Q", gamma, stage="final")
+            kit.heat_map(one, cosines)
+            title = f"γ = {gamma:g}, seed {seed}\n{int(groups.max()) + 1} groups"
+            one.set(xticks=[], yticks=[], xlabel="neuron, by group", title=title)
+    with kit.missing(axes[-1]):
+        kit.rates(axes[-1], evidence, "condensation", kit.Series("share_abs_W_Q"), untrained=True)
+        axes[-1].set(ylim=(-0.03, 1.05), ylabel=f"share of pairs with |cos| > {two_digits(ALIKE)}", title="all seeds")
+    kit.legend(figure, 2)
+    return figure
+
+
+def draw_participation(evidence: Evidence) -> Figure:
+    """Participation ratio of every matrix of every layer: members, median and range by rate, untrained models."""
+    layers = range(evidence.config.model.n_layers)
+    figure, axes = kit.panels(len(layers), 1, 0.6 + 2.0 * len(layers))
+    for (one,), layer in zip(axes, layers, strict=True):
+        with kit.missing(one):
+            table, summary = (evidence.table(name, layer=layer) for name in ("matrices", "matrices_summary"))
+            found: dict[str, dict] = {matrix: {} for matrix in MATRICES}
+            width = 0.4 if len(evidence.gammas) > 1 else 0.0
+            shifts = dict(zip(evidence.gammas, np.linspace(-width, width, len(evidence.gammas)) * 0.75, strict=True))
+            for (matrix, gamma), rows in table.groupby(["matrix", "gamma"]):
+                over = summary.loc[(summary["matrix"] == matrix) & np.isclose(summary["gamma"], gamma)]
+                over = over.set_index("quantity")
+                spread = kit.interval_of(over.loc["participation"], "median")
+                found[matrix][gamma] = rows["participation"], spread
+                x, before = MATRICES.index(matrix) + shifts[gamma], over.loc["participation_untrained", "median"]
+                kit.level(one, x, before, style.GREY, 0.1, "untrained models")
+            kit.named(one, evidence, found, 0.75 * width)
+            one.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
+            one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            one.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            one.yaxis.set_minor_formatter(NullFormatter())
+    kit.legend(figure, len(evidence.gammas) + 1)
+    return figure
+
+
+def draw_items(evidence: Evidence) -> Figure:
+    """Principal components of the items, mean cosine by distance, growth of their covariance (Figs. 5c, 5d, 12)."""
+    figure, axes = _columns(evidence, 3, 6.6)
+    for (components, distance, growth), gamma in zip(axes.T, evidence.gammas, strict=True):
+        with kit.missing(components):
+            seed, scores = evidence.first("lattice", "pca", gamma, stage="final")
+            _, tokens = evidence.first("lattice", "tokens", gamma, stage="final")
+            components.plot(scores[:, 0], scores[:, 1], color=style.GREY, lw=0.4, zorder=1)
+            components.scatter(scores[:, 0], scores[:, 1], c=tokens, cmap="viridis", s=9, zorder=2)
+            components.set(title=f"γ = {gamma:g}, seed {seed}", xlabel="PC1", ylabel="PC2")
+        with kit.missing(distance):
+            lags, names = range(1, LAGS + 1), [f"cos_{lag}" for lag in range(1, LAGS + 1)]
+            for seed in evidence.seeds:
+                values = [evidence.value("lattice", name, gamma, seed, stage="final") for name in names]
+                distance.plot(lags, values, color=style.BLUE, lw=0.5, alpha=0.6)
+            means = [evidence.interval("lattice", name, gamma).estimate for name in names]
+            distance.plot(lags, means, color=style.BLUE, lw=1.6, marker="o", ms=3, label="mean over seeds")
+            before = [evidence.untrained("lattice", name, gamma) for name in names]
+            distance.plot(lags, before, color=style.GREY, lw=1.6, label="untrained models")
+            distance.axvspan(2.5, 4.5, color=style.GREY, alpha=0.15, lw=0, zorder=0)
+            distance.set(xticks=lags, xlabel="distance k of two items", ylabel="C(k), mean cosine")
+        with kit.missing(growth):
+            table = evidence.table("eigenvalues_summary", gamma=gamma).sort_values(["rank", "step"])
+            for rank, here in table.groupby("rank"):
+                if rank > LEADING:
+                    growth.plot(here["step"], here["median"], color=style.GREY, lw=0.7)
+                    continue
+                colour = style.gamma_colour(float(rank), RANKS)  # pyright: ignore[reportArgumentType]
+                growth.plot(here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}")
+                growth.fill_between(here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0)
+                halves = evidence.table("growth", gamma=gamma, rank=rank)
+                growth.plot(halves["half_step"], halves["final"] / 2, "D", ms=3.2, mfc="white", mec=colour, zorder=4)
+            growth.set(yscale="log", xlabel="training step", ylabel="eigenvalue")
+    kit.legend(figure, 4, [kit.key("half of the final value", style.GREY, "D")])
+    return figure
+
+
+FIGURES = {
+    "learning": draw_learning,
+    "phases": draw_phases,
+    "diagram": draw_diagram,
+    "flows": draw_flows,
+    "cosines": draw_cosines,
+    "condensation": draw_condensation,
+    "participation": draw_participation,
+    "items": draw_items,
+}
