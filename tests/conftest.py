@@ -49,7 +49,7 @@ def anchor_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     from rb_interp.runs.run import Run
     from rb_interp.studies.anchor import ANCHOR
 
-    study = replace(ANCHOR, figures=())
+    study = replace(ANCHOR, figures={})
     run = Run.start(tmp_path_factory.mktemp("anchor") / "run", study, study.preset("smoke", **TINY))
     run.train(progress=False)
     with _few():

@@ -2,7 +2,7 @@
 
 A study's template is Jinja that makes Markdown. It extends ``page.md.jinja``, fills the blocks ``opening`` and
 ``details``, and calls the methods of `Page`: ``figure``, ``readings``, ``rows``, ``grid``,
-``threshold`` and ``spread``.
+``threshold``, ``constant`` and ``checks``.
 """
 
 from __future__ import annotations
@@ -134,15 +134,13 @@ class Page:
 
     def names(self) -> dict[str, Any]:
         """Every name that a template may use."""
-        methods = {name: getattr(self, name) for name in ("figure", "readings", "rows", "grid", "spread")}
-        meta = self.evidence.meta
+        meta, methods = self.evidence.meta, ("figure", "readings", "rows", "grid", "table", "threshold", "constant")
+        parts = ("checks", "by_outcome", "all_claims", "within", "rest")
         return {
-            **methods,
-            **{
-                name: getattr(self, name)
-                for name in ("table", "threshold", "constant", "checks", "by_outcome", "all_claims", "within", "rest")
-            },
-            **{"evidence": self.evidence, "warnings": list(warnings(self.evidence)), "terms": self._terms()},
+            **{name: getattr(self, name) for name in (*methods, *parts)},
+            "evidence": self.evidence,
+            "warnings": list(warnings(self.evidence)),
+            "terms": self._terms(),
             "versions": {**(meta.get("host") or {}), **(meta.get("versions") or {})},
         }
 
@@ -237,11 +235,6 @@ class Page:
         """The threshold of a condition, as it is written in figures."""
         value = self.evidence.threshold(claim, number)
         return two_digits(value) if abs(value) <= 1 else f"{value:g}"
-
-    @_or_sentence
-    def spread(self, probe: str, quantity: str, gamma: float, sweep: str = "", **where: Any) -> str:
-        """``median [lowest, highest]`` of a reading over seeds."""
-        return mean_text(*self.evidence.sweep(sweep).spread(probe, quantity, gamma, **where))
 
     def by_outcome(self) -> Iterator[tuple[str, list[Verdict]]]:
         """Outcome -> its verdicts, for those that occur."""

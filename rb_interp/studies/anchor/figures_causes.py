@@ -93,10 +93,11 @@ UNITS = {NATS: "nats lost", "moved_as_predicted": "share of answers moved", "acc
 
 def draw_causes(evidence: Evidence) -> Figure:
     """Effect and control of every intervention by rate: each seed, their mean and its 95 % interval."""
-    found = evidence.table("effects").groupby("intervention")["quantity"].agg(set).to_dict()
+    pairs = evidence.table("effects")[["intervention", "quantity"]].drop_duplicates()
+    read = set(pairs.itertuples(index=False, name=None))
     figure, axes = kit.panels(5, 4, 11.4, max(style.WIDTH, 4 * (0.55 + 0.42 * len(evidence.gammas))))
     for one, panel in zip(axes.flat, PANELS, strict=True):
-        unit = next((unit for unit in UNITS if unit in found.get(panel.intervention, ())), NATS)
+        unit = next((unit for unit in UNITS if (panel.intervention, unit) in read), NATS)
         with kit.missing(one):
             _effects(one, evidence, panel)
             if unit == NATS:
