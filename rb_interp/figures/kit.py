@@ -227,7 +227,8 @@ def rates(
     shifts = np.linspace(-0.3, 0.3, len(series)) if len(series) > 1 else [0.0]
     drawn = 0
     for one, shift in zip(series, shifts, strict=True):
-        where, lines = {"stage": one.stage, "set": one.set}, {}
+        where: dict[str, Any] = {"stage": one.stage, "set": one.set}
+        lines: dict[float, pd.Series] = {}
         for place, gamma in enumerate(evidence.gammas):
             try:
                 values = evidence.values(probe, one.quantity, gamma, **where)
@@ -247,8 +248,8 @@ def rates(
                 level(axes, place + shift - 0.12, before, GREY, 0.06, label="untrained models")
         drawn += len(lines)
         if joined:
-            for _, seed in pd.DataFrame(lines).iterrows():
-                axes.plot(seed.index, seed, color=one.colour or GREY, lw=0.6, alpha=0.5, zorder=1)
+            for seed in pd.DataFrame(lines).to_numpy():
+                axes.plot(list(lines), seed, color=one.colour or GREY, lw=0.6, alpha=0.5, zorder=1)
     if not drawn:
         raise MissingEvidenceError(f"This run has no reading of {probe} ({series[0].quantity}).")
     rates_axis(axes, evidence)
@@ -345,16 +346,15 @@ def heat_map(
 ) -> AxesImage:
     """A matrix whose NaN cells are hatched; ``write`` puts the values into the cells, in ``size`` points."""
     matrix = np.asarray(matrix, dtype=float)
-    image = axes.imshow(
-        np.ma.masked_invalid(matrix), vmin=low, vmax=high, cmap=colours, interpolation="nearest", aspect=aspect
-    )  # pyright: ignore[reportArgumentType]
+    look: dict[str, Any] = {"vmin": low, "vmax": high, "cmap": colours, "interpolation": "nearest", "aspect": aspect}
+    image = axes.imshow(np.ma.masked_invalid(matrix), **look)
     axes.spines[:].set_visible(False)
     for row, column in np.argwhere(np.isnan(matrix)).tolist():
         hatch(axes, row, column)
     for (row, column), value in np.ndenumerate(matrix):
         if write is not None and np.isfinite(value):
-            look = {"color": "white" if is_dark(image.to_rgba(value)) else INK, "ha": "center", "va": "center"}
-            axes.text(column, row, write(float(value)), fontsize=size or min(7.0, 56 / max(matrix.shape)), **look)
+            ink, points = "white" if is_dark(image.to_rgba(value)) else INK, size or min(7.0, 56 / max(matrix.shape))
+            axes.text(column, row, write(float(value)), color=ink, fontsize=points, ha="center", va="center")
     for names, ticks in ((columns if columns is not None else rows, axes.set_xticks), (rows, axes.set_yticks)):
         if names is not None:
             ticks(range(len(names)), [str(name) for name in names])

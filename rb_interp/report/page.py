@@ -32,11 +32,7 @@ from rb_interp.figures.numbers import interval_text, mean_text, number, seeds_te
 from rb_interp.figures.save import save_figures
 from rb_interp.report.terminal import calibration_mark, not_learned, read_before
 from rb_interp.runs.store import write_file
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib
+from rb_interp.settings import read_toml
 
 if TYPE_CHECKING:
     from rb_interp.claims import Verdict
@@ -178,7 +174,7 @@ class Page:
         rows, gammas = [], self.evidence.gammas
         for (name, words), *chosen in product(quantities.items(), *several):
             sweep, *rest = (value for value, _ in chosen)
-            own, at = self.evidence.sweep(sweep), dict(zip(list(places)[1:], rest, strict=True))
+            own, at = self.evidence.sweep(sweep), dict[str, Any](zip(list(places)[1:], rest, strict=True))
             read = own.spread if over == "median" else own.interval
             told = [mean_text(*read(probe, name, gamma, **at)) if gamma in own.gammas else "" for gamma in gammas]
             if set(told) - {"n/a", ""}:
@@ -243,7 +239,8 @@ class Page:
 
     def within(self) -> Markup:
         """Verdicts within groups of seeds, beside those of all seeds."""
-        groups = self.evidence.within.groups if self.evidence.within else ()
+        assert self.evidence.within is not None
+        groups = self.evidence.within.groups
         every = {verdict.id: verdict for verdict in self.evidence.verdicts}
         sizes = [
             f"{len(group.seeds)} of {group.total}, {share_text(group.share, group.low, group.high)}" for group in groups
@@ -284,7 +281,7 @@ class Page:
 
     def _terms(self) -> dict[str, str]:
         """Words of every report, of verdicts, of the study, and those that it shares with others."""
-        words = tomllib.loads((HERE / "glossary.toml").read_text(encoding="utf-8"))
+        words = read_toml(HERE / "glossary.toml")
         own = words.get(self.study.name, {})
         shared = {name: words["shared"][name] for name in own.pop("uses", [])}
         verdicts = words["verdicts"] if self.evidence.verdicts else {}

@@ -39,7 +39,7 @@ def installed(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("example")
     copy = place / "source"
     for path in (ROOT / "examples/modular_addition").rglob("*.*"):
-        if path.suffix in (".py", ".toml", ".md"):
+        if path.suffix in (".py", ".toml", ".md", ".jinja"):
             (copy / path.relative_to(ROOT / "examples/modular_addition")).parent.mkdir(parents=True, exist_ok=True)
             (copy / path.relative_to(ROOT / "examples/modular_addition")).write_bytes(path.read_bytes())
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--target", str(place / "target")]

@@ -109,7 +109,7 @@ def draw_circuits(evidence: Evidence) -> Figure:
         axes.set_yticks(range(len(gammas)), [f"γ = {gamma:g}" for gamma in gammas])
         axes.set(xlim=(0, 1), ylim=(len(gammas) - 0.5, -0.5), xlabel="share of seeds", title=f"named by {name}")
     routes = {name: {"fc": colour, "ec": "#555555", "lw": 0.3} for name, (_, colour) in ROUTES.items()}
-    labels = [f"γ = {row.gamma:g}, seed {row.seed}" for row in members.itertuples()]
+    labels = [f"γ = {row['gamma']:g}, seed {row['seed']}" for row in members.to_dict("records")]
     for column, (change, words) in enumerate(CHANGES.items()):
         axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
         for place, row in enumerate(members.to_dict("records")):
@@ -126,7 +126,8 @@ def draw_circuits(evidence: Evidence) -> Figure:
             names.text(x, place, name, va="center", fontsize=5.8, color=colour)
     names.set(ylim=(len(members) - 0.4, -0.6), title="by cause          by attention")
     names.axis("off")
-    shown = [name for name in dict.fromkeys([*CIRCUITS, *counts["circuit"]]) if (counts["circuit"] == name).any()]
+    known = set(counts["circuit"])
+    shown = [name for name in dict.fromkeys([*CIRCUITS, *counts["circuit"]]) if name in known]
     extra = [Patch(**look(name), label=name) for name in shown]
     kit.legend(figure, 5, [*extra, *(Patch(**routes[name], label=words) for name, (words, _) in ROUTES.items())])
     return figure
@@ -234,17 +235,17 @@ def _alignment(axes: Axes, evidence: Evidence) -> None:
 def draw_attention_by_role(evidence: Evidence) -> Figure:
     """L1's attention from the last position to key, anchors, itself and noise, one bar per seed and rate."""
     figure, axes = kit.panels(2, 1, 3.7, max(style.WIDTH, 2.1 * len(evidence.gammas)))
-    looks = {name: {"fc": colour} for name, (_, colour) in PARTS.items()}
+    looks: dict[str, dict[str, Any]] = {name: {"fc": colour} for name, (_, colour) in PARTS.items()}
     for (one,), (inputs, words) in zip(axes, {"rsn_train": "reasoning", "mem": "memory"}.items(), strict=True):
         with kit.missing(one):
             start, ticks = 0.0, {}
             for gamma in evidence.gammas:
                 read = {"gamma": gamma, "set": inputs, "deepest": True}
                 table = pd.DataFrame({part: evidence.values("attention_by_role", part, **read) for part in PARTS})
-                before = evidence.values("attention_by_role", "key", column="untrained", **read)
+                before = evidence.values("attention_by_role", "key", column="untrained", **read).to_dict()
                 for seed, shares in table.dropna().iterrows():
                     kit.stack(one, start, shares.to_dict(), looks.__getitem__, upright=True)
-                    kit.level(one, start, before.get(seed, np.nan), style.INK, 0.4, label="key, untrained")
+                    kit.level(one, start, float(before.get(seed, np.nan)), style.INK, 0.4, label="key, untrained")
                     ticks[start] = str(seed)
                     start += 1
                 if gamma == SMALL:

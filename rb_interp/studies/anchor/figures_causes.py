@@ -214,7 +214,7 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     events, over = evidence.table("events"), evidence.table("events_summary")
     circuits = evidence.table("circuits")[["gamma", "seed", "cause"]]
     events = events.merge(circuits, on=["gamma", "seed"], how="left").fillna({"cause": "none"})
-    gammas, last = sorted(events["gamma"].unique().tolist()), float(evidence.table("dynamics")["step"].max())
+    gammas, last = sorted(events["gamma"].unique().tolist()), float(evidence.table("dynamics")["step"].to_numpy().max())
     never = 2.5 * (last + OFFSET)
     figure, [axes] = kit.panels(
         1, len(gammas), 0.95 + 0.33 * len(CRITERIA), max(style.WIDTH, 2.1 + 1.7 * len(gammas)), sharey=True

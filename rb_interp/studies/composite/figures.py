@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -161,9 +161,9 @@ def draw_flows(evidence: Evidence) -> Figure:
     figure, [[axes]] = kit.panels(1, 1, max(1.8, 0.9 + 0.17 * len(evidence.records("phases"))))
     with kit.missing(axes):
         members = evidence.table("phases").sort_values(["gamma", "seed"]).to_dict("records")
-        moved = evidence.table("interchange").set_index(["gamma", "seed", "roles"])
+        moved = evidence.table("interchange").set_index(["gamma", "seed", "roles"]).to_dict()
         places = [(row["gamma"], row["seed"]) for row in members]
-        values = [[moved[answer].get((*place, roles), np.nan) for roles, answer in SHOWN] for place in places]
+        values = np.array([[moved[a].get((*place, r), np.nan) for r, a in SHOWN] for place in places], dtype=float)
         names, heads = [f"γ = {g:g}, seed {s}" for g, s in places], [f"{roles}\n→ {answer}" for roles, answer in SHOWN]
         look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto", "size": 6.5}
         kit.heat_map(axes, values, names, heads, **look)
@@ -243,7 +243,7 @@ def draw_participation(evidence: Evidence) -> Figure:
             found: dict[str, dict] = {matrix: {} for matrix in MATRICES}
             width = 0.4 if len(evidence.gammas) > 1 else 0.0
             shifts = dict(zip(evidence.gammas, np.linspace(-width, width, len(evidence.gammas)) * 0.75, strict=True))
-            for (matrix, gamma), rows in table.groupby(["matrix", "gamma"]):
+            for (matrix, gamma), rows in cast(Any, table.groupby(["matrix", "gamma"])):
                 over = summary.loc[(summary["matrix"] == matrix) & np.isclose(summary["gamma"], gamma)]
                 over = over.set_index("quantity")
                 spread = kit.interval_of(over.loc["participation"], "median")
@@ -282,11 +282,11 @@ def draw_items(evidence: Evidence) -> Figure:
             distance.set(xticks=lags, xlabel="distance k of two items", ylabel="C(k), mean cosine")
         with kit.missing(growth):
             table = evidence.table("eigenvalues_summary", gamma=gamma).sort_values(["rank", "step"])
-            for rank, here in table.groupby("rank"):
+            for rank, here in cast(Any, table.groupby("rank")):
                 if rank > LEADING:
                     growth.plot(here["step"], here["median"], color=style.GREY, lw=0.7)
                     continue
-                colour = style.gamma_colour(float(rank), RANKS)  # pyright: ignore[reportArgumentType]
+                colour = style.gamma_colour(float(rank), RANKS)
                 growth.plot(here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}")
                 growth.fill_between(here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0)
                 halves = evidence.table("growth", gamma=gamma, rank=rank)

@@ -59,7 +59,9 @@ def draw_label_distributions(evidence: Evidence) -> Figure:
             pairs = evidence.table("label_cosines", group=group, labels=labels)
             table = pairs.pivot(index="token", columns="other", values="cos")
             write = two_digits if len(table) <= 10 else None
-            kit.heat_map(axes, table, table.index, low=0.8, high=1.0, colours=style.ATTENTION, write=write)
+            kit.heat_map(
+                axes, table.to_numpy(), table.index.to_numpy(), low=0.8, high=1.0, colours=style.ATTENTION, write=write
+            )
             words = {"population": "Eq. 8", "empirical": "training rows"}[labels]
             axes.set(title=f"{group.split('_')[0]}, {words}", xlabel=f"{group.replace('_', ' ')} (token)")
     figure.colorbar(matrices[0].images[0], ax=list(matrices), label="cosine of P$^s$ − u (from 0.8)", shrink=0.8)

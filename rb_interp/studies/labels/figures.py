@@ -97,7 +97,7 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
         axes.axhline(row["mean"], color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
         kit.note(axes, f"pooled labels alone, group {row['group']:g}", (0.99, row["mean"]), axes.get_yaxis_transform(),
              ha="right", va="bottom", color="#555555")  # fmt: skip
-    kit.steps(axes, float(rows["step"].max()), log=True)
+    kit.steps(axes, float(rows["step"].to_numpy().max()), log=True)
     axes.set(ylim=(-0.02, 1.04), ylabel="probability, or share correct", title="inside the own range, along training")
 
 

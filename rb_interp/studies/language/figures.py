@@ -73,7 +73,7 @@ def draw_learning(evidence: Evidence) -> Figure:
             means = evidence.table("course", gamma=gamma, quantity="delta_loss")
             kit.band(course, rows, "delta_loss", means, style.gamma_colour(gamma, gammas), label=f"γ = {gamma:g}")
         kit.zero(course)
-        kit.steps(course, float(evidence.table("deltas")["step"].max()))
+        kit.steps(course, float(evidence.table("deltas")["step"].to_numpy().max()))
         course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
     for axes, quantity, claim in ((plain, "delta_loss", "G1"), (fair, "delta_loss_per_entropy", "G1n")):
         with kit.missing(axes):
@@ -113,7 +113,7 @@ def draw_token_cosines(evidence: Evidence) -> Figure:
                 raise MissingEvidenceError("This run has no token that is typical of this corpus, or none to match.")
             kit.heat_map(every, matrix)
             every.set(xticks=[], yticks=[], xlabel=f"the {len(matrix)} most frequent typical tokens")
-            table = evidence.table("tokens", seed=seed).set_index("token")["text"]
+            table = evidence.table("tokens", seed=seed).set_index("token")["text"].to_dict()
             shown = [as_shown(table.get(token, str(token))) for token in tokens[:NAMED].tolist()]
             kit.heat_map(few, matrix[:NAMED, :NAMED], shown)
             few.tick_params(axis="x", labelrotation=90, labelsize=5.5, pad=1)

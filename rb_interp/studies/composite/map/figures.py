@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -47,7 +49,7 @@ def _panel(axes: Axes, evidence: Evidence, axis: str) -> None:
     table = evidence.table("cells", axis=axis)
     gammas, labels = sorted(table["gamma"].unique()), dict(sorted(zip(table["point"], table["label"], strict=True)))
     points = list(labels)
-    for (gamma, point), rows in table.groupby(["gamma", "point"]):
+    for (gamma, point), rows in cast(Any, table.groupby(["gamma", "point"])):
         left, y = gammas.index(gamma) - 0.47, points.index(point)
         for row in sorted(rows.to_dict("records"), key=lambda row: PHASES.index(row["phase"])):
             if row["n"]:
