@@ -58,6 +58,11 @@ SMALL = rb.AnchorTask(
 )
 ZOO = list(rb.zoo()["member"])
 SUBJECTS = [*ZOO, *SIZES]
+OF_A_SHAPE_THAT_IS_THERE = {
+    *("average-then-key-gamma-0.5", "composite-via-anchors", "gather-at-last-anchor-gamma-0.3", "mixed"),
+    *("hand-written-average-then-key", "key-to-anchors", "key-to-anchors-gamma-0.3", "key-to-anchors-gamma-0.5"),
+}
+"""Members with the layers, heads, norm and task of another subject: the newest TransformerLens reads only that one."""
 Rows = list[tuple[str, float, float]]
 """Quantity, number, and its standard error: NaN for all but the mean of a null."""
 

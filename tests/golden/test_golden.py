@@ -23,10 +23,12 @@ def _stored(name: str) -> pd.DataFrame:
     return pd.read_parquet(HERE / f"{name}.parquet")
 
 
-@pytest.mark.lens
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.wide if "composite" in name else ()) for name in calls.SUBJECTS]
-)
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    wide, same = "composite" in name, name in calls.OF_A_SHAPE_THAT_IS_THERE
+    return [pytest.mark.wide] * wide + [pytest.mark.lens] * (not same)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in calls.SUBJECTS])
 def test_readings(name):
     now, then = (calls.of_this_generation(t[t["model"] == name]) for t in (calls.rows_of(name), _stored("readings")))
     found = differing(now, then, ["model", "call", "quantity"], ["value"])
