@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from rb_interp.claims import Verdict
     from rb_interp.runs.protocol import Study
 
+__all__ = ["Page", "write_report"]
+
 HERE = Path(__file__).parent
 ENDS = {
     "mean": ("mean", "low", "high"),

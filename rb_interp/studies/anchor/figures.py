@@ -122,14 +122,14 @@ def draw_circuits(evidence: Evidence) -> Figure:
     names = figure.add_subplot(grid[1, 4:])
     for place, row in enumerate(members.to_dict("records")):
         colour = style.INK if row["cause"] == row["circuit"] else style.RED
-        for x, name in ((0.0, row["cause"]), (0.52, row["circuit"])):
-            names.text(x, place, name, va="center", fontsize=5.8, color=colour)
-    names.set(ylim=(len(members) - 0.4, -0.6), title="by cause          by attention")
+        for x, name in ((-0.1, row["cause"]), (0.6, row["circuit"])):
+            names.text(x, place, name, va="center", fontsize=5.4, color=colour)
+    names.set(ylim=(len(members) - 0.4, -0.6), title="by cause              by attention")
     names.axis("off")
     known = set(counts["circuit"])
     shown = [name for name in dict.fromkeys([*CIRCUITS, *counts["circuit"]]) if name in known]
     extra = [Patch(**look(name), label=name) for name in shown]
-    kit.legend(figure, 5, [*extra, *(Patch(**routes[name], label=words) for name, (words, _) in ROUTES.items())])
+    kit.legend(figure, 4, [*extra, *(Patch(**routes[name], label=words) for name, (words, _) in ROUTES.items())])
     return figure
 
 
