@@ -88,7 +88,7 @@ def test_every_pair_of_seeds_is_trained_and_measured(tmp_path):
             torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-6)
     start, other = (run.sweep(f"data_{seed}").weights(0.8, 3, "init") for seed in (2, 4))
     assert all(torch.equal(start[name], other[name]) for name in start)
-    assert "Shares of variance" in run.report.read_text()
+    assert "Shares are estimated" in run.report.read_text()
 
 
 @pytest.mark.parametrize(("seeds", "message"), [((3,), "at least 2 items"), ((1, 1, 2), "name each once")])

@@ -251,7 +251,7 @@ def rates(
             for seed in pd.DataFrame(lines).to_numpy():
                 axes.plot(list(lines), seed, color=one.colour or GREY, lw=0.6, alpha=0.5, zorder=1)
     if not drawn:
-        raise MissingEvidenceError(f"This run has no reading of {probe} ({series[0].quantity}).")
+        raise MissingEvidenceError(f"This run has no reading of {probe} ({', '.join(one.quantity for one in series)}).")
     rates_axis(axes, evidence)
 
 
