@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -63,12 +62,6 @@ def make(seeds: int = 8) -> Evidence:
         made.arrays[f"{name}/{gamma}/{seed}/final//answers/sums"] = _sums(config.sweeps[name].task, inside, seed)
     made.arrays |= arrays_over_seeds(made.arrays)
     return made.evidence(_statistics, "paper", command="rb-interp reproduce addition-and-scan", toml="", versions={})
-
-
-def bare(evidence: Evidence) -> Evidence:
-    """The same study, of which nothing was measured."""
-    nothing = {name: getattr(evidence, name).iloc[:0] for name in ("readings", "summary")}
-    return replace(evidence, tables={}, arrays={}, verdicts=judge(nothing["readings"], CLAIMS), **nothing)
 
 
 def _statistics(evidence: Evidence) -> dict[str, pd.DataFrame]:
