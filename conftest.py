@@ -78,7 +78,7 @@ def _is_short(item: pytest.Item) -> bool:
 def _group(item: pytest.Item) -> str:
     """What runs in one process, so that a trained run or a module's fixtures are made once."""
     if "anchor_run" in getattr(item, "fixturenames", ()):
-        return "anchor_run"
+        return str(ROOT / "tests/studies/anchor")
     folder = item.path.parent
     if folder.name == "golden":  # the golden run of a study is that study's tests' too
         folder = ROOT / "tests" / "studies" / item.name.partition("[")[2].rstrip("]").replace("-", "_")

@@ -1,10 +1,9 @@
-"""One tiny run of the anchor study, trained and measured once, that tests of several folders look at."""
+"""The golden runs, each trained and measured once, that tests of several folders look at."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -42,16 +41,6 @@ def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
 
 
 @pytest.fixture(scope="session")
-def anchor_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The run, trained and measured, without figures. Whoever damages it works on a copy."""
-    from tiny_anchor import TINY
-
-    from rb_interp.runs.run import Run
-    from rb_interp.studies.anchor import ANCHOR
-
-    study = replace(ANCHOR, figures={})
-    run = Run.start(tmp_path_factory.mktemp("anchor") / "run", study, study.preset("smoke", **TINY))
-    run.train(progress=False)
-    with _few():
-        run.probe(progress=False)
-    return run
+def anchor_run(smoke_run: Callable[[str], Run]) -> Run:
+    """The golden run of the anchor study. Whoever damages it works on a copy."""
+    return smoke_run("anchor")

@@ -7,5 +7,5 @@ from rb_interp.runs.run import Run
 
 @pytest.fixture(scope="session")
 def run(anchor_run: Run) -> Run:
-    """The tiny run of tests/conftest.py."""
+    """The golden run."""
     return anchor_run

@@ -81,8 +81,10 @@ def test_claims_read_effects_as_readings_with_the_untrained_beside(run):
         trained = rows[rows.index.get_level_values("stage") != "init"]
         before = [wanted.loc[(gamma, seed, "init"), quantity] for gamma, seed, _ in trained.index]
         np.testing.assert_allclose(trained.untrained, before)
-    own = wanted.loc[[(0.8, 0, "half"), (0.8, 1, "half")], "effect"]
-    assert run.verdicts["M10"].conditions[0].values == pytest.approx(own.tolist())
+    swaps = effects.query("gamma == 0.8 and stage == 'final' and `set` == 'rsn_train'").set_index("intervention")
+    asked = [(name, quantity) for quantity in ("effect", "control") for name in ("swap_key", "swap_sum")]
+    for condition, (name, quantity) in zip(run.verdicts["M9"].conditions, asked, strict=True):
+        assert condition.values == pytest.approx(swaps.loc[name, quantity].tolist())
     assert [check.of for check in run.evidence.checks] == [check.of for check in CHECKS]
 
 

@@ -100,11 +100,11 @@ def test_events_are_summarised_on_the_logarithm_of_steps():
 
 
 def test_one_probe_reads_every_member_at_any_kept_step(run):
-    found = run.probe_members(attention_by_role, stage=80, set="mem", rows=60, layer=1, n_null=0)
+    found = run.probe_members(attention_by_role, stage=300, set="mem", rows=200, layer=1, n_null=0)
     own = run.readings.query("probe == 'attention_by_role' and stage == 'final' and `set` == 'mem'")
     assert found["value"].tolist() == pytest.approx(own["value"].tolist())
     assert found["untrained"].tolist() == pytest.approx(own["untrained"].tolist())
-    assert set(found["step"]) == {80}
+    assert set(found["step"]) == {300}
 
 
 def test_small_members_are_trained_again_with_an_l0_that_only_averages(run):

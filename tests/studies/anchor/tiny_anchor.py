@@ -1,4 +1,4 @@
-"""Settings of the tiny run of the anchor study that tests look at."""
+"""Settings of tiny runs of the anchor study, and how few interventions its golden run has."""
 
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
