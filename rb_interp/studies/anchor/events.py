@@ -164,8 +164,9 @@ def order_table(events: pd.DataFrame, circuits: pd.DataFrame | None = None) -> p
         for mechanism, loss in product(names["mechanism"], names["loss"]):
             order = _order(*steps[[mechanism, loss]].to_numpy(dtype=np.float64).T)
             rows.append({**place, "mechanism": mechanism, "loss": loss, **order})
-    none = _order(np.empty(0), np.empty(0))
-    return pd.DataFrame(rows, columns=[*by, "mechanism", "loss", *none])
+    none = {"gamma": 0.0, "circuit": "", "mechanism": "", "loss": "", **_order(np.empty(0), np.empty(0))}
+    empty = pd.DataFrame([none]).iloc[:0]  # has the types of the columns
+    return pd.DataFrame(rows) if rows else empty
 
 
 def own_signs(order: pd.DataFrame) -> pd.DataFrame:
