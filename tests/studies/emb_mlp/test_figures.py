@@ -67,9 +67,9 @@ def test_flow_error_and_lemma_are_their_tables(evidence):
     table = evidence.table("inner_products", gamma=0.3).pivot(index="d_model", columns="seed", values="error")
     mean = np.exp(np.log(table).mean(axis=1)).to_numpy()
     assert drawn(errors, mean)
-    assert drawn(errors, mean[0] * np.array([1, 1.5]) ** 0.7)  # slope 1 - gamma from the same first point
+    assert drawn(errors, mean[0] * np.array([1, 1.5, 2]) ** 0.7)  # slope 1 - gamma from the same first point
     assert drawn(slopes, evidence.table("exponents", gamma=0.3)["exponent"].to_numpy())
-    assert drawn(slopes, [0.7, 0.2])
+    assert drawn(slopes, [0.7, 0.5, 0.2, 0])
     lemma = evidence.table("lemma_1").sort_values(["d_model", "gamma"])
     assert drawn(axes, lemma[lemma.d_model == 16]["share"].to_numpy())
     ends = np.concatenate([[s[:, 1] for s in lines.get_segments()] for lines in axes.collections])
