@@ -28,13 +28,12 @@ TRAINS = ("models.md", "studies.md", "training.md", "tutorial_any_model.md", "tu
 
 @pytest.fixture(autouse=True)
 def _less(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tutorial of a study draws the one figure that it shows, and intervenes on few rows; it shows no effect."""
+    """The tutorial of a study intervenes on few rows; it shows no effect."""
     if request.node.path.name == "tutorial_study.md":
-        from rb_interp.studies.anchor import causes, figures
+        from rb_interp.studies.anchor import causes
 
         for name, few in {"ROWS": 20, "PAIRS": 8, "DRAWS": 2, "MATCHED_DRAWS": 2}.items():
             monkeypatch.setattr(causes, name, few)
-        monkeypatch.setattr(figures, "FIGURES", [spec for spec in figures.FIGURES if spec.id == "first_layer"])
 
 
 def pytest_collection(session: pytest.Session) -> None:

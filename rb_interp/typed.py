@@ -29,7 +29,7 @@ def typed(function: F) -> F:
     """
     if isinstance(function, type):
         function.__init__ = typed(function.__init__)
-        return function
+        return function  # pyright: ignore[reportReturnType] (the class that came)
     signature = inspect.signature(function)
     name = function.__qualname__.rpartition("<locals>.")[2].removesuffix(".__init__")
 
@@ -107,7 +107,7 @@ def _hints(function: Callable) -> dict[str, tuple[Any, dict[type, bool], Callabl
             sequence = get_origin(kind) in (list, tuple, Sequence, Collection, Iterable)
             array = list if sequence else getattr(kind, "array_type", kind)
             if getattr(array, "__name__", "") in ("list", "ndarray", "Tensor"):
-                arrays.setdefault(array, getattr(kind, "dtypes", None) == Float.dtypes)
+                arrays.setdefault(array, getattr(kind, "dtypes", None) == getattr(Float, "dtypes"))  # noqa: B009
         hints[argument.name] = hint, arrays, partial(is_bearable, hint=hint, conf=conf)
     return hints
 
@@ -126,7 +126,7 @@ def _converted(value: Any, kinds: dict[type, bool]) -> Any:
         return value
     wanted = next((kind for kind in kinds if issubclass(given, kind)), next(iter(kinds)))
     if wanted is list:
-        return value.tolist() if given is not list and value.ndim == 1 else value
+        return value if isinstance(value, list | tuple) or value.ndim != 1 else value.tolist()
     value = value if issubclass(given, wanted) else as_array(value)
     if kinds[wanted] and "int" in str(value.dtype):
         value = value.astype(float) if isinstance(value, np.ndarray) else value.double()

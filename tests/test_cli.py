@@ -14,7 +14,6 @@ from rb_interp.errors import StudyError
 from rb_interp.models.config import MatrixGammas, ModelConfig
 from rb_interp.runs import Run
 from rb_interp.settings import to_toml
-from rb_interp.studies.anchor import figures
 from rb_interp.studies.anchor.config import AnchorConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
@@ -59,7 +58,6 @@ def test_every_setting_has_a_flag_with_help(capsys):
 
 @pytest.mark.wide
 def test_every_command_runs_on_a_run_folder(anchor_run, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "FIGURES", figures.FIGURES[:2])  # others look at the pictures
     folder = anchor_run.folder
     before = (folder / "verdicts.json").read_bytes()
     assert main(["report", str(folder)]) == 0
