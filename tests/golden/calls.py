@@ -527,7 +527,5 @@ def verdicts(folder: Path) -> pd.DataFrame:
 
 def fingerprints() -> dict[str, str]:
     """Study and preset -> fingerprint."""
-    presets = ("smoke", "quick", "paper")
-    return {
-        f"{name} {preset}": fingerprint(name, rb.study(name).preset(preset)) for name in STUDIES for preset in presets
-    }
+    presets = {name: rb.study(name).load("config").PRESETS for name in STUDIES}
+    return {f"{name} {p}": fingerprint(name, rb.study(name).preset(p)) for name in STUDIES for p in presets[name]}

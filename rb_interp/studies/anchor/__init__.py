@@ -14,7 +14,11 @@ ANCHOR = Study(
         "circuit? Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
         "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost={"quick": "about a quarter of an hour on two CPU cores"},
+    cost={
+        "smoke": "about a minute",
+        "quick": "about a quarter of an hour on two CPU cores",
+        "paper-200k": "about nine minutes of training for 21 members on an H200, some 2.5 hours a member on a CPU core",
+    },
     config=f"{HERE}.config:AnchorConfig",
     measure=f"{HERE}.measure:measure",
     tables={
