@@ -21,8 +21,8 @@ from rb_interp.interventions.matrix import check_distinct
 from rb_interp.interventions.metrics import Answers, Measured, Metric, labels_of, measure, metric_of
 from rb_interp.interventions.sites import Edit, positions
 from rb_interp.models.protocol import HookedModel
+from rb_interp.probes._probe import check_labels
 from rb_interp.probes.capturing import as_rows
-from rb_interp.probes.check import check_labels
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 

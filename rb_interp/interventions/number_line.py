@@ -34,8 +34,8 @@ from rb_interp.interventions.interchanging import check_reasoning, most_likely
 from rb_interp.interventions.subspace import leading
 from rb_interp.models.generations import live_tensors
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.alignment import value_matrix
-from rb_interp.probes.token_typing import token_vectors
+from rb_interp.probes.embeddings import token_vectors
+from rb_interp.probes.values import value_matrix
 from rb_interp.statistics.nulls import random_directions
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.torch_threads import few_threads

@@ -58,8 +58,7 @@ from rb_interp.interventions.sites import (
     site_positions,
 )
 from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.probes.capturing import Tokens, as_rows
-from rb_interp.probes.check import has_attention
+from rb_interp.probes.capturing import Tokens, as_rows, has_attention
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads

@@ -40,8 +40,8 @@ from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel, hooked
+from rb_interp.probes._probe import check_labels, undefined
 from rb_interp.probes.capturing import as_rows
-from rb_interp.probes.check import check_labels, undefined
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
 from rb_interp.tasks.dataset import AnchorDataset

@@ -42,9 +42,8 @@ from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.metrics import Measured
 from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.probes.attention_input import token_embeddings
-from rb_interp.probes.check import check_layer_head
-from rb_interp.probes.groups import token_groups
+from rb_interp.probes._probe import check_layer_head
+from rb_interp.probes.values import token_embeddings, token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads

@@ -1,32 +1,49 @@
-"""Activations of any TransformerLens model, by hook name, with no gradient and no hook left behind; heads' weights."""
+"""Activations of any TransformerLens model, by hook name, with no gradient and no hook left behind; heads' weights.
+
+A source is a model, activations that were captured of it beforehand, or plain arrays. Several probes of the same model
+and rows need one pass. ``captured`` makes it, and gives TransformerLens's own ``ActivationCache``, which knows its
+model. A cache of ``model.run_with_cache`` does as well.
+
+How it can mislead. A cache does not know its tokens: it must be of the rows whose roles and labels the probe is given,
+in their order, and of the weights that the model still has. Only their number and length can be checked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import torch
+from beartype.vale import Is
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, nearest
-from rb_interp.models.protocol import HookedModel
+from rb_interp.errors import ArgumentError, ModelError, nearest, shown
+from rb_interp.models.protocol import HookedModel, hooked
 from rb_interp.probes.arrays import ArrayModel
-from rb_interp.probes.one_pass import OnePass
-from rb_interp.probes.source import Source, held, is_cache, kept, model_of
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from transformer_lens import ActivationCache
 
+    from rb_interp.probes.arrays import Arrays
+
+    Source = HookedModel | ActivationCache | Arrays
+else:
+    Source = Annotated[object, Is[lambda value: hooked(value, caches=True) is not None]]
+
 Tokens = np.ndarray | Tensor
 """Integers ``[row, pos]``. The annotation leaves the shape to ``as_rows``, whose message says what to change."""
-
+Keep = Callable[[Tensor], Tensor] | None
 MAX_LOGITS = 2**26
 """Logits of one pass, at most: those of every position."""
+ROOM = 2**30
+"""Bytes of activations that one pass keeps, about; where all layers need more, several passes share them."""
 
 
 class _EnoughError(Exception):
@@ -60,40 +77,7 @@ def capture(
             tokens lie outside its vocabulary or context. For a cache, where it lacks one or is of other rows.
         ArgumentError: where ``keep`` gives no tensor with the rows of its activation.
     """
-    names = list(dict.fromkeys(names))
-    if isinstance(model, OnePass):
-        return model.held(as_rows(tokens), names, keep)
-    if is_cache(model):
-        return held(cast(Any, model), as_rows(tokens), names, keep)
-    model = model_of(model)
-    for name in names:
-        if name not in model.hook_dict:
-            raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
-    rows = as_rows(tokens)
-    check_range(model, rows)
-    device = next(model.parameters()).device
-    fired: dict[str, Tensor] = {}
-    parts: dict[str, list[Tensor]] = {name: [] for name in names}
-
-    def look(value: Tensor, name: str) -> None:
-        fired[name] = value
-        if len(fired) == len(names):
-            raise _EnoughError
-
-    hooks = [(name, lambda value, hook, name=name: look(value, name)) for name in names]
-    with torch.no_grad(), evaluation(model), attached(model, hooks):
-        for chunk in rows.split(batch or passes(model, rows)):
-            fired.clear()
-            with suppress(_EnoughError):
-                model(chunk.to(device))
-            for name in names:
-                if name not in fired:
-                    raise ModelError(
-                        f"the hook '{name}' did not fire; the model's configuration switches it off "
-                        f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for 'hook_attn_in')."
-                    )
-                parts[name].append(kept(fired[name], keep))
-    return {name: torch.cat(chunks) for name, chunks in parts.items()}
+    return read(model, as_rows(tokens), names, keep, batch)
 
 
 @typed
@@ -122,15 +106,133 @@ def captured(
     from transformer_lens import ActivationCache
 
     names = names or [f"blocks.{layer}.attn.hook_pattern" for layer in range(model_of(model).cfg.n_layers)]
-    return ActivationCache(capture(model, tokens, names, batch=batch), model)
+    return ActivationCache(read(model, as_rows(tokens), names, batch=batch), model)
+
+
+def read(
+    source: Source, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None, batch: int | None = None
+) -> dict[str, Tensor]:
+    """What `capture` returns, of tokens that `as_rows` gave."""
+    names = list(dict.fromkeys(names))
+    if isinstance(source, OnePass) and not is_cache(source.source):
+        return source.of_rows(rows, names, keep)
+    if is_cache(source):
+        return _held(cast(Any, source.source if isinstance(source, OnePass) else source), rows, names, keep)
+    model = model_of(source)
+    for name in names:
+        if name not in model.hook_dict:
+            raise ModelError(f"this model has no hook '{name}'; {nearest(name, model.hook_dict)}")
+    check_range(model, rows)
+    device = next(model.parameters()).device
+    fired: dict[str, Tensor] = {}
+    parts: dict[str, list[Tensor]] = {name: [] for name in names}
+
+    def look(value: Tensor, name: str) -> None:
+        fired[name] = value
+        if len(fired) == len(names):
+            raise _EnoughError
+
+    hooks = [(name, lambda value, hook, name=name: look(value, name)) for name in names]
+    with torch.no_grad(), evaluation(model), attached(model, hooks):
+        for chunk in rows.split(batch or passes(model, rows)):
+            fired.clear()
+            with suppress(_EnoughError):
+                model(chunk.to(device))
+            for name in names:
+                if name not in fired:
+                    raise ModelError(
+                        f"the hook '{name}' did not fire; the model's configuration switches it off "
+                        f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for 'hook_attn_in')."
+                    )
+                parts[name].append(_kept(fired[name], keep))
+    return {name: torch.cat(chunks) for name, chunks in parts.items()}
+
+
+def _held(
+    cache: ActivationCache, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None
+) -> dict[str, Tensor]:
+    """Named activations of a cache; ModelError where it lacks one, or is of another number of rows or positions."""
+    result = {}
+    for name in names:
+        if name not in cache.cache_dict and hasattr(cache.model, "arrays"):
+            cast(Any, cache.model).array(name)
+        if name not in cache.cache_dict:
+            raise ModelError(
+                f"this cache has no '{name}'; capture it too, or pass the model; {nearest(name, cache.cache_dict)}"
+            )
+        value = cache.cache_dict[name]
+        if not cache.has_batch_dim or len(value) != len(rows) or rows.shape[1] not in value.shape[1:]:
+            raise ModelError(
+                f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
+                f"cache of these rows, with its batch dimension."
+            )
+        result[name] = _kept(value, keep)
+    return result
+
+
+def _kept(value: Tensor, keep: Keep) -> Tensor:
+    part: Any = value if keep is None else keep(value)
+    if not isinstance(part, Tensor) or part.shape[:1] != value.shape[:1]:
+        raise ArgumentError(
+            f"keep gave {shown(part)} for an activation of shape {list(value.shape)}; expected a tensor of its rows, "
+            f"such as lambda z: z[:, -1] gives."
+        )
+    return part.detach().cpu()
+
+
+class OnePass:
+    """A source of which many heads are read: what is asked of one layer is captured of all layers, and remembered.
+
+    A model that is changed afterwards is not run again, so a source of this kind lives for one call.
+
+    Args:
+        source: what is read. layers: those that will be asked for.
+    """
+
+    def __init__(self, source: Source, layers: Sequence[int]) -> None:
+        self.source, self.model, self.layers = source, model_of(source), sorted(layers)
+        self.cache_dict: dict[str, Tensor] = {}
+        self._kept: dict[tuple, dict[str, Tensor]] = {}
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every weight is finite."""
+        return all(bool(weight.isfinite().all()) for weight in getattr(self.model, "parameters", tuple)())
+
+    def of_rows(self, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None) -> dict[str, Tensor]:
+        """Named activations of any rows, which the model runs where they are not kept yet."""
+        held = self._kept.setdefault((tuple(rows.shape), blake2b(rows.numpy().tobytes()).digest()), {})
+        if not set(names) <= held.keys():
+            wanted, asked = self._together(rows, names), {_place(name)[1] for name in names}
+            for name in [name for name in held if _place(name)[1] in asked]:
+                del held[name]  # the next layers take the place of those before
+            held |= read(self.model, rows, wanted)
+        return {name: _kept(held[name], keep) for name in names}
+
+    def _together(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
+        """The names, and the same of the following layers as far as there is room."""
+        cfg, length = self.model.cfg, rows.shape[1]
+        widest = max(getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, cfg.n_heads * max(length, cfg.d_head))
+        most = max(1, ROOM // (4 * rows.numel() * widest * len(names)))
+        first = min(_place(name)[0] for name in names)
+        layers = [layer for layer in self.layers if layer >= first][:most]
+        more = [f"blocks.{at}.{_place(name)[1]}" if "blocks." in name else name for at in layers for name in names]
+        return [*names, *(name for name in dict.fromkeys(more) if name in self.model.hook_dict and name not in names)]
+
+
+def _place(name: str) -> tuple[int, str]:
+    """A hook's layer, 0 where it has none, and its name within the layer."""
+    parts = name.split(".", 2)
+    return (int(parts[1]), parts[2]) if parts[0] == "blocks" else (0, name)
+
+
+def read_other(source: Source, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> dict[str, Tensor]:
+    """`read` of rows that need not be those of a cache: the model itself runs."""
+    return source.of_rows(rows, names) if isinstance(source, OnePass) else read(model_of(source), rows, names)
 
 
 def logits_of(
-    source: Source,
-    tokens: Tokens,
-    *,
-    keep: Callable[[Tensor], Tensor] | None = None,
-    given: Int[np.ndarray, " row"] | None = None,
+    source: Source, tokens: Tokens, *, keep: Keep = None, given: Int[np.ndarray, " row"] | None = None
 ) -> Tensor:
     """Logits ``[row, pos, d_vocab]`` of some rows, or what is kept of them, on CPU; of a cache its model's.
 
@@ -147,7 +249,7 @@ def logits_of(
                 f"these arrays hold logits of shape {list(model.logits.shape)} and the rows are {list(rows.shape)}; "
                 f"give the logits of these rows."
             )
-        return kept(logits, keep)
+        return _kept(logits, keep)
     check_range(model, rows)
     device = next(model.parameters()).device
     with torch.no_grad(), evaluation(model):
@@ -155,11 +257,19 @@ def logits_of(
         return torch.cat([(part if keep is None else keep(part)).cpu() for part in logits])
 
 
-def capture_other(source: Source, rows: Tokens, names: Sequence[str]) -> dict[str, Tensor]:
-    """The same of rows that need not be those of a cache: the model itself runs."""
-    if isinstance(source, OnePass):
-        return source.of_rows(as_rows(rows), names)
-    return capture(model_of(source), rows, names)
+def is_cache(source: Source) -> bool:
+    """Whether a source is an ActivationCache, or arrays, and not a model."""
+    return hasattr(source, "cache_dict")
+
+
+def model_of(source: Source) -> HookedModel:
+    """The model that a source is, or that its activations are of."""
+    return cast(Any, source).model if is_cache(source) else cast(Any, source)
+
+
+def has_attention(model: HookedModel) -> bool:
+    """Whether a model has any attention heads; an EmbMLP has none, and its ``cfg`` says so."""
+    return model.cfg.n_layers > 0 and model.cfg.n_heads > 0
 
 
 @contextmanager
@@ -226,11 +336,11 @@ def evaluation(model: HookedModel) -> Iterator[None]:
 
 
 def head_pattern(
-    model: Source, tokens: Tokens, *, layer: int, head: int, queries: slice | int = slice(None)
+    source: Source, tokens: Tokens, layer: int, head: int, queries: slice | int = slice(None)
 ) -> np.ndarray:
     """Attention pattern of one head in float64, ``[row, query, key]``, or ``[row, key]`` of one query."""
     name = f"blocks.{layer}.attn.hook_pattern"
-    return capture(model, tokens, [name], keep=lambda pattern: pattern[:, head, queries])[name].double().numpy()
+    return read(source, as_rows(tokens), [name], lambda pattern: pattern[:, head, queries])[name].double().numpy()
 
 
 def layer_heads(model: HookedModel, layer: int, name: str) -> Float[Tensor, "head rows columns"]:
@@ -242,3 +352,8 @@ def layer_heads(model: HookedModel, layer: int, name: str) -> Float[Tensor, "hea
         return model.array(f"blocks.{layer}.attn.{name}")
     held = getattr(model.blocks[layer].attn, name, None)
     return held if isinstance(held, Tensor) and held.ndim == 3 else getattr(model, name)[layer]
+
+
+def float64(weight: Tensor) -> np.ndarray:
+    """A weight or activation as an array in float64."""
+    return weight.detach().cpu().double().numpy()

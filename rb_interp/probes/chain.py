@@ -40,12 +40,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rb_interp.errors import TextError, shown
-from rb_interp.probes.capturing import logits_of
-from rb_interp.probes.check import undefined
-from rb_interp.probes.source import Source, model_of
-from rb_interp.statistics.reading import Null, Reading
+from rb_interp.probes._probe import Found, probe
+from rb_interp.probes.capturing import Source, logits_of, model_of
+from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -136,52 +134,55 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     return ChainInputs(tokens, labels, examples=encoded, words=answer_tokens(tokenizer))
 
 
-@typed
-@few_threads
+@probe("no example that fits into the context has such a sentence.", name="chain")
 def chain_accuracy(
-    model: Source,
-    inputs: ChainInputs,
-    *,
-    untrained: Source | None = None,
-    n_null: int = 200,
-    seed: int = 0,
-) -> Reading:
+    model: Source, inputs: ChainInputs, *, untrained: Source | None = None, n_null: int = 200, seed: int = 0
+) -> Found:
     """How often a model answers PrOntoQA's questions and writes each sentence of the chain, and the same by hops.
 
     Values as in the module's table, and left_out, the examples longer than the context. Null of answer_two_way: answers
     permuted over examples. ``n`` counts the examples that were read. The table ``skills`` has the columns hops,
-    accuracy_of (a value's name), accuracy and n, the examples or sentences of that number of hops; see `skill_rows`.
+    accuracy_of (a value's name), accuracy and n, the examples or sentences of that number of hops.
 
     Args:
-        model: any TransformerLens model, or the logits of ``inputs.tokens`` as arrays.
         inputs: ``chain_inputs(examples, tokenizer)``.
-        untrained: the same model at step 0, read beside it; None for no comparison.
-        n_null, seed: draws of each null (0 for none), and the seed of the draws.
 
     Raises:
-        TextError: for other inputs, and where no example fits into the context.
+        TextError: where no example fits into the context.
         ModelError: for tokens that the model does not know.
     """
-    if not isinstance(inputs, ChainInputs):
-        raise TextError(f"chain got rows of type {type(inputs).__name__}; pass chain_inputs(examples, tokenizer).")
-    encoded, words = inputs.examples, inputs.words
-    n_ctx = model_of(model).cfg.n_ctx
+    encoded, n_ctx = inputs.examples, model_of(model).cfg.n_ctx
     numbers = [number for number, one in enumerate(encoded) if len(one.tokens) - 1 <= n_ctx]
-    fitting = [encoded[number] for number in numbers]
-    if not fitting:
+    if not numbers:
         longest = f"the shortest has {min(len(one.tokens) - 1 for one in encoded)} tokens" if encoded else "none given"
         raise TextError(
             f"none of {len(encoded)} examples fits into this model's context of {n_ctx} tokens ({longest}); "
             f"give examples of fewer hops or a model of a longer context."
         )
-    left_out = {"left_out": float(len(encoded) - len(fitting))}
-    outcomes = chain_outcomes(model, fitting, words, numbers)
-    before = {} if untrained is None else {**summarise(chain_outcomes(untrained, fitting, words, numbers)), **left_out}
-    nulls = {"answer_two_way": answer_null(outcomes, n_null, np.random.default_rng(seed))} if n_null else {}
-    values = {**summarise(outcomes), **left_out}
-    tables = {"skills": pd.DataFrame(skill_rows(outcomes))}
-    notes = undefined(values, model, "no example that fits into the context has such a sentence.", before, untrained)
-    return Reading("chain", values, untrained=before, nulls=nulls, n=len(outcomes), tables=tables, notes=notes)
+    outcomes = chain_outcomes(model, [encoded[number] for number in numbers], inputs.words, numbers)
+    rights = _by_kind(outcomes)
+    values = {name: float(np.mean(right)) if right else np.nan for name, right in rights.items()}
+    losses, tokens = (np.array([getattr(one, name) for one in outcomes]).sum(0) for name in ("losses", "tokens"))
+    values |= {f"loss_{part}": float(mean) for part, mean in zip(PARTS, losses / tokens, strict=True)}
+    values["left_out"] = float(len(encoded) - len(outcomes))
+
+    def nulls() -> dict[str, Null]:
+        says, true = (np.array([getattr(one, name) for one in outcomes]) for name in ("says_true", "true"))
+        permuted = np.random.default_rng(seed).permuted(np.tile(true, (n_null, 1)), axis=1)
+        return {"answer_two_way": Null("answers permuted over examples", (permuted == says).mean(1))}
+
+    def tables() -> dict[str, pd.DataFrame]:
+        rows = []
+        for hops in sorted({one.hops for one in outcomes}):
+            of = _by_kind([one for one in outcomes if one.hops == hops])
+            rows += [
+                {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
+                for name, right in of.items()
+                if right
+            ]
+        return {"skills": pd.DataFrame(rows)}
+
+    return Found(values, nulls, n=len(outcomes), tables=tables)
 
 
 def encode_example(example: Example, tokenizer: Any) -> Encoded:
@@ -236,33 +237,6 @@ def chain_outcomes(
         judged = zip(chunk, right, losses.double().numpy(), says_true, strict=True)
         found |= {index: _judge(*one) for index, one in zip(at, judged, strict=True)}
     return [found[index] for index in range(len(examples))]
-
-
-def summarise(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Every share and loss of the module's table; nan for what no example has."""
-    shares = {name: float(np.mean(found)) if found else np.nan for name, found in _by_kind(outcomes).items()}
-    losses, tokens = (np.array([getattr(one, name) for one in outcomes]).sum(0) for name in ("losses", "tokens"))
-    return shares | {f"loss_{part}": float(mean) for part, mean in zip(PARTS, losses / tokens, strict=True)}
-
-
-def skill_rows(outcomes: Sequence[Outcome]) -> list[dict]:
-    """Rows hops, accuracy_of, accuracy, n; ``n`` counts examples, for sentences (step, premise, ...) sentences."""
-    rows = []
-    for hops in sorted({one.hops for one in outcomes}):
-        found = _by_kind([one for one in outcomes if one.hops == hops])
-        rows += [
-            {"hops": hops, "accuracy_of": accuracy_of, "accuracy": float(np.mean(right)), "n": len(right)}
-            for accuracy_of, right in found.items()
-            if right
-        ]
-    return rows
-
-
-def answer_null(outcomes: Sequence[Outcome], n_null: int, rng: np.random.Generator) -> Null:
-    """answer_two_way with the gold answers permuted over examples: what saying "True" as often gives."""
-    says, true = (np.array([getattr(one, name) for one in outcomes]) for name in ("says_true", "true"))
-    permuted = rng.permuted(np.tile(true, (n_null, 1)), axis=1)
-    return Null("answers permuted over examples", (permuted == says).mean(1))
 
 
 def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:

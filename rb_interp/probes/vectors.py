@@ -106,3 +106,25 @@ def row_correlations(rows: Float[np.ndarray, "draw n"], y: Float[np.ndarray, " n
     rows, y = rows - rows.mean(1, keepdims=True), y - y.mean()
     norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(y)
     return rows @ y / np.where(norms > 0, norms, np.nan)
+
+
+def gaussian_participations(n_draws: int, n: int, d_model: int, rng: np.random.Generator) -> Float[np.ndarray, " draw"]:
+    """Participation ratios of n independent Gaussian vectors, centred; nan for fewer than two.
+
+    Drawn from the bidiagonal form of a Gaussian matrix, see ``statistics.nulls.gaussian_singular_values``, of whose
+    squared values only the sum and the sum of squares are needed.
+    """
+    large, small = max(n - 1, d_model), min(n - 1, d_model)
+    if small < 1:
+        return np.full(n_draws, np.nan)
+    diagonal = rng.chisquare(np.arange(large, large - small, -1), (n_draws, small))
+    below = rng.chisquare(np.arange(small - 1, 0, -1), (n_draws, small - 1))
+    main = diagonal.copy()
+    main[:, 1:] += below
+    return main.sum(1) ** 2 / ((main**2).sum(1) + 2 * (diagonal[:, :-1] * below).sum(1))
+
+
+def gram_participations(gram: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " draw"]:
+    """Participation ratio of each set of vectors from their inner products, centred: (tr G)^2 / tr(G^2)."""
+    centred = gram - gram.mean(1, keepdims=True) - gram.mean(2, keepdims=True) + gram.mean((1, 2), keepdims=True)
+    return np.trace(centred, axis1=1, axis2=2) ** 2 / (centred**2).sum((1, 2))

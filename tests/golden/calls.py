@@ -41,8 +41,8 @@ from rb_interp.interventions.number_line import permuted_number_line
 from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.interventions.subspace import leading, spans_in_embedding, spans_of_tokens, token_basis
 from rb_interp.models.build import lens_model
-from rb_interp.probes.alignment import value_matrix
 from rb_interp.probes.averaging import uniformity_of_heads
+from rb_interp.probes.values import value_matrix
 from rb_interp.runs.config import fingerprint
 from rb_interp.studies.anchor import causes
 from rb_interp.studies.composite.flow import flow_of, read_interchange, read_knock_out

@@ -25,7 +25,7 @@ from rb_interp.interventions.subspace import (
 from rb_interp.models import build_model
 from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
-from rb_interp.probes.alignment import value_matrix
+from rb_interp.probes.values import value_matrix
 from rb_interp.statistics import random_subspaces
 
 INPUTS = DATA.inputs(DATA.sample("rsn_train", 30))
@@ -167,7 +167,7 @@ def test_directions_in_the_embedding_have_its_covariance():
 def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
     """Without LayerNorm W_E itself; with it, whatever enters: centred vectors lie in the span, both ways."""
     model, roles = model_of(kind), INPUTS.roles
-    from rb_interp.probes.attention_input import token_embeddings
+    from rb_interp.probes.values import token_embeddings
 
     vectors = {name: token_embeddings(model, ids, 9, 0, 1) for name, ids in roles.tokens.items()}
     mean = np.concatenate(list(vectors.values())).mean(0)

@@ -8,8 +8,16 @@ from scipy.stats import kstest
 
 from rb_interp.models.generations import live_tensors
 from rb_interp.probes import value_alignment
-from rb_interp.probes.alignment import _draw, _nulls, alignment, centre, output_matrix, value_matrix, value_svd
-from rb_interp.probes.attention_input import attention_inputs, token_embeddings
+from rb_interp.probes.values import (
+    aligned,
+    alignment_nulls,
+    attention_inputs,
+    centre,
+    output_matrix,
+    token_embeddings,
+    value_matrix,
+    value_svd,
+)
 from rb_interp.tasks import Roles
 from rb_interp.tasks.inputs import Inputs
 
@@ -21,6 +29,10 @@ def roles(**groups: list[int]) -> Roles:
 ROLES = roles(key=[20, 21, 22, 23], memory_anchor=[1, 2, 3], reasoning_anchor=[11, 12, 13])
 TOKENS = np.zeros((2, 6), int)
 CONTRAST = ("reasoning", "memory")
+
+
+def alignment(W_V: np.ndarray, vectors: dict, **options) -> tuple[dict, dict]:
+    return aligned(*np.linalg.svd(W_V, full_matrices=False)[:2], vectors, **options)
 
 
 def test_planted_rank_one_value_matrix():
@@ -71,9 +83,11 @@ def test_p_values_are_uniform_for_a_random_value_matrix():
     vectors = {name: rng.standard_normal((m, 12)) + 1 for name, m in (("key", 8), ("memory", 4), ("reasoning", 4))}
     names = ("spectrum_ratio", "cos_reasoning", "cos_gap", "cos_memory_raw", "subspace_key")
     p_values = {name: [] for name in names}
-    for _ in range(n):
+    sizes = tuple((name, len(rows)) for name, rows in vectors.items())
+    every = np.concatenate(list(vectors.values()))
+    for seed in range(n):
         values, _ = alignment(rng.standard_normal((12, 6)), vectors, k=2, contrast=CONTRAST)
-        nulls = _nulls(_draw((12, 6), 2, 200, rng), vectors, CONTRAST)
+        nulls = alignment_nulls((12, 6), sizes, every, 2, 200, seed, CONTRAST)
         for name in names:
             p_values[name].append(nulls[name].p_value(values[name]))
     for name in names:

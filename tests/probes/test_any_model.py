@@ -13,8 +13,7 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions import patching_matrix
 from rb_interp.interventions.subspace import token_basis
 from rb_interp.probes import attention_by_role, geometry, scan, uniformity, value_alignment, variance_explained
-from rb_interp.probes.alignment import value_matrix
-from rb_interp.probes.attention_input import token_embeddings
+from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.roles import Roles
@@ -145,7 +144,7 @@ def test_names_are_probes_whichever_is_imported_first():
     """The package's names are functions; TransformerLens is not imported."""
     code = (
         "import sys; import rb_interp.probes as p;"
-        "import rb_interp.probes.by_role; assert callable(p.attention_by_role);"
+        "import rb_interp.probes.labels; assert callable(p.label_range);"
         "from rb_interp.probes import uniformity; assert callable(uniformity) and callable(p.uniformity);"
         "assert 'transformer_lens' not in sys.modules"
     )

@@ -9,7 +9,7 @@ from lens_models import lens_model
 from rb_interp import probes
 from rb_interp.errors import ModelError
 from rb_interp.interventions import ablation
-from rb_interp.probes.attention_input import token_embeddings
+from rb_interp.probes.values import token_embeddings
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
 

@@ -41,11 +41,11 @@ def test_distance_is_taken_on_each_input_not_on_the_mean_pattern():
 def test_p_values_are_uniform_under_the_null():
     n, length, rng = 300, 6, np.random.default_rng(0)
     p_values = []
-    for _ in range(n):
+    for draw in range(n):
         pattern = np.zeros((1, length, length))
         for i in range(1, length + 1):
             pattern[0, i - 1, :i] = dirichlet_rows(1, i, rng)[0]
-        p_values.append(simplex_null(length, 200, rng).p_value(summarise(pattern)[0]["tv"]))
+        p_values.append(simplex_null(length, 200, draw).p_value(summarise(pattern)[0]["tv"]))
     assert kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201  # 1 % point, and the steps of 1/201
 
 

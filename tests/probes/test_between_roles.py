@@ -8,7 +8,7 @@ from lens_models import lens_model
 
 from rb_interp.errors import RolesError
 from rb_interp.probes import attention, attention_by_role
-from rb_interp.probes.excess import excess, random_excess
+from rb_interp.probes._attention import excess, random_excess
 from rb_interp.tasks import Inputs, Roles
 
 ROLES = ("key", "a1", "a2", "last", "noise")

@@ -7,10 +7,26 @@ from scipy.stats import kstest
 
 from rb_interp.errors import RolesError
 from rb_interp.probes import attention_by_role
-from rb_interp.probes.by_role import mean_by_role, permuted_roles
+from rb_interp.probes._attention import ROUNDING, between_roles, masks_by_role, other_rows
 from rb_interp.statistics import dirichlet_rows
+from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.reading import Null
 from rb_interp.tasks import AnchorTask, Roles
 from rb_interp.tasks.inputs import Inputs
+
+
+def mean_by_role(attention, key, anchors):
+    """Mean attention of the last query, ``[row, pos]``, on each role."""
+    seen = masks_by_role(key, anchors, attention.shape[1])
+    looking = np.ones((len(attention), 1, 1), dtype=bool)
+    return dict(zip(seen, between_roles(attention[:, None], looking, np.stack([*seen.values()], 2))[0], strict=True))
+
+
+def permuted_roles(attention, positions, n_null, rng):
+    seen = np.zeros(attention.shape, dtype=bool)
+    np.put_along_axis(seen, positions, True, 1)
+    looking, orders = np.ones((len(attention), 1, 1), dtype=bool), permutations(n_null, len(attention), rng)
+    return Null("", other_rows(attention[:, None], looking, seen[..., None], orders)[:, 0, 0] + ROUNDING)
 
 
 def test_hand_made_attention():

@@ -10,10 +10,16 @@ from lens_models import lens_model
 
 from rb_interp.errors import ModelError
 from rb_interp.probes import condensation, lattice, weight_spectra
-from rb_interp.probes.neuron_groups import condensed_shares, cosine_groups, gaussian_shares
-from rb_interp.probes.number_lattice import lattice_values
-from rb_interp.probes.spectra import layer_matrices, spectrum_participation, spectrum_stable_rank
+from rb_interp.probes.embeddings import lattice_values
 from rb_interp.probes.vectors import cosines
+from rb_interp.probes.weights import (
+    condensed_shares,
+    cosine_groups,
+    gaussian_shares,
+    layer_matrices,
+    spectrum_participation,
+    stable_rank,
+)
 
 IDS = np.arange(20, 100)
 STEPS = (3, 4)
@@ -70,8 +76,8 @@ def test_the_null_has_mean_and_spread_of_gaussian_matrices(name, p):
 def test_spectra_of_matrices_by_hand(matrix, participation, stable):
     singular = np.linalg.svd(matrix, compute_uv=False)
     assert spectrum_participation(singular) == pytest.approx(participation)
-    assert spectrum_stable_rank(singular) == pytest.approx(stable)
-    assert np.isnan([spectrum_participation(0 * singular), spectrum_stable_rank(0 * singular)]).all()
+    assert stable_rank(singular) == pytest.approx(stable)
+    assert np.isnan([spectrum_participation(0 * singular), stable_rank(0 * singular)]).all()
 
 
 def test_a_random_matrix_has_the_participation_that_the_docstring_names():

@@ -13,9 +13,14 @@ from scipy.stats import binomtest, kstest
 
 from rb_interp.errors import TextError
 from rb_interp.models.build import build_model
-from rb_interp.probes.corpus_cosines import similarity_nulls, similarity_values, token_similarity
-from rb_interp.probes.token_cosines import mean_cosines, token_intervals
-from rb_interp.probes.token_typing import Typical
+from rb_interp.probes.similarity import (
+    mean_cosines,
+    similarity_nulls,
+    similarity_values,
+    token_intervals,
+    token_similarity,
+)
+from rb_interp.probes.tokens import Typical
 from rb_interp.probes.vectors import cosines, mean_off_diagonal
 
 COUNTS = made_counts()

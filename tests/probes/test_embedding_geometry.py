@@ -13,7 +13,7 @@ from lens_models import lens_model
 from rb_interp.errors import RolesError
 from rb_interp.models.build import build_model
 from rb_interp.models.generations import read_weights, write_weights
-from rb_interp.probes.embedding_geometry import Layout, geometry, geometry_arrays, geometry_nulls, geometry_values
+from rb_interp.probes.embeddings import Layout, geometry, geometry_arrays, geometry_nulls, geometry_values
 from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
 from rb_interp.tasks import AnchorTask, Roles
 from rb_interp.tasks.inputs import Inputs

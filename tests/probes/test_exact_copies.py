@@ -16,7 +16,7 @@ from rb_interp.models import ModelConfig
 from rb_interp.models.build import lens_model
 from rb_interp.models.generations import write_weights
 from rb_interp.models.schemes import parameters
-from rb_interp.probes.spectra import MATRICES
+from rb_interp.probes.weights import MATRICES
 from rb_interp.tasks import AnchorTask, Inputs
 
 TASK = AnchorTask(

@@ -9,7 +9,7 @@ import pytest
 from lens_models import lens_model
 
 from rb_interp.errors import RolesError
-from rb_interp.probes.explained_variance import (
+from rb_interp.probes.variance import (
     ROUNDING,
     omega_squared,
     omega_squared_draws,
@@ -122,7 +122,7 @@ def test_what_nothing_defines_is_nan(vectors: np.ndarray, labels: list[int]) -> 
 def test_groupings_are_read_off_tokens_and_roles() -> None:
     tokens = np.array([[50, 1, 4, 60], [60, 50, 4, 1], [60, 51, 2, 3]])
     roles = Roles({"key": np.array([[0], [1], [1]]), "anchor": np.array([[1, 2], [2, 3], [2, 3]])})
-    found = row_groupings(tokens, roles)
+    found = row_groupings(Inputs(tokens, roles=roles))
     assert found["key"].tolist() == [50, 50, 51]
     assert found["anchor_sum"].tolist() == [5, 5, 5]
     assert found["anchor_2"].tolist() == [4, 1, 3]

@@ -11,7 +11,7 @@ from language_text import Embedded
 
 from rb_interp.errors import TextError
 from rb_interp.models.build import build_model
-from rb_interp.probes.followers import banded_orders, label_products, next_token, permuted_correlations, successors
+from rb_interp.probes.language import banded_orders, label_products, next_token, permuted_correlations, successors
 from rb_interp.probes.vectors import cosines, pairs, pearson, spearman
 from rb_interp.tasks import Inputs
 

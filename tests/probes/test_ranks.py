@@ -12,14 +12,9 @@ from lens_models import lens_model
 
 from rb_interp.errors import ModelError
 from rb_interp.models.build import build_model
-from rb_interp.probes.ranks import (
-    embedding_rank,
-    gaussian_participations,
-    rank_nulls,
-    stable_rank,
-    weight_rank,
-)
-from rb_interp.probes.vectors import participation
+from rb_interp.probes.language import embedding_rank, rank_nulls
+from rb_interp.probes.vectors import gaussian_participations, participation
+from rb_interp.probes.weights import singular_values, stable_rank, weight_rank
 
 COUNTS = made_counts()
 
@@ -88,7 +83,7 @@ def test_gaussian_participations_are_those_of_gaussian_vectors():
 def test_a_swap_exchanges_matched_tokens():
     """With two tokens a list has one direction: swapped or not, both lists read 1 and differ by 0."""
     vectors = {"prontoqa": np.eye(4)[:3], "control": np.vstack([np.eye(4)[:2], [[5.0, 5, 0, 0]]])}
-    draws = rank_nulls(vectors, {}, 50, np.random.default_rng(0))["participation_difference"].draws
+    draws = rank_nulls(vectors, 50, np.random.default_rng(0))["participation_difference"].draws
     whole = participation(vectors["prontoqa"]) - participation(vectors["control"])
     assert set(np.abs(draws).round(9)) == {round(abs(whole), 9)}
     assert {-1, 1} == set(np.sign(draws))
@@ -102,8 +97,8 @@ def test_stable_ranks_of_products_are_those_of_the_full_matrices(kind: str):
     W_Q, W_K, W_V, W_O = (getattr(attn, f"W_{name}").detach().double().numpy() for name in "QKVO")
     full = {"stable_rank_W_QK": [], "stable_rank_W_OV": []}
     for head in range(4):
-        full["stable_rank_W_QK"].append(stable_rank(W_Q[head] @ W_K[head * len(W_K) // 4].T))
-        full["stable_rank_W_OV"].append(stable_rank(W_V[head * len(W_V) // 4] @ W_O[head]))
+        full["stable_rank_W_QK"].append(stable_rank(singular_values(W_Q[head] @ W_K[head * len(W_K) // 4].T)))
+        full["stable_rank_W_OV"].append(stable_rank(singular_values(W_V[head * len(W_V) // 4] @ W_O[head])))
     for name, ranks in full.items():
         assert reading.values[name] == pytest.approx(np.mean(ranks))
         assert reading.values[name] != pytest.approx(reading.untrained[name])

@@ -10,7 +10,7 @@ import pytest
 from language_text import Embedded, made_counts, noise
 
 from rb_interp.probes import embedding_rank, next_token, token_similarity
-from rb_interp.probes.token_typing import frequency_ratio, matched, nearest, token_table, typical_tokens
+from rb_interp.probes.tokens import frequency_ratio, matched, nearest, token_table, typical_tokens
 from rb_interp.tasks import Inputs
 
 COUNTS = np.array([[19, 20, 30, 28, 0, 0, 300, 603], [0, 0, 1, 2, 500, 19, 29, 449]])

@@ -39,7 +39,7 @@ from rb_interp.interventions.subspace import (
     token_basis,
 )
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.alignment import value_matrix
+from rb_interp.probes.values import value_matrix
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage

@@ -22,8 +22,8 @@ from rb_interp.probes import (
     value_alignment,
     variance_explained,
 )
-from rb_interp.probes.explained_variance import component_hooks
-from rb_interp.probes.source import Source
+from rb_interp.probes.capturing import Source
+from rb_interp.probes.variance import component_hooks
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.runs.sweep import Sweep

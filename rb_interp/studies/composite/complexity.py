@@ -30,10 +30,9 @@ import numpy as np
 import pandas as pd
 
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.neuron_groups import condensation
-from rb_interp.probes.number_lattice import lattice
-from rb_interp.probes.spectra import layer_matrices, weight_spectra
+from rb_interp.probes.embeddings import lattice
 from rb_interp.probes.vectors import spearman
+from rb_interp.probes.weights import condensation, layer_matrices, weight_spectra
 from rb_interp.runs.measured import OVER_SEEDS, frame, over_seeds, readings_table
 from rb_interp.statistics.auc import stratified_auc
 from rb_interp.statistics.reading import Reading

@@ -29,7 +29,7 @@ from numpy import ndarray
 from pandas import DataFrame
 
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.between_roles import EXCESS, attention
+from rb_interp.probes._attention import EXCESS, attention
 from rb_interp.probes.capturing import captured
 from rb_interp.runs.measured import Measured, arrays_over_seeds, readings_table
 from rb_interp.runs.members import MemberModels, each_member

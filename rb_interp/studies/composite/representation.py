@@ -40,11 +40,10 @@ import numpy as np
 from jaxtyping import Int
 
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import captured
-from rb_interp.probes.check import undefined
-from rb_interp.probes.explained_variance import UNDEFINED, omega_squared
-from rb_interp.probes.source import Source
-from rb_interp.probes.target_cosines import cosines_by_target, position_vectors
+from rb_interp.probes._probe import undefined
+from rb_interp.probes.capturing import Source, captured
+from rb_interp.probes.labels import cosines_by_target, position_vectors
+from rb_interp.probes.variance import UNDEFINED, omega_squared
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.flow import inferential_rows
 from rb_interp.studies.composite.rows import CompositeDataset, role_positions

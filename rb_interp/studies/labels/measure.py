@@ -27,7 +27,7 @@ import pandas as pd
 from jaxtyping import Int
 from tqdm import tqdm
 
-from rb_interp.probes.answer_ranges import label_range
+from rb_interp.probes.labels import label_range
 from rb_interp.runs.measured import Measured, curves_summary, over_seeds, readings_table
 from rb_interp.runs.members import MemberModels
 from rb_interp.runs.run import Run

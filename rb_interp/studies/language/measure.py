@@ -13,10 +13,10 @@ from tqdm import tqdm
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
-from rb_interp.probes.corpus_cosines import token_similarity
-from rb_interp.probes.followers import next_token
-from rb_interp.probes.ranks import embedding_rank, weight_rank
-from rb_interp.probes.token_typing import token_table
+from rb_interp.probes.language import embedding_rank, next_token
+from rb_interp.probes.similarity import token_similarity
+from rb_interp.probes.tokens import token_table
+from rb_interp.probes.weights import weight_rank
 from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.runs.members import MemberModels
 from rb_interp.statistics.reading import Reading

@@ -15,8 +15,8 @@ from table_columns import check_tables
 from rb_interp.figures.evidence import Evidence
 from rb_interp.interventions.route_shares import NEEDED, ROUTES
 from rb_interp.probes.averaging import average_operator, summarise
-from rb_interp.probes.embedding_geometry import Layout, geometry_arrays, geometry_values
-from rb_interp.probes.groups import numbered
+from rb_interp.probes.embeddings import Layout, geometry_arrays, geometry_values
+from rb_interp.probes.values import numbered
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes

@@ -10,7 +10,7 @@ import pandas as pd
 from made_up import MadeUp, remade
 
 from rb_interp.figures.evidence import Evidence
-from rb_interp.probes.answer_ranges import pooled_inside
+from rb_interp.probes.labels import pooled_inside
 from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.labels import LABELS
 from rb_interp.studies.labels.config import LabelsConfig

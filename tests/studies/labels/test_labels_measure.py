@@ -12,7 +12,7 @@ from table_columns import check_tables
 
 from rb_interp.claims import judge
 from rb_interp.models.config import ModelConfig
-from rb_interp.probes.answer_ranges import pooled_inside
+from rb_interp.probes.labels import pooled_inside
 from rb_interp.runs.run import Run
 from rb_interp.studies.labels import LABELS
 from rb_interp.studies.labels.claims import CLAIMS

@@ -15,8 +15,8 @@ from rb_interp.errors import RunError, TextError
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
-from rb_interp.probes.corpus_cosines import token_similarity
-from rb_interp.probes.token_typing import typical_tokens
+from rb_interp.probes.similarity import token_similarity
+from rb_interp.probes.tokens import typical_tokens
 from rb_interp.probes.vectors import participation
 from rb_interp.runs.run import Run
 from rb_interp.studies.language import LANGUAGE

@@ -41,14 +41,10 @@ from jaxtyping import Float, Int, Shaped
 
 from rb_interp.errors import RolesError, shown
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import Tokens, capture, layer_heads
-from rb_interp.probes.check import check_layer_head, check_rows, occupied, undefined
-from rb_interp.probes.source import Source, model_of
-from rb_interp.statistics.reading import Null, Reading
+from rb_interp.probes._probe import Found, occupied, probe
+from rb_interp.probes.capturing import Source, Tokens, as_rows, float64, layer_heads, model_of, read
+from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
 
 NULL_GROUPINGS = ("key", "anchor_sum")
 """Groupings that get a null; the others follow from these two or are read beside them."""
@@ -56,26 +52,15 @@ CONSTANT = 1e-12
 """Variance below this share of the mean square is rounding, and counts as none."""
 ROUNDING = 1e-6
 """Null sums are taken in float32; draws are raised by this much so that ties count against the observed value."""
-
-
 UNDEFINED = "the component does not vary over these rows, or the grouping has one group alone, or one for each row."
-"""Why a share is NaN."""
 
 
-@typed
-@few_threads
+@probe(UNDEFINED)
 def variance_explained(
-    model: Source,
-    inputs: Inputs,
-    *,
-    layer: int | None = None,
-    head: int | None = None,
-    untrained: Source | None = None,
-    n_null: int = 200,
-    seed: int = 0,
-    groupings: Mapping | None = None,
-    role: str | None = None,
-) -> Reading:
+    model: Source, inputs: Inputs, *, layer: int | None = None, head: int | None = None,
+    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
+    groupings: Mapping | None = None, role: str | None = None,
+) -> Found:  # fmt: skip
     """Share of variance that groupings of the rows explain in each component's output at one position.
 
     Values: ``f"{component}.{layer}:{grouping}"``, at most 1, with your groupings, or the module's, and these
@@ -84,18 +69,14 @@ def variance_explained(
     Arrays: shares [component, grouping], in the order of the values.
 
     Args:
-        model: a model, or the cache of these rows that ``captured`` gives.
         inputs: rows, and where no groupings are given roles that name the positions of ``key`` and ``anchor``.
         layer: one layer, of which all four components are read; by default the components above.
         head: attn_out is what this head writes (z W_O); by default it is the sum over heads.
-        untrained: the same model at step 0, read beside it; None for no comparison.
-        n_null, seed: draws of each null (0 for none), and the seed of the draws.
         groupings: name -> a label for each row, numbers or texts; rows with the same label are a group. By default
             those of the module, which are about a key and its anchors.
         role: whose position is read, the first one where it has several; None for the last position.
 
     Raises:
-        ModelError: for a layer or head that is not there.
         RolesError: for missing roles, for roles of other rows, and for labels of other rows.
 
     >>> from rb_interp import AnchorTask, build_model
@@ -105,30 +86,26 @@ def variance_explained(
     >>> list(variance_explained(model, rows, layer=1, groupings=last, n_null=0).values)[:2]
     ['resid_pre.1:last token', 'attn_out.1:last token']
     """
-    check_layer_head(model, layer or 0, head or 0, "variance_explained", untrained, caches=True)
-    rows = check_rows(inputs, "variance_explained").numpy()
-    labels = row_groupings(rows, inputs.roles) if groupings is None else own_groupings(groupings, len(rows))
-    at = None if role is None else _places(inputs.roles, role)[:, 0]
-    outputs = position_outputs(model, rows, layer, head, at)
-    values = _all_shares(outputs, labels)
-    rng = np.random.default_rng(seed)
-    nulls = {}
-    for name in (NULL_GROUPINGS if groupings is None else labels) if n_null else ():
-        permuted = rng.permuted(np.tile(_numbered(labels[name]), (n_null, 1)), axis=1)
-        for component, draws in omega_squared_draws(outputs, permuted).items():
-            nulls[f"{component}:{name}"] = Null("labels permuted", draws)
-    before = {} if untrained is None else _all_shares(position_outputs(untrained, rows, layer, head, at), labels)
+    labels = row_groupings(inputs) if groupings is None else _own_groupings(groupings, len(inputs))
+    at = None if role is None else occupied(inputs, role, "variance_explained")[:, 0]
+    outputs = position_outputs(model, inputs.tokens, layer, head, at)
+    explained = {component: shares(vectors, labels) for component, vectors in outputs.items()}
+    values = {f"{component}:{name}": share for component, of in explained.items() for name, share in of.items()}
+
+    def nulls() -> dict[str, Null]:
+        rng, drawn = np.random.default_rng(seed), {}
+        for name in NULL_GROUPINGS if groupings is None else labels:
+            permuted = rng.permuted(np.tile(_numbered(labels[name]), (n_null, 1)), axis=1)
+            draws = omega_squared_draws(outputs, permuted)
+            drawn |= {f"{component}:{name}": Null("labels permuted", of) for component, of in draws.items()}
+        return drawn
+
     arrays = {"shares": np.array(list(values.values())).reshape(len(outputs), -1)}
-    notes = undefined(values, model, UNDEFINED, before, untrained)
-    return Reading("variance_explained", values, layer, head, before, nulls, arrays, n=len(rows), notes=notes)
+    return Found(values, nulls, arrays, len(inputs))
 
 
 def omega_squared(vectors: Float[np.ndarray, "row d"], labels: Int[np.ndarray, " row"]) -> float:
-    """Multivariate omega squared of a grouping: share of variance explained, at most 1, about 0 where it says nothing.
-
-    >>> round(omega_squared(np.array([[0.0], [2.0], [4.0], [6.0]]), np.array([0, 0, 1, 1])), 4)  # (16 - 2) / (20 + 2)
-    0.6364
-    """
+    """Multivariate omega squared of a grouping: at most 1, about 0 where it says nothing, nan where undefined."""
     centred, total = _centred(vectors)
     group = _numbered(labels)
     n, k = len(group), int(group.max(initial=-1)) + 1
@@ -168,41 +145,29 @@ def omega_squared_draws(
 
 
 def shares(vectors: Float[np.ndarray, "row d"], groupings: Mapping[str, Int[np.ndarray, " row"]]) -> dict[str, float]:
-    """Omega squared of every grouping, and ``interaction`` beyond key and anchor sum where these are among them.
-
-    >>> key, total = np.repeat([0, 1], 4), np.tile([0, 0, 1, 1], 2)
-    >>> exclusive_or = ((key + total) % 2)[:, None].astype(float)
-    >>> found = shares(exclusive_or, {"key": key, "anchor_sum": total, "key_and_sum": 2 * key + total})
-    >>> found["key_and_sum"], found["interaction"] > 1
-    (1.0, True)
-    """
-    found = {name: omega_squared(vectors, labels) for name, labels in groupings.items()}
-    if not {"key_and_sum", "key", "anchor_sum"} <= found.keys():
-        return found
-    return {**found, "interaction": found["key_and_sum"] - found["key"] - found["anchor_sum"]}
+    """Omega squared of every grouping, and ``interaction`` beyond key and anchor sum where these are among them."""
+    of = {name: omega_squared(vectors, labels) for name, labels in groupings.items()}
+    if not {"key_and_sum", "key", "anchor_sum"} <= of.keys():
+        return of
+    return {**of, "interaction": of["key_and_sum"] - of["key"] - of["anchor_sum"]}
 
 
-def row_groupings(tokens: Int[np.ndarray, "row pos"], roles: Roles) -> dict[str, Int[np.ndarray, " row"]]:
+def row_groupings(inputs: Inputs) -> dict[str, Int[np.ndarray, " row"]]:
     """The label of each row under each grouping of the module, read off tokens and roles."""
     try:
-        places = [_places(roles, name) for name in ("key", "anchor")]
+        places = [occupied(inputs, role, "variance_explained") for role in ("key", "anchor")]
     except RolesError as error:
         raise RolesError(f"{error} Other ways to group rows are given by groupings={{name: labels}}.") from None
-    key, anchors = (np.take_along_axis(tokens, at, 1) for at in places)
-    key = key[:, 0]
-    total = anchors.sum(1)
+    key, anchors = (np.take_along_axis(inputs.tokens, at, 1) for at in places)
+    key, total = key[:, 0], anchors.sum(1)
     singles = {f"anchor_{j + 1}": anchors[:, j] for j in range(anchors.shape[1])}
     joint = {"anchors": _numbered(anchors), "key_and_sum": _numbered(np.stack([key, total], 1))}
     return {"key": key, "anchor_sum": total, **singles, **joint}
 
 
-def _places(roles: Roles, role: str) -> Int[np.ndarray, "row n"]:
-    return occupied(roles.position(role, "variance_explained"), role, "variance_explained")
-
-
-def own_groupings(groupings: Mapping, n: int) -> dict[str, Int[np.ndarray, " row"]]:
+def _own_groupings(groupings: Mapping, n: int) -> dict[str, Int[np.ndarray, " row"]]:
     """The caller's labels as numbers; RolesError where a grouping has no name, or not one label for each row."""
-    found = {}
+    result = {}
     for name, given in groupings.items():
         labels = np.asarray(given)
         if not isinstance(name, str) or labels.shape != (n,):
@@ -210,36 +175,29 @@ def own_groupings(groupings: Mapping, n: int) -> dict[str, Int[np.ndarray, " row
                 f"variance_explained got the grouping {shown(name)} with {shown(labels)}; expected a name and one "
                 f"label for each of {n} rows."
             )
-        found[name] = _numbered(labels)
-    if not found:
+        result[name] = _numbered(labels)
+    if not result:
         raise RolesError("variance_explained got no grouping; give {name: a label for each row}.")
-    return found
+    return result
 
 
 def position_outputs(
-    model: Source,
-    tokens: Tokens,
-    layer: int | None,
-    head: int | None = None,
-    at: Int[np.ndarray, " row"] | None = None,
+    model: Source, tokens: Tokens, layer: int | None, head: int | None = None, at: Int[np.ndarray, " row"] | None = None
 ) -> dict[str, Float[np.ndarray, "row d"]]:
     """Output of each component at one position in float64, keyed ``f"{component}.{layer}"``, in forward order.
 
     attn_out is that of all heads with the output bias, or what one head writes. ``at`` is the last position by default.
     """
     hooks = component_hooks(model_of(model), layer, head)
-    if at is None:
-        cache = capture(model, tokens, list(hooks.values()), keep=lambda activation: activation[:, -1])
-    else:
-        every, row = capture(model, tokens, list(hooks.values())), np.arange(len(at))
-        cache = {hook: activation[row, at] for hook, activation in every.items()}
-    outputs = {name: cache[hook].double() for name, hook in hooks.items()}
+    keep = (lambda activation: activation[:, -1]) if at is None else None
+    cache = read(model, as_rows(tokens), list(hooks.values()), keep)
+    every = cache if at is None else {hook: value[np.arange(len(at)), at] for hook, value in cache.items()}
+    outputs = {name: float64(every[hook]) for name, hook in hooks.items()}
     for name in hooks if head is not None else ():
         component, _, number = name.partition(".")
         if component == "attn_out":
-            W_O = layer_heads(model_of(model), int(number), "W_O")[head].detach().cpu().double()
-            outputs[name] = outputs[name][:, head] @ W_O
-    return {name: output.numpy() for name, output in outputs.items()}
+            outputs[name] = outputs[name][:, head] @ float64(layer_heads(model_of(model), int(number), "W_O")[head])
+    return outputs
 
 
 def component_hooks(model: HookedModel, layer: int | None = None, head: int | None = None) -> dict[str, str]:
@@ -254,13 +212,6 @@ def component_hooks(model: HookedModel, layer: int | None = None, head: int | No
     wanted = [("resid_pre", layers[0]), *((out, at) for at in layers for out in sublayers), ("resid_post", layers[-1])]
     hooks = {f"{component}.{at}": f"blocks.{at}.hook_{component}" for component, at in wanted}
     return hooks if head is None else hooks | {f"attn_out.{at}": f"blocks.{at}.attn.hook_z" for at in layers}
-
-
-def _all_shares(
-    outputs: Mapping[str, Float[np.ndarray, "row d"]], groupings: Mapping[str, Int[np.ndarray, " row"]]
-) -> dict[str, float]:
-    found = {component: shares(vectors, groupings) for component, vectors in outputs.items()}
-    return {f"{component}:{name}": share for component, by_name in found.items() for name, share in by_name.items()}
 
 
 def _centred(vectors: Float[np.ndarray, "row d"]) -> tuple[Float[np.ndarray, "row d"], float]:

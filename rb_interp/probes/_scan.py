@@ -10,10 +10,8 @@ from typing import Any
 import pandas as pd
 
 from rb_interp.errors import ModelError
-from rb_interp.probes.capturing import capture
-from rb_interp.probes.check import check_layer_head, has_attention
-from rb_interp.probes.one_pass import OnePass
-from rb_interp.probes.source import Source, model_of
+from rb_interp.probes._probe import check_layer_head
+from rb_interp.probes.capturing import OnePass, Source, has_attention, model_of
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
@@ -57,9 +55,9 @@ def scan(
         check_layer_head(looked_at, 0, 0, name)
     heads = list(range(looked_at.cfg.n_heads) if heads is None else heads)
     layers = list(range(looked_at.cfg.n_layers) if layers is None else layers)
-    source = OnePass(model if cache is None else cache, capture, layers)
+    source = OnePass(model if cache is None else cache, layers)
     if options.get("untrained") is not None:
-        options["untrained"] = OnePass(options["untrained"], capture, layers)
+        options["untrained"] = OnePass(options["untrained"], layers)
     rows = []
     for layer, head in product(layers, heads):
         reading = probe(source, inputs, layer=layer, head=head, **options)

@@ -26,18 +26,15 @@ carry most of the weight. Tokens of both corpora ("is", ".") are in neither list
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import TextError, shown
-from rb_interp.probes.source import Source, model_of
-from rb_interp.statistics.reading import Reading
+from rb_interp.probes.capturing import Source, model_of
 from rb_interp.text.config import CORPORA
 from rb_interp.typed import typed
 
@@ -45,7 +42,6 @@ MIN_COUNT = 20
 """A typical token occurs at least as often as this in its own corpus."""
 MIN_RATIO = 10.0
 """A typical token is at least this many times as frequent in its own corpus as in the other, smoothed."""
-
 Counts = np.ndarray
 """Integers ``[2, d_vocab]``, PrOntoQA first. The annotation leaves the shape to ``check_counts``, which explains it."""
 NamedCounts = Counts | Mapping[str, np.ndarray]
@@ -76,10 +72,6 @@ class Typical:
     counterpart: Int[np.ndarray, " in_range"] = field(default_factory=lambda: NO_TOKEN)
     counterpart_mismatch: float = math.nan
 
-    def group(self, name: str) -> Int[np.ndarray, " token"]:
-        """Ids of ``prontoqa``, ``stories`` or ``control``."""
-        return {"prontoqa": self.prontoqa, "stories": self.stories, "control": self.control}[name]
-
 
 @typed
 def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float = MIN_RATIO) -> Typical:
@@ -96,28 +88,26 @@ def typical_tokens(counts: Counts, min_count: int = MIN_COUNT, min_ratio: float 
         TextError: for counts of another shape, and for a corpus without tokens.
 
     >>> counts = np.array([[90, 50, 0, 0, 0, 60], [0, 0, 80, 20, 52, 60]])
-    >>> found = typical_tokens(counts)
-    >>> found.prontoqa.tolist(), found.stories.tolist(), found.control.tolist()
+    >>> typical = typical_tokens(counts)
+    >>> typical.prontoqa.tolist(), typical.stories.tolist(), typical.control.tolist()
     ([0, 1], [2, 4, 3], [2, 4])
-    >>> found.in_range.tolist(), found.counterpart.tolist()  # token 3 is rarer than both of PrOntoQA's
+    >>> typical.in_range.tolist(), typical.counterpart.tolist()  # token 3 is rarer than both of PrOntoQA's
     ([2, 4], [0, 1])
     """
     check_counts(counts)
     if not min_ratio > 0:
         raise TextError(f"min_ratio={min_ratio:g}; expected a ratio above 0.")
     ratio = frequency_ratio(counts)
-    prontoqa = _descending(counts[0], ratio >= min_ratio, min_count)
-    stories = _descending(counts[1], ratio <= 1 / min_ratio, min_count)
-    totals = counts.sum(0)
+    lists = []
+    for own, typical in zip(counts, (ratio >= min_ratio, ratio <= 1 / min_ratio), strict=True):
+        ids = np.flatnonzero(typical & (own >= min_count))
+        lists.append(ids[np.argsort(-own[ids].astype(np.int64), kind="stable")])
+    (prontoqa, stories), totals = lists, counts.sum(0)
     return Typical(prontoqa, stories, *matched(totals, prontoqa, stories), *nearest(totals, prontoqa, stories))
 
 
 def frequency_ratio(counts: Counts) -> Float[np.ndarray, " d_vocab"]:
-    """Smoothed frequency in PrOntoQA over that in the stories, above 0; 1 for a token that neither has.
-
-    >>> frequency_ratio(np.array([[9, 0], [0, 9]])).tolist()
-    [10.0, 0.1]
-    """
+    """Smoothed frequency in PrOntoQA over that in the stories, above 0; 1 for a token that neither has."""
     smoothed = (counts + 1) / (counts.sum(1, keepdims=True) + counts.shape[1])
     return smoothed[0] / smoothed[1]
 
@@ -150,63 +140,45 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
             "counterpart": counterpart[token],
         }
         for corpus in CORPORA
-        for token in typical.group(corpus).tolist()
+        for token in getattr(typical, corpus).tolist()
     ]
 
 
-def counts_and_names(counts: NamedCounts) -> tuple[Counts, tuple[str, str]]:
-    """Counts ``[2, d_vocab]`` and the names of both corpora; TextError for a mapping that is not one of two corpora.
+def checked_counts(
+    counts: NamedCounts, model: Source | None, untrained: Source | None
+) -> tuple[Counts, dict[str, str]]:
+    """Counts ``[2, d_vocab]``, and what stands in place of the names of the package's two corpora.
 
-    >>> counts_and_names({"code": np.array([3, 0]), "prose": np.array([1, 2])})[1]
-    ('code', 'prose')
+    Raises TextError where they are not those of two corpora, and where a model knows other tokens.
     """
-    if not isinstance(counts, Mapping):
-        return counts, CORPORA
-    names = tuple(counts)
-    if len(names) != 2 or not all(isinstance(name, str) and name and name not in RESERVED for name in names):
-        raise TextError(
-            f"got counts of {', '.join(map(shown, names)) or 'no corpus'}; expected those of two corpora by name, none "
-            f"of them called {', '.join(RESERVED)}."
-        )
-    first, second = (np.asarray(one) for one in counts.values())
-    if first.ndim != 1 or first.shape != second.shape:
-        raise TextError(
-            f"got counts of shapes {list(first.shape)} for '{names[0]}' and {list(second.shape)} for '{names[1]}'; "
-            f"expected [d_vocab] for both."
-        )
-    return np.stack([first, second]), names
+    names, words = tuple(CORPORA), {}
+    if isinstance(counts, Mapping):
+        names = tuple(counts)
+        if len(names) != 2 or not all(isinstance(name, str) and name and name not in RESERVED for name in names):
+            raise TextError(
+                f"got counts of {', '.join(map(shown, names)) or 'no corpus'}; expected those of two corpora by name, "
+                f"none of them called {', '.join(RESERVED)}."
+            )
+        first, second = (np.asarray(one) for one in counts.values())
+        if first.ndim != 1 or first.shape != second.shape:
+            raise TextError(
+                f"got counts of shapes {list(first.shape)} for '{names[0]}' and {list(second.shape)} for '{names[1]}'; "
+                f"expected [d_vocab] for both."
+            )
+        counts = np.stack([first, second])
+        words = {"prontoqa": names[0], "stories": names[1], "PrOntoQA": names[0], "the stories": names[1]}
+    check_counts(counts, names)
+    for what, source in (("the model", model), ("the untrained model", untrained)):
+        if source is not None and model_of(source).cfg.d_vocab != counts.shape[1]:
+            raise TextError(
+                f"got counts of {counts.shape[1]} tokens; {what} knows {model_of(source).cfg.d_vocab}. "
+                f"Use the counts of the text that it was trained on."
+            )
+    return counts, words if names != CORPORA else {}
 
 
-def in_names(reading: Reading, names: tuple[str, str]) -> Reading:
-    """A reading of the package's two corpora with the names of two others in every quantity, array and note."""
-    if names == CORPORA:
-        return reading
-    words = {"prontoqa": names[0], "stories": names[1], "PrOntoQA": names[0], "the stories": names[1]}
-    pattern = re.compile("|".join(words))
-
-    def text(said: str) -> str:
-        return pattern.sub(lambda found: words[found[0]], said)
-
-    def keys(found: Mapping[str, Any]) -> dict[str, Any]:
-        return {text(key): value for key, value in found.items()}
-
-    named = {part: keys(getattr(reading, part)) for part in ("values", "untrained", "arrays")}
-    nulls = {key: replace(null, name=text(null.name)) for key, null in keys(reading.nulls).items()}
-    tables = {
-        name: table.assign(quantity=table["quantity"].map(text)) if "quantity" in table else table
-        for name, table in reading.tables.items()
-    }
-    notes = {key: text(note) for key, note in keys(reading.notes).items()}
-    return replace(reading, **named, nulls=nulls, tables=tables, notes=notes)
-
-
-def check_counts(
-    counts: Counts,
-    model: Source | None = None,
-    untrained: Source | None = None,
-    names: tuple[str, str] = CORPORA,
-) -> None:
-    """Raise TextError where counts are not integers [2, d_vocab], a corpus has none, or a model knows other tokens."""
+def check_counts(counts: Counts, names: tuple[str, ...] = CORPORA) -> None:
+    """Raise TextError where counts are not integers [2, d_vocab], or a corpus has none."""
     if counts.ndim != 2 or len(counts) != 2 or not np.issubdtype(counts.dtype, np.integer):
         raise TextError(
             f"got token counts of shape {list(counts.shape)} and type {counts.dtype}; expected integers [2, d_vocab], "
@@ -217,22 +189,6 @@ def check_counts(
     for corpus, total in zip(names, counts.sum(1).tolist(), strict=True):
         if total == 0:
             raise TextError(f"the counts hold no token of '{corpus}'; typical tokens need text of both corpora.")
-    for what, looked_at in (("the model", model), ("the untrained model", untrained)):
-        if looked_at is not None and model_of(looked_at).cfg.d_vocab != counts.shape[1]:
-            raise TextError(
-                f"got counts of {counts.shape[1]} tokens; {what} knows {model_of(looked_at).cfg.d_vocab}. "
-                f"Use the counts of the text that it was trained on."
-            )
-
-
-def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Float[np.ndarray, "token d_model"]:
-    """Rows of W_E in float64."""
-    return model_of(model).W_E.detach()[ids].cpu().double().numpy()
-
-
-def _descending(counts: Int[np.ndarray, " d_vocab"], typical: np.ndarray, min_count: int) -> Int[np.ndarray, " token"]:
-    ids = np.flatnonzero(typical & (counts >= min_count))
-    return ids[np.argsort(-counts[ids].astype(np.int64), kind="stable")]
 
 
 def matched(
@@ -258,10 +214,6 @@ def nearest(
 
     An offered token can be taken several times; of two that are equally near the first one is. No tokens and nan where
     none is in range.
-
-    >>> found = nearest(np.array([100, 40, 90, 50, 400]), np.array([0, 1]), np.array([2, 3, 4]))
-    >>> found[0].tolist(), found[1].tolist(), round(found[2], 3)  # (ln 100/90 + ln 50/40) / 2
-    ([2, 3], [0, 1], 0.164)
     """
     counts = totals[offered]
     if not len(counts):

@@ -1,0 +1,321 @@
+r"""Which role attends to which: the attention of one head, from the positions of some roles to those of others.
+
+`attention` (paper 2, Fig. 3, draws these numbers as the width of its lines). With A the pattern on row r, Q_r and K_r
+the positions of two roles in it, and O_rq the other positions that query q sees:
+
+    query_to_key          mean over rows r and q in Q_r of a_rq = sum over k in K_r of A_r[q, k]       [0, 1]
+    query_to_key_excess   mean over the same of a_rq - |K_r| times the mean of A_r[q, k] over O_rq    [-1, 1]
+
+A position has one role, the first of those asked for that names it. From one role to all of them the numbers sum to 1
+where every position has one of the roles. The excess leaves out queries that see fewer other positions than positions
+of the role: they have no choice.
+
+`attention_by_role` (paper 1, "Second attention module") is the same from the last position, in the anchor task's
+words: key + anchors + self + noise = 1 with anchors = anchor_1 + ... + anchor_q. ``self`` is the last position where
+it is noise itself; where it is an anchor, it counts as that anchor.
+
+`attention_to_key` (paper 2, Fig. 3, "inferential" flow: L0 moves the key onto the anchors, L1 moves the anchors'
+positions to the last token) is the same from each anchor: key_from_anchor_j = mean over rows of A_r[a_rj, p_r].
+
+There are two nulls, since there are two ways to find a role. The null of query_to_key gives each row the roles of
+another row: it asks whether the head follows what stands in the row. Where roles stand at fixed offsets or places it
+says nothing: a previous-token head reads as much under it, and a note says so where the places are the same (p = 1).
+The null of the excess draws one pattern for all rows, each query uniform on the simplex of what it sees: it asks
+whether the head looks at these places more than a head with any preference for places would. Drawing anew for every
+row would average the chance away and call any preference significant. A small p of the excess alone shows where a head
+looks and not why: what stands there is then as good a reason as where it stands. Nobody sees what comes later, so the
+excess is for causal attention.
+
+How it can mislead. A role of many positions is given more by a head that looks anywhere: an averaging head reads about
+n / L for n positions of L, and an excess of 0. An early position can look at few others: the second one of a row gives
+half to the first under an even pattern. The paper's circuit reads key near 1 in L1 (claims M7 and M7b ask for .90) on
+reasoning and on memory inputs. Other circuits read anchors near 1: there L0 has already carried the key to the anchors.
+An untrained model reads 1/L for each position, .11 at L = 9, and so does an averaging head. After L0 the key's position
+also holds what L0 wrote, and W_V W_O may drop it; see variance_explained. At the task's quick sizes a model that
+carries reads key_from_anchor_j above .99; one that averages about .25, and an untrained one at small initialisation the
+mean of 1/i over the anchors' positions: .25 for the first of two anchors in 9 positions, .19 for the second. A head
+that looks at the previous position reads 1 for the first anchor whatever stands there. Attention shows where a position
+looks, not what it takes, nor that it is passed on; patch to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from rb_interp.errors import RolesError
+from rb_interp.probes._probe import Found, drawn_once, occupied, probe
+from rb_interp.probes.capturing import Source, head_pattern
+from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.reading import Null
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.roles import Roles
+
+PERMUTED = "roles permuted over rows"
+EXCESS, LAST = "_excess", "last"
+"""The last position is a role of this name, where no other has it."""
+ROUNDING = 1e-12
+"""What a draw is raised by, so that ties count against the value."""
+TOGETHER = 2**22
+"""Numbers that a part of a null holds at once, about."""
+UNDEFINED = (
+    "no position has the query's role, or, for an excess, none of them sees the other role and as many other positions."
+)
+Pattern = Float[np.ndarray, "row query key"]
+Mask = Bool[np.ndarray, "row pos"]
+
+
+@probe(UNDEFINED)
+def attention(
+    model: Source, inputs: Inputs, *, query: str | Sequence[str] = (), to: str | Sequence[str] = (),
+    layer: int = 0, head: int = 0, untrained: Source | None = None, n_null: int = 200, seed: int = 0,
+) -> Found:  # fmt: skip
+    """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other positions by.
+
+    Values: ``{query}_to_{key}`` of each pair of roles, and ``{query}_to_{key}_excess``; NaN where no position has the
+    query's role. Nulls: the roles of another row, and for the excess attention drawn at random by position. Arrays:
+    attention ``[query, key]``, in the order of the roles. Source: paper 2, Fig. 3.
+
+    Args:
+        inputs: rows, and roles that name the positions asked for.
+        query: roles that look, one name or several; by default every role of the inputs. ``last`` is the last position
+            where no role has that name.
+        to: roles that are looked at, likewise. A position with several of them counts as the first.
+
+    Raises:
+        RolesError: for a role that is not there, or that is named twice.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
+    >>> rows = data.inputs(data.rows("rsn_test"))
+    >>> reading = attention(model, rows, query="anchor", to=["key", "anchor", "noise"], n_null=0)
+    >>> round(sum(reading.values[f"anchor_to_{role}"] for role in ("key", "anchor", "noise")), 6)
+    1.0
+    """
+    pattern = head_pattern(model, inputs.tokens, layer, head)
+    (queries, looking), (keys, seen) = (role_masks(inputs.roles, names, pattern.shape[-1]) for names in (query, to))
+    places = {f"{q}_to_{k}": (at_q, at_k) for at_q, q in enumerate(queries) for at_k, k in enumerate(keys)}
+    found = _between(pattern, looking, seen, places, n_null, seed)
+    beyond = {name + EXCESS: excess(pattern, looking[..., q], seen[..., k]) for name, (q, k) in places.items()}
+
+    def nulls() -> dict[str, Null]:
+        drawn = dict(cast(Any, found).nulls())
+        for name, (q, k) in places.items():
+            by_place = random_excess(looking[..., q], seen[..., k], n_null, seed)
+            drawn[name + EXCESS] = Null("attention drawn at random, by position", by_place)
+        return drawn
+
+    return found._replace(values={**found.values, **beyond}, nulls=nulls)
+
+
+def _between(
+    pattern: Pattern,
+    looking: Bool[np.ndarray, "row query q"],
+    seen: Bool[np.ndarray, "row key k"],
+    places: Mapping[str, tuple[int, int]],
+    n_null: int,
+    seed: int,
+) -> Found:
+    """What some roles give to others, by name, with the null of other rows; ``places`` are their numbers."""
+    table, values = between_roles(pattern, looking, seen), {}
+    for name, at in places.items():
+        values[name] = float(table[at])
+
+    def nulls() -> dict[str, Null]:
+        draws = other_rows(pattern, looking, seen, permutations(n_null, len(pattern), np.random.default_rng(seed)))
+        return {name: Null(PERMUTED, draws[:, q, k] + ROUNDING) for name, (q, k) in places.items()}
+
+    still_q, still_k = ((masks == masks[:1]).all((0, 1)) for masks in (looking, seen))
+    still = [name for name, (q, k) in places.items() if still_q[q] and still_k[k]]
+    return Found(values, nulls, {"attention": table}, len(pattern), still=still, pattern=pattern)
+
+
+@probe()
+def attention_by_role(
+    model: Source, inputs: Inputs, *, layer: int = 1, head: int = 0,
+    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
+) -> Found:  # fmt: skip
+    """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
+
+    Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors`` (their sum), ``self`` (the last position
+    where it is noise) and ``noise`` (all other noise); key + anchors + self + noise = 1. Array: ``mean_attention``
+    ``[L]`` by position. Nulls of ``key`` and ``anchors``: roles permuted. Source: paper 1, section "Second attention
+    module".
+
+    Args:
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
+
+    Raises:
+        RolesError: for missing roles, and where one position has two. ``attention`` reads roles of any names.
+    """
+    key, anchors = (_of_the_anchor_task(inputs, role, "attention_by_role") for role in ("key", "anchor"))
+    both = np.sort(np.concatenate([key, anchors], 1), 1)
+    for row in np.flatnonzero((np.diff(both, axis=1) == 0).any(1))[:1].tolist():
+        raise RolesError(
+            f"attention_by_role got one position twice in row {row}: key {key[row].tolist()}, "
+            f"anchor {anchors[row].tolist()}; give every position of a row one role."
+        )
+    pattern = head_pattern(model, inputs.tokens, layer, head, queries=-1)
+    seen = masks_by_role(key, anchors, pattern.shape[1])
+    looking = np.ones((len(pattern), 1, 1), dtype=bool)
+    places = {role: (0, number) for number, role in enumerate(seen)}
+    found = _between(pattern[:, None], looking, np.stack(list(seen.values()), 2), places, n_null, seed)
+
+    def nulls() -> dict[str, Null]:
+        rng, drawn = np.random.default_rng(seed), {}
+        for role in ("key", "anchors"):
+            orders = permutations(n_null, len(pattern), rng)
+            draws = other_rows(pattern[:, None], looking, seen[role][..., None], orders)[:, 0, 0]
+            drawn[role] = Null(PERMUTED, draws + ROUNDING)
+        return drawn
+
+    still = [role for role in ("key", "anchors") if role in found.still]
+    return found._replace(nulls=nulls, arrays={"mean_attention": pattern.mean(0)}, still=still)
+
+
+def masks_by_role(key: Int[np.ndarray, "row n"], anchors: Int[np.ndarray, "row m"], length: int) -> dict[str, Mask]:
+    """Which positions of each row are the key, an anchor, all anchors, the last position itself, and other noise."""
+    named = {"key": key, **{f"anchor_{i + 1}": anchors[:, [i]] for i in range(anchors.shape[1])}, "anchors": anchors}
+    masks = {name: _mask(at, length) for name, at in named.items()}
+    noise, last = ~masks["key"] & ~masks["anchors"], np.arange(length) == length - 1
+    return {**masks, "self": noise & last, "noise": noise & ~last}
+
+
+@probe()
+def attention_to_key(
+    model: Source, inputs: Inputs, *, layer: int = 0, head: int = 0,
+    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
+) -> Found:  # fmt: skip
+    """Attention of each anchor's position to the key in one head, mean over rows, in [0, 1].
+
+    Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Null: positions of one row's roles used for
+    another row. Arrays: attention [row, q].
+
+    Args:
+        inputs: rows, and roles that name the positions of ``key`` and ``anchor``.
+
+    Raises:
+        RolesError: for missing roles, and for roles of other rows. ``attention`` reads roles of any names.
+    """
+    anchors, key = (_of_the_anchor_task(inputs, role, "attention_to_key", True) for role in ("anchor", "key"))
+    pattern = head_pattern(model, inputs.tokens, layer, head)
+    looking = np.stack([_mask(at[:, None], pattern.shape[-1]) for at in anchors.T], 2)
+    seen = _mask(key[:, :1], pattern.shape[-1])[..., None]
+    places = {f"key_from_anchor_{j + 1}": (j, 0) for j in range(anchors.shape[1])}
+    places["key_from_last_anchor"] = (anchors.shape[1] - 1, 0)
+    by_row = pattern[np.arange(len(pattern))[:, None], anchors, key[:, :1]]
+    return _between(pattern, looking, seen, places, n_null, seed)._replace(arrays={"attention": by_row})
+
+
+def _of_the_anchor_task(inputs: Inputs, role: str, asker: str, needed: bool = False) -> Int[np.ndarray, "row n"]:
+    """Positions of ``key`` or ``anchor``; RolesError where they are missing says what reads roles of other names."""
+    try:
+        places = inputs.roles.position(role, asker)
+    except RolesError as error:
+        raise RolesError(f"{error} Roles of other names are read by attention(query=, to=).") from None
+    return occupied(inputs, role, asker) if needed else places
+
+
+def _mask(places: Int[np.ndarray, "row n"], length: int) -> Mask:
+    mask = np.zeros((len(places), length), dtype=bool)
+    np.put_along_axis(mask, places, True, 1)
+    return mask
+
+
+def role_masks(
+    roles: Roles, given: str | Sequence[str], length: int
+) -> tuple[tuple[str, ...], Bool[np.ndarray, "row pos role"]]:
+    """The roles asked for, all by default, and which position of each row has which, the first of those named.
+
+    Raises RolesError for unknown and repeated roles, and where there is none.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given) or tuple(roles.positions)
+    if not names:
+        raise RolesError("attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: positions})).")
+    if len(set(names)) < len(names):
+        raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
+    masks = np.zeros((len(roles), length, len(names)), dtype=bool)
+    for number, name in enumerate(names):
+        bare = name == LAST and name not in roles.positions
+        at = np.full((len(roles), 1), length - 1) if bare else roles.position(name, "attention")
+        masks[:, :, number] = _mask(at, length) & ~masks.any(2)
+    return names, masks
+
+
+def between_roles(
+    pattern: Pattern, looking: Bool[np.ndarray, "row query q"], seen: Bool[np.ndarray, "row key k"]
+) -> Float[np.ndarray, "q k"]:
+    """Mean attention from the positions of each role to those of each role; NaN without a query."""
+    total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
+    count = looking.sum((0, 1))[:, None]
+    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+
+
+def other_rows(
+    pattern: Pattern,
+    looking: Bool[np.ndarray, "row query q"],
+    seen: Bool[np.ndarray, "row key k"],
+    orders: Int[np.ndarray, "draw row"],
+) -> Float[np.ndarray, "draw q k"]:
+    """`between_roles` with the roles of other rows."""
+    n, cells = len(pattern), pattern[0].size
+    every = np.zeros((n, n, looking.shape[2], seen.shape[2]))  # of each row with the roles of each row
+    together = max(1, TOGETHER // (cells * every[0, 0].size))
+    for part in (slice(at, at + together) for at in range(0, n, together)):
+        asked = np.einsum("siq,sjk->ijsqk", looking[part].astype(float), seen[part].astype(float))
+        every[:, part] = (pattern.reshape(n, -1) @ asked.reshape(cells, -1)).reshape(n, *asked.shape[2:])
+    total, count = every[np.arange(n), orders].sum(1), looking.sum((0, 1))[:, None]
+    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+
+
+class Queries(NamedTuple):
+    """The queries that have a choice: each sees n > 0 positions of the role and at least n others.
+
+    Attributes:
+        row, at: which row a query is of, and at which position it stands.
+        role: the positions with the role that it sees. n, n_others: how many have the role, and how many have not.
+    """
+
+    row: Int[np.ndarray, " query"]
+    at: Int[np.ndarray, " query"]
+    role: Bool[np.ndarray, "query pos"]
+    n: Int[np.ndarray, " query"]
+    n_others: Int[np.ndarray, " query"]
+
+    def beyond(self, given: Float[np.ndarray, "*draw query"]) -> Float[np.ndarray, "*draw query"]:
+        """What queries give to the role beyond what they give to as many others."""
+        return given - self.n * (1 - given) / self.n_others
+
+
+@drawn_once
+def queries_with_a_choice(looking: Mask, seen: Mask) -> Queries:
+    """The queries among the positions ``looking`` for those ``seen``; each sees itself and what stands before it."""
+    row, at = np.nonzero(looking)
+    role = seen[row] & (np.arange(looking.shape[1]) <= at[:, None])
+    n = role.sum(1)
+    choice = (n > 0) & (at + 1 - n >= n)
+    return Queries(row[choice], at[choice], role[choice], n[choice], (at + 1 - n)[choice])
+
+
+def excess(pattern: Pattern, looking: Mask, seen: Mask) -> float:
+    """Mean attention to the role beyond that to as many other positions, in [-1, 1]; NaN for no query with a choice."""
+    queries = queries_with_a_choice(looking, seen)
+    given = pattern[queries.row, queries.at]
+    return float(queries.beyond((given * queries.role).sum(1)).mean()) if len(given) else float("nan")
+
+
+@drawn_once
+def random_excess(looking: Mask, seen: Mask, n_null: int, seed: int) -> Float[np.ndarray, " draw"]:
+    """`excess` of patterns drawn at random; it depends on no model, so that all heads share it."""
+    queries, length, rng = queries_with_a_choice(looking, seen), looking.shape[1], np.random.default_rng(seed)
+    if not len(queries.row):
+        return np.full(n_null, np.nan)
+    draws, together = [], max(1, TOGETHER // (queries.role.size + length**2))
+    for start in range(0, n_null, together):
+        pattern = np.tril(rng.standard_exponential((min(together, n_null - start), length, length)))
+        pattern /= pattern.sum(2, keepdims=True)
+        draws.append(queries.beyond((pattern[:, queries.at] * queries.role).sum(2)).mean(1))
+    return np.concatenate(draws)

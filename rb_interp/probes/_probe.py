@@ -1,0 +1,288 @@
+"""What every probe shares: its arguments, checks of model and rows, the untrained model, nulls, and notes of NaN.
+
+A probe is written as a function that reads one model and returns what it `Found`. ``@probe(why)`` makes the public call
+of it: arguments are checked, model, layer, head and rows too; the untrained model is read beside the model by the same
+function; nulls are drawn once, of the model; and a number that is not finite gets a note that says why.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from hashlib import blake2b
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+from torch import Tensor
+
+from rb_interp.errors import ModelError, RolesError
+from rb_interp.models.protocol import hooked
+from rb_interp.probes.capturing import OnePass, Source, as_rows, has_attention, model_of
+from rb_interp.statistics.reading import Null, Reading
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.torch_threads import few_threads
+from rb_interp.typed import typed
+
+P, R = ParamSpec("P"), TypeVar("R")
+NOT_FINITE = "the model's activations are not finite."
+DIVERGED = "weights are not all finite: its training has diverged."
+STILL = (
+    "the roles stand at the same positions in every row, so their null says nothing (p = 1); attention(query=, to=) "
+    "has a null by position, that of its excess."
+)
+REMEMBERED = 64
+"""Results that `drawn_once` remembers, at most."""
+SHARED = {
+    "model": "a model, its activations on these rows (``captured``), or arrays (``from_arrays``).",
+    "layer": "the layer, counted from 0; ModelError where it is not there.",
+    "head": "the head, counted from 0; ModelError where it is not there.",
+    "untrained": "the same model at step 0, read beside it; None for no comparison.",
+    "n_null": "draws of each null; 0 for none.",
+    "seed": "seed of the draws.",
+    "counts": "how often each token is a training target, ``[2, d_vocab]``, PrOntoQA first; or two corpora of yours\n"
+    "        by name, each with its ``[d_vocab]``. Their names stand in place of prontoqa and stories then.",
+}
+"""What a docstring says of the arguments that probes share; it stands here alone."""
+
+
+class Found(NamedTuple):
+    """What a probe reads of one model. Nulls, arrays and tables may be functions, called where they are needed.
+
+    Attributes:
+        values: quantity -> number. n: rows that it rests on; 0 for weights.
+        still: quantities whose roles stand at the same positions in every row.
+        pattern: the attention that was read. Where it is finite, weights are not the reason of a NaN.
+        words: what stands in place of some words in every name and note.
+    """
+
+    values: Mapping[str, float]
+    nulls: Callable[[], Mapping[str, Null]] | None = None
+    arrays: Any = None
+    n: int = 0
+    tables: Callable[[], Mapping[str, pd.DataFrame]] | None = None
+    still: Sequence[str] = ()
+    pattern: np.ndarray | None = None
+    words: Mapping[str, str] = {}
+
+
+def probe(
+    why: str | Mapping[str, str] = NOT_FINITE, *, name: str = "", looks: bool = True, rows: bool = True
+) -> Callable[[Callable[P, Found]], Callable[P, Reading]]:
+    """Make a probe of a function that reads one model, ``function(model, inputs, *, untrained, n_null, seed, ...)``.
+
+    Args:
+        why: why a number is not finite, or several reasons by what the names of their quantities begin with.
+        name: the reading's; by default the function's. looks: whether it needs the layer and head that it is given.
+        rows: whether its inputs are checked.
+    """
+
+    def decorate(function: Callable[P, Found]) -> Callable[P, Reading]:
+        asker, signature = function.__name__, inspect.signature(function)
+        defaults = {one.name: one.default for one in signature.parameters.values() if one.default is not one.empty}
+        check = rows and signature.parameters["inputs"].annotation == "Inputs"
+        told = [f"    {one}: {SHARED[one]}\n" for one in SHARED if one in signature.parameters]
+        text = inspect.getdoc(function) or ""
+        own = [line for line in told if f"\n{line.split(':')[0]}:" not in text]
+        function.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(own), 1)
+
+        @wraps(function)
+        def call(model: Any, inputs: Any = None, **options: Any) -> Reading:
+            given = {**defaults, "inputs": inputs, **options}
+            layer, head, untrained = (given.get(one) for one in ("layer", "head", "untrained"))
+            if "layer" in given and (looks or has_attention(model_of(model))):
+                check_layer_head(model, layer or 0, head, asker, untrained, caches=True)
+            if check:
+                check_rows(inputs, asker)
+            found, before = cast(Any, function)(model=model, **given), {}
+            sound = found.pattern is not None and _defined(found.pattern, model, asker, "a")
+            values, nulls = dict(found.values), dict(found.nulls()) if given["n_null"] and found.nulls else {}
+            if untrained is not None:
+                first = cast(Any, function)(model=untrained, **given | {"untrained": None, "n_null": 0})
+                if first.pattern is not None:
+                    _defined(first.pattern, untrained, asker, "an untrained")
+                before = dict(first.values)
+            if "participation_ratio" in "".join(values):
+                _beside(values, before, nulls)
+            notes = {}
+            for one in found.still if nulls else ():
+                notes[one] = STILL
+            notes |= undefined(values, None if sound else model, why, before, untrained)
+            arrays = found.arrays() if callable(found.arrays) else found.arrays or {}
+            tables, place = found.tables() if found.tables else {}, (layer, head) if looks else (None, None)
+            reading = Reading(name or asker, values, *place, before, nulls, arrays, found.n, tables, notes)
+            return _renamed(reading, found.words) if found.words else reading
+
+        call.__signature__ = signature.replace(return_annotation="Reading")  # type: ignore[attr-defined]
+        return cast(Any, typed(few_threads(call)))
+
+    return decorate
+
+
+def _defined(pattern: np.ndarray, source: Source, asker: str, article: str) -> bool:
+    """Whether attention is finite; ModelError where TransformerLens wrote 0 for what is not, which looks a number."""
+    if not pattern.any(-1).all() and not finite_weights(source):
+        raise ModelError(f"{asker} got {article} model whose {DIVERGED}")
+    return bool(np.isfinite(pattern).all())
+
+
+def _beside(values: dict[str, float], before: dict[str, float], nulls: dict[str, Null]) -> None:
+    """Fill in the participation ratios, which compare with the untrained model; their nulls are scaled likewise."""
+    for ratio in [one for one in values if one.startswith("participation_ratio")]:
+        own = ratio.replace("_ratio", "")
+        if before:
+            values[ratio], before[ratio] = values[own] / before[own], 1.0
+            if ratio in nulls:
+                nulls[ratio] = replace(nulls[ratio], draws=nulls[ratio].draws / before[own])
+        else:
+            nulls.pop(ratio, None)
+
+
+def _renamed(reading: Reading, words: Mapping[str, str]) -> Reading:
+    """A reading with other words in every quantity, array, null and note."""
+    pattern = re.compile("|".join(words))
+
+    def text(said: str) -> str:
+        return pattern.sub(lambda found: words[found[0]], said)
+
+    def keys(found: Mapping[str, Any]) -> dict[str, Any]:
+        return {text(key): text(value) if isinstance(value, str) else value for key, value in found.items()}
+
+    parts: dict[str, Any] = {part: keys(getattr(reading, part)) for part in ("values", "untrained", "arrays", "notes")}
+    nulls = {key: replace(null, name=text(null.name)) for key, null in keys(reading.nulls).items()}
+    tables = {
+        name: table.assign(quantity=table["quantity"].map(text)) if "quantity" in table else table
+        for name, table in reading.tables.items()
+    }
+    return replace(reading, **parts, nulls=nulls, tables=tables)
+
+
+def drawn_once(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, which remembers its last results: heads and models that are alike share their nulls.
+
+    Arguments are told apart by value, arrays by what they hold. Nobody may write into a result.
+    """
+    results: dict[tuple, R] = {}
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        key: tuple = ()
+        for one in args:
+            array = isinstance(one, np.ndarray)
+            key += (one.shape, str(one.dtype), blake2b(np.ascontiguousarray(one).data).digest()) if array else (one,)
+        if key not in results:
+            if len(results) >= REMEMBERED:
+                results.pop(next(iter(results)))
+            results[key] = function(*args, **kwargs)
+        return results[key]
+
+    return call
+
+
+def check_layer_head(
+    model: Source, layer: int, head: int | None, probe: str, untrained: Source | None = None, *, caches: bool = False
+) -> None:
+    """Raise ModelError where one of the models has no attention, or no such layer or head (counted from 0).
+
+    A cache in place of a model is refused too, unless the caller reads ``caches``.
+    """
+    for what, source in (("this model", model), ("the untrained model", untrained)):
+        if source is None and what != "this model":
+            continue
+        read = model_of(hooked(source, probe, caches=caches))
+        if not has_attention(read):
+            raise ModelError(
+                f"{probe} looks at layers and heads, and {what}, of type {type(read).__name__}, has none; use it "
+                f"on a model with attention. geometry reads a model without."
+            )
+        for name, given, count in (("layer", layer, read.cfg.n_layers), ("head", head, read.cfg.n_heads)):
+            if given is not None and not 0 <= given < count:
+                advice = f"s, counted from 0. Use {name}=0 to {name}={count - 1}." if count > 1 else f". Use {name}=0."
+                raise ModelError(f"{probe} got {name}={given}; {what} has {count} {name}{advice}")
+
+
+def check_rows(inputs: Inputs, probe: str) -> Int[Tensor, "row pos"]:
+    """Tokens as an integer tensor.
+
+    Raises ModelError where they are not ``[row, pos]``, and RolesError where the roles are of other rows.
+    """
+    rows, roles = as_rows(inputs.tokens), inputs.roles
+    if roles.positions and len(roles) != len(rows):
+        raise RolesError(
+            f"{probe} got {len(rows)} rows of tokens and roles of {len(roles)} rows; "
+            f"pass roles.take(rows) for the same rows."
+        )
+    for role, at in roles.positions.items():
+        if at.size and not 0 <= at.min() <= at.max() < rows.shape[1]:
+            raise RolesError(
+                f"{probe} got role '{role}' at positions {at.min()} to {at.max()}; "
+                f"these rows have positions 0 to {rows.shape[1] - 1}. Leave out rows that lack it: inputs.take(rows)."
+            )
+    return rows
+
+
+def check_labels(inputs: Inputs, asker: str) -> np.ndarray:
+    """The right answer of each row; ModelError where the inputs have none, or something else than tokens."""
+    labels = inputs.labels
+    if labels is None:
+        raise ModelError(
+            f"{asker} got {len(inputs)} rows and none labels; pass Inputs(tokens, labels, roles), a label a row."
+        )
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels.size and labels.min() < 0):
+        raise ModelError(
+            f"{asker} got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token a row."
+        )
+    return labels
+
+
+def occupied(inputs: Inputs, role: str, probe: str) -> Int[np.ndarray, "row n"]:
+    """Positions of a role that has one at least; RolesError where it is missing, or has none."""
+    places = inputs.roles.position(role, probe)
+    if not places.shape[1]:
+        raise RolesError(f"{probe} got the role '{role}' without a position; give it one or more in each row.")
+    return places
+
+
+def finite_weights(source: Source) -> bool:
+    """Whether every weight of a model is finite; those of a diverged one are not."""
+    if isinstance(source, OnePass):
+        return source.finite
+    return all(bool(weight.isfinite().all()) for weight in getattr(model_of(source), "parameters", tuple)())
+
+
+def undefined(
+    values: Mapping[str, float],
+    model: Source | None,
+    why: str | Mapping[str, str],
+    before: Mapping[str, float] | None = None,
+    untrained: Source | None = None,
+) -> dict[str, str]:
+    """The notes of a reading: why some of its values, or the untrained model's, are not finite.
+
+    Args:
+        values: quantity -> number. model: what they were read from; weights that are not finite are named first. None
+            where it is known that these are not the reason.
+        why: the reason, or several by what the names of their quantities begin with, the first that fits.
+        before, untrained: the same of the untrained model, if there is one; said of values that are finite themselves.
+
+    >>> from types import SimpleNamespace
+    >>> model = SimpleNamespace(cfg=None, parameters=lambda: ())
+    >>> undefined({"cos": np.nan, "ratio": np.nan, "n": 2.0}, model, {"ratio": "no untrained model.", "": "no pair."})
+    {'cos': 'no pair.', 'ratio': 'no untrained model.'}
+    >>> undefined({"cos": 0.5}, model, "no pair.", {"cos": np.nan}, model)
+    {'cos': 'of the untrained model: no pair.'}
+    """
+    reasons, notes = {"": why} if isinstance(why, str) else why, {}
+    for told, source, start in ((before or {}, untrained, "of the untrained model: "), (values, model, "")):
+        if np.isfinite(list(told.values())).all():
+            continue
+        names = [name for name, value in told.items() if name in values and not np.isfinite(value)]
+        broken = bool(names) and source is not None and not finite_weights(source)
+        for name in names:
+            reason = next((reason for first, reason in reasons.items() if name.startswith(first)), NOT_FINITE)
+            notes[name] = start + (f"the model's {DIVERGED}" if broken else reason)
+    return notes

@@ -1,0 +1,384 @@
+r"""Geometry of the token embeddings, and of those that stand for numbers.
+
+`geometry` (paper 1, Figs. 4A, 5 and 14; Theorem 1, Eq. 14). For used tokens s in groups g with vectors w_s, d =
+d_model: the rows of W_E, and in a pre-norm model what the first attention reads, the normalised embedding. A model
+without attention will do (Fig. 4A).
+
+    cos_g            mean of cos(w_s, w_t) over distinct s, t of the group (raw)                   [-1, 1]
+    abs_cos          mean |cos| over all distinct used tokens                                      [0, 1]
+    abs_cos_random   E|cos| of random vectors = Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))             (0, 1]
+    abs_cos_ratio    abs_cos / abs_cos_random                                                      > 0, random: 1
+    order_rho        Spearman(|s - t|, cos) over pairs of the group ``line``                       [-1, 1]
+    pc1_g            |Spearman(leading principal component, s)| within an ordered group, the
+                     component taken from all used tokens, centred                                 [0, 1]
+    own_pc1_g        the same with each group's own leading component                              [0, 1]
+    participation    (sum l)^2 / sum l^2, l the spectrum of the centred covariance                 [1, rank]
+    participation_ratio   participation / the untrained model's; nan without an untrained model    > 0
+    theory           Pearson(cos, Eq. 14's cos) over pairs of the group ``line``                   [-1, 1]
+
+The anchor study reads cos_g of both kinds of anchors, pc1_g of keys and reasoning anchors, and takes the reasoning
+anchors as ``line``. Where no group is ordered nothing is said of order or theory. A value that nothing defines (one
+token only, zero vectors) is nan.
+
+How it can mislead. At the task's quick sizes, final checkpoints: a network that learned the rule (gamma .8) reads
+order_rho -.91 to -.95, theory .95 to .99, participation 4; one that did not (gamma .3) stays near random vectors, as an
+untrained one does: abs_cos_ratio 1, participation 27. Both circuits of the rule order their tokens alike, so order is
+no proof of a mechanism. With 5 anchors there are 10 pairs and 60 distinguishable orders: the null of order_rho has sd
+.32, and pc1_reasoning, an absolute value, reads .42 by chance; its perfect 1 has p = .03. The pooled component may be
+spent on telling keys from anchors: pc1_key .17 beside own_pc1_key .99 has been seen. Raw cosines near 1 follow from any
+shared mean. theory is nearly order_rho again: any cosine that falls with distance correlates with it.
+
+`lattice` (paper 2, Figs. 5c, 5d, 11, 12 and 16). Tokens s, in ascending order and n of them, with embeddings w_s less
+their mean; c_s,t the cosine of s and t:
+
+    cos_k          C(k) = mean of c_s,s+k over all s                    for k = 1 to 10    [-1, 1]
+    contrast       mean of C over the steps less mean of C(first - 1) and C(last + 1)      [-2, 2]
+    nearest        share of tokens whose nearest token, by cos, is one of the steps away   [0, 1]
+    pc_order       max over the first three principal components of |Spearman(score, s)|   [0, 1]
+    participation  (sum l)^2 / sum l^2 of the spectrum of their covariance                 [1, min(n - 1, d_model)]
+    log_participation     its natural logarithm
+    participation_ratio   participation / the untrained model's; nan without an untrained model
+
+``steps`` are 3 and 4 unless others are given: the differences of paper 2's anchors are sums of 3s and 4s. A token's
+number is its id.
+
+How it can mislead. Tokens on a line or a circle in order: pc_order near 1, nearest 0, contrast about 0. A lattice of
+period 3.5 with a slower change beside it: nearest 1, contrast up to 1. An untrained model: contrast 0 and nearest near
+4 / (n - 1), .05 for 80 tokens, as their nulls; but pc_order .17 for 80 tokens, since it is the largest of three
+absolute correlations. contrast > 0 alone says little: wherever C(k) bends downwards, as on a circle, C(3) and C(4) lie
+above the mean of C(2) and C(5) without any steps. nearest does not: but it misses a lattice without a slower change,
+whose tokens are nearest to those a whole period away, 7 for 3.5, and one beside a large slower change, whose nearest
+are 1 away. Where several tokens are equally near, the lowest one counts, after rounding to 12 decimals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from rb_interp.errors import ModelError, RolesError, nearest, shown
+from rb_interp.probes._probe import Found, probe
+from rb_interp.probes.capturing import Source, float64, model_of
+from rb_interp.probes.values import Groups, numbered, token_embeddings, token_groups
+from rb_interp.probes.vectors import (
+    cosines,
+    expected_abs_cos,
+    gaussian_participations,
+    gram_participations,
+    mean_off_diagonal,
+    pairs,
+    participation,
+    pearson,
+    principal_components,
+    ranked_pairs,
+    ranks,
+    row_correlations,
+    spearman,
+)
+from rb_interp.statistics.nulls import permutations
+from rb_interp.statistics.reading import Null
+from rb_interp.tasks.inputs import Inputs
+from rb_interp.tasks.roles import Roles
+from rb_interp.theory.embeddings import theorem_1_embeddings
+
+TIES = 12
+"""Decimals of a cosine that rank it, so that equal cosines tie in spite of rounding."""
+SHORT = 16
+"""Positions over which normalised embeddings are averaged where no tokens say how long a row is, at most."""
+LAGS, COMPONENTS, MOST_STEP = 10, 3, 1000
+RATIO = {"participation_ratio": "no untrained model was given, or its own participation is not defined."}
+Embedding = Float[np.ndarray, "d_vocab d_model"]
+Vectors = Float[np.ndarray, "token d_model"]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What a reading of the geometry asks of which group.
+
+    Attributes:
+        groups: name -> token ids. alike: groups whose mean cosine is read.
+        ordered: groups whose tokens stand for numbers. line: the ordered group that is held against Theorem 1, or
+            none. numbers: of an ordered group, those of its tokens; by default their ids.
+    """
+
+    groups: Groups
+    alike: tuple[str, ...]
+    ordered: tuple[str, ...] = ()
+    line: str = ""
+    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in (*self.alike, *self.ordered, *((self.line,) if self.line else ())):
+            if name not in self.groups:
+                raise RolesError(f"geometry has no group '{name}'; {nearest(name, self.groups)}")
+
+    def of(self, name: str) -> np.ndarray:
+        """The numbers of an ordered group's tokens."""
+        return self.numbers.get(name, self.groups[name])
+
+    @property
+    def has_theory(self) -> bool:
+        """Whether Eq. (14) speaks of the numbers: whole ones, which are its labels."""
+        return bool(self.line) and all(np.issubdtype(self.of(name).dtype, np.integer) for name in self.ordered)
+
+
+@probe(
+    {**RATIO, "": "the group has too few different tokens, or their embeddings are zero or all the same."}, looks=False
+)
+def geometry(
+    model: Source, inputs: Inputs | None = None, *, layer: int = 0, head: int = 0,
+    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
+    groups: Mapping | None = None, alike: Sequence[str] = (), ordered: Sequence[str] = (),
+    values: Mapping | None = None, line: str = "",
+) -> Found:  # fmt: skip
+    """Read the embedding's geometry.
+
+    Values as in the module's table. Arrays: cos_g_matrix, cos_all_matrix, tokens, group, pca [token, 3], explained,
+    theory_cos_matrix, pca_theory [token, 2], pca_theory_tokens, pca_theory_group. Nulls: the group's token values
+    permuted (order_rho, pc1_g, own_pc1_g, theory), random vectors (the rest).
+
+    Args:
+        inputs: their roles name the groups, and their rows give a pre-norm model its length. None needs ``groups``.
+        layer: matters in pre-norm models alone, whose embedding is seen through its LayerNorm.
+        head: likewise.
+        groups: name -> token ids, or the name of a group of the roles; by default every group of the roles.
+        alike: groups whose mean cosine is read; by default all.
+        ordered: groups whose token ids are the numbers that they stand for. By default none: order_rho, pc1_g,
+            own_pc1_g and theory are read of ordered groups alone.
+        values: the numbers where they are not the ids: ``{token: number}``, or ``{group: a number for each token}``.
+            Groups whose tokens all have one are ordered.
+        line: the group that order_rho and theory read; by default the last one that is ordered.
+
+    Raises:
+        RolesError: where a token group is missing, and for values of other tokens.
+        ModelError: for a layer or head that is not there.
+    """
+    roles, length = (Roles(), SHORT) if inputs is None else (inputs.roles, inputs.tokens.shape[1])
+    named = token_groups(groups, roles, "geometry")
+    numbers = _numbers(values or {}, named)
+    by_number = (*ordered, *(name for name in numbers if name not in ordered))
+    layout = Layout(named, tuple(alike or named), by_number, line or (by_number[-1] if by_number else ""), numbers)
+    read, (used, _) = model_of(model), numbered(named)
+    W_E = float64(read.W_E).copy()
+    W_E[used] = token_embeddings(model, used, min(length, read.cfg.n_ctx), layer, head)
+    return Found(
+        geometry_values(W_E, layout),
+        lambda: geometry_nulls(W_E, layout, n_null, np.random.default_rng(seed)),
+        lambda: geometry_arrays(W_E, layout),
+    )
+
+
+def geometry_values(W_E: Embedding, layout: Layout) -> dict[str, float]:
+    """Every quantity of the module's table from an embedding matrix alone (participation_ratio: nan)."""
+    groups, used = layout.groups, numbered(layout.groups)[0]
+    abs_cos = mean_off_diagonal(np.abs(cosines(W_E[used])))
+    values = {f"cos_{name}": mean_off_diagonal(cosines(W_E[groups[name]])) for name in layout.alike}
+    values |= {"abs_cos": abs_cos, "abs_cos_random": expected_abs_cos(W_E.shape[1])}
+    values["abs_cos_ratio"] = abs_cos / expected_abs_cos(W_E.shape[1])
+    if layout.ordered:
+        along, numbers = pairs(cosines(W_E[groups[layout.line]])), layout.of(layout.line)
+        values["order_rho"] = spearman(pairs(np.abs(numbers[:, None] - numbers)), along.round(TIES))
+        for start, scores in _leading(W_E, layout).items():
+            values |= {f"{start}_{name}": abs(spearman(layout.of(name), of)) for name, of in scores.items()}
+    values |= {"participation": participation(W_E[used]), "participation_ratio": math.nan}
+    if layout.has_theory:
+        along = pairs(cosines(W_E[groups[layout.line]]))
+        values["theory"] = pearson(pairs(_theory_cosines(layout, len(W_E))), along)
+    return values
+
+
+def _leading(W_E: Embedding, layout: Layout) -> dict[str, dict[str, np.ndarray]]:
+    """The ordered groups' scores on the leading component of all used tokens, and on that of each group."""
+    used, groups = numbered(layout.groups)[0], {name: layout.groups[name] for name in layout.ordered}
+    pooled = dict(zip(used.tolist(), principal_components(W_E[used])[0][:, 0], strict=True))
+    return {
+        "pc1": {name: np.array([pooled[token] for token in ids.tolist()]) for name, ids in groups.items()},
+        "own_pc1": {name: principal_components(W_E[ids])[0][:, 0] for name, ids in groups.items()},
+    }
+
+
+def _numbers(values: Mapping, groups: Groups) -> dict[str, np.ndarray]:
+    """The number of each token, by group, of the groups whose tokens all have one."""
+    by_group = {name: given for name, given in values.items() if isinstance(name, str)}
+    for name in by_group:
+        if name not in groups:
+            raise RolesError(f"geometry has no group '{name}'; {nearest(name, groups)}")
+    for name, ids in groups.items():
+        if name not in by_group and len(ids) and set(ids.tolist()) <= values.keys():
+            by_group[name] = [values[token] for token in ids.tolist()]
+    result = {name: np.asarray(given) for name, given in by_group.items()}
+    for name, numbers in result.items():
+        if numbers.shape != groups[name].shape or numbers.dtype.kind not in "iuf" or not np.isfinite(numbers).all():
+            raise RolesError(
+                f"geometry got values of the group '{name}' as {shown(numbers)}; expected a number for each of its "
+                f"{len(groups[name])} tokens."
+            )
+    if values and not result:
+        raise RolesError(f"geometry got values of no whole group; the groups are {', '.join(groups)}.")
+    return result
+
+
+def geometry_nulls(W_E: Embedding, layout: Layout, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
+    """Nulls: the group's token values permuted (order_rho, pc1_*, own_pc1_*, theory), random vectors (the rest)."""
+    nulls = _order_nulls(W_E, layout, n_null, rng) if layout.ordered else {}
+    vectors = rng.standard_normal((n_null, len(numbered(layout.groups)[0]), W_E.shape[1]), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    gram = (vectors @ vectors.swapaxes(1, 2)).astype(np.float64)
+
+    def mean_pairs(matrices: Float[np.ndarray, "draw n n"]) -> Float[np.ndarray, " draw"]:
+        return pairs(matrices).mean(1) if matrices.shape[-1] > 1 else np.full(len(matrices), np.nan)
+
+    draws = {"abs_cos": mean_pairs(np.abs(gram))}
+    draws["abs_cos_ratio"] = draws["abs_cos"] / expected_abs_cos(W_E.shape[1])
+    sizes = {name: len(layout.groups[name]) for name in layout.alike}
+    draws |= {f"cos_{name}": mean_pairs(gram[:, :n, :n]) for name, n in sizes.items()}
+    nulls |= {name: Null("random vectors", of) for name, of in draws.items()}
+    spread = Null("random vectors", gram_participations(gram), "less")
+    return {**nulls, "participation": spread, "participation_ratio": spread}
+
+
+def _order_nulls(W_E: Embedding, layout: Layout, n_null: int, rng: np.random.Generator) -> dict[str, Null]:
+    line = layout.of(layout.line)
+    real = pairs(cosines(W_E[layout.groups[layout.line]]))
+    orders = permutations(n_null, len(line), rng)
+
+    def draws(matrix: Float[np.ndarray, "n n"], of: np.ndarray) -> Float[np.ndarray, " draw"]:
+        return row_correlations(pairs(matrix[orders[:, :, None], orders[:, None, :]]), of)
+
+    distance = ranked_pairs(np.abs(line[:, None] - line))
+    nulls = {"order_rho": Null("token values permuted", draws(distance, ranks(real.round(TIES))), "less")}
+    if layout.has_theory:
+        nulls["theory"] = Null("token values permuted", draws(_theory_cosines(layout, len(W_E)), real))
+    leading = _leading(W_E, layout)
+    for name in layout.ordered:
+        shuffled = rng.permuted(np.tile(ranks(layout.of(name)), (n_null, 1)), axis=1)
+        for start, scores in leading.items():
+            drawn = np.abs(row_correlations(shuffled, ranks(scores[name])))
+            nulls[f"{start}_{name}"] = Null("token values permuted", drawn)
+    return nulls
+
+
+def geometry_arrays(W_E: Embedding, layout: Layout) -> dict[str, np.ndarray]:
+    """What Fig. 5 draws: cosine matrices, principal components, and Theorem 1's counterparts."""
+    groups, names = layout.groups, list(layout.groups)
+    used, group = numbered(groups)
+    scores, explained = principal_components(W_E[used])
+    arrays = {f"cos_{name}_matrix": cosines(W_E[groups[name]]) for name in layout.alike}
+    arrays |= {"cos_all_matrix": cosines(W_E[used]), "tokens": used, "group": group}
+    arrays |= {"pca": _columns(scores, 3), "explained": explained}
+    if layout.has_theory:
+        kinds = {name: "reasoning" if name == layout.line else "key" for name in layout.ordered}
+        ideal = [theorem_1_embeddings(layout.of(name), len(W_E), kind) for name, kind in kinds.items()]
+        tokens, numbers = numbered({name: groups[name] for name in kinds})
+        arrays["theory_cos_matrix"] = _theory_cosines(layout, len(W_E))
+        arrays["pca_theory"] = _columns(principal_components(np.concatenate(ideal))[0], 2)
+        arrays["pca_theory_tokens"] = tokens
+        arrays["pca_theory_group"] = np.array([names.index(name) for name in kinds])[numbers]
+    return arrays
+
+
+def _theory_cosines(layout: Layout, n_coordinates: int) -> Float[np.ndarray, "n n"]:
+    return cosines(theorem_1_embeddings(layout.of(layout.line), n_coordinates, "reasoning"))
+
+
+def _columns(scores: Float[np.ndarray, "token component"], n: int) -> Float[np.ndarray, "token n"]:
+    """The first n columns; zeros where there are fewer."""
+    return np.pad(scores[:, :n], ((0, 0), (0, max(0, n - scores.shape[1]))))
+
+
+@probe({**RATIO, "": "the tokens are too few, or their embeddings are zero or all the same."})
+def lattice(
+    model: Source, inputs: Inputs | None = None, *, untrained: Source | None = None, n_null: int = 200, seed: int = 0,
+    tokens: Any = "key", steps: Sequence[int] = (3, 4),
+) -> Found:  # fmt: skip
+    """Order of some tokens' embeddings: by distance, by principal component, and how many directions they use.
+
+    Values as in the module's table; nan for what fewer tokens than it needs leave undefined. Nulls: tokens permuted
+    (cos_k, contrast, nearest, pc_order), and independent Gaussian vectors (participation). Arrays: tokens, and pca
+    ``[token, 3]``, scores on the first three components.
+
+    Args:
+        inputs: their roles give the tokens of a role; not needed where ``tokens`` are ids.
+        tokens: token ids, or the name of a group of the roles.
+        steps: the distances that ``contrast`` and ``nearest`` ask about, from 2 to 1,000.
+
+    Raises:
+        RolesError: for a group of tokens that is not there, and for steps out of range.
+        ModelError: for tokens that the model does not have.
+    """
+    if not steps or min(steps) < 2 or max(steps) > MOST_STEP:
+        raise RolesError(f"lattice got steps={shown(steps)}; give whole numbers from 2 to {MOST_STEP}, such as (3, 4).")
+    roles, d_vocab = Roles() if inputs is None else inputs.roles, len(model_of(model).W_E)
+    ids = np.unique(token_groups({"tokens": tokens}, roles, "lattice")["tokens"])
+    if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:
+        got = f"tokens from {ids[0]} to {ids[-1]}" if len(ids) else "no tokens"
+        raise ModelError(f"lattice got {got}; give some of this model's tokens, 0 to {d_vocab - 1}.")
+    vectors = token_vectors(model, ids)
+    arrays = {"tokens": ids, "pca": _columns(principal_components(vectors)[0], COMPONENTS)}
+
+    def nulls() -> dict[str, Null]:
+        rng, cos, scores = np.random.default_rng(seed), _centred_cosines(vectors), arrays["pca"]
+        drawn = [
+            {**_laid_out(cos[np.ix_(order, order)], ids, steps), "pc_order": _pc_order(scores[order], ids)}
+            for order in permutations(n_null, len(ids), rng)
+        ]
+        permuted = {name: Null("tokens permuted", np.array([one[name] for one in drawn])) for name in drawn[0]}
+        gaussian = gaussian_participations(n_null, len(ids), vectors.shape[1], rng)
+        return permuted | {"participation": Null("random vectors", gaussian, "less")}
+
+    return Found(lattice_values(vectors, ids, steps), nulls, arrays)
+
+
+def token_vectors(model: Source, ids: Int[np.ndarray, " token"]) -> Vectors:
+    """Rows of W_E in float64."""
+    return float64(model_of(model).W_E.detach()[ids])
+
+
+def lattice_values(vectors: Vectors, ids: Int[np.ndarray, " token"], steps: Sequence[int]) -> dict[str, float]:
+    """The quantities of the module's table from embeddings alone (participation_ratio: nan)."""
+    spread = participation(vectors)
+    return {
+        **_laid_out(_centred_cosines(vectors), ids, steps),
+        "pc_order": _pc_order(principal_components(vectors)[0][:, :COMPONENTS], ids),
+        "participation": spread,
+        "log_participation": math.log(spread) if spread > 0 else math.nan,
+        "participation_ratio": math.nan,
+    }
+
+
+def _pc_order(scores: Float[np.ndarray, "token component"], ids: Int[np.ndarray, " token"]) -> float:
+    order = [abs(spearman(ids, component)) for component in scores.T]
+    return max((each for each in order if math.isfinite(each)), default=math.nan)
+
+
+def _centred_cosines(vectors: Vectors) -> Float[np.ndarray, "token token"]:
+    """Cosines of centred vectors, rounded so that equal ones tie."""
+    if not np.isfinite(vectors).all():
+        return np.full((len(vectors), len(vectors)), np.nan)
+    return cosines(vectors - vectors.mean(0)).round(TIES)
+
+
+def _laid_out(
+    cos: Float[np.ndarray, "token token"], ids: Int[np.ndarray, " token"], steps: Sequence[int]
+) -> dict[str, float]:
+    """C(k), contrast and nearest from cosines of tokens with the given numbers."""
+
+    def mean(values: np.ndarray) -> float:
+        return float(values.mean()) if values.size else math.nan
+
+    apart = np.abs(ids[:, None] - ids)
+    by_lag = {lag: mean(cos[np.triu(apart == lag)]) for lag in range(1, max(LAGS, max(steps) + 1) + 1)}
+    within, beside = (np.array([by_lag[k] for k in lags]) for lags in (steps, (min(steps) - 1, max(steps) + 1)))
+    others = np.where(np.eye(len(cos), dtype=bool), -np.inf, cos)
+    away = apart[np.arange(len(ids)), others.argmax(1)]
+    known = len(ids) > 1 and np.isfinite(cos).all()
+    return {
+        **{f"cos_{lag}": by_lag[lag] for lag in range(1, LAGS + 1)},
+        "contrast": mean(within) - mean(beside),
+        "nearest": float(np.isin(away, steps).mean()) if known else math.nan,
+    }
