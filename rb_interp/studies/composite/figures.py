@@ -16,9 +16,8 @@ from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.paper_1 import learning
-from rb_interp.probes.neuron_groups import ALIKE
-from rb_interp.probes.number_lattice import LAGS
-from rb_interp.probes.spectra import MATRICES
+from rb_interp.probes.embeddings import LAGS
+from rb_interp.probes.weights import ALIKE, MATRICES
 from rb_interp.studies.composite.complexity import LEADING
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
