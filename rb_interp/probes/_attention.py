@@ -96,7 +96,8 @@ def attention(
     1.0
     """
     pattern = head_pattern(model, inputs.tokens, layer, head)
-    (queries, looking), (keys, seen) = (role_masks(inputs.roles, names, pattern.shape[-1]) for names in (query, to))
+    queries, looking = role_masks(inputs.roles, query, pattern.shape[-1])
+    keys, seen = role_masks(inputs.roles, to, pattern.shape[-1])
     places = {f"{q}_to_{k}": (at_q, at_k) for at_q, q in enumerate(queries) for at_k, k in enumerate(keys)}
     found = _between(pattern, looking, seen, places, n_null, seed)
     beyond = {name + EXCESS: excess(pattern, looking[..., q], seen[..., k]) for name, (q, k) in places.items()}
@@ -128,7 +129,7 @@ def _between(
         draws = other_rows(pattern, looking, seen, permutations(n_null, len(pattern), np.random.default_rng(seed)))
         return {name: Null(PERMUTED, draws[:, q, k] + ROUNDING) for name, (q, k) in places.items()}
 
-    still_q, still_k = ((masks == masks[:1]).all((0, 1)) for masks in (looking, seen))
+    still_q, still_k = (looking == looking[:1]).all((0, 1)), (seen == seen[:1]).all((0, 1))
     still = [name for name, (q, k) in places.items() if still_q[q] and still_k[k]]
     return Found(values, nulls, {"attention": table}, len(pattern), still=still, pattern=pattern)
 
@@ -237,10 +238,11 @@ def role_masks(
         raise RolesError("attention needs roles and got none; pass Inputs(tokens, roles=Roles({name: positions})).")
     if len(set(names)) < len(names):
         raise RolesError(f"attention got the roles {list(names)}; name each of them once.")
-    masks = np.zeros((len(roles), length, len(names)), dtype=bool)
+    n = len(roles)
+    masks = np.zeros((n, length, len(names)), dtype=bool)
     for number, name in enumerate(names):
         bare = name == LAST and name not in roles.positions
-        at = np.full((len(roles), 1), length - 1) if bare else roles.position(name, "attention")
+        at = np.full((n, 1), length - 1) if bare else roles.position(name, "attention")
         masks[:, :, number] = _mask(at, length) & ~masks.any(2)
     return names, masks
 
@@ -264,7 +266,8 @@ def other_rows(
     n, cells = len(pattern), pattern[0].size
     every = np.zeros((n, n, looking.shape[2], seen.shape[2]))  # of each row with the roles of each row
     together = max(1, TOGETHER // (cells * every[0, 0].size))
-    for part in (slice(at, at + together) for at in range(0, n, together)):
+    for start in range(0, n, together):
+        part = slice(start, start + together)
         asked = np.einsum("siq,sjk->ijsqk", looking[part].astype(float), seen[part].astype(float))
         every[:, part] = (pattern.reshape(n, -1) @ asked.reshape(cells, -1)).reshape(n, *asked.shape[2:])
     total, count = every[np.arange(n), orders].sum(1), looking.sum((0, 1))[:, None]

@@ -28,7 +28,8 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 NOT_FINITE = "the model's activations are not finite."
 DIVERGED = "weights are not all finite: its training has diverged."
 STILL = (
@@ -93,16 +94,17 @@ def probe(
         @wraps(function)
         def call(model: Any, inputs: Any = None, **options: Any) -> Reading:
             given = {**defaults, "inputs": inputs, **options}
-            layer, head, untrained = (given.get(one) for one in ("layer", "head", "untrained"))
+            layer, head, untrained = given.get("layer"), given.get("head"), given["untrained"]
             if "layer" in given and (looks or has_attention(model_of(model))):
                 check_layer_head(model, layer or 0, head, asker, untrained, caches=True)
             if check:
                 check_rows(inputs, asker)
-            found, before = cast(Any, function)(model=model, **given), {}
+            read: Callable[..., Found] = function
+            found, before = read(model=model, **given), {}
             sound = found.pattern is not None and _defined(found.pattern, model, asker, "a")
             values, nulls = dict(found.values), dict(found.nulls()) if given["n_null"] and found.nulls else {}
             if untrained is not None:
-                first = cast(Any, function)(model=untrained, **given | {"untrained": None, "n_null": 0})
+                first = read(model=untrained, **given | {"untrained": None, "n_null": 0})
                 if first.pattern is not None:
                     _defined(first.pattern, untrained, asker, "an untrained")
                 before = dict(first.values)
@@ -112,7 +114,7 @@ def probe(
             for one in found.still if nulls else ():
                 notes[one] = STILL
             notes |= undefined(values, None if sound else model, why, before, untrained)
-            arrays = found.arrays() if callable(found.arrays) else found.arrays or {}
+            arrays: Any = found.arrays() if callable(found.arrays) else found.arrays or {}
             tables, place = found.tables() if found.tables else {}, (layer, head) if looks else (None, None)
             reading = Reading(name or asker, values, *place, before, nulls, arrays, found.n, tables, notes)
             return _renamed(reading, found.words) if found.words else reading

@@ -17,7 +17,7 @@ their order. Only numbers of rows and positions can be checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,8 +31,10 @@ from rb_interp.typed import typed
 BY_LAYER = {
     "pattern": ("attn.hook_pattern", "row head query key"),
     **{name: (f"attn.hook_{name}", "row pos head d_head") for name in "qkvz"},
-    **{name: (f"hook_{name}", "row pos d_model") for name in ("resid_pre", "resid_mid", "resid_post")},
-    **{name: (f"hook_{name}", "row pos d_model") for name in ("attn_out", "mlp_out")},
+    **{
+        name: (f"hook_{name}", "row pos d_model")
+        for name in ["resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"]
+    },
     **{name: (f"attn.{name}", "head d_model d_head") for name in ("W_Q", "W_K", "W_V")},
     "W_O": ("attn.W_O", "head d_head d_model"),
     "W_in": ("mlp.W_in", "d_model d_mlp"),
@@ -41,12 +43,16 @@ BY_LAYER = {
 }
 """Short name -> the name within a block, and the axes of one layer."""
 WHOLE = {"W_E": ("embed.W_E", "d_vocab d_model"), "logits": ("logits", "row pos d_vocab")}
-_AXES = dict(BY_LAYER.values())
+AXES = dict([*BY_LAYER.values(), *WHOLE.values()])
 GROUPED = ("attn.W_V", "attn.W_K", "attn.hook_v", "attn.hook_k")
 """What heads may share."""
 LONGEST = 10**6
 """Positions of a row where no array tells them."""
 SIZES = ("n_layers", "n_heads", "d_model", "d_head", "d_vocab", "n_ctx")
+TELLING = {"d_model": "'resid_pre' or 'W_E'", "d_head": "'W_V'", "d_vocab": "'W_E'"}
+"""Size -> arrays that tell it."""
+SUM = 0.05
+"""By how much attention in half precision may miss a sum of 1."""
 
 
 class MissingArrayError(ModelError, AttributeError):
@@ -74,8 +80,7 @@ class ArrayModel:
     def array(self, name: str) -> Tensor:
         """An array by its full name; MissingArrayError says which one to add."""
         if name not in self.arrays:
-            axes = _AXES.get(name.split(".", 2)[-1]) or dict(WHOLE.values()).get(name, "")
-            shape = f" [{', '.join(axes.split())}]" if axes else ""
+            shape = f" [{', '.join(_axes(name))}]" if _axes(name) else ""
             raise MissingArrayError(f"these arrays have no '{name}'{shape}; add it to from_arrays.")
         return self.arrays[name]
 
@@ -109,12 +114,6 @@ class _Part:
             raise AttributeError(name)
         model, place = self._of
         return model.array(place + name)
-
-
-SUM = 0.05
-"""By how much attention in half precision may miss a sum of 1."""
-TELLING = {"d_model": "'resid_pre' or 'W_E'", "d_head": "'W_V'", "d_vocab": "'W_E'"}
-"""Size -> arrays that tell it."""
 
 
 class _Sizes(SimpleNamespace):
@@ -157,65 +156,56 @@ def from_arrays(arrays: Mapping | None = None, *, attn_only: bool = False, **nam
     return Arrays(held, attn_only)
 
 
+def _axes(name: str) -> list[str]:
+    """The axes of an array by its full name; none where they are not known."""
+    return AXES.get(name.split(".", 2)[-1] if name.startswith("blocks.") else name, "").split()
+
+
 def _sizes(held: Mapping[str, Tensor]) -> dict[str, int]:
     """What the shapes of some arrays tell of their model."""
     numbers = [int(name.split(".")[1]) for name in held if name.startswith("blocks.")]
-    found = {"n_layers": max(numbers, default=-1) + 1, "n_ctx": LONGEST}
-    if not numbers:
-        found["n_heads"] = 0
+    sizes, grouped = {"n_layers": max(numbers, default=-1) + 1, "n_ctx": LONGEST}, {}
     for name, array in held.items():
-        within = name.split(".", 2)[-1]
-        axes = (_AXES.get(within) or dict(WHOLE.values()).get(name) or "").split()
-        shape = dict(zip(axes, array.shape, strict=True)) if axes else {}
-        if "head" in shape and within not in GROUPED:
-            found["n_heads"] = shape["head"]
-        for axis, size in (("d_model", "d_model"), ("d_head", "d_head"), ("d_vocab", "d_vocab"), ("pos", "n_ctx")):
-            if axis in shape:
-                found[size] = shape[axis]
-    for within in GROUPED:  # which may be fewer than the heads
-        for name, array in held.items():
-            if name.endswith(within):
-                found.setdefault("n_heads", array.shape[_AXES[within].split().index("head")])
-    found.setdefault("n_heads", 1)  # no array has heads, so no probe can ask for another one
-    return found
+        shape = dict(zip(_axes(name), array.shape, strict=True)) if _axes(name) else {}
+        if "head" in shape:  # those of GROUPED may be fewer than the model's
+            (grouped if name.endswith(GROUPED) else sizes)["n_heads"] = shape["head"]
+        sizes |= {axis: shape[axis] for axis in ("d_model", "d_head", "d_vocab") if axis in shape}
+        sizes["n_ctx"] = shape.get("pos", sizes["n_ctx"])
+    return {"n_heads": int(bool(numbers))} | grouped | sizes  # without heads no probe can ask for another one than 0
 
 
 def _read(name: Any, value: Any) -> dict[str, Tensor]:
     """The arrays under one name, by full name."""
     if isinstance(name, tuple) and len(name) == 2 and name[0] in BY_LAYER:
         name = f"blocks.{name[1]}.{BY_LAYER[name[0]][0]}"
+    several = isinstance(value, Mapping | list | tuple)
     if name in WHOLE:
-        full, axes = WHOLE[name]
-        return {full: _array(name, value, axes)}
+        return {WHOLE[name][0]: _array(name, value, WHOLE[name][1].split())}
     if isinstance(name, str) and ("." in name or name.startswith("hook_")):
-        axes = _AXES.get(name.split(".", 2)[-1]) or dict(WHOLE.values()).get(name)
-        return {name: _array(name, value, axes)}
+        return {name: _array(name, value, _axes(name))}
     if name not in BY_LAYER:
-        known = [*BY_LAYER, *WHOLE]
-        raise ModelError(
-            f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {nearest(str(name), known)}"
-        )
+        near = nearest(str(name), [*BY_LAYER, *WHOLE])
+        raise ModelError(f"from_arrays does not know {shown(name)}, nor is it the full name of a hook; {near}")
     within, axes = BY_LAYER[name]
-    if name == "token_inputs" and not isinstance(value, Mapping | list | tuple) and np.ndim(value) == 2:
-        return {name: _array(name, value, axes)}
-    several = isinstance(value, Mapping | list | tuple) or getattr(value, "ndim", 0) > 0
-    if not several:
+    if name == "token_inputs" and not several and np.ndim(value) == 2:
+        return {name: _array(name, value, axes.split())}
+    if not several and not getattr(value, "ndim", 0):
         raise ModelError(
             f"from_arrays got {name}={shown(value)}; expected an array for each layer, stacked, listed or by number."
         )
     layers = value.items() if isinstance(value, Mapping) else enumerate(value)
-    return {f"blocks.{layer}.{within}": _array(f"{name} of L{layer}", one, axes) for layer, one in layers}
+    return {f"blocks.{layer}.{within}": _array(f"{name} of L{layer}", one, axes.split()) for layer, one in layers}
 
 
-def _array(name: str, value: Any, axes: str | None) -> Tensor:
+def _array(name: str, value: Any, axes: Sequence[str]) -> Tensor:
     """An array as a tensor on CPU; ModelError where it has another number of axes."""
     try:
         found = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
     except (TypeError, ValueError, RuntimeError):
         raise ModelError(f"from_arrays got {name}={shown(value)}; expected an array of numbers.") from None
-    if axes is not None and found.ndim != len(axes.split()):
+    if axes and found.ndim != len(axes):
         raise ModelError(
-            f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes.split())}] for each layer."
+            f"from_arrays got {name} of shape {list(found.shape)}; expected [{', '.join(axes)}] for each layer."
         )
     if name.endswith("hook_pattern") or name.startswith("pattern of "):
         sums = found.double().sum(-1)

@@ -30,14 +30,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from jaxtyping import Int
 
 from rb_interp.errors import TextError, shown
 from rb_interp.probes._probe import Found, probe
@@ -94,24 +93,20 @@ class ChainInputs(Inputs):
         return replace(self, tokens=self.tokens[rows], labels=super().take(rows).labels, examples=chosen)
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a model got right on one example.
 
     Attributes:
-        sentences: one entry for each sentence of the chain. kinds: the kind of each.
-        answer: the arg max over the vocabulary. says_true: "True" against "False". true: the gold answer.
-        losses: summed loss (nats) of the tokens of each part, in the order of PARTS. tokens: their numbers.
+        sentences: one entry for each sentence of the chain. answer: by the arg max over the vocabulary.
+        says_true: "True" against "False". losses: summed (nats), and numbers of tokens, of each of PARTS.
     """
 
-    hops: int
-    kinds: tuple[str, ...]
-    sentences: tuple[bool, ...]
+    example: Encoded
+    sentences: list[bool]
     answer: bool
     says_true: bool
-    true: bool
-    losses: tuple[float, ...]
-    tokens: tuple[int, ...]
+    losses: list[float]
+    tokens: list[int]
 
 
 @typed
@@ -129,9 +124,8 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in ("encode", "end")):
         raise TextError(f"chain_inputs got tokenizer={shown(tokenizer)}; give one that has encode(text) and end.")
     encoded = tuple(encode_example(example, tokenizer) for example in examples)
-    tokens = _padded(encoded).numpy() if encoded else np.zeros((0, 1), dtype=np.int64)
     labels = np.array([one.tokens[one.answer] for one in encoded], dtype=np.int64)
-    return ChainInputs(tokens, labels, examples=encoded, words=answer_tokens(tokenizer))
+    return ChainInputs(_padded(encoded), labels, examples=encoded, words=answer_tokens(tokenizer))
 
 
 @probe("no example that fits into the context has such a sentence.", name="chain")
@@ -167,14 +161,14 @@ def chain_accuracy(
     values["left_out"] = float(len(encoded) - len(outcomes))
 
     def nulls() -> dict[str, Null]:
-        says, true = (np.array([getattr(one, name) for one in outcomes]) for name in ("says_true", "true"))
+        says, true = (np.array(of) for of in zip(*((one.says_true, one.example.true) for one in outcomes), strict=True))
         permuted = np.random.default_rng(seed).permuted(np.tile(true, (n_null, 1)), axis=1)
         return {"answer_two_way": Null("answers permuted over examples", (permuted == says).mean(1))}
 
     def tables() -> dict[str, pd.DataFrame]:
         rows = []
-        for hops in sorted({one.hops for one in outcomes}):
-            of = _by_kind([one for one in outcomes if one.hops == hops])
+        for hops in sorted({one.example.hops for one in outcomes}):
+            of = _by_kind([one for one in outcomes if one.example.hops == hops])
             rows += [
                 {"hops": hops, "accuracy_of": name, "accuracy": float(np.mean(right)), "n": len(right)}
                 for name, right in of.items()
@@ -223,49 +217,42 @@ def chain_outcomes(
     """
     of_source = np.arange(len(examples)) if numbers is None else np.array(numbers)
     order = sorted(range(len(examples)), key=lambda index: len(examples[index].tokens))
-    found = {}
+    outcomes = {}
     for start in range(0, len(order), TOGETHER):  # of like length, so that little is filled up
         at = order[start : start + TOGETHER]
-        chunk = [examples[index] for index in at]
-        rows = _padded(chunk)
+        rows = torch.from_numpy(_padded([examples[index] for index in at]))
         logits, gold = logits_of(model, rows[:, :-1], given=of_source[at]), rows[:, 1:]
-        right = (logits.argmax(-1) == gold).numpy()
-        losses = F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold)
-        last = torch.tensor([one.answer - 1 for one in chunk])
-        decisive = logits[torch.arange(len(chunk)), last][:, list(words)]
-        says_true = (decisive[:, 0] > decisive[:, 1]).tolist()
-        judged = zip(chunk, right, losses.double().numpy(), says_true, strict=True)
-        found |= {index: _judge(*one) for index, one in zip(at, judged, strict=True)}
-    return [found[index] for index in range(len(examples))]
+        right = (logits.argmax(-1) == gold).numpy()  # at t, the token of position t + 1; losses likewise
+        losses = F.cross_entropy(logits.flatten(0, 1).float(), gold.flatten(), reduction="none").view_as(gold).double()
+        for row, index in enumerate(at):
+            one = examples[index]
+            true, false = logits[row, one.answer - 1, list(words)].tolist()
+            parts = list(pairwise((0, one.sentences[0][0] - 1, one.answer - 1, len(one.tokens) - 1)))
+            outcomes[index] = Outcome(
+                one,
+                [bool(right[row, first - 1 : last - 1].all()) for first, last in one.sentences],
+                bool(right[row, one.answer - 1]),
+                true > false,
+                [float(losses[row, first:last].sum()) for first, last in parts],
+                [last - first for first, last in parts],
+            )
+    return [outcomes[index] for index in range(len(examples))]
 
 
 def _by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
-    steps = [(kind, right) for one in outcomes for kind, right in zip(one.kinds, one.sentences, strict=True)]
+    steps = [step for one in outcomes for step in zip(one.example.kinds, one.sentences, strict=True)]
     return {
         "answer": [one.answer for one in outcomes],
-        "answer_two_way": [one.says_true == one.true for one in outcomes],
+        "answer_two_way": [one.says_true == one.example.true for one in outcomes],
         "chain": [all(one.sentences) for one in outcomes],
         "step": [right for _, right in steps],
-        **{kind: [right for found, right in steps if found == kind] for kind in KINDS},
+        **{kind: [right for named, right in steps if named == kind] for kind in KINDS},
     }
 
 
-def _judge(
-    one: Encoded, right: Bool[np.ndarray, " pos"], losses: Float[np.ndarray, " pos"], says_true: bool
-) -> Outcome:
-    """``right[t]`` and ``losses[t]`` are about the token at position t + 1."""
-    sentences = tuple(bool(right[first - 1 : last - 1].all()) for first, last in one.sentences)
-    ends = (0, one.sentences[0][0] - 1, one.answer - 1, len(one.tokens) - 1)
-    parts = list(pairwise(ends))
-    return Outcome(
-        one.hops, one.kinds, sentences, bool(right[one.answer - 1]), says_true, one.true,
-        tuple(float(losses[first:last].sum()) for first, last in parts), tuple(last - first for first, last in parts),
-    )  # fmt: skip
-
-
-def _padded(examples: Sequence[Encoded]) -> Int[Tensor, "row pos"]:
+def _padded(examples: Sequence[Encoded]) -> Int[np.ndarray, "row pos"]:
     """All examples as rows, filled up behind their end, where a causal model does not look."""
-    rows = np.zeros((len(examples), max(len(one.tokens) for one in examples)), dtype=np.int64)
+    rows = np.zeros((len(examples), max([len(one.tokens) for one in examples], default=1)), dtype=np.int64)
     for row, one in zip(rows, examples, strict=True):
         row[: len(one.tokens)] = one.tokens
-    return torch.from_numpy(rows)
+    return rows

@@ -196,17 +196,18 @@ def next_token(
     known = np.flatnonzero(np.diff(followers.indptr))
     ids, labels = ids[known], label_products(followers[known], totals.shape[1])
     first, vectors = int(np.isin(ids, typical.prontoqa).sum()), token_vectors(model, ids)
-    values = {
-        name: math.nan if x is None else float((spearman if "spearman" in name else pearson)(pairs(x), pairs(y)))
-        for name, _, x, y in _sides(labels, vectors, first)
-    }
+    values = {}
+    for name, _, x, y in _sides(labels, vectors, first):
+        correlation = spearman if "spearman" in name else pearson
+        values[name] = math.nan if x is None or y is None else float(correlation(pairs(x), pairs(y)))
 
     def nulls() -> dict[str, Null]:
         orders, drawn = banded_orders(first, len(ids), n_null, np.random.default_rng(seed)), {}
         for name, block, x, y in _sides(labels, vectors, first):
-            sides = (ranked_pairs(side) if "spearman" in name and x is not None else side for side in (x, y))
-            within = orders[:, block] - (block.start or 0)
-            draws = np.full(n_null, np.nan) if x is None else permuted_correlations(*sides, within)
+            draws = np.full(n_null, np.nan)
+            if x is not None and y is not None:
+                x, y = (ranked_pairs(x), ranked_pairs(y)) if "spearman" in name else (x, y)
+                draws = permuted_correlations(x, y, orders[:, block] - (block.start or 0))
             drawn[name] = Null(f"tokens permuted among {BAND} neighbours in frequency", draws)
         return drawn
 
@@ -275,14 +276,14 @@ def _sides(labels: Gram, vectors: Vectors, first: int) -> Iterator[tuple[str, sl
     for name, block in (("prontoqa", slice(0, first)), ("stories", slice(first, None)), ("all", slice(None))):
         own, rows = labels[block, block], vectors[block]
         if len(rows) < 3:
-            sides = raw = None, None
+            sides: tuple[Gram | None, Gram | None] = (None, None)
+            raw = sides
         else:
             centred = own - own.mean(0) - own.mean(1, keepdims=True) + own.mean()
             raw = _gram_cosines(own), cosines(rows)
             sides = _gram_cosines(centred), cosines(rows - rows.mean(0))
-        yield f"spearman_{name}", block, *raw
-        yield f"pearson_{name}", block, *raw
-        yield f"spearman_centred_{name}", block, *sides
+        for kind, (x, y) in (("spearman", raw), ("pearson", raw), ("spearman_centred", sides)):
+            yield f"{kind}_{name}", block, x, y
 
 
 def _gram_cosines(products: Gram) -> Gram:

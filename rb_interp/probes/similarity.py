@@ -149,7 +149,7 @@ def similarity_nulls(vectors: Vectors, typical: Typical, n_null: int, rng: np.ra
     first, control = groups["prontoqa"] > 0, groups["control"] > 0
     swap = np.zeros((n_null, n), dtype=bool)
     swap[:, :n_first] = rng.random((n_null, n_first)) < 0.5
-    swap[:, _control_places(typical)] = swap[:, : control.sum()]
+    swap[:, n_first + _places(typical.stories, typical.control)] = swap[:, : control.sum()]
     first, control = first ^ swap, control ^ swap
     drawn = {
         "difference": ("corpus labels permuted among typical tokens", {"prontoqa": permuted, "stories": ~permuted}),
@@ -196,25 +196,20 @@ def _weights(
 ) -> dict[str, Weights]:
     """Weights of each list, given how often each token of either corpus is drawn."""
     n_first, n = first.shape[1], first.shape[1] + others.shape[1]
-    found = {name: np.zeros((len(first), n), dtype=np.int64) for name in LISTS}
-    found["prontoqa"][:, :n_first] = first
-    found["stories"][:, n_first:] = others
-    found["control"][:, _control_places(typical)] = first[:, : len(typical.control)]
+    weights = {name: np.zeros((len(first), n), dtype=np.int64) for name in LISTS}
+    weights["prontoqa"][:, :n_first] = first
+    weights["stories"][:, n_first:] = others
+    weights["control"][:, n_first + _places(typical.stories, typical.control)] = first[:, : len(typical.control)]
     partner = _places(typical.prontoqa, typical.counterpart)
-    found["counterpart"][:, :n_first] = first * np.bincount(partner, minlength=n_first)
-    found["in_range"][:, n_first + _places(typical.stories, typical.in_range)] = first[:, partner]
-    return found
+    weights["counterpart"][:, :n_first] = first * np.bincount(partner, minlength=n_first)
+    weights["in_range"][:, n_first + _places(typical.stories, typical.in_range)] = first[:, partner]
+    return weights
 
 
 def _places(tokens: Int[np.ndarray, " token"], wanted: Int[np.ndarray, " wanted"]) -> Int[np.ndarray, " wanted"]:
     """Where each wanted token stands in a list of distinct tokens."""
-    place = {token: at for at, token in enumerate(tokens.tolist())}
-    return np.array([place[token] for token in wanted.tolist()], dtype=np.int64)
-
-
-def _control_places(typical: Typical) -> np.ndarray:
-    """Where each control token stands among PrOntoQA's and then the stories' typical tokens."""
-    return len(typical.prontoqa) + _places(typical.stories, typical.control)
+    order = np.argsort(tokens)
+    return order[np.searchsorted(tokens, wanted, sorter=order)]
 
 
 def mean_cosines(

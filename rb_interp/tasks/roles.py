@@ -61,8 +61,8 @@ class Roles(Record):
 
     def __len__(self) -> int:
         """Number of rows."""
-        sizes = [len(at) for at in self.positions.values()]
-        return sizes[0] if sizes else (0 if self.set is None else len(self.set))
+        first = next(iter(self.positions.values()), self.set)
+        return 0 if first is None else len(first)
 
     @typed
     def position(self, role: str, probe: str = "this probe") -> Int[np.ndarray, "row n"]:
