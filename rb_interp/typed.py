@@ -58,10 +58,7 @@ def typed(function: F) -> F:
                         raise ArgumentError(f"got {argument}={shown(values[argument])}; expected {said}.")
                 except (ArgumentError, ModelError) as error:  # a model says itself what it misses
                     raise type(error)(f"{name} {error}") from None
-        floats = {}
-        for argument, x in values.items():
-            if hasattr(x, "numel") and x.is_floating_point():
-                floats[argument] = x
+        floats = {argument: x for argument, x in values.items() if hasattr(x, "numel") and x.is_floating_point()}
         if len(floats) > 1:  # tensors of one call have the widest of their types
             widest = max((x.dtype for x in floats.values()), key=lambda dtype: dtype.itemsize)
             values.update({argument: x.to(widest) for argument, x in floats.items()})

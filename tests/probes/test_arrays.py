@@ -8,7 +8,6 @@ from lens_models import lens_model
 
 from rb_interp import probes
 from rb_interp.errors import ModelError
-from rb_interp.interventions import ablation
 from rb_interp.probes.values import token_embeddings
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
@@ -122,13 +121,7 @@ def test_residuals_alone_do_where_no_head_is_read(both):
     ("leave_out", "name", "message"),
     [
         ("pattern", "uniformity", r"no 'blocks.1.attn.hook_pattern' \[row, head, query, key\]; add it to from_arrays"),
-        ("mlp_out", "variance_explained", r"no 'blocks.1.hook_mlp_out' \[row, pos, d_model\]; add it to from_arrays"),
-        ("W_V", "value_alignment", r"no 'blocks.1.attn.W_V' \[head, d_model, d_head\]; add it"),
-        ("W_O", "value_alignment", r"no 'blocks.1.attn.W_O' \[head, d_head, d_model\]; add it"),
         ("token_inputs", "value_alignment", r"no 'blocks.1.token_inputs' \[d_vocab, d_model\]; add it"),
-        ("W_Q", "weight_spectra", r"no 'blocks.1.attn.W_Q' \[head, d_model, d_head\]; add it"),
-        ("W_E", "lattice", r"no 'embed.W_E' \[d_vocab, d_model\]; add it"),
-        ("logits", "label_range", r"no 'logits' \[row, pos, d_vocab\]; add it"),
     ],
 )
 def test_what_is_missing_is_named(leave_out, name, message, both):
@@ -139,19 +132,7 @@ def test_what_is_missing_is_named(leave_out, name, message, both):
 
 def test_what_does_not_fit_is_refused(both):
     source = both[1][0]
-    with pytest.raises(ModelError, match="does not know 'patern', nor is it .*; did you mean 'pattern'"):
-        probes.from_arrays(patern=np.zeros((1, 2, 3, 4, 4)))
-    with pytest.raises(ModelError, match=r"pattern of L0 of shape \[3, 4, 4\]; expected \[row, head, query, key\] for"):
-        probes.from_arrays(pattern=np.zeros((2, 3, 4, 4)))
     with pytest.raises(ModelError, match="rows that sum to 4 to 4; expected attention after its softmax"):
         probes.from_arrays(pattern=np.ones((1, 2, 3, 4, 4)))
-    with pytest.raises(ModelError, match=r"pattern=nan; expected an array for each layer"):
-        probes.from_arrays({"pattern": float("nan")})
-    with pytest.raises(ModelError, match=r"pattern of L0=.*; expected an array of numbers"):
-        probes.from_arrays(pattern=["a", "b"])
     with pytest.raises(ModelError, match=r"of shape \[30, 4, 9, 9\] and the rows are \[3, 9\]"):
         probes.uniformity(source, INPUTS.take(np.arange(3)))
-    with pytest.raises(ModelError, match="uniformity got layer=7; this model has 2 layers"):
-        probes.uniformity(source, INPUTS, layer=7)
-    with pytest.raises(ModelError, match="ablation got arrays and needs a model that runs; pass one"):
-        ablation(source, INPUTS, "z.0")

@@ -11,7 +11,7 @@ from rb_interp.probes._attention import ROUNDING, between_roles, masks_by_role, 
 from rb_interp.statistics import dirichlet_rows
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
-from rb_interp.tasks import AnchorTask, Roles
+from rb_interp.tasks import Roles
 from rb_interp.tasks.inputs import Inputs
 
 
@@ -58,19 +58,6 @@ def test_p_values_are_uniform_where_attention_ignores_the_roles():
         observed = mean_by_role(attention, anchors[:, :1] - 1, anchors)["anchors"]
         p_values.append(permuted_roles(attention, anchors, 200, rng).p_value(observed))
     assert kstest(p_values, "uniform").statistic < 1.63 / np.sqrt(n) + 1 / 201
-
-
-def test_a_task_s_roles_on_a_model():
-    data = AnchorTask(
-        length=9, keys=(11, 20), memory_anchors=(1, 3), reasoning_anchors=(5, 8), masked=(), d_vocab=40, n_sequences=200
-    ).dataset(0)
-    model = lens_model("gpt2", d_vocab=40)
-    reading = attention_by_role(model, Inputs(data.tokens, roles=data.roles()), layer=3, head=2, untrained=model)
-    parts = [reading.values[name] for name in ("key", "anchors", "self", "noise")]
-    assert sum(parts) == pytest.approx(1, abs=1e-6)
-    assert reading.values["anchor_1"] + reading.values["anchor_2"] == pytest.approx(reading.values["anchors"])
-    assert reading.untrained == reading.values
-    assert set(reading.nulls) == {"key", "anchors"}
 
 
 @pytest.mark.parametrize(
