@@ -119,7 +119,7 @@ def token_basis(
         inputs: rows, of which only the length is used, and roles that name the groups.
         group: a token group of the roles, or token ids.
         centred: whether the mean over all tokens of ``groups`` is taken off, as in the probe value_alignment.
-        groups: name -> token ids, see ``probes.groups.token_groups``; by default those of the roles.
+        groups: name -> token ids, see ``probes.values.token_groups``; by default those of the roles.
 
     Raises RolesError for a group that there is not.
     """
