@@ -2,6 +2,7 @@
 
 import doctest
 import re
+import runpy
 import shlex
 from functools import cache
 from pathlib import Path
@@ -130,3 +131,10 @@ def test_the_claims_page_has_every_claim_word_for_word():
     first = [row for row in claims["anchor"] if row not in second]
     others = [row for name in STUDIES[1:] for row in claims[name]]
     assert written == first + checks + second + others
+
+
+def test_tables_of_results_are_those_of_the_kept_runs():
+    made = runpy.run_path(str(ROOT / "docs/made_tables.py"))["made"]
+    pages = {path.name: path.read_text() for path in ROOT.glob("docs/results*.md")}
+    assert [name for name, page in pages.items() if made(page) != page] == []
+    assert any("<!-- verdicts of " in page for page in pages.values())
