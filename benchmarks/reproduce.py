@@ -39,9 +39,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     timing = json.loads((folder / "timing.json").read_text())
     parts = ", ".join(f"{name} {timing[name]:.0f} s" for name in timing if name != "total")
-    kept = (timing["evaluation"] + timing["writing"]) / seconds
     print(f"reproduce --preset {options.preset}: {seconds:.0f} s, peak {peak:.2f} GiB ({parts})")
-    print(f"evaluation and checkpoints: {kept:.1%} of the whole")
 
 
 if __name__ == "__main__":

@@ -34,9 +34,8 @@ from experiments.calibration.exchange import Exchange, run_with_exchanges
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import parameters
 from rb_interp.tasks import AnchorDataset
-from rb_interp.training.config import TrainConfig
+from rb_interp.training.config import TrainConfig, learning_rate
 from rb_interp.training.member_group import clip_per_member, cross_entropy, make_optimiser
-from rb_interp.training.schedule import learning_rate
 
 SMALLEST_SHARE = 0.95
 """A member counts where every exchange, and the reasoning rows as they are, reach this share of rows."""

@@ -67,8 +67,9 @@ def finish(run: Run, progress: bool = True, until_decided: bool = False) -> Run:
     steps = {"train": lambda: run.train(progress), "probes": probe, "further seeds": more, "report": run.write_report}
     with run.writing():
         for name, step in steps.items():
-            before, spent = time.monotonic(), step()
-            seconds |= spent if isinstance(spent, dict) else {name: time.monotonic() - before}
+            before = time.monotonic()
+            step()
+            seconds[name] = time.monotonic() - before
         run.store.write_json("timing.json", {**seconds, "total": time.monotonic() - started})
     return run
 

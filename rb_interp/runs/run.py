@@ -162,8 +162,8 @@ class Run(RunFolder):
             yield
 
     @typed
-    def train(self, progress: bool = True) -> dict[str, float]:
-        """Train every sweep to its last step, from wherever it stopped; seconds by sweep and kind of work.
+    def train(self, progress: bool = True) -> None:
+        """Train every sweep to its last step, from wherever it stopped.
 
         Raises RunError if training was finished, and one of its files is not what it was.
         """
@@ -172,17 +172,13 @@ class Run(RunFolder):
                 if (self.folder / name).is_file():
                     self.store.verified(name)
             if self.store.is_current(TRAIN) and self.finished:
-                return {}
+                return
             self.store.begin(TRAIN)
-            seconds = {}
             for names in stacks(self.config.sweeps):
-                spent = train_sweeps([self.sweeps[name] for name in names], progress)
-                name = f"{names[0] or 'main'} to {names[-1]}" if names[1:] else names[0]
-                seconds |= {f"{name}: {what}" if name else what: value for what, value in spent.items()}
+                train_sweeps([self.sweeps[name] for name in names], progress)
             self.store.write_table("curves", self.curves, KEYS["curves"].split())
             written = [name for sweep in self.sweeps.values() for name in sweep.written]
             self.store.finish(TRAIN, [*written, "curves.parquet"])
-        return seconds
 
     @typed
     def add_seeds(self, n: int) -> None:

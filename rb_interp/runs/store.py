@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
 from rb_interp import __version__
 from rb_interp.errors import RunError, StudyError, first_line
@@ -59,7 +60,7 @@ def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
         content(temporary) if callable(content) else temporary.write_bytes(content)
         temporary.chmod(0o644)
         os.replace(temporary, path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # a full disk may arrive as either
         raise RunError(
             f"{path} could not be written ({error}); what was there before is untouched. Free some space or choose "
             f"another folder, then run the same command: it continues."

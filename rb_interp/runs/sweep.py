@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,11 +16,10 @@ from rb_interp.errors import RunError, nearest
 from rb_interp.runs import store as run_store
 from rb_interp.runs.config import SweepConfig, fingerprint
 from rb_interp.tasks.protocol import vocabulary
-from rb_interp.training.curves import saved_curves
 from rb_interp.training.loop import kept_by, stage_name, step_name
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import Part, train_together
-from rb_interp.training.store import SUFFIX, Checkpoint, Store
+from rb_interp.training.store import CURVES, SUFFIX, Checkpoint, Store, saved_curves
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -31,27 +29,21 @@ if TYPE_CHECKING:
     from rb_interp.models.protocol import HookedModel
 
 PROVENANCE = "data.json"
-CURVES = "curves/"
-"""First letters of the names of learning curves in the saved state."""
 
 
-def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> dict[str, float]:
+def train_sweeps(sweeps: Sequence[Sweep], progress: bool = True) -> None:
     """Train sweeps that share a stack (``runs.config.stacks``) to the last step, each from its last saved step.
 
     Batches of other seeds train by themselves. Sweeps that a stop left at different steps train one after another, each
-    in the company of all others, whose steps are not kept: so its bits do not depend on where it was stopped. Returns
-    the seconds spent, none where nothing is left.
+    in the company of all others, whose steps are not kept: so its bits do not depend on where it was stopped.
     """
-    seconds, first = Counter[str](), sweeps[0]
+    first = sweeps[0].config
     for seeds in dict.fromkeys(seeds for sweep in sweeps for seeds in sweep.stores):
         parts = [sweep.part(seeds) for sweep in sweeps if seeds in sweep.stores]
         left = [sweep.left(seeds) for sweep in sweeps if seeds in sweep.stores]
         for step in sorted({at for at in left if at is not None}):
             company = [part if at == step else replace(part, store=None) for part, at in zip(parts, left, strict=True)]
-            c = first.config
-            trained = train_together(c.task, c.model, company, data_seed=c.data_seed, progress=progress)
-            seconds.update(trained.seconds)
-    return dict(seconds)
+            train_together(first.task, first.model, company, data_seed=first.data_seed, progress=progress)
 
 
 @typed
@@ -195,9 +187,9 @@ class Sweep:
         return step_name(train.steps) in kept and min(reached, default=0) >= 0 and all(map(store.exists, kept))
 
     @typed
-    def train(self, progress: bool = True) -> dict[str, float]:
-        """Train to the last step, from the last saved step; returns the seconds spent, none where nothing is left."""
-        return train_sweeps([self], progress)
+    def train(self, progress: bool = True) -> None:
+        """Train to the last step, from the last saved step."""
+        train_sweeps([self], progress)
 
     def part(self, seeds: tuple[int, ...]) -> Part:
         """A batch of seeds as a stack trains it; RunError where there is no such batch."""

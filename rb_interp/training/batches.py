@@ -27,29 +27,31 @@ class Batches:
         tokens, labels: training rows of each seed.
         fixed: evaluation rows of each of the task's sets.
 
-    Raises ConfigError for a batch that cannot be divided among sets, TaskError for rows that the task's sizes do not
-    allow or that differ in number.
+    Raises ConfigError for a batch that cannot be divided among sets, TaskError for tokens beyond the vocabulary and for
+    training sets that differ in number of rows.
     """
 
     def __init__(self, task: Task, datasets: Sequence[Dataset], train: TrainConfig, device: torch.device) -> None:
         self.seeds, self.device, self.epoch = [data.seed for data in datasets], device, -1
-        self.parts = len(datasets[0].batch_sets)
+        names = datasets[0].batch_sets
+        self.parts = len(names)
         if train.batch_size % self.parts:
-            raise ConfigError(
-                f"batch_size={train.batch_size}; a batch takes as many rows from each of "
-                f"{', '.join(datasets[0].batch_sets)}, so give a multiple of {self.parts}."
-            )
+            raise ConfigError(f"batch_size={train.batch_size} of rows of {names}; give a multiple of {self.parts}.")
         for data in datasets:
-            _check(task, data)
-        every = [[data.rows(name) for name in data.batch_sets] for data in datasets]
-        self.n_rows = _same_number([rows for each in every for rows in each], "training rows")
+            first, last = data.tokens.min(), data.tokens.max()
+            if not 0 <= first <= last < task.d_vocab:  # the embedding of another member would be read
+                raise TaskError(f"seed {data.seed}: tokens run from {first} to {last}; d_vocab is {task.d_vocab}.")
+        every = [[data.rows(name) for name in names] for data in datasets]
+        sizes = sorted({len(rows) for each in every for rows in each})
+        if len(sizes) > 1 or not sizes[0]:
+            raise TaskError(
+                f"{names} have {sizes} training rows; give each the same number, for members step together."
+            )
+        self.n_rows = sizes[0]
         self.size = min(train.batch_size // self.parts, self.n_rows)
         self.tokens, self.labels = self._tensors(datasets, [np.concatenate(each) for each in every])
-        self.fixed: list[tuple[Tokens, Labels]] = []
-        for name in task.sets:
-            chosen = [data.sample(name, train.eval_rows) for data in datasets]
-            _same_number(chosen, f"rows of {name}")
-            self.fixed.append(self._tensors(datasets, chosen))
+        chosen = ([data.sample(name, train.eval_rows) for data in datasets] for name in task.sets)
+        self.fixed = [self._tensors(datasets, rows) for rows in chosen]
 
     def _tensors(self, datasets: Sequence[Dataset], rows: Sequence[np.ndarray]) -> tuple[Tokens, Labels]:
         pairs = [(data.tokens[at], data.labels[at]) for data, at in zip(datasets, rows, strict=True)]
@@ -72,34 +74,3 @@ class Batches:
     def _order(self, seed: int, epoch: int) -> Int[np.ndarray, "part row"]:
         rng = np.random.default_rng([seed, 5, epoch])
         return np.stack([rng.permutation(self.n_rows) + part * self.n_rows for part in range(self.parts)])
-
-
-def _same_number(rows: Sequence[np.ndarray], what: str) -> int:
-    """The number of rows that all have; TaskError where they differ or there is none to train on."""
-    numbers = sorted({len(each) for each in rows})
-    if len(numbers) > 1:
-        raise TaskError(
-            f"the numbers of {what} differ between seeds or batch sets: {numbers}; members take steps together, so "
-            f"give each the same number."
-        )
-    if what == "training rows" and not numbers[0]:
-        raise TaskError("the task has no training rows; check its train_sets.")
-    return numbers[0]
-
-
-def _check(task: Task, data: Dataset) -> None:
-    """Raise TaskError where rows do not have the sizes that the task promises."""
-    shape = data.tokens.shape if task.predicts == "next" else data.tokens.shape[:1]
-    if data.tokens.shape[1] != task.length or data.labels.shape != shape:
-        raise TaskError(
-            f"seed {data.seed}: tokens {list(data.tokens.shape)} and labels {list(data.labels.shape)}; a task with "
-            f"length={task.length} and predicts='{task.predicts}' needs {[len(data.tokens), task.length]} and "
-            f"{[len(data.tokens), *shape[1:]]}."
-        )
-    least = -1 if task.predicts == "next" else 0
-    for name, values, low in (("tokens", data.tokens, 0), ("labels", data.labels, least)):
-        if values.size and not low <= values.min() <= values.max() < task.d_vocab:
-            raise TaskError(
-                f"seed {data.seed}: {name} run from {values.min()} to {values.max()}; expected {low} to "
-                f"{task.d_vocab - 1}, below d_vocab={task.d_vocab}."
-            )

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.errors import ArgumentError, ConfigError, nearest
-from rb_interp.settings import class_name
-from rb_interp.tasks.protocol import Stage, Task
-from rb_interp.training.config import TrainConfig
-from rb_interp.training.curves import SPECTRA, Curves, joined, saved_curves
+from rb_interp.errors import ArgumentError, ConfigError
+from rb_interp.tasks.protocol import Task
+from rb_interp.training.config import TrainConfig, checkpoint_steps, evaluation_steps
 from rb_interp.training.member_group import Member, MemberGroup
-from rb_interp.training.schedule import checkpoint_steps, evaluation_steps
-from rb_interp.training.store import Checkpoint, Store
+from rb_interp.training.store import CURVES, SPECTRA, Checkpoint, Curves, Store, saved_curves
 
 
 @dataclass(eq=False)
@@ -33,14 +30,11 @@ class Trained:
     """What training leaves in memory.
 
     Attributes:
-        curves: losses and accuracies along training.
-        final: weights of all members at the last step.
-        seconds: wall time of this call, and the share of it spent on steps, evaluation and writing.
+        curves: losses and accuracies along training. final: weights of all members at the last step.
     """
 
     curves: Curves
     final: Checkpoint
-    seconds: dict[str, float]
 
 
 def stage_name(stage: str, member: Member) -> str:
@@ -61,7 +55,7 @@ class Training:
         parts: members in their order, and where the checkpoints of these go. None keeps nothing of them; where training
             goes on from a saved step they take part from there with the weights that they were drawn with.
 
-    Raises ConfigError for a stage that the task does not have, ArgumentError for parts that stand at different steps.
+    Raises ArgumentError for parts that stand at different steps.
     """
 
     def __init__(
@@ -71,14 +65,16 @@ class Training:
         train: TrainConfig,
         parts: Sequence[tuple[Sequence[Member], Store | None]],
     ) -> None:
-        self.shares, self.train, self.parts = shares, train, [(tuple(own), store) for own, store in parts]
+        self.shares, self.train = shares, train
+        sizes = slices(len(own) for own, _ in parts)
+        self.parts = [(tuple(own), at, store) for (own, store), at in zip(parts, sizes, strict=True)]
+        self.stored = [part for part in self.parts if part[2] is not None]
         self.trained_on = [task.sets.index(name) for name in task.train_sets]
-        self.stages = chosen_stages(task, train)
+        self.stages = {name: task.stages[name] for name in train.stages}
         self.groups = [group for share in self.shares for group in share]
         self.members = tuple(member for group in self.groups for member in group.members)
         self.curves = Curves(self.members, task.sets)
         self.reached: dict[str, dict[Member, int]] = {stage: {} for stage in self.stages}
-        self.seconds = {"steps": 0.0, "evaluation": 0.0, "writing": 0.0}
         self.step, self.target, self.saved = 0, 0, (-1, 0)
 
     def run(self, progress: bool) -> Trained:
@@ -93,14 +89,15 @@ class Training:
         )  # fmt: skip
         saved = time.monotonic()
         with bar, workers(self.shares) as pool:
-            evaluated = set(self.curves.steps)
             try:
-                for mark in evaluation_steps(self.train):
-                    if mark in evaluated:
-                        continue
+                for mark in sorted({*evaluation_steps(self.train)} - {*self.curves.steps}):
                     while self.step < mark:
-                        self._advance(pool, min(mark, self.step + 25), bar)
-                    self._evaluate(pool, bar)
+                        self.target = min(mark, self.step + 25)
+                        bring_to(pool, self.shares, self.target)
+                        bar.update(self.target - self.step)
+                        self.step = self.target
+                    losses = self._evaluate(pool)[:, self.trained_on, 0]
+                    bar.set_postfix_str(f"training loss {np.nanmean(losses):.3g} nats", refresh=False)
                     self._keep_what_is_due()
                     if time.monotonic() - saved > self.train.save_every:
                         self._save()
@@ -110,29 +107,16 @@ class Training:
             except KeyboardInterrupt:
                 self._save_interrupted(pool)
                 raise
-        return Trained(
-            self.curves, Checkpoint(self.step, self._keys(self.members), self._state(moments=False)), self.seconds
-        )
+        return Trained(self.curves, Checkpoint(self.step, _keys(self.members), self._state(moments=False)))
 
-    def _advance(self, pool: ThreadPoolExecutor, target: int, bar: tqdm) -> None:
-        started, self.target = time.monotonic(), target
-        bring_to(pool, self.shares, target)
-        bar.update(target - self.step)
-        self.step = target
-        self.seconds["steps"] += time.monotonic() - started
-
-    def _evaluate(self, pool: ThreadPoolExecutor, bar: tqdm) -> None:
-        started = time.monotonic()
+    def _evaluate(self, pool: ThreadPoolExecutor) -> np.ndarray:
         parts = list(pool.map(lambda share: [(group.evaluate(), group.spectra()) for group in share], self.shares))
         found = [part for share in parts for part in share]
         values = np.concatenate([part for part, _ in found])
         for name in found[0][1]:
-            spectra = np.concatenate([part[name] for _, part in found])
-            before = [np.full_like(spectra, np.nan)] * len(self.curves.evaluations)  # in a state without them
-            self.curves.spectra.setdefault(name, before).append(spectra)
+            self.curves.spectra.setdefault(name, []).append(np.concatenate([part[name] for _, part in found]))
         self.curves.evaluations.append((self.step, values))
-        self.seconds["evaluation"] += time.monotonic() - started
-        bar.set_postfix_str(f"training loss {np.nanmean(values[:, self.trained_on, 0]):.3g} nats", refresh=False)
+        return values
 
     def _keep_what_is_due(self) -> None:
         """Checkpoints of the evaluation just made; doing it twice does no harm."""
@@ -142,29 +126,21 @@ class Training:
             reached = self.reached[name]
             for member, now in zip(self.members, stage.reached(values, first), strict=True):
                 if (member not in reached and (now or last)) if stage.keep == "first" else now:
-                    part = next(own for own, _ in self.parts if member in own)
+                    part = next(own for own, *_ in self.parts if member in own)
                     siblings = [m for m in part if m.seed == member.seed]
                     due.append((stage_name(name, member), siblings if stage.with_siblings else [member]))
                     reached_now.append((reached, member))
         if step in checkpoint_steps(self.train):
             due.append((step_name(step), self.members))
-        self._keep(due)
+        weights = self._state(moments=False) if due and self.stored else {}
+        for name, members in due:
+            for part, _, store in self.stored:
+                own = [m for m in members if m in part]
+                index = [self.members.index(m) for m in own]
+                if own:
+                    store.write(name, self.step, _keys(own), {key: value[index] for key, value in weights.items()})
         for reached, member in reached_now:
             reached[member] = step
-
-    def _keep(self, due: Sequence[tuple[str, Sequence[Member]]]) -> None:
-        """Write checkpoints: names and the members that they hold."""
-        if not due or not any(store for _, store in self.parts):
-            return
-        started, weights = time.monotonic(), self._state(moments=False)
-        for name, members in due:
-            for part, store in self.parts:
-                own = [m for m in members if m in part]
-                if own and store is not None:
-                    index = [self.members.index(m) for m in own]
-                    chosen = {key: value[index] for key, value in weights.items()}
-                    store.write(name, self.step, self._keys(own), chosen)
-        self.seconds["writing"] += time.monotonic() - started
 
     def _state(self, moments: bool = True) -> dict[str, Tensor]:
         states = [group.state(moments) for group in self.groups]
@@ -184,103 +160,79 @@ class Training:
             self._save()
 
     def _save(self) -> None:
-        if not any(store for _, store in self.parts):
-            return
-        started, state = time.monotonic(), self._state()
-        evaluations = np.stack([values for _, values in self.curves.evaluations])
-        spectra = {f"{SPECTRA}{name}": np.stack(found) for name, found in self.curves.spectra.items()}
-        for (part, store), at in zip(self.parts, self._places(), strict=True):
-            if store is None:
-                continue
-            reached = {stage: [steps.get(m, -1) for m in part] for stage, steps in self.reached.items()}
-            curves = {
-                "curves/steps": torch.tensor(self.curves.steps),
-                "curves/values": torch.from_numpy(evaluations[:, at]),
-                **{f"curves/{stage}": torch.tensor(steps) for stage, steps in reached.items()},
-                **{name: torch.from_numpy(found[:, at]) for name, found in spectra.items()},
-            }
-            own = {key: value[at] for key, value in state.items()}
-            store.write("state", self.step, self._keys(part), {**own, **curves})
+        state = self._state() if self.stored else {}
+        along = {f"{CURVES}values": [values for _, values in self.curves.evaluations]}
+        along |= {f"{SPECTRA}{name}": found for name, found in self.curves.spectra.items()}
+        curves = {name: torch.from_numpy(np.stack(found)) for name, found in along.items()}
+        for part, at, store in self.stored:
+            tensors = {key: value[at] for key, value in state.items()}
+            tensors |= {name: values[:, at] for name, values in curves.items()}
+            tensors[f"{CURVES}steps"] = torch.tensor(self.curves.steps)
+            for stage, steps in self.reached.items():
+                tensors[f"{CURVES}{stage}"] = torch.tensor([steps.get(member, -1) for member in part])
+            store.write("state", self.step, _keys(part), tensors)
         self.saved = (self.step, len(self.curves.evaluations))
-        self.seconds["writing"] += time.monotonic() - started
 
     def _resume(self) -> None:
         """Continue from the saved state; from step 0 where something is lost that was kept on the way to it."""
-        stored = [store for _, store in self.parts if store is not None]
-        found = [store.read("state") if store and store.exists("state") else None for _, store in self.parts]
-        saved = [state for state in found if state is not None]
-        if not saved:
+        found = [(part, at, store.read("state")) for part, at, store in self.stored if store.exists("state")]
+        if not found:
             return
-        if len(saved) < len(stored) or len({(s.step, len(s.tensors["curves/steps"])) for s in saved}) > 1:
+        steps = {(state.step, len(state.tensors[f"{CURVES}steps"])) for *_, state in found}
+        if len(found) < len(self.stored) or len(steps) > 1:
             raise ArgumentError(
-                f"parts stand at steps {sorted(s.step for s in saved)}, {len(stored) - len(saved)} at none; expected "
-                f"one step. Train them by themselves, the others without their store."
+                f"parts stand at steps {sorted(state.step for *_, state in found)}, {len(self.stored) - len(found)} at "
+                f"none; expected one step. Train them by themselves, the others without their store."
             )
-        again: list[tuple[str, Sequence[Member]]] = []
-        for (part, store), state in zip(self.parts, found, strict=True):
-            if store is None or state is None:
-                continue
-            lost = [name for name in kept_by(state, self.train, part) if not store.exists(name)]
-            if lost not in ([], [step_name(state.step)]):
-                tqdm.write(f"{store.path(lost[0])} is missing, so training begins again.", file=sys.stderr)
-                return
-            again += [(name, part) for name in lost]
-        self._take_up(found, saved[0])
-        self._keep(again)
+        for (part, _, state), (*_, store) in zip(found, self.stored, strict=True):
+            for name in kept_by(state, self.train, part):
+                if not store.exists(name):
+                    tqdm.write(f"{store.path(name)} is missing, so training begins again.", file=sys.stderr)
+                    return
+        self._take_up(found)
 
-    def _take_up(self, found: Sequence[Checkpoint | None], like: Checkpoint) -> None:
-        """Continue from saved states, one of each part; a part without one stays as it was drawn, without curves."""
-        self.step, self.target, first, drawn = like.step, like.step, 0, self._state()
-        pieces = [
-            {name: values[at] for name, values in drawn.items()} if state is None else state.tensors
-            for state, at in zip(found, self._places(), strict=True)
-        ]
-        whole = {name: torch.cat([piece[name] for piece in pieces]) for name in drawn}
-        for group in self.groups:
-            last = first + len(group.members)
-            group.load_state({key: value[first:last] for key, value in whole.items()}, self.step)
-            first = last
-        known = saved_curves(like, (), self.curves.sets)
-        self.curves = joined(
-            [
-                known.of_nan(own) if state is None else saved_curves(state, own, self.curves.sets)
-                for (own, _), state in zip(self.parts, found, strict=True)
-            ]
-        )
+    def _take_up(self, found: Sequence[tuple[Sequence[Member], slice, Checkpoint]]) -> None:
+        """Continue from saved states; a part without one stays as it was drawn, without curves."""
+        like, n = found[0][2], len(self.members)
+        self.step = self.target = like.step
+        weights, curves = self._state(), {f"{CURVES}steps": like.tensors[f"{CURVES}steps"]}
+        for name, values in like.tensors.items():
+            if name == f"{CURVES}values" or name.startswith(SPECTRA):
+                curves[name] = values.new_full((len(values), n, *values.shape[2:]), torch.nan)
+        for part, at, state in found:
+            for name, value in weights.items():
+                value[at] = state.tensors[name]
+            for name in list(curves)[1:]:
+                curves[name][:, at] = state.tensors[name]
+            for stage, reached in self.reached.items():
+                steps = zip(part, state.tensors[f"{CURVES}{stage}"].tolist(), strict=True)
+                reached.update({member: step for member, step in steps if step >= 0})
+        for group, at in zip(self.groups, slices(len(group.members) for group in self.groups), strict=True):
+            group.load_state({key: value[at] for key, value in weights.items()}, self.step)
+        self.curves = saved_curves(Checkpoint(self.step, (), curves), self.members, self.curves.sets)
         self.saved = (self.step, len(self.curves.evaluations))
-        for (part, _), state in zip(self.parts, found, strict=True):
-            if state is None:
-                continue
-            for stage in self.reached:
-                steps = zip(part, state.tensors[f"curves/{stage}"].tolist(), strict=True)
-                self.reached[stage] |= {member: step for member, step in steps if step >= 0}
-
-    def _places(self) -> list[slice]:
-        """Where the members of each part stand among all."""
-        ends = np.cumsum([0, *(len(own) for own, _ in self.parts)]).tolist()
-        return [slice(first, last) for first, last in pairwise(ends)]
-
-    @staticmethod
-    def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:
-        return tuple((member.gamma, member.seed) for member in members)
-
-
-def chosen_stages(task: Task, train: TrainConfig) -> Mapping[str, Stage]:
-    """The stages that a training keeps; ConfigError for one that the task does not have."""
-    for name in train.stages:
-        if name not in task.stages:
-            known = nearest(name, task.stages) if task.stages else "it has none, so give stages=()."
-            raise ConfigError(f"stages={train.stages}: {class_name(task)} has no stage '{name}'; {known}")
-    return {name: task.stages[name] for name in train.stages}
 
 
 def kept_by(state: Checkpoint, train: TrainConfig, members: Sequence[Member]) -> list[str]:
     """Names of the checkpoints that training has written by the time of a saved state."""
-    evaluated, names = set(state.tensors["curves/steps"].tolist()), []
+    evaluated, names = set(state.tensors[f"{CURVES}steps"].tolist()), []
     for stage in train.stages:
-        reached = zip(members, state.tensors[f"curves/{stage}"].tolist(), strict=True)
+        reached = zip(members, state.tensors[f"{CURVES}{stage}"].tolist(), strict=True)
         names += [stage_name(stage, member) for member, step in reached if step >= 0]
     return [*names, *(step_name(step) for step in checkpoint_steps(train) if step in evaluated)]
+
+
+def slices(sizes: Iterable[int]) -> list[slice]:
+    """Places of pieces of these sizes, one after another.
+
+    >>> slices([2, 1])
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    return [slice(first, last) for first, last in pairwise(accumulate(sizes, initial=0))]
+
+
+def _keys(members: Sequence[Member]) -> tuple[tuple[float, int], ...]:
+    return tuple((member.gamma, member.seed) for member in members)
 
 
 def workers(shares: Sequence[Sequence[MemberGroup]]) -> ThreadPoolExecutor:
@@ -304,27 +256,12 @@ def bring_to(pool: ThreadPoolExecutor, shares: Sequence[Sequence[MemberGroup]], 
     list(pool.map(lambda share: [group.advance(target - group.step) for group in share], shares))
 
 
-def all_members(gammas: Sequence[float], seeds: Sequence[int]) -> tuple[Member, ...]:
-    """Every rate with every seed, seeds outermost; ConfigError where there is none, or one twice."""
-    members = tuple(Member(gamma, seed) for seed in seeds for gamma in gammas)
-    if len(set(members)) < len(members):
-        raise ConfigError(f"gammas={list(gammas)} and seeds={list(seeds)} name a member twice; name each once.")
-    if not members:
-        raise ConfigError(f"gammas={list(gammas)} and seeds={list(seeds)} give no member; name at least one of each.")
-    return members
-
-
 def resolve_device(device: str) -> torch.device:
     """The device that ``auto`` or a name stands for; ConfigError where it is not there."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
-    except RuntimeError:
-        raise ConfigError(f"device='{device}' is not a torch device; use auto, cpu or cuda.") from None
-    if found.type == "cuda" and not (found.index or 0) < torch.cuda.device_count():
-        raise ConfigError(f"device='{device}', but torch sees no such GPU here; use --device cpu or auto.")
-    try:
         torch.zeros(1, device=found).tolist()
     except (RuntimeError, AssertionError, NotImplementedError):
         raise ConfigError(f"device='{device}' cannot be computed on here; use auto, cpu or cuda.") from None

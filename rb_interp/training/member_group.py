@@ -1,11 +1,15 @@
 """A group of members on one device: weights, optimiser, steps, state. Loss and evaluation are left to the kind.
 
-Kinds are ``training.last_group`` (the answer at the last position) and ``training.next_group`` (every next token).
+`LastGroup` reads the answer at the last position. `NextGroup` predicts every next token:
+
+    L = sum over targets of -ln p(next token) / number of targets
+
+A label of -1 is no target: what fills up a short row plays no part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +20,20 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rb_interp.errors import ConfigError, first_line
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw, parameters
 from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.training.batches import Batches
-from rb_interp.training.config import TrainConfig
-from rb_interp.training.schedule import learning_rate
-from rb_interp.training.tracking import leading_eigenvalues
+from rb_interp.training.config import TrainConfig, learning_rate
+from rb_interp.training.stacked import stacked_logits
+from rb_interp.training.tracking import Drift, leading_eigenvalues
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+DRIFT = "drift/"
+"""What the names of the sums of ``training.tracking`` begin with in checkpoints."""
+TRIM = 64
+Tokens = Int[Tensor, "member row pos"]
 
 
 @dataclass(frozen=True, order=True)
@@ -34,7 +43,7 @@ class Member:
     The seed fixes the normal draws. It fixes data, labels and batch order too, unless these have a seed of their own.
 
     Attributes:
-        lr, weight_decay: its own, in company with members of others; None for those of its group.
+        lr, weight_decay: its own; None for those of its group.
     """
 
     gamma: float
@@ -50,7 +59,6 @@ class MemberGroup:
         members: who is in the group. model, task, train: the shared configuration.
         device: where the tensors live.
         data: the rows that the members of each seed learn, where they are drawn already; seeds may share them.
-        rates: gamma -> learning rate, where it is not ``train.lr`` and the member has none of its own.
     """
 
     def __init__(
@@ -61,9 +69,7 @@ class MemberGroup:
         train: TrainConfig,
         device: torch.device | str = "cpu",
         data: Mapping[int, Dataset] | None = None,
-        rates: Mapping[float, float] = {},
     ) -> None:
-        self.check(model, train)
         self.members, self.model, self.train = tuple(members), model, train
         self.device = torch.device(device)
         self.dtype = torch.float64 if train.dtype == "float64" else torch.float32
@@ -80,7 +86,7 @@ class MemberGroup:
         }
         trained = {p.name for p in parameters(model, d_vocab, n_ctx) if p.trained}
         self.trained = {name: w.requires_grad_() for name, w in self.weights.items() if name in trained}
-        self.rates = [rates.get(m.gamma, train.lr) if m.lr is None else m.lr for m in members]
+        self.rates = [train.lr if m.lr is None else m.lr for m in members]
         decays = [train.weight_decay if m.weight_decay is None else m.weight_decay for m in members]
         settings = list(zip(self.rates, decays, strict=True))
         alike = len(set(settings)) == 1
@@ -90,10 +96,6 @@ class MemberGroup:
         watched = getattr(task, "spectra", {})
         self.watched = {name: torch.tensor(ids, device=self.device) for name, ids in watched.items()}
         self.prepare()
-
-    @staticmethod
-    def check(model: ModelConfig, train: TrainConfig) -> None:
-        """Raise ConfigError where a kind of group cannot train such a model; nothing by default."""
 
     def prepare(self) -> None:
         """Make what a kind of group needs beside weights and batches; nothing by default."""
@@ -157,6 +159,146 @@ class MemberGroup:
         if self.train.dtype == "bfloat16":
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
+
+
+class LastGroup(MemberGroup):
+    """Members whose loss is read at the last position. Arguments are those of ``MemberGroup``."""
+
+    def prepare(self) -> None:
+        """Begin the sums of what theory predicts, where they are asked for."""
+        rows = (self.batches.tokens, self.batches.labels, self.which_seed)
+        self.drift = Drift(self.model, self.weights, *rows) if self.train.track_drift else None
+
+    def losses(
+        self, tokens: Int[Tensor, "member batch pos"], labels: Int[Tensor, "member batch"], every_position: bool = False
+    ) -> Float[Tensor, " member"]:
+        """Mean cross entropy (nats) of each member at the last position."""
+        with self.autocast():
+            logits = stacked_logits(self.weights, tokens, self.model, every_position=every_position)
+        logits = logits[:, :, -1] if every_position else logits
+        return cross_entropy(logits, labels).mean(1)
+
+    def gradients(self, every_position: bool = False) -> tuple[Tensor, ...]:
+        """Gradients of the current step's batch, in the order of ``trained``; each member's are its own."""
+        tokens, labels = self.batches.at(self.step)
+        loss = self.losses(tokens[self.which_seed], labels[self.which_seed], every_position).sum()
+        return torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
+
+    def before_step(self, lr: Float[Tensor, " member"]) -> None:
+        """Add up what theory predicts of the step."""
+        if self.drift is not None:
+            self.drift.add(self.weights, lr)
+
+    @torch.inference_mode()
+    def evaluate(self) -> Float[np.ndarray, "member set 2"]:
+        """Loss (nats) and accuracy of each member on the fixed rows of each set; NaN for an empty set."""
+        found = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
+        tokens, labels = (torch.cat(part, 1)[self.which_seed] for part in zip(*self.batches.fixed, strict=True))
+        with self.autocast():
+            logits = stacked_logits(self.weights, tokens, self.model)
+        loss = cross_entropy(logits, labels)
+        right = (logits.argmax(-1) == labels).double()  # in float32 16 of 80 would be more than .20
+        sizes = [rows.shape[1] for rows, _ in self.batches.fixed]
+        for index, of_set in enumerate(zip(loss.split(sizes, 1), right.split(sizes, 1), strict=True)):
+            if sizes[index]:
+                found[:, index] = torch.stack([values.mean(1).double() for values in of_set], 1).cpu()
+        return found
+
+    def state(self, moments: bool = True) -> dict[str, Tensor]:
+        """Weights, moments, and the sums of predictions (``drift/name``), members first, copied to CPU."""
+        sums = {} if self.drift is None else self.drift.sums
+        return super().state(moments) | {f"{DRIFT}{name}": value.cpu().clone() for name, value in sums.items()}
+
+    def load_state(self, state: dict[str, Tensor], step: int) -> None:
+        """Continue from what ``state`` returned at a step."""
+        super().load_state(state, step)
+        for name, value in () if self.drift is None else self.drift.sums.items():
+            value.copy_(state[f"{DRIFT}{name}"])
+
+
+class NextGroup(MemberGroup):
+    """Members whose loss is read at every position. Arguments are those of ``MemberGroup``."""
+
+    def prepare(self) -> None:
+        """Compile the loss, where that is asked for; ConfigError where the drift is asked for."""
+        if self.train.track_drift:
+            raise ConfigError("track_drift=True; no theory predicts the drift where every next token is an answer.")
+        self.loss = _compiled(self._loss) if self.train.compile else self._loss
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Gradients of the current step's batch, in the order of ``trained``, in pieces of ``micro_batch`` rows."""
+        tokens, labels = self.batches.at(self.step)
+        tokens, labels = trimmed(tokens[self.which_seed], labels[self.which_seed])
+        total = (labels >= 0).sum((1, 2))
+        found: list[Tensor] | None = None
+        for rows, following in self._pieces(tokens, labels):
+            loss = self.loss(rows, following, total)
+            gradients = torch.autograd.grad(loss, list(self.trained.values()))
+            found = list(gradients) if found is None else [a + b for a, b in zip(found, gradients, strict=True)]
+        assert found is not None
+        return tuple(found)
+
+    def _pieces(self, tokens: Tokens, labels: Tokens) -> Iterator[tuple[Tokens, Tokens]]:
+        size = self.train.micro_batch or tokens.shape[1]
+        yield from zip(tokens.split(size, 1), labels.split(size, 1), strict=True)
+
+    def _loss(self, tokens: Tokens, labels: Tokens, total: Int[Tensor, " member"]) -> Float[Tensor, ""]:
+        """The rows' share of each member's mean loss, summed over members."""
+        losses, _ = self._read(tokens, labels)
+        return (losses.sum((1, 2)) / total).sum()
+
+    def _read(
+        self, tokens: Tokens, labels: Tokens
+    ) -> tuple[Float[Tensor, "member row pos"], Float[Tensor, "member row pos d_vocab"]]:
+        """Cross entropy (nats) at every position, 0 where there is no target, and the logits."""
+        with self.autocast():
+            logits = stacked_logits(self.weights, tokens, self.model, every_position=True)
+        flat = logits.flatten(0, 2)
+        flat = flat.float() if flat.dtype == torch.bfloat16 else flat
+        return F.cross_entropy(flat, labels.flatten(), reduction="none", ignore_index=-1).view(labels.shape), logits
+
+    @torch.inference_mode()
+    def evaluate(self) -> Float[np.ndarray, "member set 2"]:
+        """Mean loss (nats a token) and accuracy of the next token on fixed rows of each set; NaN for an empty set."""
+        found = np.full((len(self.members), len(self.batches.fixed), 2), np.nan)
+        size = self.train.micro_batch or self.train.batch_size
+        for index, rows in enumerate(self.batches.fixed):
+            tokens, labels = (part[self.which_seed] for part in rows)
+            if not tokens.shape[1]:
+                continue
+            sums = torch.zeros(2, len(self.members), dtype=torch.float64, device=self.device)
+            for piece, following in map(trimmed, tokens.split(size, 1), labels.split(size, 1)):
+                losses, logits = self._read(piece, following)
+                right = logits.argmax(-1) == following
+                sums += torch.stack([losses.double().sum((1, 2)), right.double().sum((1, 2))])
+            found[:, index] = (sums / (labels >= 0).sum((1, 2))).T.cpu()
+        return found
+
+
+def trimmed(tokens: Tokens, labels: Tokens) -> tuple[Int[Tensor, "member row _"], Int[Tensor, "member row _"]]:
+    """Rows without the last columns in which none has a target, in multiples of TRIM so that few lengths occur."""
+    used = (labels >= 0).any(0).any(0).nonzero()
+    longest = int(used.max()) + 1 if len(used) else 1
+    length = min(labels.shape[-1], -(-longest // TRIM) * TRIM)
+    return tokens[:, :, :length], labels[:, :, :length]
+
+
+def _compiled(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that torch compiles when it is first called; ConfigError where this machine cannot compile it."""
+    made = torch.compile(loss)
+
+    def called(*args: Tensor) -> Tensor:
+        try:
+            return made(*args)
+        except Exception as error:
+            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                raise
+            raise ConfigError(
+                f"compile=True: torch.compile failed here ({first_line(error)}); set compile=False, or install what it "
+                f"needs, such as a C++ compiler."
+            ) from None
+
+    return called
 
 
 def groups_by_setting(

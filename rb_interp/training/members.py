@@ -11,18 +11,29 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from rb_interp.errors import ArgumentError, ConfigError, nearest
+from rb_interp.errors import ArgumentError
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.last_group import LastGroup
-from rb_interp.training.loop import Trained, Training, all_members, chosen_stages, resolve_device, torch_settings
-from rb_interp.training.member_group import Member, MemberGroup
-from rb_interp.training.next_group import HIDDEN_ON_GPU, LOGITS_ON_GPU, MEMBERS_A_GROUP, ROOM, NextGroup
+from rb_interp.training.loop import Trained, Training, resolve_device, torch_settings
+from rb_interp.training.member_group import LastGroup, Member, MemberGroup, NextGroup
 from rb_interp.training.store import Store
 from rb_interp.typed import typed
 
 GROUPS = {"last": LastGroup, "next": NextGroup}
+MEMBERS_A_GROUP, ROOM = 8, 1_000_000
+"""Members that share each CPU operation: enough to hide its overhead, few enough to stay in cache.
+
+ROOM is in numbers: hidden units, logits and their gradients at the answer's position, of all rows of a batch. Large
+batches leave it to fewer members, full ones to one. A member that predicts every next token fills a core alone.
+"""
+LOGITS_ON_GPU = 4_000_000_000
+"""Logits of one pass over all next-token members of a group on a GPU, at most (16 GB as float32)."""
+HIDDEN_ON_GPU = 2_400_000_000
+"""Hidden units of all layers and positions of a batch, of the last-position members of a group on a GPU, at most.
+
+At the size of paper 2 that is 54 members with 35 GB of activations.
+"""
 
 
 @typed
@@ -54,10 +65,10 @@ def train_members(
         progress: show a progress bar.
 
     Returns:
-        Curves, final weights and times.
+        Curves and final weights.
 
     Raises:
-        ConfigError: for an empty sweep, a stage that the task does not have, and a device that is not there.
+        ConfigError: for a device that is not there. ArgumentError: for a member that is named twice.
         TaskError: for rows that are not what the task promises.
         RunError: where files cannot be used, or somebody else is writing them.
 
@@ -82,18 +93,12 @@ class Part:
     rates: Mapping[float, float] = field(default_factory=dict)
     store: Store | None = None
 
-    def members(self, alone: bool) -> tuple[Member, ...]:
-        """Its members, seeds outermost; in company each has its learning rate and weight decay."""
-        members = all_members(self.gammas, self.seeds)
-        if alone:
-            return members
-        decay = self.train.weight_decay
-        return tuple(replace(m, lr=self.rates.get(m.gamma, self.train.lr), weight_decay=decay) for m in members)
-
-
-def alike(train: TrainConfig) -> TrainConfig:
-    """A training without its learning rate and weight decay: parts that agree in the rest share a stack."""
-    return replace(train, lr=1.0, weight_decay=0.0)
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Its members, seeds outermost, each with its learning rate and weight decay."""
+        train = self.train
+        lr = {gamma: self.rates.get(gamma, train.lr) for gamma in self.gammas}
+        return tuple(Member(gamma, seed, lr[gamma], train.weight_decay) for seed in self.seeds for gamma in self.gammas)
 
 
 def train_together(
@@ -104,32 +109,26 @@ def train_together(
     A member takes the steps that it takes alone, up to rounding: bits depend on the members beside it. A part without a
     store is company, and nothing of it is kept. The others, where they have saved states, stand at the same step.
 
-    Returns curves and final weights of the members of all parts, in their order, and times.
+    Returns curves and final weights of the members of all parts, in their order.
 
     Raises:
-        ArgumentError: for no part, parts whose trainings differ in more, the same member twice, and parts that stand
-            at different steps.
+        ArgumentError: for parts whose trainings differ in more, the same member twice, and parts that stand at
+            different steps.
         ConfigError, TaskError, RunError: as `train_members`.
     """
-    if not parts or len({alike(part.train) for part in parts}) > 1:
-        raise ArgumentError(
-            f"train_together got {len(parts)} parts; expected one or more whose trainings differ in lr and "
-            f"weight_decay alone. Train the others by themselves."
-        )
-    train, groups = parts[0].train, [(part.members(len(parts) == 1), part.store) for part in parts]
+    train, groups = parts[0].train, [(part.members, part.store) for part in parts]
+    if len({replace(part.train, lr=1.0, weight_decay=0.0) for part in parts}) > 1:
+        raise ArgumentError("the parts of train_together differ in more than lr and weight_decay; train them apart.")
     members = [member for own, _ in groups for member in own]
     if len(set(members)) < len(members):
-        raise ArgumentError("train_together got a member twice; give each gamma, seed, lr and weight_decay once.")
-    chosen_stages(task, train)  # before anything is drawn
-    if task.predicts not in GROUPS:
-        raise ConfigError(f"the task predicts '{task.predicts}'; {nearest(task.predicts, GROUPS)}")
+        raise ArgumentError(f"a member stands there twice: {members}; give each gamma, seed, lr and decay once.")
     device = resolve_device(train.device)
     with torch_settings(train), ExitStack() as writing:
         for _, store in groups:
             if store is not None:
                 writing.enter_context(store.files.writing())
-        cores, rates = train.workers or os.cpu_count() or 1, parts[0].rates if len(parts) == 1 else {}
-        shares = share_out(members, model, task, train, device, cores, rates=rates, data_seed=data_seed)
+        cores = train.workers or os.cpu_count() or 1
+        shares = share_out(members, model, task, train, device, cores, data_seed=data_seed)
         return Training(shares, task, train, groups).run(progress)
 
 
@@ -141,7 +140,6 @@ def share_out(
     device: torch.device,
     workers: int,
     *,
-    rates: Mapping[float, float] = {},
     data_seed: int | None = None,
 ) -> list[list[MemberGroup]]:
     """Groups of members for each worker: small ones for every thread on CPU, as large as they fit on a GPU."""
@@ -155,7 +153,7 @@ def share_out(
     shares = np.array_split(np.arange(len(members)), min(workers, len(members)) if cpu else 1)
     return [
         [
-            group([members[i] for i in part], model, task, train, device, data, rates)
+            group([members[i] for i in part], model, task, train, device, data)
             for part in np.array_split(share, math.ceil(len(share) / together))
         ]
         for share in shares

@@ -9,13 +9,11 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.protocol import Dataset, Task
 from rb_interp.training.batches import Batches
-from rb_interp.training.config import TrainConfig
+from rb_interp.training.config import TrainConfig, evaluation_steps, learning_rate
 from rb_interp.training.member_group import make_optimiser
-from rb_interp.training.schedule import evaluation_steps, learning_rate
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -38,17 +36,9 @@ def train_model(
 
     Returns:
         A table of step, set, loss (nats) and accuracy. The loss is NaN from where training diverges.
-
-    Raises:
-        ModelError: where the model's vocabulary or context is too small for the task, and where the task predicts every
-            next token, a weight is not finite, or no parameter
-            has requires_grad.
     """
     train = train or TrainConfig()
-    _check(model, task)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise ModelError("no parameter of the model has requires_grad=True, so nothing can be trained; set it on some.")
     device = parameters[0].device
     optimiser = make_optimiser(parameters, train)
     data = task.dataset(seed)
@@ -85,20 +75,3 @@ def evaluate_model(model: HookedModel, data: Dataset, n_rows: int = 1000) -> lis
         right = float(np.mean((logits.argmax(-1) == labels).numpy()))
         found.append({"set": name, "loss": float(F.cross_entropy(logits, labels)), "accuracy": right})
     return found
-
-
-def _check(model: HookedModel, task: Task) -> None:
-    if task.predicts != "last":
-        raise ModelError(
-            f"train_model reads the answer at the last position, the task predicts '{task.predicts}'; "
-            f"use train_members."
-        )
-    broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
-    if broken:
-        raise ModelError(f"the model's weight {broken[0]} has values that are not finite; give it finite ones.")
-    for name, needed, why in (("d_vocab", task.d_vocab, "vocabulary"), ("n_ctx", task.length, "context")):
-        if getattr(model.cfg, name) < needed:
-            raise ModelError(
-                f"the model's {why} is {name}={getattr(model.cfg, name)}, the task needs {needed}; "
-                f"build it with {name}={needed} or more."
-            )

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: safetensors files with members stacked, written whole or not at all.
+"""Checkpoints as safetensors files with members stacked, and the learning curves in them.
 
 Every file names its format, the fingerprint of the configuration that made it, its step and its members. So a foreign
 file is recognised before a number is read from it.
@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 import rb_interp.runs.store as run_store
 from rb_interp.errors import RunError
+from rb_interp.training.member_group import DRIFT, Member
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT, KEY = "rb_interp checkpoint 2", "rb_interp"
 SUFFIX = ".safetensors"
+CURVES, SPECTRA = "curves/", "curves/spectra/"
+"""What the names of learning curves, and of the spectra among them, begin with in a saved state."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,24 +38,22 @@ class Checkpoint:
     members: tuple[tuple[float, int], ...]
     tensors: dict[str, Tensor]
 
+    def index(self, gamma: float, seed: int) -> int:
+        """Where a member stands; RunError names the members that are there."""
+        if (gamma, seed) not in self.members:
+            there = ", ".join(f"gamma {g:g} seed {s}" for g, s in self.members)
+            raise RunError(f"this checkpoint has no member with gamma={gamma:g}, seed={seed}; it holds {there}.")
+        return self.members.index((gamma, seed))
+
     def member(self, gamma: float, seed: int) -> dict[str, Tensor]:
-        """Weights of one member by TransformerLens name; RunError names the members that are there."""
-        index = _place((gamma, seed), self.members)
+        """Weights of one member by TransformerLens name; raises as `index`."""
+        index = self.index(gamma, seed)
         return {name: value[index] for name, value in self.tensors.items() if "/" not in name}
 
     def drift(self, gamma: float, seed: int) -> dict[str, Tensor]:
         """Sums of the predictions along training of one member (``training.tracking``); empty where none were kept."""
-        index, prefix = self.members.index((gamma, seed)), "drift/"
-        found = {name: value[index] for name, value in self.tensors.items() if name.startswith(prefix)}
-        return {name.removeprefix(prefix): value for name, value in found.items()}
-
-
-def _place(member: tuple[float, int], members: Sequence[tuple[float, int]]) -> int:
-    """Where a member stands among those of a checkpoint; RunError names the members that are there."""
-    if member not in members:
-        there = ", ".join(f"gamma {g:g} seed {s}" for g, s in members)
-        raise RunError(f"this checkpoint has no member with gamma={member[0]:g}, seed={member[1]}; it holds {there}.")
-    return members.index(member)
+        index = self.index(gamma, seed)
+        return {name[len(DRIFT) :]: sums[index] for name, sums in self.tensors.items() if name.startswith(DRIFT)}
 
 
 class Store:
@@ -76,13 +81,12 @@ class Store:
         """Checkpoints that are there, in order of their names."""
         return sorted(path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"[!.]*{SUFFIX}"))
 
-    def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> Path:
-        """Write a checkpoint under a temporary name, then rename it; what was there stays until then."""
+    def write(self, name: str, step: int, members: Sequence[tuple[float, int]], tensors: Mapping[str, Tensor]) -> None:
+        """Write a checkpoint, whole or not at all; RunError if the file cannot be written."""
         content = {"format": FORMAT, "fingerprint": self.fingerprint, "step": step, "members": members}
         metadata = {KEY: json.dumps(content)}  # one entry, for several would be written in any order
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
-        run_store.write_file(self.path(name), lambda path: _save(contiguous, path, metadata))
-        return self.path(name)
+        run_store.write_file(self.path(name), lambda path: save_file(contiguous, path, metadata=metadata))
 
     def read(self, name: str, prefix: str = "", member: tuple[float, int] | None = None) -> Checkpoint:
         """Read a checkpoint, or the tensors whose names begin with ``prefix``, or one member's part of it alone.
@@ -94,37 +98,69 @@ class Store:
             raise RunError(f"{path} does not exist; this run holds: {', '.join(self.names()) or 'no checkpoint yet'}.")
         self.files.verified(path.relative_to(self.files.folder).as_posix())
         try:
-            return self._read(path, prefix, member)
+            with safe_open(path, framework="pt") as file:
+                content = json.loads((file.metadata() or {}).get(KEY, "{}"))
+                if (content.get("format"), content.get("fingerprint")) != (FORMAT, self.fingerprint):
+                    raise RunError(
+                        f"{path} is no checkpoint of rb_interp, or was made with another configuration; move it out of "
+                        f"the run's folder or use another --out."
+                    )
+                members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])
+                names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
+                if member is None:
+                    return Checkpoint(content["step"], members, {key: file.get_tensor(key) for key in names})
+                index = Checkpoint(content["step"], members, {}).index(*member)
+                tensors = {key: file.get_slice(key)[index : index + 1] for key in names}
+                return Checkpoint(content["step"], (member,), tensors)
         except SafetensorError as error:
             raise RunError(f"{path} is damaged ({error}); remove it and train again.") from None
 
-    def _read(self, path: Path, prefix: str, member: tuple[float, int] | None) -> Checkpoint:
-        with safe_open(path, framework="pt") as file:
-            content = json.loads((file.metadata() or {}).get(KEY, "{}"))
-            self._check(path, content)
-            step = int(content["step"])
-            members = tuple((float(gamma), int(seed)) for gamma, seed in content["members"])
-            names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict)
-            if member is None:
-                return Checkpoint(step, members, {key: file.get_tensor(key) for key in names})
-            index = _place(member, members)
-            return Checkpoint(step, (member,), {key: file.get_slice(key)[index : index + 1] for key in names})
 
-    def _check(self, path: Path, content: Mapping[str, Any]) -> None:
-        if content.get("format") != FORMAT:
-            raise RunError(
-                f"{path} is a safetensors file but no checkpoint of rb_interp (format: "
-                f"{content.get('format', 'none given')!r}, expected {FORMAT!r}); move it out of the run's folder."
-            )
-        if content["fingerprint"] != self.fingerprint:
-            raise RunError(
-                f"{path} was made with another configuration (fingerprint {content['fingerprint']}, this run "
-                f"{self.fingerprint}); move it out of the run's folder or use another --out."
-            )
+@dataclass(eq=False)
+class Curves:
+    """What every evaluation found.
+
+    Attributes:
+        members, sets: in the order of the arrays, sets as in the task.
+        evaluations: pairs of step and array ``[member, set, (loss, accuracy)]``, loss in nats.
+        spectra: group of tokens -> an array ``[member, rank]`` for each evaluation, see ``training.tracking``.
+    """
+
+    members: tuple[Member, ...]
+    sets: tuple[str, ...]
+    evaluations: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    spectra: dict[str, list[np.ndarray]] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps that were evaluated, ascending."""
+        return [step for step, _ in self.evaluations]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Long table: gamma, seed, step, set, loss, accuracy."""
+        import pandas as pd
+
+        places = [(m.gamma, m.seed, step, name) for step in self.steps for m in self.members for name in self.sets]
+        loss, accuracy = np.stack([values for _, values in self.evaluations]).reshape(-1, 2).T
+        table = pd.DataFrame(places, columns=["gamma", "seed", "step", "set"])
+        return table.assign(loss=loss, accuracy=accuracy)
+
+    def spectra_table(self) -> pd.DataFrame:
+        """Long table: group, step, gamma, seed, rank (1: the largest), eigenvalue."""
+        import pandas as pd
+
+        rows = [
+            (group, step, member.gamma, member.seed, rank, float(value))
+            for group, evaluations in sorted(self.spectra.items())
+            for step, values in zip(self.steps, evaluations, strict=True)
+            for member, own in zip(self.members, values, strict=True)
+            for rank, value in enumerate(own, 1)
+        ]
+        return pd.DataFrame(rows, columns=["group", "step", "gamma", "seed", "rank", "eigenvalue"])
 
 
-def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    try:
-        save_file(tensors, path, metadata=metadata)
-    except SafetensorError as error:  # a full disk arrives as one
-        raise OSError(str(error)) from None
+def saved_curves(state: Checkpoint, members: tuple[Member, ...], sets: tuple[str, ...]) -> Curves:
+    """Learning curves in a saved state."""
+    steps, values = state.tensors[f"{CURVES}steps"].tolist(), state.tensors[f"{CURVES}values"].numpy()
+    spectra = {name[len(SPECTRA) :]: list(found.numpy()) for name, found in state.tensors.items() if SPECTRA in name}
+    return Curves(members, sets, list(zip(steps, values, strict=True)), spectra)

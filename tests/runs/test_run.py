@@ -159,7 +159,9 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
         run.probe(progress=False)
     run.train(progress=False)
     assert run.finished
-    assert run.train(progress=False) == {}
+    before = snapshot(tmp_path)
+    run.train(progress=False)
+    assert snapshot(tmp_path) == before
     sweep = run.sweep()
     assert sweep.checkpoint("init", 0.8, 0).step == 0
     assert sweep.checkpoint("final", 0.8, 0).step == sweep.checkpoint(20, 0.5, 0).step == 20

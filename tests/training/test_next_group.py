@@ -17,9 +17,8 @@ from rb_interp.text.data import Rows, text_data
 from rb_interp.text.task import TextTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.loop import step_name
-from rb_interp.training.member_group import Member
+from rb_interp.training.member_group import Member, NextGroup
 from rb_interp.training.members import members_a_group, train_members
-from rb_interp.training.next_group import NextGroup
 from rb_interp.training.store import Store
 
 pytestmark = pytest.mark.trains
@@ -124,7 +123,7 @@ def test_trimming_padded_rows_changes_no_loss_and_no_gradient(texts, monkeypatch
         return group.evaluate(), group.gradients()
 
     trimmed = read()
-    monkeypatch.setattr("rb_interp.training.next_group.TRIM", 300)
+    monkeypatch.setattr("rb_interp.training.member_group.TRIM", 300)
     whole = read()
     np.testing.assert_allclose(trimmed[0], whole[0], rtol=1e-12)
     for one, other in zip(trimmed[1], whole[1], strict=True):
@@ -162,7 +161,7 @@ import torch
 from dataclasses import replace
 from rb_interp.text.task import TextTask
 from rb_interp.training.member_group import Member
-from rb_interp.training.next_group import NextGroup
+from rb_interp.training.member_group import NextGroup
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_next_group import GPT2, SMALL, TRAIN

@@ -13,12 +13,10 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.drift import emb_mlp_map, one_layer_maps, pull, value_flow
-from rb_interp.training.config import TrainConfig
-from rb_interp.training.last_group import LastGroup
+from rb_interp.training.config import TrainConfig, checkpoint_steps
 from rb_interp.training.loop import stage_name, step_name
-from rb_interp.training.member_group import Member
+from rb_interp.training.member_group import LastGroup, Member
 from rb_interp.training.members import train_members
-from rb_interp.training.schedule import checkpoint_steps
 from rb_interp.training.store import Store
 
 pytestmark = pytest.mark.trains

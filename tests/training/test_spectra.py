@@ -9,10 +9,9 @@ import torch
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.loop import saved_curves
 from rb_interp.training.member_group import Member
 from rb_interp.training.members import train_members
-from rb_interp.training.store import Store
+from rb_interp.training.store import Store, saved_curves
 from rb_interp.training.tracking import MOST, leading_eigenvalues
 
 pytestmark = pytest.mark.trains
@@ -58,17 +57,7 @@ def test_they_are_kept_at_every_evaluation_and_are_those_of_the_weights(tmp_path
 def test_a_stopped_training_ends_with_the_same_numbers(tmp_path, watched):
     _, whole = train(tmp_path / "whole", 20)
     train(tmp_path / "stopped", 10)
-    _, continued = train(tmp_path / "stopped", 20)
-    assert continued.curves.spectra_table().equals(whole.curves.spectra_table())
-
-
-def test_a_state_without_them_continues_and_says_nan_before(tmp_path, watched, monkeypatch):
-    monkeypatch.delattr(AnchorTask, "spectra")
-    _, none = train(tmp_path, 10)
-    assert none.curves.spectra_table().empty
-    monkeypatch.setattr(AnchorTask, "spectra", watched, raising=False)
-    store, trained = train(tmp_path, 20)
-    known = trained.curves.spectra_table().groupby("step")["eigenvalue"].apply(lambda one: one.notna().all())
-    assert known.to_dict() == {0: False, 5: False, 10: False, 15: True, 20: True}
-    members = (Member(0.5, 0), Member(0.8, 0))
-    assert saved_curves(store.read("state"), members, TASK.sets).spectra_table().equals(trained.curves.spectra_table())
+    store, continued = train(tmp_path / "stopped", 20)
+    saved = saved_curves(store.read("state"), (Member(0.5, 0), Member(0.8, 0)), TASK.sets)
+    for curves in (continued.curves, saved):
+        assert curves.spectra_table().equals(whole.curves.spectra_table())

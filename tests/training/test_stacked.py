@@ -6,8 +6,7 @@ import torch
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.last_group import LastGroup
-from rb_interp.training.member_group import Member, clip_per_member
+from rb_interp.training.member_group import LastGroup, Member, clip_per_member
 
 pytestmark = pytest.mark.trains
 

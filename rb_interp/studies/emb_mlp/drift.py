@@ -39,8 +39,8 @@ from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.theory.drift import emb_mlp_map, leading_direction, one_layer_drift, one_layer_maps, pull
 from rb_interp.theory.drift_agreement import agreement, permuted_r2
 from rb_interp.theory.label_distributions import population_pull
+from rb_interp.training.config import learning_rate
 from rb_interp.training.member_group import Member
-from rb_interp.training.schedule import learning_rate
 from rb_interp.training.store import Checkpoint
 
 GROUPS = {

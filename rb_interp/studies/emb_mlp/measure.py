@@ -22,7 +22,7 @@ from rb_interp.studies.emb_mlp.drift import (
 )
 from rb_interp.studies.emb_mlp.scaling import label_tables, scaling_tables
 from rb_interp.tasks.anchor import GROUPS
-from rb_interp.training.schedule import step_at
+from rb_interp.training.config import step_at
 
 FLOW = ["cos", "cos_direction", "share_leading"]
 GEOMETRY = {"groups": GROUPS, "alike": ("memory", "reasoning"), "ordered": ("key", "reasoning")}

@@ -9,7 +9,7 @@ from rb_interp.models.schemes import intended_std, parameters
 from rb_interp.runs.config import from_mapping
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.config import BOTH_UNSEEN, CompositeConfig
-from rb_interp.training.schedule import learning_rate
+from rb_interp.training.config import learning_rate
 
 
 def test_the_papers_schedule_is_stopped_early_and_its_start_is_the_papers():
