@@ -21,7 +21,6 @@ import numpy as np
 
 from experiments.calibration.detectors import HAS, Detection, Place, truth
 from experiments.copies import perturbed
-from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
 from rb_interp.interventions.circuit_names import SHARES
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.interchanging import key_and_sum, n_other_answers
@@ -34,6 +33,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.models.reference import reference
 from rb_interp.models.schemes import draw
 from rb_interp.probes import geometry
+from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.causes import MATCHED_DRAWS
 from rb_interp.studies.anchor.error_rates import family
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, plan

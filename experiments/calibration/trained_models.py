@@ -43,8 +43,8 @@ from experiments.calibration.routes import (
     train_routes,
 )
 from experiments.calibration.starts import SEEDS, datasets, kept, members_as_trained, members_of, starts
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.models.config import NORMS, ModelConfig
+from rb_interp.settings import SMALL
 from rb_interp.studies.anchor import circuits
 from rb_interp.studies.anchor.error_rates import family
 

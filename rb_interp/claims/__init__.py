@@ -1,11 +1,11 @@
 """Claims as data, with criteria fixed in advance, and the verdicts that a run's readings allow."""
 
 from rb_interp.claims import rule
-from rb_interp.claims.causal_checks import CausalCheck, CheckedCause, judge_checks
+from rb_interp.claims.checks import CausalCheck, CheckedCause, judge_checks
 from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.judging import expected_by_chance, judge
-from rb_interp.claims.verdict import Calibration, Standing, Verdict, Verdicts
-from rb_interp.claims.within import Grouping, Within, judge_within
+from rb_interp.claims.judging import judge, judge_within
+from rb_interp.claims.rule import expected_by_chance
+from rb_interp.claims.verdict import Calibration, Grouping, Standing, Verdict, Verdicts, Within
 
 __all__ = [
     "Calibration",

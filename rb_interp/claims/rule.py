@@ -1,4 +1,4 @@
-"""The rule that turns seeds into HOLDS, FAILS or UNDECIDED; `judging` calls the last OPEN, or NOT JUDGED.
+"""The rule that turns seeds into HOLDS, FAILS or OPEN; `judging` says NOT JUDGED where no further seed could decide.
 
 A seed meets a claim or it does not. Of n seeds, taken in ascending order, k meet it, and pi is the share of all seeds
 of this configuration that would. The evidence against "at most half of them do" and against "at least half do" is
@@ -9,25 +9,34 @@ of this configuration that would. The evidence against "at most half of them do"
 Both are likelihood ratios averaged over p, so each is a martingale of mean 1 at pi = 1/2. By Ville's inequality either
 ever reaches 40 with probability 1/40 at most, however often one looks and whenever one stops adding seeds.
 
-HOLDS: E+ has reached 40 after some seed. FAILS: E- has. UNDECIDED: neither has. The first to reach it decides.
+HOLDS: E+ has reached 40 after some seed. FAILS: E- has. OPEN: neither has. The first to reach it decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from rb_interp.claims.criterion import Condition
+from rb_interp.claims.verdict import Outcome, Verdict
 from rb_interp.statistics.intervals import Interval, proportion_interval
+from rb_interp.typed import typed
 
-__all__ = ["Finding", "decide", "decide_interval", "decide_share", "evidence", "outcome_probabilities"]
+__all__ = [
+    "Finding",
+    "decide",
+    "decide_interval",
+    "decide_share",
+    "evidence",
+    "expected_by_chance",
+    "outcome_probabilities",
+]
 
-Decision = Literal["HOLDS", "FAILS", "UNDECIDED"]
 ENOUGH = 40.0
 """The evidence that decides."""
 FEWEST = 8
@@ -45,7 +54,7 @@ class Finding:
         reason: why nothing was decided.
     """
 
-    outcome: Decision
+    outcome: Outcome
     n_seeds: int
     n_meeting: int
     share: Interval
@@ -86,9 +95,9 @@ def decide(met: Sequence[bool]) -> Finding:
             if found >= ENOUGH:
                 return Finding(outcome, n, k, share, seeds)
     if n < FEWEST:
-        return Finding("UNDECIDED", n, k, share, reason=f"seeds: {n}, needed: {FEWEST}")
+        return Finding("OPEN", n, k, share, reason=f"seeds: {n}, needed: {FEWEST}")
     reason = f"the evidence is {max(evidence(k, n)):.1f} after {n} seeds, needed: {ENOUGH:g}"
-    return Finding("UNDECIDED", n, k, share, reason=reason)
+    return Finding("OPEN", n, k, share, reason=reason)
 
 
 @cache
@@ -120,7 +129,7 @@ def outcome_probabilities(share: float, n_seeds: int) -> tuple[float, float]:
 
 def decide_share(
     condition: Condition, values: Sequence[float] | np.ndarray, minus: Sequence[float] | np.ndarray | None = None
-) -> tuple[Decision, Interval]:
+) -> tuple[Outcome, Interval]:
     """Judge the share of units whose value is 1, or its excess over the share in ``minus``.
 
     For claims about a share of independent units, such as fresh initialisations, with a threshold of its own. A share
@@ -130,42 +139,58 @@ def decide_share(
     >>> from rb_interp.claims import Term
     >>> condition = Condition(Term("lemma_1", "within_0.05", 0.8, "init"), ">=", 0.95)
     >>> [decide_share(condition, [1.0] * k + [0.0] * (200 - k))[0] for k in (200, 190, 175)]
-    ['HOLDS', 'UNDECIDED', 'FAILS']
+    ['HOLDS', 'OPEN', 'FAILS']
     """
-    share = _share(values)
-    if minus is None:
+    share, *base = (proportion_interval(sum(x == 1 for x in of), len(of)) for of in (values, minus) if of is not None)
+    if not base:
         return decide_interval(condition, share), share
-    base = _share(minus)
-    interval = Interval(share.estimate - base.estimate, share.low - base.high, share.high - base.low)
-    holds = condition.met(interval.estimate)
-    return "HOLDS" if holds else _unless_beyond(condition, interval), interval
+    ((mean, low, high),) = base
+    interval = Interval(share.estimate - mean, share.low - high, share.high - low)
+    beyond = decide_interval(condition, interval) == "FAILS"
+    return "HOLDS" if condition.met(interval.estimate) else "FAILS" if beyond else "OPEN", interval
 
 
-def decide_interval(condition: Condition, interval: Interval) -> Decision:
+def decide_interval(condition: Condition, interval: Interval) -> Outcome:
     """Judge one number by its own interval, which has to lie on one side of the threshold as a whole.
 
-    UNDECIDED where an end is NaN.
+    OPEN where an end is NaN.
 
     >>> from rb_interp.claims import Term
     >>> condition = Condition(Term("flow_match", "other_flow", None, "final"), "<=", 0.1)
     >>> [decide_interval(condition, Interval(*x)) for x in ((0.05, 0.0, 0.1), (0.05, 0.0, 0.2), (0.2, 0.11, 0.3))]
-    ['HOLDS', 'UNDECIDED', 'FAILS']
+    ['HOLDS', 'OPEN', 'FAILS']
     """
-    ends = interval.low, interval.high
-    if np.isnan(ends).any():
-        return "UNDECIDED"
-    return "HOLDS" if all(map(condition.met, ends)) else _unless_beyond(condition, interval)
+    met = {condition.met(end) for end in (interval.low, interval.high)}
+    undecided = len(met) > 1 or np.isnan(interval.low) or np.isnan(interval.high)
+    return "OPEN" if undecided else "HOLDS" if met == {True} else "FAILS"
 
 
-def _unless_beyond(condition: Condition, interval: Interval) -> Decision:
-    """FAILS where no part of an interval is on the claimed side."""
-    return "UNDECIDED" if condition.met(interval.low) or condition.met(interval.high) else "FAILS"
+def joined(outcomes: Sequence[str]) -> Outcome:
+    """The outcome of all of several: FAILS where one fails, HOLDS where all hold."""
+    return "FAILS" if "FAILS" in outcomes else "HOLDS" if {*outcomes} <= {"HOLDS"} else "OPEN"
 
 
-def joined(outcomes: Sequence[Decision]) -> Decision:
-    """The outcome of all of several: FAILS where one fails, else UNDECIDED where one is undecided."""
-    return "FAILS" if "FAILS" in outcomes else "UNDECIDED" if "UNDECIDED" in outcomes else "HOLDS"
+class Chance(NamedTuple):
+    """How many verdicts chance alone would give."""
+
+    holds: float
+    fails: float
 
 
-def _share(values: Sequence[float] | np.ndarray) -> Interval:
-    return proportion_interval(sum(value == 1 for value in values), len(values))
+@typed
+def expected_by_chance(verdicts: Iterable[Verdict]) -> Chance:
+    """How many of the verdicts of `judge` would be HOLDS, and FAILS, if half of all seeds met each claim.
+
+    Exact for the numbers of seeds that the claims have, and 1/40 a claim at most for any number. A claim about a share
+    counts .025 for HOLDS and for each condition .025 for FAILS, which Clopper-Pearson's interval guarantees where the
+    share equals its threshold; so does one about a number with an interval, whose ends err as rarely. Verdicts that are
+    withheld count nothing.
+    """
+    chances = [
+        outcome_probabilities(0.5, verdict.n_decisive)
+        if verdict.unit == "seed"
+        else (0.025, 0.025 * len(verdict.conditions))
+        for verdict in verdicts
+        if not verdict.withheld
+    ]
+    return Chance(*(sum((chance[side] for chance in chances), 0.0) for side in (0, 1)))

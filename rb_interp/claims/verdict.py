@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, get_args
 
-from rb_interp.errors import ArgumentError, StudyError, first_line, nearest, shown
+from pydantic import TypeAdapter
+
+from rb_interp.claims.criterion import Claim
+from rb_interp.errors import ArgumentError, StudyError, first_line, nearest
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -181,7 +186,7 @@ class Verdicts(tuple[Verdict, ...]):
 
     def __getitem__(self, key: SupportsIndex | str) -> Verdict:  # type: ignore[override]
         if not isinstance(key, str):
-            return super().__getitem__(key)
+            return super().__getitem__(operator.index(key))
         for verdict in self:
             if verdict.id == key:
                 return verdict
@@ -209,18 +214,70 @@ class Verdicts(tuple[Verdict, ...]):
     def from_json(data: Iterable[Mapping[str, Any]]) -> Verdicts:
         """The verdicts that `to_json` wrote; raises ArgumentError for other data."""
         try:
-            if not isinstance(data, list | tuple):
-                raise ArgumentError(f"got {shown(data)}; expected a list")
-            return Verdicts(_verdicts(data))
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            return Verdicts(TypeAdapter(list[Verdict]).validate_python(data))
+        except ValueError as error:
             raise ArgumentError(f"these are no verdicts ({first_line(error)}); give what to_json wrote.") from None
 
 
-def _verdicts(data: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:
-    for row in data:
-        conditions, context = (
-            tuple(Judged(**{**one, "seeds": tuple(one["seeds"]), "values": tuple(one["values"])}) for one in row[name])
-            for name in ("conditions", "context")
-        )
-        lists = {name: tuple(row[name]) for name in ("seeds", "met", "unreached", "unreached_met")}
-        yield Verdict(**{**row, **lists, "conditions": conditions, "context": context})
+@typed
+@dataclass(frozen=True)
+class Grouping:
+    """How a study groups its seeds, and what is read within the groups.
+
+    Attributes:
+        by: what tells groups apart, in words. groups: seed -> name of its group; a seed may be in none.
+        claims: those that are judged within each group.
+    """
+
+    by: str
+    groups: Mapping[int, str]
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group of seeds and its verdicts.
+
+    Attributes:
+        name: of the group. seeds: in it, ascending. total: seeds in all groups together.
+        share, low, high: of the group among these, with its Clopper-Pearson interval.
+        verdicts: one a claim, by the seeds of this group alone.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    total: int
+    share: float
+    low: float
+    high: float
+    verdicts: Verdicts
+
+
+@typed
+@dataclass(frozen=True)
+class Within:
+    """Verdicts within groups of seeds, the largest group first. ``by``: what tells groups apart, in words."""
+
+    by: str
+    groups: tuple[Group, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that `from_json` reads."""
+        return {
+            "by": self.by,
+            "groups": [{**vars(group), "verdicts": group.verdicts.to_json()} for group in self.groups],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Within:
+        """The verdicts that `to_json` wrote."""
+        made = [
+            Group(**{**row, "seeds": tuple(row["seeds"]), "verdicts": Verdicts.from_json(row["verdicts"])})
+            for row in data["groups"]
+        ]
+        return Within(data["by"], tuple(made))
+
+
+def finite(value: float) -> float | None:
+    """The number, or None where it is NaN or infinite, which JSON cannot hold."""
+    return float(value) if math.isfinite(value) else None

@@ -12,10 +12,10 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import mean_text, two_digits
+from rb_interp.settings import LARGE, SMALL
 
 Look = tuple[str, Any, Any]
 """Label, colour and line."""

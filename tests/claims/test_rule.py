@@ -26,13 +26,13 @@ def test_the_evidence_is_the_integral_that_defines_it(k, n):
     [
         ("1" * 8, "HOLDS", 8),
         ("0" * 8, "FAILS", 8),
-        ("1" * 7, "UNDECIDED", None),
-        ("1" * 7 + "0" + "1" * 3, "UNDECIDED", None),  # 10 of 11
+        ("1" * 7, "OPEN", None),
+        ("1" * 7 + "0" + "1" * 3, "OPEN", None),  # 10 of 11
         ("1" * 7 + "0" + "1" * 4, "HOLDS", 12),
         ("1" * 8 + "0" * 12, "HOLDS", 8),  # once decided, a verdict stands
         ("0" * 8 + "1" * 40, "FAILS", 8),
-        ("10" * 10, "UNDECIDED", None),
-        ("", "UNDECIDED", None),
+        ("10" * 10, "OPEN", None),
+        ("", "OPEN", None),
     ],
 )
 def test_the_rule_counts_seeds_in_their_order(met, verdict, after):
@@ -40,7 +40,7 @@ def test_the_rule_counts_seeds_in_their_order(met, verdict, after):
     assert (finding.outcome, finding.decided_after) == (verdict, after)
     assert (finding.n_seeds, finding.n_meeting) == (len(met), met.count("1"))
     assert finding.share == pytest.approx(proportion_interval(met.count("1"), len(met)), nan_ok=True)
-    assert bool(finding.reason) == (verdict == "UNDECIDED")
+    assert bool(finding.reason) == (verdict == "OPEN")
 
 
 def test_fewer_seeds_than_said_never_decide():

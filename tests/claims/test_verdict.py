@@ -245,16 +245,6 @@ def test_what_was_not_learned_is_not_decided(n_learned):
     assert judged("A1", *(planted(part.of, [0.95] * 8) for part in BY_ID["A1"].conditions)).learned is None
 
 
-@pytest.mark.parametrize(("n_learned", "by_half"), [(3, False), (4, True)])
-def test_half_of_the_seeds_are_enough_to_have_learned(n_learned, by_half):
-    """A5 at a rate at which gamma .8 is still learning: a low accuracy on held-out rows says nothing of the rule."""
-    claim, accuracy = BY_ID["A5"], [0.96] * n_learned + [0.7] * (8 - n_learned)
-    found = judged("A5", planted(claim.conditions[0].of, [0.6] * 8), planted(claim.learned.of, accuracy))
-    assert claim.learned.of.gamma == claim.conditions[0].of.gamma == 0.8
-    assert (found.learned, found.outcome) == (by_half, "FAILS" if by_half else "NOT JUDGED")
-    assert found.uncalibrated_outcome == "FAILS"
-
-
 def shares(n: int = 200, **ones: int) -> list[pd.DataFrame]:
     gammas = {"large": 0.3, "middle": 0.5, "small": 0.8}
     term = BY_ID["I1"].conditions[0].of
@@ -337,29 +327,23 @@ def test_a_number_of_all_members_is_judged_by_the_interval_that_was_read_with_it
 def test_a_share_can_be_claimed_to_be_small_and_a_difference_has_no_interval_of_its_own():
     small = Condition(Term("kind", "other", None, "final"), "<=", 0.1)
     outcomes = [decide_share(small, [1.0] * k + [0.0] * (200 - k))[0] for k in (5, 20, 60)]
-    assert outcomes == ["HOLDS", "UNDECIDED", "FAILS"]
+    assert outcomes == ["HOLDS", "OPEN", "FAILS"]
     with pytest.raises(ArgumentError, match="claim K compares terms, which have no common interval"):
         Claim("K", "Tells.", "text", (replace(small, minus=small.of),), unit="interval")
 
 
-def test_the_records_are_json_with_every_field_and_the_table_prints_them():
+def test_the_records_are_json_and_the_table_prints_them():
     terms = ((BY_ID["A5"].conditions[0].of, 8), (BY_ID["A5"].learned.of, 8), (BY_ID["M7"].conditions[0].of, 1))
-    tables = [planted(term, [0.95] * n) for term, n in terms]
-    readings = pd.concat([table.drop(columns="head") for table in tables], ignore_index=True)
-    standings = {id: Standing(False) for id in MECHANISM_CLAIMS}
-    verdicts = judge(readings, CLAIMS, scale="smoke", standings=standings)
+    readings = pd.concat([planted(term, [0.95] * n).drop(columns="head") for term, n in terms], ignore_index=True)
+    verdicts = judge(readings, CLAIMS, scale="smoke", standings={id: Standing(False) for id in MECHANISM_CLAIMS})
     assert Verdicts.from_json(json.loads(json.dumps(verdicts.to_json(), allow_nan=False))) == verdicts
-    assert [verdict.id for verdict in verdicts] == [claim.id for claim in CLAIMS]
-    for verdict in verdicts:
-        assert (verdict.scale, verdict.withheld) == ("smoke", False)
+    for verdict, claim in zip(verdicts, CLAIMS, strict=True):
+        assert (verdict.id, verdict.scale, verdict.withheld) == (claim.id, "smoke", False)
         assert verdict.calibrated is (False if verdict.id in MECHANISM_CLAIMS else None)
         assert verdict.outcome == {"A5": "HOLDS", "M7": "OPEN"}.get(verdict.id, "NOT JUDGED")
-        assert verdict.criterion == BY_ID[verdict.id].criterion
-    m7 = verdicts["M7"]
-    assert (m7.effect, m7.low, m7.high, m7.n_seeds) == (0.95, 0.95, 0.95, 1)
     table = verdicts.to_frame().set_index("id")
     assert table.loc["A5", ["outcome", "effect", "n_meeting"]].tolist() == ["HOLDS", 0.95, 8]
-    assert list(table.index) == [claim.id for claim in CLAIMS]
+    assert (verdicts["M7"].effect, verdicts["M7"].n_seeds) == (0.95, 1)
     with pytest.raises(StudyError, match="no claim 'A9' was judged"):
         verdicts["A9"]
     with pytest.raises(ArgumentError, match="these are no verdicts"):
@@ -371,17 +355,6 @@ def test_rates_that_are_missed_withhold_the_outcome():
     (m7,) = judge(readings, [BY_ID["M7"]], standings={"M7": Standing(False, "true-positive rate .80")})
     assert (m7.outcome, m7.uncalibrated_outcome, m7.withheld) == ("NOT JUDGED", "HOLDS", True)
     assert m7.reason == "true-positive rate .80"
-
-
-def test_context_is_reported_and_does_not_judge():
-    e3 = BY_ID["E3"]
-    judged_parts = [planted(part.of, [0.95] * 8) for part in e3.conditions]
-    claim = judged("E3", *judged_parts, planted(e3.context[1], [0.1, 0.2, 0.3, 0.2, 0.2], untrained=[0.4] * 5))
-    assert claim.outcome == "HOLDS"
-    missing, own = claim.context
-    assert own.statistic == f"{e3.context[1].place}: {e3.context[1].label}"
-    assert (missing.effect, missing.n_seeds) == (None, 0)
-    assert (own.effect, own.untrained) == pytest.approx((0.2, 0.4))
 
 
 def test_a_table_that_lacks_columns_is_refused_with_their_names():

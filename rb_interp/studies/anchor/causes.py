@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.interventions.ablating import ablations
 from rb_interp.interventions.attention import (
     average_beside,
@@ -42,6 +41,7 @@ from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.values import value_matrix
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
+from rb_interp.settings import LARGE, SMALL
 from rb_interp.studies.anchor.readings import MEMORY, REASONING, own_stage
 from rb_interp.tasks import SETS, AnchorDataset
 from rb_interp.tasks.inputs import Inputs

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rb_interp.claims.causal_checks import CausalCheck
+from rb_interp.claims.checks import CausalCheck
 from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures.numbers import two_digits
+from rb_interp.settings import LARGE, SMALL
 from rb_interp.studies.anchor.claims import CLAIMS
 
 SUBSPACE = "a random subspace of the same dimension, the change of W_V of the same norm"

@@ -32,11 +32,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.errors import RunError
 from rb_interp.interventions.circuit_names import ACCURACY_MIN, CAUSE_RULES, NAMED, SHARES, circuit_by_cause
 from rb_interp.runs.measured import Measured
 from rb_interp.runs.shared_member import Circuit
+from rb_interp.settings import SMALL
 
 TV_MAX = 0.20
 """L0 averages: mean total variation distance from 1/i at most this."""

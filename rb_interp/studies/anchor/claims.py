@@ -9,22 +9,20 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.learning_order import (
-    LARGE,
-    MIDDLE,
-    SMALL,
+from rb_interp.claims.criterion import (
+    Claim,
+    Condition,
+    Term,
     alike_anchors,
-    as_in_theory,
     curve,
     geometry,
     learning_order_claims,
     ordered_anchors,
-    ordered_component,
     reasoning_learned,
 )
-from rb_interp.claims.within import Grouping
+from rb_interp.claims.verdict import Grouping
 from rb_interp.runs.measured import Measured
+from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.studies.anchor.config import FIXED
 
@@ -81,6 +79,10 @@ def _disagreement(battery: str, inputs: str) -> Term:
     return Term("equivalence", battery, SMALL, "final", label=label)
 
 
+def _ordered_component(group: str, tokens: str) -> Condition:
+    return Condition(geometry(f"pc1_{group}", f"|Spearman(PC1, value)| of {tokens}"), ">=", 0.90)
+
+
 def _uniform_share(gamma: float) -> Term:
     return Term("lemma_1", "within_0.05", gamma, "init", label="uniform share")
 
@@ -130,7 +132,7 @@ EMBEDDING = (
         "E3",
         "The leading principal component of the embedding orders keys and reasoning anchors by value.",
         "Fig. 5B",
-        (ordered_component("key", "keys"), ordered_component("reasoning", "reasoning anchors")),
+        (_ordered_component("key", "keys"), _ordered_component("reasoning", "reasoning anchors")),
         context=(
             geometry("own_pc1_key", "|Spearman(own PC1, value)| of keys"),
             geometry("own_pc1_reasoning", "|Spearman(own PC1, value)| of reasoning anchors"),
@@ -155,7 +157,7 @@ EMBEDDING = (
         "E6",
         "The theoretical embedding predicts which reasoning anchors are alike.",
         "Fig. 5C, Eq. 14",
-        (as_in_theory(),),
+        (Condition(geometry("theory", "Pearson(real cos, theoretical cos) over reasoning anchors"), ">=", 0.90),),
     ),
 )
 

@@ -24,11 +24,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.runs.measured import frame
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
+from rb_interp.settings import SMALL
 from rb_interp.statistics.disagreement import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.tasks.battery import Battery, batteries

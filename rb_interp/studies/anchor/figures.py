@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
 from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text, two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
+from rb_interp.settings import LARGE, MIDDLE, SMALL
 from rb_interp.studies.anchor.figures_causes import draw_causes, draw_dynamics, draw_patching_matrix, forward, in_words
 from rb_interp.tasks import AnchorDataset
 

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rb_interp.claims.criterion import Condition
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import SIGNS, seeds_text, two_digits
+from rb_interp.settings import SMALL
 from rb_interp.studies.anchor.checks import AT_HALF, CHECKS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
 from rb_interp.studies.anchor.events import MECHANISMS, OFFSET

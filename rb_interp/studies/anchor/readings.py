@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.interventions.sites import Site
 from rb_interp.models.protocol import HookedModel
@@ -27,6 +26,7 @@ from rb_interp.probes.variance import component_hooks
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.runs.sweep import Sweep
+from rb_interp.settings import SMALL
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.theory.lemma_1 import lemma_1

@@ -7,7 +7,8 @@ written down before the runs.
 from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.claims.learning_order import LARGE, SMALL, alike_anchors, learning_order_claims, ordered_anchors
+from rb_interp.claims.criterion import alike_anchors, learning_order_claims, ordered_anchors
+from rb_interp.settings import LARGE, SMALL
 
 R2 = "R^2 of the anchors' predicted drift"
 EXCESS = "R^2 - that of predictions permuted within kind"

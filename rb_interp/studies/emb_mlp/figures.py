@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
+from rb_interp.settings import LARGE, SMALL
 from rb_interp.studies.emb_mlp.drift import AGREES, FLOOR
 
 SWEEPS = {

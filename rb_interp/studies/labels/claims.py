@@ -8,7 +8,7 @@ down before the runs.
 from __future__ import annotations
 
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.claims.learning_order import SMALL
+from rb_interp.settings import SMALL
 from rb_interp.studies.labels.config import BEFORE_MEMORY
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence
+from rb_interp.settings import SMALL
 from rb_interp.studies.labels.config import BEFORE_MEMORY
 
 CURVES = {

@@ -9,7 +9,7 @@ down before the runs.
 from __future__ import annotations
 
 from rb_interp.claims.criterion import Claim, Condition, Term
-from rb_interp.claims.learning_order import LARGE, MIDDLE, SMALL
+from rb_interp.settings import LARGE, MIDDLE, SMALL
 
 PAPER_COSINES = {"prontoqa": 0.123, "stories": 0.531}
 """Mean cosine of the embeddings of each corpus's tokens early in training, as Fig. 7B reports it."""

@@ -10,10 +10,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rb_interp.claims.learning_order import SMALL
 from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text
+from rb_interp.settings import SMALL
 from rb_interp.studies.language.claims import PAPER_COSINES
 from rb_interp.text.config import CORPORA
 

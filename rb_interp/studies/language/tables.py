@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from rb_interp.claims.learning_order import LARGE, SMALL
 from rb_interp.errors import RunError
 from rb_interp.runs.measured import curves_summary, over_seeds
+from rb_interp.settings import LARGE, SMALL
 from rb_interp.statistics.corpus_loss import corpus_loss
 from rb_interp.statistics.learning_order import by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading

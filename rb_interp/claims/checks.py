@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
 from rb_interp.claims.criterion import Claim
-from rb_interp.claims.judging import check_numbers, finite, judge
-from rb_interp.claims.verdict import Verdict, Verdicts
-from rb_interp.errors import RunError
+from rb_interp.claims.judging import judge
+from rb_interp.claims.verdict import Verdict, finite
 from rb_interp.statistics.intervals import median_and_range
 from rb_interp.typed import typed
 
@@ -36,10 +36,6 @@ class CausalCheck:
     control_done: str
     refuted_if: str
     check: Claim
-
-
-EFFECTS = ("gamma", "stage", "set", "intervention", "quantity", "effect", "control")
-"""Columns of a table of effects that checks read."""
 
 
 @typed
@@ -72,8 +68,7 @@ class CheckedCause:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> CheckedCause:
         """The outcome that `to_json` wrote."""
-        (verdict,) = Verdicts.from_json([data["verdict"]])
-        return CheckedCause(**{**data, "verdict": verdict, "by_gamma": tuple(data["by_gamma"])})
+        return TypeAdapter(CheckedCause).validate_python(data)
 
 
 @typed
@@ -94,53 +89,32 @@ def judge_checks(
             own stage, as far as they have it.
         diverged: as in `judge`.
 
-    Raises:
-        RunError: a table lacks a column, or a column of numbers holds something else.
+    Raises RunError where the readings lack a column.
     """
-    missing = [name for name in EFFECTS if len(effects) and name not in effects]
-    if missing:
-        raise RunError(f"the effects lack the columns {missing}; checks need {list(EFFECTS)}. Probe the run again.")
-    if len(effects):
-        check_numbers(effects, ("gamma", "effect", "control"), "the effects")
-    siblings = {stage: (name, gamma) for name, (stage, gamma) in (sibling_stages or {}).items()}
-    return [_judged(readings, effects, check, scale, siblings, diverged) for check in checks]
+    checks, siblings = list(checks), {s: (name, gamma) for name, (s, gamma) in (sibling_stages or {}).items()}
+    verdicts, judged = judge(readings, [check.check for check in checks], scale=scale, diverged=diverged), []
+    for check, verdict in zip(checks, verdicts, strict=True):
+        term = check.check.conditions[0].of
+        shown = {name: getattr(check, name) for name in ("of", "intervention", "done", "control_done", "refuted_if")}
+        stage = next((own for own, (name, _) in siblings.items() if term.stage in (own, name)), term.stage)
+        here = effects
+        if len(effects):
+            here = effects.loc[(effects["intervention"] == check.intervention) & (effects["set"] == term.set)]
+        quantity = str(here["quantity"].iloc[0]) if len(here) else ""
+        cells = _by_gamma(here, stage, *siblings.get(stage, (stage, term.gamma))) if len(here) else ()
+        judged.append(CheckedCause(**shown, set=term.set, quantity=quantity, verdict=verdict, by_gamma=cells))
+    return judged
 
 
-def _judged(
-    readings: pd.DataFrame,
-    effects: pd.DataFrame,
-    check: CausalCheck,
-    scale: str,
-    siblings: Mapping[str, tuple[str, float]],
-    diverged: Collection[tuple[str, float, int]],
-) -> CheckedCause:
-    term = check.check.conditions[0].of
-    shown = {name: getattr(check, name) for name in ("of", "intervention", "done", "control_done", "refuted_if")}
-    verdict = judge(readings, [check.check], scale=scale, diverged=diverged)[0]
-    stage = next((own for own, (name, _) in siblings.items() if term.stage in (own, name)), term.stage)
-    sibling, own_gamma = siblings.get(stage, (stage, term.gamma))
-    quantity, cells = _by_gamma(effects, check.intervention, stage, sibling, term.set, own_gamma)
-    return CheckedCause(**shown, set=term.set, quantity=quantity, verdict=verdict, by_gamma=cells)
-
-
-def _by_gamma(
-    effects: pd.DataFrame, intervention: str, stage: str, sibling: str, inputs: str, own_gamma: float | None
-) -> tuple[str, tuple[dict[str, Any], ...]]:
-    if not len(effects):
-        return "", ()
-    here = effects.loc[(effects["intervention"] == intervention) & (effects["set"] == inputs)]
+def _by_gamma(here: pd.DataFrame, stage: str, sibling: str, own_gamma: float | None) -> tuple[dict[str, Any], ...]:
     cells = []
-    for gamma in sorted(here["gamma"].unique()):
-        member = here.loc[here["gamma"] == gamma]
+    for gamma, member in here.groupby("gamma"):
         at = stage if own_gamma is None or np.isclose(gamma, own_gamma) else sibling
         at = at if at in member["stage"].unique() else stage  # a run without the sibling's gamma has no such step
         member = member.loc[member["stage"] == at]
-        cell: dict[str, Any] = {"gamma": float(gamma), "stage": at}
+        cell: dict[str, Any] = {"gamma": float(gamma), "stage": at, "n_seeds": int(member["effect"].notna().sum())}
         for name, prefix in (("effect", ""), ("control", "control_")):
-            values = member[name].astype(float).dropna().to_numpy()
-            found = median_and_range(values)
-            cell |= {name: finite(found.estimate), f"{prefix}low": finite(found.low)}
-            cell |= {f"{prefix}high": finite(found.high)}
-            cell |= {"n_seeds": len(values)} if name == "effect" else {}
+            median, low, high = map(finite, median_and_range(member[name].astype(float).dropna().to_numpy()))
+            cell |= {name: median, f"{prefix}low": low, f"{prefix}high": high}
         cells.append(cell)
-    return (str(here["quantity"].iloc[0]) if len(here) else ""), tuple(cells)
+    return tuple(cells)
