@@ -80,10 +80,7 @@ class Evidence:
         return sorted(self.curves["seed"].astype(int).unique().tolist())
 
     def sweep(self, name: str) -> Evidence:
-        """What one sweep of the run shows, as if it were alone.
-
-        Raises MissingEvidenceError where the run has no such sweep.
-        """
+        """What one sweep of the run shows, as if it were alone; MissingEvidenceError where the run has none such."""
         if not name:
             return self
         if name not in self.config.sweeps:
@@ -130,22 +127,20 @@ class Evidence:
         """
         found = self.tables.get(name)
         if found is None or found.empty:
-            raise MissingEvidenceError(f"This run has no table “{name}”; “rb-interp probe RUN” makes it.")
-        if where:
-            found = found.loc[np.logical_and.reduce([_same(found, *one) for one in where.items()])]
+            raise MissingEvidenceError(f"This run has no {'table' if found is None else 'rows in the table'} “{name}”.")
+        for column, value in where.items():
+            found = found.loc[np.isclose(found[column], value) if column == "gamma" else found[column] == value]
         if found.empty:
             place = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
         return found
 
-    def records(self, name: str, **where: Any) -> list[dict[str, Any]]:
+    def records(self, name: str, **where: Any) -> list[dict[Any, Any]]:
         """Those rows of a further table as dictionaries; none where the run lacks them."""
         try:
-            found = self.table(name, **where)
+            return self.table(name, **where).to_dict("records")
         except MissingEvidenceError:
             return []
-        columns = {str(column): found[column].tolist() for column in found}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def require(self, gamma: float) -> None:
         """Raise MissingEvidenceError where no member of this run has the given gamma."""
@@ -162,7 +157,14 @@ class Evidence:
         return {name: dict(t.assign(gamma=t["gamma"].astype(float)).groupby(by).indices) for name, t in tables.items()}
 
     def _rows(
-        self, table: str, probe: str, quantity: str, gamma: float, stage: str, set: str, deepest: bool = False
+        self,
+        table: str,
+        probe: str,
+        quantity: str,
+        gamma: float,
+        stage: str = "final",
+        set: str = "",
+        deepest: bool = False,
     ) -> pd.DataFrame:
         """Rows of ``readings`` or ``summary`` at a place: lowest layer first, or highest (``deepest``)."""
         found = self._places[table].get((probe, quantity, float(gamma), stage, set), np.array([], dtype=int))
@@ -170,54 +172,39 @@ class Evidence:
         return rows.sort_values(["layer", "head"], ascending=[not deepest, True], kind="stable")
 
     def values(
-        self,
-        probe: str,
-        quantity: str,
-        gamma: float,
-        *,
-        stage: str = "final",
-        set: str = "",
-        column: str = "value",
-        deepest: bool = False,
+        self, probe: str, quantity: str, gamma: float, *, stage: str = "final", column: str = "value", **where: Any
     ) -> pd.Series:
         """One number per seed (index: seed, ascending), without NaN.
 
         Where several layers or heads were read: the first head of the lowest layer, or of the highest (``deepest``).
 
+        Args:
+            where: ``set``, ``deepest``.
+
         Raises MissingEvidenceError where there is none.
         """
         self.require(gamma)
-        here = self._rows("readings", probe, quantity, gamma, stage, set, deepest)
+        here = self._rows("readings", probe, quantity, gamma, stage, **where)
         found: Any = here.drop_duplicates("seed").set_index("seed").sort_index()[column].astype(float).dropna()
         if found.empty:
             raise MissingEvidenceError(f"No reading of {probe} ({quantity}) at γ = {gamma:g}, stage {stage}.")
         return found
 
-    def interval(
-        self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "", deepest: bool = False
-    ) -> Interval:
-        """Mean over seeds of a reading with its 95 % interval; NaN where it was not read."""
-        here = self._rows("summary", probe, quantity, gamma, stage, set, deepest)
-        return Interval(*here[["mean", "low", "high"]].iloc[0].astype(float)) if len(here) else NOTHING
+    def _over_seeds(self, columns: Sequence[str], *place: Any, **where: Any) -> Interval:
+        here = self._rows("summary", *place, **where)
+        return Interval(*here[[*columns]].iloc[0].astype(float)) if len(here) else NOTHING
 
-    def spread(
-        self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "", deepest: bool = False
-    ) -> Interval:
-        """Median over seeds of a reading with the smallest and the largest; NaN where it was not read.
+    def interval(self, probe: str, quantity: str, gamma: float, **where: Any) -> Interval:
+        """Mean over seeds of a reading with its 95 % interval; NaN where it was not read; ``where`` as of `values`."""
+        return self._over_seeds(("mean", "low", "high"), probe, quantity, gamma, **where)
 
-        Raises MissingEvidenceError where the run was measured before it had them.
-        """
-        here = self._rows("summary", probe, quantity, gamma, stage, set, deepest)
-        if "median" not in here:
-            raise MissingEvidenceError("This run's summary has no medians; “rb-interp probe RUN” makes them.")
-        return Interval(*here[["median", "lowest", "highest"]].iloc[0].astype(float)) if len(here) else NOTHING
+    def spread(self, probe: str, quantity: str, gamma: float, **where: Any) -> Interval:
+        """Median over seeds of a reading with the smallest and the largest; NaN where it was not read."""
+        return self._over_seeds(("median", "lowest", "highest"), probe, quantity, gamma, **where)
 
-    def untrained(
-        self, probe: str, quantity: str, gamma: float, *, stage: str = "final", set: str = "", deepest: bool = False
-    ) -> float:
+    def untrained(self, probe: str, quantity: str, gamma: float, **where: Any) -> float:
         """Mean over seeds of the untrained models' value; NaN where none was read."""
-        here = self._rows("summary", probe, quantity, gamma, stage, set, deepest)
-        return float(here["untrained"].iloc[0]) if len(here) else float("nan")
+        return self._over_seeds(("untrained",) * 3, probe, quantity, gamma, **where).estimate
 
     def value(self, probe: str, quantity: str, gamma: float, seed: int, *, stage: str, set: str = "") -> float:
         """One member's number; NaN where it was not read."""
@@ -228,10 +215,7 @@ class Evidence:
         return float(found.to_dict().get(seed, float("nan")))
 
     def array(self, probe: str, name: str, gamma: float, *, stage: str, set: str = "") -> dict[int, np.ndarray]:
-        """Seed -> array, seeds ascending.
-
-        Raises MissingEvidenceError where no seed has it.
-        """
+        """Seed -> array, seeds ascending; MissingEvidenceError where no seed has it."""
         self.require(gamma)
         keys = {seed: f"{gamma}/{seed}/{stage}/{set}/{probe}/{name}" for seed in self.seeds}
         found = {seed: np.asarray(self.arrays[key]) for seed, key in keys.items() if key in self.arrays}
@@ -261,9 +245,3 @@ class Evidence:
         rows = self.readings.query("gamma == @gamma and seed == @seed and stage == @stage")
         steps = rows["step"].dropna()
         return int(steps.iloc[0]) if len(steps) else None
-
-
-def _same(table: pd.DataFrame, column: str, value: Any) -> np.ndarray:
-    """Which rows have a value in a column; rates are compared as floats."""
-    found = table[column]
-    return np.isclose(found.to_numpy(dtype=float), value) if column == "gamma" else (found == value).to_numpy()

@@ -30,33 +30,14 @@ from rb_interp.plots import hatch, is_dark
 from rb_interp.statistics.intervals import Interval
 
 __all__ = [
-    "Series",
-    "band",
-    "bar",
-    "curve",
-    "dots",
-    "heat_map",
-    "interval_of",
-    "kept_steps",
-    "key",
-    "legend",
-    "level",
-    "line",
-    "missing",
-    "named",
-    "note",
-    "panels",
-    "rates",
-    "rates_axis",
-    "say",
-    "stack",
-    "steps",
-    "threshold",
-    "zero",
-]
+    "Series", "band", "bar", "curve", "dots", "heat_map", "interval_of", "kept_steps", "key", "legend", "level", "line",
+    "margin", "missing", "named", "note", "panels", "rates", "rates_axis", "say", "stack", "steps", "threshold", "zero",
+]  # fmt: skip
 
 DRAWN = 400
 """A curve is thinned to this many evaluations."""
+SAID: dict[str, Any] = {"ha": "center", "va": "center", "color": "#555555", "style": "italic"}
+"""The look of a sentence in place of what is not there."""
 UNITS = {1_000_000: " (millions)", 1000: " (thousands)", 1: ""}
 
 
@@ -76,12 +57,12 @@ def missing(axes: Axes) -> Iterator[None]:
         say(axes, str(sentence))
 
 
-def say(axes: Axes, sentence: str, width: int = 34) -> None:
+def say(axes: Axes, sentence: str, width: int = 28) -> None:
     """Show a sentence in place of a plot."""
     axes.set(xticks=[], yticks=[], facecolor="#f6f6f6")
     axes.spines[:].set_visible(False)
     wrapped = "\n".join(textwrap.wrap(sentence, width))
-    axes.text(0.5, 0.5, wrapped, ha="center", va="center", transform=axes.transAxes, color="#555555", style="italic")
+    axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, **SAID)
 
 
 def legend(figure: Figure, columns: int = 4, extra: Sequence[Any] = ()) -> None:
@@ -353,7 +334,7 @@ def heat_map(
         hatch(axes, row, column)
     for (row, column), value in np.ndenumerate(matrix):
         if write is not None and np.isfinite(value):
-            ink, points = "white" if is_dark(image.to_rgba(value)) else INK, size or min(7.0, 56 / max(matrix.shape))
+            ink, points = "white" if is_dark(image.to_rgba(value)) else INK, size or min(7.0, 50 / max(matrix.shape))
             axes.text(column, row, write(float(value)), color=ink, fontsize=points, ha="center", va="center")
     for names, ticks in ((columns if columns is not None else rows, axes.set_xticks), (rows, axes.set_yticks)):
         if names is not None:
@@ -362,20 +343,33 @@ def heat_map(
     return image
 
 
-def threshold(
-    axes: Axes, evidence: Evidence, claim: str, number: int = 0, gamma: float | None = None, below: bool = False
-) -> None:
-    """What a condition of a claim is judged against: dashed, across the panel or at one rate, with its words."""
+def threshold(axes: Axes, evidence: Evidence, claim: str, number: int = 0, gamma: float | None = None) -> None:
+    """What a condition of a claim is judged against: dashed, across the panel or at one rate; its words in the margin.
+
+    Nothing is drawn where the run lacks the rate.
+    """
     condition = evidence.condition(claim, number)
-    y, text = condition.threshold, f"{claim}: {SIGNS[condition.operator]} {two_digits(condition.threshold)}"
-    up = {"xytext": (0, -2 if below else 1.5), "va": "top" if below else "bottom", "ha": "left"}
-    if gamma is None:
-        axes.axhline(y, color=INK, lw=0.9, ls=DASHED, zorder=1)
-        note(axes, text, (0.01, y), axes.get_yaxis_transform(), **up)
-    elif gamma in evidence.gammas:
-        place = evidence.gammas.index(gamma)
-        axes.plot([place - 0.4, place + 0.4], [y, y], color=INK, lw=0.9, ls=DASHED, zorder=1)
-        note(axes, text, (place - 0.4, y), "data", **up)
+    if gamma is not None and gamma not in evidence.gammas:
+        return
+    place = 0.0 if gamma is None else evidence.gammas.index(gamma)
+    ends, y = ([0, 1] if gamma is None else [place - 0.4, place + 0.4]), condition.threshold
+    across = axes.get_yaxis_transform() if gamma is None else axes.transData
+    axes.plot(ends, [y, y], color=INK, lw=0.9, ls=DASHED, zorder=1, transform=across)
+    margin(axes, {f"{claim}\n{SIGNS[condition.operator]} {two_digits(y)}": y})
+
+
+def margin(axes: Axes, words: Mapping[str, float]) -> None:
+    """Words on the right of a panel, each at its height in data, so that none lies over data or over another one."""
+    look: dict[str, Any] = {"fontsize": 6, "va": "center", "linespacing": 0.95}
+    if len(words) == 1:
+        for text, y in words.items():
+            axes.annotate(text, (1.02, y), xycoords=axes.get_yaxis_transform(), **look)
+        return
+    axes.autoscale_view()
+    in_panel, last = axes.transData - axes.transAxes, -1.0
+    for text, y in sorted(words.items(), key=lambda one: one[1]):
+        last = max(float(in_panel.transform((0, y))[1]), last + 0.085)
+        axes.annotate(text, (1.02, last), xycoords="axes fraction", **look)
 
 
 def zero(axes: Axes, y: float = 0.0) -> None:

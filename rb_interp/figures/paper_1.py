@@ -90,11 +90,11 @@ def draw_learning(evidence: Evidence, family: str) -> Figure:
             kit.zero(axes)
             axes.margins(y=0.15)
             axes.set_title(f"{'B' if name == 'rsn_train' else 'B_test'}: memory against {style.SETS[name]}")
-            kit.threshold(axes, evidence, f"{family}1", int(quantity == "bias_test"), SMALL, below=True)
+            kit.threshold(axes, evidence, f"{family}1", int(quantity == "bias_test"), SMALL)
             if quantity == "bias" and LARGE in evidence.gammas:
                 place, wide = evidence.gammas.index(LARGE), evidence.threshold(f"{family}2")
                 axes.fill_between([place - 0.36, place + 0.36], -wide, wide, color="#ececec", lw=0, zorder=0)
-                kit.note(axes, f"{family}2", (place - 0.34, -wide), "data", ha="left", va="top")
+                kit.margin(axes, {f"{family}2\n± {two_digits(wide)}": -wide})
     index[0].set_ylabel("bias index (↑ reasoning first)")
     marks = [
         kit.line("ln d_vocab, and half of it", style.GREY, (0, (1, 2)), 0.7),
@@ -125,13 +125,14 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
         drawn[0].set_ylabel(f"{anchors} anchor (token)")
     images = [one.images[0] for one in axes.flat if one.images]
     if images:
-        figure.colorbar(images[0], ax=axes[:2], label="cosine of two token embeddings", shrink=0.5, aspect=30)
+        look: dict[str, Any] = {"location": "bottom", "shrink": 0.4, "ticks": [-1, -0.5, 0, 0.5, 1]}
+        figure.colorbar(images[0], ax=axes[:2], label="cosine of two token embeddings", **look)
     for one, stage in zip(axes[2], ("init", "final"), strict=False):
         with kit.missing(one):
             seed, points = evidence.first("geometry", "pca", SMALL, stage=stage)
             names = ("tokens", "group", "explained")
             tokens, group, explained = (evidence.first("geometry", name, SMALL, stage=stage)[1] for name in names)
-            scatter_tokens(one, points[:, :2], tokens.astype(int), group.astype(int))
+            scatter_tokens(one, points[:, :2], tokens.astype(int), group.astype(int), stage != "init")
             one.set_xlabel(f"PC 1 ({100 * explained[0]:.0f} % of variance)")
             one.set_ylabel(f"PC 2 ({100 * explained[1]:.0f} %)")
             one.set_title(stage_text(evidence, SMALL, seed, stage))
@@ -139,7 +140,7 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
         kit.rates(axes[2, 2], evidence, "geometry", kit.Series("abs_cos"), untrained=True)
         random = evidence.spread("geometry", "abs_cos_random", SMALL).estimate
         kit.zero(axes[2, 2], random)
-        kit.note(axes[2, 2], "random vectors", (0.99, random), axes[2, 2].get_yaxis_transform(), ha="right", va="top")
+        kit.margin(axes[2, 2], {"random\nvectors": random})
         axes[2, 2].set(ylim=(0, None), ylabel="mean |cos| of two tokens", title="all tokens, final")
     entries = [kit.key(name, colour, marker) for name, colour, marker in GROUPS.values()]
     kit.legend(figure, 5, [*entries, kit.line("joins consecutive values", style.GREY, width=0.8)])
@@ -149,10 +150,11 @@ def draw_embedding(evidence: Evidence, stages: Iterable[str] = ("init", "half", 
 def anchor_cosines(axes: Axes, matrix: np.ndarray, tokens: np.ndarray) -> None:
     """Cosines between anchors, written out where there are few."""
     kit.heat_map(axes, matrix, tokens, write=two_digits if len(matrix) <= WRITE_UP_TO else None)
+    axes.tick_params(labelsize=6)
 
 
-def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray) -> None:
-    """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined, some written out."""
+def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np.ndarray, named: bool = True) -> None:
+    """Tokens in a plane: groups by colour and marker, values by shade, consecutive values joined, ends ``named``."""
     for which, (_, colour, marker) in GROUPS.items():
         of = np.flatnonzero(group == which)
         of = of[np.argsort(tokens[of])]
@@ -163,9 +165,25 @@ def scatter_tokens(axes: Axes, points: np.ndarray, tokens: np.ndarray, group: np
         shades = np.linspace(0.25, 1, len(of)) if which != 1 else np.full(len(of), 0.8)
         look = {"c": _ramp(colour)(shades), "s": 24 if which else 14, "edgecolors": "white", "lw": 0.4}
         axes.scatter(*points[of].T, marker=marker, zorder=2 + which, **look)
-        for place in of[[0, -1]]:
-            kit.note(axes, str(tokens[place]), tuple(points[place]), "data", fontsize=6, xytext=(4, 4))
-    axes.margins(0.1)
+    axes.margins(0.18)
+    kinds = [np.flatnonzero(group == which) for which in GROUPS] if named else []
+    ends = [end(of, key=tokens.__getitem__) for of in kinds if len(of) for end in (min, max)]
+    _name_points(axes, points, {int(place): str(tokens[place]) for place in ends})
+
+
+def _name_points(axes: Axes, points: np.ndarray, names: Mapping[int, str]) -> None:
+    """Write names beside points of a panel, each where it is farthest from all points and from the other names."""
+    low, high = points.min(0), np.maximum(points.max(0), points.min(0) + 1e-12)
+    taken = [*(120 * (points - low) / (high - low))]  # in about the points of print that a panel has
+    for place, name in names.items():
+        angles, best = np.linspace(0, 2 * np.pi, 16, endpoint=False), (-np.inf, np.zeros(2))
+        for shift in (r * np.array([np.cos(a), np.sin(a)]) for r in (8, 14, 22) for a in angles):
+            free = min(float(np.hypot(*(taken[place] + shift - other))) for other in taken)
+            best = max(best, (min(free, 10.0) - 0.05 * float(np.hypot(*shift)), shift), key=lambda one: one[0])
+        taken.append(taken[place] + best[1])
+        line = {"arrowstyle": "-", "lw": 0.4, "shrinkA": 0, "shrinkB": 1} if np.hypot(*best[1]) > 10 else None
+        look = {"xytext": tuple(best[1]), "ha": "center", "va": "center", "arrowprops": line}
+        kit.note(axes, name, tuple(points[place]), "data", fontsize=6, **look)
 
 
 def _ramp(colour: str) -> LinearSegmentedColormap:
@@ -178,7 +196,7 @@ def _ramp(colour: str) -> LinearSegmentedColormap:
 def draw_theory(evidence: Evidence) -> Figure:
     """Cosines by Theorem 1, one of its rows with the real one (after Fig. 5C), and its principal components (5D)."""
     evidence.require(SMALL)
-    figure, [[left, middle, right]] = kit.panels(1, 3, 2.75)
+    figure, [[left, middle, right]] = kit.panels(1, 3, 2.9)
     tokens = evidence.task.tokens("reasoning_anchor")
     place = (len(tokens) - 1) // 2
     with kit.missing(left):
@@ -198,10 +216,10 @@ def draw_theory(evidence: Evidence) -> Figure:
         middle.plot(tokens, theory[place], "--o", color=style.INK, ms=3, lw=1.2, label="theory")
         middle.set(xlabel="reasoning anchor s", ylabel=f"cos(w$_{{{tokens[place]}}}$, w$_s$)", ylim=(None, 1.05))
         middle.set_title(f"anchor {tokens[place]} and the others")
-        middle.legend(loc="lower center")
     with kit.missing(right):
         names = ("pca_theory", "pca_theory_tokens", "pca_theory_group")
         points, shown, group = (evidence.first("geometry", name, SMALL, stage="final")[1] for name in names)
         scatter_tokens(right, points, shown.astype(int), group.astype(int))
         right.set(xlabel="PC 1 (no unit)", ylabel="PC 2 (no unit)", title="theory: keys, reasoning anchors")
+    kit.legend(figure)
     return figure

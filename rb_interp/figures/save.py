@@ -55,6 +55,7 @@ def settle(figure: Figure) -> None:
     Places are rounded to a millionth of the figure: the layout's solver depends in the last bits on where in memory it
     works, and names in the file are made of them.
     """
+    figure.set_dpi(DPI)  # letters are not as wide at another one
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)

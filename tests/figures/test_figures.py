@@ -75,7 +75,7 @@ def test_a_run_without_readings_gives_sentences_instead_of_a_crash(name, evidenc
 def test_a_threshold_is_that_of_the_claim(evidence):
     axes = Figure().subplots()
     kit.threshold(axes, evidence, "M4")
-    assert [text.get_text() for text in axes.texts] == ["M4: ≥ .70"]
+    assert [text.get_text() for text in axes.texts] == ["M4\n≥ .70"]
     assert list(axes.lines[0].get_ydata()) == [0.7, 0.7]
 
 

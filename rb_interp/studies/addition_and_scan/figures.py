@@ -77,7 +77,7 @@ def draw_commands(evidence: Evidence) -> Figure:
             one.set_xticks(range(len(SIZES)), sizes)
             one.set(title=title, xlabel="rows trained on")
             if rows == "train":
-                kit.threshold(one, evidence, "P2", 1, below=True)
+                kit.threshold(one, evidence, "P2", 1)
     axes[0].set_ylabel("exact match (share of commands)")
     kit.legend(figure, 2)
     return figure

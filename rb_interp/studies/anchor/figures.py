@@ -162,7 +162,7 @@ def draw_equivalence(evidence: Evidence) -> Figure:
 
 def draw_first_layer(evidence: Evidence) -> Figure:
     """Mean attention against 1/i, spectrum of W_V, its leading vector's cosines with the anchors (after Fig. 6)."""
-    figure, [patterns, [distance, spectrum, alignment]] = kit.panels(2, 3, 5.2)
+    figure, [patterns, [distance, spectrum, alignment]] = kit.panels(2, 3, 5.4)
     length = evidence.task.length
     average = np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
     shown = [(LARGE, "matched"), (SMALL, "half"), None]
@@ -189,7 +189,6 @@ def draw_first_layer(evidence: Evidence) -> Figure:
         distance.plot(np.arange(2, len(untrained) + 2), untrained, color=style.GREY, ls="--", label="untrained")
         kit.threshold(distance, evidence, "M1")
         distance.set(ylim=(0, None), xlabel="position i", ylabel="distance from 1/i (TV, 0 to 1)", title="row by row")
-        distance.legend(loc="upper left")
     with kit.missing(spectrum):
         values = {"probe": VALUES, "name": "relative_singular_values"}
         _ranked(spectrum, evidence, values, SMALL, "half", f"γ = {SMALL:g}, half", 1)
@@ -198,9 +197,9 @@ def draw_first_layer(evidence: Evidence) -> Figure:
         ratio = mean_text(*evidence.spread(VALUES, "spectrum_ratio", SMALL, stage="half"))
         spectrum.set(ylim=(0, 1.06), xlabel="singular value k of L0's W$_V$", ylabel="s$_k$ / s$_1$")
         spectrum.set_title(f"s$_1$/s$_2$ = {ratio}")
-        spectrum.legend(loc="upper right")
     with kit.missing(alignment):
         _alignment(alignment, evidence)
+    kit.legend(figure, 4)
     return figure
 
 
@@ -224,12 +223,11 @@ def _alignment(axes: Axes, evidence: Evidence) -> None:
         axes.plot(tokens[of], leading[:, of].T, marker, ms=2.6, mfc="none", mec=colour, mew=0.5, alpha=0.7)
         axes.plot(tokens[of], mean[of], "_", ms=8, mew=2, color=colour, label=f"{name} anchors")
     of = np.flatnonzero(group.astype(int) > 0)
-    axes.plot(tokens[of], untrained[of], "x", ms=3.5, color=style.GREY, label="untrained (mean)")
+    axes.plot(tokens[of], untrained[of], "x", ms=3.5, color=style.GREY, label="untrained, mean")
     for claim in ("M4", "M5"):
         kit.threshold(axes, evidence, claim)
-    axes.set(ylim=(0, 1.45), xlabel="anchor (token)", ylabel="|cos(u$_1$, embedding)|")
+    axes.set(ylim=(0, 1.05), xlabel="anchor (token)", ylabel="|cos(u$_1$, embedding)|")
     axes.set_title(f"leading vector of W$_V$, γ = {SMALL:g}, half")
-    axes.legend(loc="upper left")
 
 
 def draw_attention_by_role(evidence: Evidence) -> Figure:
@@ -238,11 +236,15 @@ def draw_attention_by_role(evidence: Evidence) -> Figure:
     looks: dict[str, dict[str, Any]] = {name: {"fc": colour} for name, (_, colour) in PARTS.items()}
     for (one,), (inputs, words) in zip(axes, {"rsn_train": "reasoning", "mem": "memory"}.items(), strict=True):
         with kit.missing(one):
-            start, ticks = 0.0, {}
+            start, ticks, unread = 0.0, {}, ""
             for gamma in evidence.gammas:
-                read = {"gamma": gamma, "set": inputs, "deepest": True}
-                table = pd.DataFrame({part: evidence.values("attention_by_role", part, **read) for part in PARTS})
-                before = evidence.values("attention_by_role", "key", column="untrained", **read).to_dict()
+                read = {"probe": "attention_by_role", "gamma": gamma, "set": inputs, "deepest": True}
+                try:
+                    table = pd.DataFrame({part: evidence.values(quantity=part, **read) for part in PARTS})
+                except MissingEvidenceError:
+                    unread += f", not read at γ = {gamma:g}"
+                    continue
+                before = evidence.values(quantity="key", column="untrained", **read).to_dict()
                 for seed, shares in table.dropna().iterrows():
                     kit.stack(one, start, shares.to_dict(), looks.__getitem__, upright=True)
                     kit.level(one, start, float(before.get(seed, np.nan)), style.INK, 0.4, label="key, untrained")
@@ -252,13 +254,13 @@ def draw_attention_by_role(evidence: Evidence) -> Figure:
                     least = evidence.threshold("M7" if inputs == "rsn_train" else "M7b")
                     ends = [start - len(table) - 0.5, start - 0.5]
                     one.plot(ends, [least] * 2, color=style.INK, lw=0.9, ls=style.DASHED, label="threshold of M7, M7b")
-                key = mean_text(*evidence.spread("attention_by_role", "key", gamma, set=inputs, deepest=True))
-                one.text(
-                    start - len(table) / 2, 1.03, f"γ = {gamma:g}: key {key}", ha="center", va="bottom", fontsize=7
-                )
+                words_of_key = f"γ = {gamma:g}: key {mean_text(*evidence.spread(quantity='key', **read))}"
+                one.text(start - (len(table) + 1) / 2, 1.03, words_of_key, ha="center", va="bottom", fontsize=7)
                 start += 1.2
+            if not ticks:
+                raise MissingEvidenceError(f"This run has no reading of attention_by_role on {words} inputs.")
             one.set_xticks(list(ticks), list(ticks.values()))
-            one.set(ylim=(0, 1.16), ylabel="attention (share)", xlabel="seed", title=f"{words} inputs")
+            one.set(ylim=(0, 1.16), ylabel="attention (share)", xlabel="seed", title=f"{words} inputs{unread}")
     kit.legend(figure, 6, [Patch(**looks[name], label=words) for name, (words, _) in PARTS.items()])
     return figure
 
@@ -286,7 +288,7 @@ def draw_variance_explained(evidence: Evidence) -> Figure:
         axes = figure.add_subplot(grid[place, 1])
         with kit.missing(axes):
             kit.rates(axes, evidence, probe, kit.Series(quantity, set="rsn_train"), untrained=True)
-            kit.threshold(axes, evidence, "M8", gamma=SMALL, below=True)
+            kit.threshold(axes, evidence, "M8", gamma=SMALL)
             axes.set(ylim=(-0.05, 1.1), title=f"{title} output")
     return figure
 

@@ -95,18 +95,20 @@ def draw_causes(evidence: Evidence) -> Figure:
     """Effect and control of every intervention by rate: each seed, their mean and its 95 % interval."""
     pairs = evidence.table("effects")[["intervention", "quantity"]].drop_duplicates()
     read = set(pairs.itertuples(index=False, name=None))
-    figure, axes = kit.panels(5, 4, 11.4, max(style.WIDTH, 4 * (0.55 + 0.42 * len(evidence.gammas))))
+    figure, axes = kit.panels(5, 4, 11.4, 4 * (0.75 + 0.42 * max(len(evidence.gammas), 3)))
     for one, panel in zip(axes.flat, PANELS, strict=True):
         unit = next((unit for unit in UNITS if (panel.intervention, unit) in read), NATS)
         with kit.missing(one):
-            _effects(one, evidence, panel)
             if unit == NATS:
                 one.set_yscale("symlog", linthresh=0.1, linscale=0.7)
                 one.yaxis.set_major_formatter(lambda value, _place: f"{value:g}".replace("-", "−"))
             else:
                 one.set_ylim(-0.1, 1.12)
-            one.set(title=panel.title, xlabel="rate γ", ylabel=UNITS[unit])
-    kit.legend(figure, 5, [kit.key("effect, one seed", style.INK), kit.key("control, one seed", style.GREY)])
+            _effects(one, evidence, panel)
+            one.set(xlabel="rate γ", ylabel=UNITS[unit])
+            one.set_title(panel.title, fontsize=7.5)
+    marks = [kit.key("effect, one seed", style.INK), kit.key("control, one seed", style.GREY)]
+    kit.legend(figure, 5, [*marks, kit.line("threshold of a claim (*: for the control)", style.INK, style.DASHED, 0.9)])
     return figure
 
 
@@ -123,14 +125,16 @@ def _effects(axes: Axes, evidence: Evidence, panel: Panel) -> None:
                 kit.dots(axes, place + shift, values, kit.interval_of(over), ink, marker, 0.08)
     if not drawn:
         raise MissingEvidenceError(f"This run has no effect of {panel.intervention}.")
+    named = {}
     for condition, ids in conditions(panel).items():
-        y = level(evidence, condition)
+        y, of_control = level(evidence, condition), condition.of.quantity == "control"
         if np.isfinite(y) and condition.of.gamma in evidence.gammas:
-            middle = evidence.gammas.index(condition.of.gamma) + (0.19 if condition.of.quantity == "control" else -0.23)
+            middle = evidence.gammas.index(condition.of.gamma) + (0.19 if of_control else -0.23)
             axes.plot([middle - 0.13, middle + 0.24], [y, y], color=style.INK, lw=0.9, ls=style.DASHED, zorder=5)
-            kit.note(axes, ids, (middle - 0.13, y), "data", fontsize=5.5, ha="left", va="bottom")
+            named[f"{ids} *" if of_control else ids] = y
     kit.zero(axes)
     kit.rates_axis(axes, evidence)
+    kit.margin(axes, named)
 
 
 def conditions(panel: Panel) -> dict[Condition, str]:
@@ -216,10 +220,14 @@ def draw_dynamics(evidence: Evidence) -> Figure:
     events = events.merge(circuits, on=["gamma", "seed"], how="left").fillna({"cause": "none"})
     gammas, last = sorted(events["gamma"].unique().tolist()), float(evidence.table("dynamics")["step"].to_numpy().max())
     never = 2.5 * (last + OFFSET)
-    figure, [axes] = kit.panels(
-        1, len(gammas), 0.95 + 0.33 * len(CRITERIA), max(style.WIDTH, 2.1 + 1.7 * len(gammas)), sharey=True
-    )
+    width = max(style.WIDTH, 2.1 + 1.7 * len(gammas))
+    figure, [axes] = kit.panels(1, len(gammas), 0.95 + 0.33 * len(CRITERIA), width, sharex=True, sharey=True)
     for one, gamma in zip(axes, gammas, strict=True):
+        dated = set(events.loc[events["gamma"] == gamma, "event"])
+        undated = [row for row, event in enumerate(CRITERIA) if event not in dated]
+        if undated:
+            words = "not dated: this run has\ntoo few checkpoints along training"
+            one.text(0.5, np.mean(undated), words, transform=one.get_yaxis_transform(), **kit.SAID)
         for row, event in enumerate(CRITERIA):
             colour = style.SET_COLOURS.get(event, style.INK)
             here = events.loc[(events["event"] == event) & (events["gamma"] == gamma)].sort_values("seed")
@@ -234,6 +242,7 @@ def draw_dynamics(evidence: Evidence) -> Figure:
             one.axvline(step["step"] + OFFSET, color="#e6e6e6", lw=0.6, zorder=0)
         ticks = [0, *(10**power for power in range(2, 1 + int(np.log10(max(last, 100)))))]
         one.set(xscale="log", ylim=(len(CRITERIA) - 0.4, -0.6), title=kit.title_of(evidence, gamma))
+        one.set_xlim(0.8 * OFFSET, 1.25 * never)
         one.set_xticks([*(step + OFFSET for step in ticks), never], [*(f"{step:,}" for step in ticks), "never"])
         one.set_xticks([], minor=True)
         one.tick_params(axis="x", labelrotation=45)

@@ -190,7 +190,7 @@ def draw_cosines(evidence: Evidence) -> Figure:
         with kit.missing(line[-1]):
             kit.rates(line[-1], evidence, probe, *TARGETS, untrained=True, read="interval", spread=0.06)
             for claim, gamma in (("D1", SMALL), ("D2", MIDDLE)) if vector == "v" else (("D4", SMALL),):
-                kit.threshold(line[-1], evidence, claim, gamma=gamma, below=True)
+                kit.threshold(line[-1], evidence, claim, gamma=gamma)
             line[-1].set(ylim=(-1.05, 1.12), title=f"{vector}, members", ylabel="mean cosine")
     kit.legend(figure, 4)
     return figure

@@ -80,7 +80,7 @@ def draw_learning(evidence: Evidence) -> Figure:
             shown = (kit.Series(quantity, marker="o"), kit.Series(f"{quantity}_test", "held-out text", "#9a6a1c", "x"))
             kit.rates(axes, evidence, "corpus_loss", *shown, untrained=True, joined=True, read="interval")
             kit.zero(axes)
-            kit.threshold(axes, evidence, claim, gamma=SMALL, below=True)
+            kit.threshold(axes, evidence, claim, gamma=SMALL)
     plain.set_title("its mean over training")
     fair.set_title("the same, per unigram entropy")
     kit.legend(
@@ -171,7 +171,7 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
                         [place - 0.45, place + 0.45], [value] * 2, color=style.CORPUS_COLOURS[group], ls=DOTTED
                     )
     with kit.missing(axes[1, 0]):
-        kit.threshold(axes[1, 0], evidence, "G3", gamma=SMALL, below=True)
+        kit.threshold(axes[1, 0], evidence, "G3", gamma=SMALL)
     with kit.missing(axes[1, 1]):
         _course(axes[1, 1], evidence)
     axes[0, 0].set_ylabel("mean cos of two tokens")
