@@ -20,8 +20,7 @@ import torch
 
 from rb_interp import AnchorTask, from_pretrained
 from rb_interp.interventions import attribution_matrix, patching_matrix
-from rb_interp.interventions.attribution import rank_correlation
-from rb_interp.interventions.matrix import PatchingMatrix
+from rb_interp.interventions.effect import Matrix, rank_correlation
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import Inputs
@@ -85,16 +84,16 @@ def gpt2_shape(options: argparse.Namespace) -> Iterator[Case]:
     yield "GPT-2's shape, untrained", model, Inputs(tokens, tokens[:, 0], roles), Inputs(other, other[:, 1], roles)
 
 
-def timed(call: Callable[[], PatchingMatrix]) -> tuple[float, PatchingMatrix]:
+def timed(call: Callable[[], Matrix]) -> tuple[float, Matrix]:
     started = time.process_time()
     found = call()
     return time.process_time() - started, found
 
 
-def without_stream(matrix: PatchingMatrix) -> PatchingMatrix:
+def without_stream(matrix: Matrix) -> Matrix:
     """The same without the cells of the residual stream, which are set to nan."""
     patched = matrix.patched.copy()
-    patched[[name in STREAM for name in matrix.components]] = np.nan
+    patched[[name in STREAM for name in matrix.axes["component"]]] = np.nan
     return replace(matrix, patched=patched)
 
 

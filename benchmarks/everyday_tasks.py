@@ -217,7 +217,7 @@ def path_alone(w: World) -> np.ndarray:
 
 def path_here(w: World) -> np.ndarray:
     path = iv.path_patch(w.model, w.corrupted, w.clean, "attn_out.0@second", "v.1@second")
-    return np.array([path.recovered().values.mean()])
+    return np.array([path.values.mean()])
 
 
 def attributed_alone(w: World) -> np.ndarray:

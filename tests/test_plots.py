@@ -12,9 +12,7 @@ from matplotlib.patches import Rectangle
 
 import rb_interp as rb
 from rb_interp.errors import ArgumentError
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.matrix import PatchingMatrix
-from rb_interp.interventions.path import PathMatrix
+from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.plots import UNITS, heads, learning_curves
 from rb_interp.statistics.intervals import t_interval
 from rb_interp.statistics.reading import Null, Reading
@@ -96,7 +94,8 @@ def test_an_effect_is_drawn_with_its_interval_and_its_control(ax):
 def test_a_matrix_marks_what_is_undefined_and_what_is_beyond_its_colours(ax):
     ones = np.ones(3)
     patched = np.array([[[0.5, 3.0], [np.nan, -0.25]]])[..., None] * ones
-    found = PatchingMatrix(("z",), (0, 1), ("key", "last"), "logit_diff", None, ones, 0 * ones, patched, patched / 2)
+    axes = {"component": ("z",), "layer": (0, 1), "role": ("key", "last")}
+    found = Matrix(axes, "logit_diff", ones, 0 * ones, patched, patched / 2)
     found.plot(ax)
     shown = ax.images[0].get_array()
     assert shown.filled(9.0).tolist() == [[0.5, 3.0], [9.0, -0.25]]
@@ -111,14 +110,15 @@ def test_a_matrix_marks_what_is_undefined_and_what_is_beyond_its_colours(ax):
     assert bar.get_ylabel() == "share of the logit_diff recovered"
     assert ax.images[0].colorbar.extend == "max"
     alone = replace(found, control_patched=None).plot(Figure().subplots())
-    assert alone.get_title() == "activation patching, n = 3"
+    assert alone.get_title() == "patching, n = 3"
 
 
 def test_a_matrix_of_paths_hatches_the_paths_that_are_not(ax):
     ones, patched = np.ones(4), np.array([[0.5, np.nan]])[..., None] * np.ones(4)
-    PathMatrix(("z.0",), ("v.1", "v.0"), "loss", ones, 0 * ones, patched, None).plot(ax)
+    axes = {"sender": ("z.0",), "receiver": ("v.1", "v.0")}
+    Matrix(axes, "loss", ones, 0 * ones, patched, None, method="path patching").plot(ax)
     assert [patch.get_xy() for patch in ax.patches if patch.get_hatch()] == [(0.5, -0.5)]
-    assert (ax.get_ylabel(), ax.get_xlabel(), ax.get_title()) == ("sender", "receiver", "path patching, n = 4")
+    assert (ax.get_xlabel(), ax.get_title()) == ("receiver", "path patching, n = 4")
 
 
 def test_heads_of_a_scan_stand_by_layer_and_head(ax):

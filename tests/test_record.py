@@ -5,11 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.matrix import PatchingMatrix
-from rb_interp.interventions.metrics import metric_of
-from rb_interp.interventions.path import PathPatch
-from rb_interp.interventions.sites import Site
+from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.record import BRIEF, Record
 from rb_interp.runs import study
 from rb_interp.statistics.reading import Null, Reading
@@ -20,7 +16,6 @@ ROLES = Roles({"<b>": np.full((12, 1), 1)}, {"key": np.arange(3)}, np.array(["me
 NULL = Null("<b>", np.append(ROWS, np.nan))
 INPUTS = Inputs(np.arange(24).reshape(12, 2), np.arange(12), ROLES)
 CELLS = ROWS.reshape(1, 2, 2, 3)
-LOGITS, LABELS = torch.eye(3)[np.arange(12) % 3], np.zeros(12, int)
 TABLES = {"skills": pd.DataFrame({"hops": [1, 2], "accuracy": [0.5, 1.0]})}
 SOME = [
     ROLES,
@@ -28,8 +23,7 @@ SOME = [
     INPUTS,
     Reading("p", {"a": np.nan, "<b>": 1.0}, 0, nulls={"a": NULL}, arrays={"pattern": ROWS}, tables=TABLES),
     Effect("<b>", "z.0", "recovered", ROWS, ROWS[None], "noise redrawn"),
-    PatchingMatrix(("z",), (0, 1), ("<b>", "last"), "loss", None, ROWS[:3], ROWS[:3] + 1, CELLS, None),
-    PathPatch(Site("z", 0), Site("v", 1), LOGITS, 2 * LOGITS, LOGITS, None, LABELS, LABELS + 1, metric_of("loss")),
+    Matrix({"c": ["z"], "layer": [0, 1], "role": ["<b>", "last"]}, "loss", ROWS[:3], ROWS[:3] + 1, CELLS, None),
     Dataset(0, np.zeros((1, 3), int), np.zeros(1, int), np.zeros(1, int), ("a",), ("a",), {"key": np.ones((1, 1))}),
 ]  # fmt: skip
 

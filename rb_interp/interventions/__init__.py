@@ -7,37 +7,31 @@ the submodules.
 from rb_interp.interventions import (
     ablating,
     attention,
-    attribution,
     hooking,
     interchanging,
-    matrix,
     metrics,
-    number_line,
     patching,
     path,
     route_shares,
     sites,
     subspace,
 )
-from rb_interp.interventions.ablating import ablation
+from rb_interp.interventions.ablating import ablation, interchange
 from rb_interp.interventions.attention import blocked_attention, forced_average
-from rb_interp.interventions.attribution import attribution_matrix
-from rb_interp.interventions.circuit_names import circuit_by_cause
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.interchanging import interchange
-from rb_interp.interventions.patching import patching_effect, patching_matrix
+from rb_interp.interventions.effect import Effect, Matrix
+from rb_interp.interventions.patching import attribution_matrix, patching_effect, patching_matrix
 from rb_interp.interventions.path import path_matrix, path_patch
-from rb_interp.interventions.route_shares import routes
+from rb_interp.interventions.route_shares import circuit_by_cause, routes
 from rb_interp.interventions.sites import Site
 from rb_interp.interventions.subspace import subspace_effect
 
 __all__ = [
     "Effect",
+    "Matrix",
     "Site",
     "ablating",
     "ablation",
     "attention",
-    "attribution",
     "attribution_matrix",
     "blocked_attention",
     "circuit_by_cause",
@@ -45,9 +39,7 @@ __all__ = [
     "hooking",
     "interchange",
     "interchanging",
-    "matrix",
     "metrics",
-    "number_line",
     "patching",
     "patching_effect",
     "patching_matrix",

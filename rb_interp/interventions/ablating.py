@@ -1,4 +1,6 @@
-r"""What is lost without a component: its output set to zero, to its mean, or to what it is on another input.
+r"""What is lost without a component, and whether the answer follows what a site takes from another input.
+
+Ablation sets a component's output to zero, to its mean, or to what it is on another input:
 
     zero       0                                                     nothing at all, a value the model may never see
     mean       mean over the inputs at each position, or each position of the site's role
@@ -9,81 +11,69 @@ count on, mean leaves the constant, resample also brings the wrong values of ano
 component the value that it has on the same row with its noise redrawn. It tells what the change costs although key,
 anchors and answer stay the same.
 
+Interchange runs a base input with a site's activation taken from a source input, role to role, and says beforehand
+what the answer becomes if the site carries what it is said to carry. Its control takes the same sites from the same row
+with its noise redrawn.
+
 How it can mislead. A large loss shows that the component is needed. It does not show what the component computes. A
 small loss may mean that another component takes its place. An untrained model loses nothing, since it knows no answer.
+A high share of predicted answers says that the site suffices to carry something. A low one may mean that another site
+carries it too, since that site keeps the base's value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import (
-    Sites,
-    interchange_edits,
-    parse_sites,
-    together,
-    values_at,
-    with_edits,
-    write_at,
+from rb_interp.interventions.effect import Effect, effect_of
+from rb_interp.interventions.hooking import Edit, interchange_edits, with_edits, write_at
+from rb_interp.interventions.metrics import (
+    AnswerAt,
+    Comparison,
+    Measured,
+    answer_logits,
+    answers_of,
+    measure,
+    metric_of,
 )
-from rb_interp.interventions.metrics import Measured
-from rb_interp.interventions.sites import Edit, Site
-from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.probes.capturing import as_rows
+from rb_interp.interventions.sites import Site, Sites, parse_sites, told, values_at
+from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["ablate", "ablation", "ablations"]
-
 METHODS = ("zero", "mean", "resample")
 """What can stand in a component's place."""
-
-Values = Tensor
-"""A site's activation on every row, ``[row, n, ...]`` with n the positions of its role."""
 
 
 @typed
 @contextmanager
 def ablate(model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0) -> Iterator:
-    """A context in which the model runs without a component, or several, on any of the rows of ``inputs``.
+    """A context in which the model runs without a component, or several, on the rows of ``inputs``, all in their order.
 
     Zero and the mean, at a place that is the same in all rows, stand in any row of their length.
 
     Raises ModelError for a method or a site that there is not, and in a pass with other rows.
     """
-    with with_edits(model, ablation_edits(model, inputs, sites, method=method, seed=seed)):
+    with with_edits(model, _edits(model, inputs, parse_sites(sites), method, seed)):
         yield model
 
 
-@few_threads
-def ablation_edits(
-    model: HookedModel, inputs: Inputs, sites: Sites, *, method: str = "mean", seed: int = 0
-) -> list[Edit]:
-    """The edits of an ablation, for runs on the rows of ``inputs``; the same seed gives the same resampling.
-
-    Several sites have the values of the untouched model, and those of one other row where they are resampled.
-    """
-    tokens, parsed, edits = as_rows(inputs.tokens), parse_sites(sites), []
-    for site, values in zip(parsed, values_at(model, tokens, inputs.roles, parsed), strict=True):
-        edits += write_at(site, replacement(values, method, seed), inputs.roles, tokens.shape[1], model, tokens)
-    return edits
+def _edits(model: HookedModel, inputs: Inputs, sites: Sequence[Site], method: str, seed: int) -> list[Edit]:
+    """Edits of an ablation: several sites have the untouched model's values, and one other row's where resampled."""
+    values = zip(sites, values_at(model, inputs, sites), strict=True)
+    return [edit for site, own in values for edit in write_at(model, site, replacement(own, method, seed), inputs)]
 
 
-def replacement(values: Values, method: str, seed: int = 0) -> Values:
+def replacement(values: Tensor, method: str, seed: int = 0) -> Tensor:
     """What stands in the place of a site's values ``[row, n, ...]``.
 
     >>> values = torch.tensor([[1.0], [3.0]])
@@ -133,19 +123,18 @@ def ablation(
 
     Args:
         inputs: rows, and the roles that the sites name; with labels, where the metric asks for them.
-        sites: any component, with or without a role, or a list of them. method: ``zero``, ``mean`` or ``resample``.
-        control: the rows with their noise redrawn, ``task.counterfactual(data, rows, "noise")``; None for no control.
-        metric: a name or a function, see ``interventions.metrics``. ``accuracy`` loses 0, 1 or -1 (an answer gained).
+        sites: any components of one model. method: what stands in their place.
+        control: the same rows with their noise redrawn, or None for no control.
+        metric: a name or a function, see ``interventions.metrics``; ``loss`` is in nats (kl too, without labels).
         answer_at: where the answer is read, by default at the last position. seed: of the resampling.
 
     Raises ModelError for a method, site or metric that there is not.
     """
-    hooked(model, "ablation")
-    parsed, cost = parse_sites(sites, "an ablation"), Cost(model, inputs, metric, "ablation", answer_at)
-    runs = [cost.logits(ablation_edits(model, inputs, parsed, method=method, seed=seed))]
+    parsed, pair = parse_sites(sites), Comparison(model, metric, answer_at, inputs)
+    runs = [pair.run(_edits(model, inputs, parsed, method, seed))]
     if control is not None:
-        runs.append(cost.logits(interchange_edits(model, inputs, control, parsed)))
-    return cost.effect(f"{method} ablation", together(parsed, model), runs, "noise redrawn")
+        runs.append(pair.run(interchange_edits(model, inputs, control, parsed)))
+    return pair.cost(f"{method} ablation", told(parsed, model), runs)
 
 
 @typed
@@ -169,22 +158,64 @@ def ablations(
         A table with the columns component, method, accuracy (without the component), accuracy_drop, loss_increase,
     control_accuracy_drop, control_loss_increase (the same for all methods; NaN without a control), n.
     """
-    import pandas as pd
+    parsed, logits, rows = parse_sites(sites), answer_logits(model, inputs), []
+    accuracy, loss = (Comparison(model, metric, None, inputs, logits=logits) for metric in ("accuracy", "loss"))
 
-    parsed, length = parse_sites(sites), inputs.tokens.shape[1]
-    logits = answer_logits(model, inputs)
-    costs = [Cost(model, inputs, metric, "ablations", None, logits) for metric in ("accuracy", "loss")]
-    names, rows = [cost.quantity for cost in costs], []
-    own = values_at(model, inputs.tokens, inputs.roles, parsed)
-    other = own if control is None else values_at(model, control.tokens, control.roles, parsed)
+    def means(site: Site, values: Tensor) -> list[float]:
+        after = accuracy.run(write_at(model, site, values, inputs))
+        return [accuracy.of(after).mean(), accuracy.lost(after).mean(), loss.lost(after).mean()]
 
-    def means(site: Site, values: Values) -> list[float]:
-        after = answer_logits(model, inputs, write_at(site, values, inputs.roles, length, model))
-        return [costs[0].measured(after).mean(), *(cost.of(after).mean() for cost in costs)]
-
+    own = values_at(model, inputs, parsed)
+    other = own if control is None else values_at(model, control, parsed)
     for site, values, beside in zip(parsed, own, other, strict=True):
         aside = [np.nan, np.nan] if control is None else means(site, beside)[1:]
         for method in methods:
             rows.append((str(site), method, *means(site, replacement(values, method, seed)), *aside, len(inputs)))
-    columns = ["component", "method", "accuracy", *names, *(f"control_{name}" for name in names), "n"]
-    return pd.DataFrame(rows, columns=pd.Index(columns))
+    columns = ["accuracy_drop", "loss_increase", "control_accuracy_drop", "control_loss_increase", "n"]
+    return pd.DataFrame(rows, columns=pd.Index(["component", "method", "accuracy", *columns]))
+
+
+@typed
+@few_threads
+def interchange(
+    model: HookedModel,
+    base: Inputs,
+    source: Inputs,
+    sites: Sites,
+    predicted: Int[np.ndarray, " row"],
+    *,
+    control: Inputs,
+    hold: Sites = (),
+    metric: Measured | None = None,
+    answer_at: AnswerAt = None,
+) -> Effect:
+    """Share of base inputs whose answer becomes the predicted one when sites are taken from the source, in [0, 1].
+
+    With a metric, what it rises by instead (after less before), where the clean rows are the source with the predicted
+    answers, and the corrupted ones the base: ``logit_diff`` is the logit of the predicted answer less the base's.
+
+    Args:
+        base, source, control: as many rows each; ``control`` has the base's key, anchors and position, and other noise.
+        sites: what is taken, all together. hold: sites that keep their base value meanwhile.
+        predicted: the answer that each base input should get.
+        metric: a name or a function, see ``interventions.metrics``. answer_at: where the answer is read, by default at
+            the last position.
+
+    The control is 1 where taking the sites from ``control`` changes the answer at all; with a metric, what it rises by.
+
+    Raises ModelError where rows do not match, and for a site that there is not.
+    """
+    if len(predicted) != len(base):
+        raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
+    taken, kept = parse_sites(sites), parse_sites(hold) if hold else []
+    held = interchange_edits(model, base, base, kept) if kept else []
+    edits = ([], *([*held, *interchange_edits(model, base, rows, taken)] for rows in (source, control)))
+    before, after, other = (answer_logits(model, base, some, answer_at) for some in edits)
+    place = told(taken, model) + (f"; held: {told(kept, model)}" if kept else "")
+    if metric is None:
+        moved, changed = after.argmax(1).numpy() == predicted, other.argmax(1) != before.argmax(1)
+        return effect_of("interchange", place, "moved_as_predicted", [moved * 1.0, changed.numpy() * 1.0])
+    known, aim = metric_of(metric), Inputs(source.tokens, predicted)
+    pair = answers_of(aim, answer_logits(model, source, (), answer_at)), answers_of(base, before)
+    start, *ends = (measure(known, logits, *pair).numpy() for logits in (before, after, other))
+    return effect_of("interchange", place, f"{known.name}_change", [end - start for end in ends])

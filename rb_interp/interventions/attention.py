@@ -1,14 +1,13 @@
 r"""What is lost when an attention pattern is replaced by a fixed one or by another model's, or a look is blocked.
 
-    forced_average       L0's pattern is exactly 1/i in every head (claim M10)
-    forced_pattern_of    ... or what another model attends to on the same inputs
-    average_beside       exactly 1/i, beside what other models attend to on the same inputs
+`forced_average` makes a layer's pattern exactly 1/i in every head (claim M10), or gives it another pattern, such as
+what another model attends to on the same inputs (``pattern=pattern_of(other, tokens)``).
 
-Controls. For forced patterns: random patterns, each one for all inputs, as attention by position is: row i is the
-softmax of Gaussian logits, scaled so that its entropy is exactly the one asked for. They are as sharp as the pattern
-that they are compared with, and look at other positions. For ``average_beside``: patterns of other models that do the
-same work, such as members of the same circuit. A cost that these have too is that of any change of pattern; one that
-they do not have is that of the average.
+Controls. Random patterns, each one for all inputs, as attention by position is: row i is the softmax of Gaussian
+logits, scaled so that its entropy is exactly the one asked for. They are as sharp as the pattern that they are compared
+with, and look at other positions. Or, ``beside``, patterns of other models that do the same work, such as members of
+the same circuit. A cost that these have too is that of any change of pattern; one that they do not have is that of the
+average.
 
 How it can mislead. M10 asks that the average costs at most .10 nats and the control at least .20 more, so here the
 control is to hurt *more* than the effect, and the p-value of the effect is near 1. Where attention is uniform already,
@@ -23,7 +22,7 @@ layers also bring does not show when one look is blocked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -32,28 +31,16 @@ from scipy.special import entr, softmax
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.answers import AnswerAt, Cost, answer_logits
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.metrics import Measured
-from rb_interp.interventions.sites import Edit, Site, positions, scatter_at
-from rb_interp.models.protocol import HookedModel, hooked
+from rb_interp.interventions.hooking import Edit
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
+from rb_interp.interventions.sites import Site, positions, scatter
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import average_operator
 from rb_interp.probes.capturing import Tokens, capture
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
-
-__all__ = [
-    "average_beside",
-    "blocked_attention",
-    "blocked_attention_costs",
-    "forced_average",
-    "forced_pattern",
-    "forced_pattern_of",
-    "pattern_of",
-    "random_patterns",
-    "row_entropies",
-]
 
 
 def forced_pattern(
@@ -65,29 +52,29 @@ def forced_pattern(
         pattern: ``[query, key]`` or ``[head, query, key]`` for all inputs, ``[row, head, query, key]`` for each.
         head: the only head whose pattern is set; by default all of them.
 
-    Raises ModelError for a layer or head that is not there, another shape, or a pattern that looks ahead.
+    Raises ModelError for a layer or head that is not there, and for a pattern that looks ahead.
     """
-    site = Site("pattern", layer, head=head)
+    site, wanted = Site("pattern", layer, head=head), torch.as_tensor(pattern)
     site.check(model)
-    wanted, heads = torch.as_tensor(pattern), model.cfg.n_heads
-    *lead, n_queries, n_keys = wanted.shape if wanted.ndim in (2, 3, 4) else (0, 0, 0)
-    if n_queries != n_keys or (lead and lead[-1] not in (1, heads)):
-        raise ModelError(
-            f"got a pattern of shape {list(wanted.shape)}; expected [query, key], [head, query, key] or "
-            f"[row, head, query, key], as many queries as keys, and {heads} or 1 in place of head."
-        )
     if wanted.triu(1).any():
         raise ModelError("the pattern attends to later positions; rows are queries, columns keys, later ones 0.")
 
     def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:
-        if activation.shape[-1] != n_keys:
-            raise ModelError(f"the pattern has {n_keys} positions, the rows have {activation.shape[-1]}.")
         new = (wanted[rows] if wanted.ndim == 4 else wanted).to(activation).expand_as(activation)
         if head is None:
             return new.clone()
         return activation.index_copy(1, torch.tensor([head], device=activation.device), new[:, head, None])
 
-    return [Edit(site.hook, change)]
+    return [Edit(site.hook, change, len(wanted) if wanted.ndim == 4 else None)]
+
+
+@typed
+@few_threads
+def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[Tensor, "row head query key"]:
+    """What every head of a layer attends to. Raises ModelError for a layer that is not there."""
+    site = Site("pattern", layer)
+    site.check(model)
+    return capture(model, tokens, [site.hook])[site.hook]
 
 
 @typed
@@ -145,8 +132,10 @@ def random_patterns(
 def forced_average(
     model: HookedModel,
     inputs: Inputs,
-    entropies: Float[np.ndarray, "*head query"],
+    entropies: Float[np.ndarray, "*head query"] | None = None,
     *,
+    pattern: np.ndarray | Tensor | None = None,
+    beside: Sequence[np.ndarray | Tensor] = (),
     layer: int = 0,
     head: int | None = None,
     n_draws: int = 20,
@@ -160,6 +149,8 @@ def forced_average(
         inputs: rows, with labels where the metric asks for them.
         entropies: of each query in nats, those that the random patterns are to have; ``row_entropies`` of a model that
             does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
+        pattern: what the layer attends to in place of 1/i, for instance ``pattern_of`` another model.
+        beside: patterns of the control in place of random ones, for instance ``pattern_of`` other members.
         layer: the layer, counted from 0. head: the only head that is forced; by default all of them.
         n_draws, seed: number of random patterns of the control, and their seed.
         metric: in place of nats, a name or a function, see ``interventions.metrics``. answer_at: where it is read.
@@ -168,78 +159,24 @@ def forced_average(
 
     Source: paper 1, Fig. 6 ("average operator").
     """
-    hooked(model, "forced_average")
-    control = _random_as(model, inputs, entropies, head, n_draws, seed)
-    cost = Cost(model, inputs, metric, "forced_average", answer_at)
-    patterns = [average_operator(inputs.tokens.shape[1]), *control]
-    return _forced("attention forced to 1/i", cost, patterns, layer, head)
-
-
-@typed
-@few_threads
-def forced_pattern_of(
-    model: HookedModel,
-    other: HookedModel,
-    inputs: Inputs,
-    *,
-    layer: int = 0,
-    head: int | None = None,
-    n_draws: int = 20,
-    metric: Measured = "loss",
-    answer_at: AnswerAt = None,
-    seed: int = 0,
-) -> Effect:
-    """Nats that each input loses when a layer attends as another model's does on the same input; unbounded.
-
-    The random patterns have the other model's entropies; all else is as for `forced_average`.
-    Raises ModelError for a layer or head that either lacks, and for another number of heads.
-    """
-    if model.cfg.n_heads != other.cfg.n_heads:
-        raise ModelError(
-            f"this model has {model.cfg.n_heads} heads, the other {other.cfg.n_heads}; compare models with as many."
-        )
-    entropies = row_entropies(other, inputs.tokens, layer=layer, head=head)
-    control = _random_as(model, inputs, entropies, head, n_draws, seed)
-    patterns = [pattern_of(other, inputs.tokens, layer=layer), *control]
-    cost = Cost(model, inputs, metric, "forced_pattern_of", answer_at)
-    return _forced("attention of another model", cost, patterns, layer, head)
-
-
-@few_threads
-def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[Tensor, "row head query key"]:
-    """What every head of a layer attends to, for ``forced_pattern`` and ``average_beside``.
-
-    Raises ModelError for a layer that is not there.
-    """
-    site = Site("pattern", layer)
-    site.check(model)
-    return capture(model, tokens, [site.hook])[site.hook]
-
-
-@typed
-@few_threads
-def average_beside(
-    model: HookedModel,
-    inputs: Inputs,
-    patterns: Sequence[np.ndarray | Tensor],
-    *,
-    layer: int = 0,
-    metric: Measured = "loss",
-    answer_at: AnswerAt = None,
-) -> Effect:
-    """Nats that each input loses when a layer's attention is exactly 1/i, beside given patterns; unbounded.
-
-    Args:
-        inputs: rows, with labels where the metric asks for them.
-        patterns: one for each draw of the control, as ``pattern_of`` gives them for other models on the same inputs.
-        metric, answer_at: as for `forced_average`.
-
-    Raises ModelError for a layer that is not there, and for patterns of another shape.
-    """
-    cost = Cost(model, inputs, metric, "average_beside", answer_at)
-    beside = "pattern of another model on the same inputs"
-    every = [average_operator(inputs.tokens.shape[1]), *patterns]
-    return _forced("attention forced to 1/i", cost, every, layer, control_name=beside)
+    n_heads, length = 1 if head is not None else model.cfg.n_heads, inputs.tokens.shape[1]
+    control, name = "pattern of another model on the same inputs", "attention forced to 1/i"
+    if entropies is not None:
+        control = "random fixed pattern of the same entropy"
+        shape = (n_draws, n_heads, length)
+        if entropies.shape not in (shape[1:], shape[2:]):
+            raise ModelError(
+                f"got entropies of shape {list(entropies.shape)}; expected [{length}], one for each position, or "
+                f"[{n_heads}, {length}], for each head."
+            )
+        rng = np.random.default_rng([seed, 10])
+        beside = [*random_patterns(np.broadcast_to(np.asarray(entropies, dtype=np.float64), shape), rng)]
+    if pattern is not None:
+        name = "attention of another model"
+    pair = Comparison(model, metric, answer_at, inputs)
+    every = [average_operator(length) if pattern is None else pattern, *beside]
+    runs = (pair.run(forced_pattern(model, one, layer=layer, head=head)) for one in every)
+    return pair.cost(name, str(Site("pattern", layer, head=head)), runs, control)
 
 
 @typed
@@ -271,10 +208,9 @@ def blocked_attention(
 
     Raises ModelError where nothing is left to attend to, RolesError for missing roles, and for too little noise.
     """
-    hooked(model, "blocked_attention")
     asked = {"layer": layer, "query": query, "key": key, "head": head, "n_draws": n_draws, "seed": seed}
-    (found,) = blocked_attention_costs(model, inputs, (metric,), answer_at=answer_at, **asked).values()
-    return found
+    (effect,) = blocked_attention_costs(model, inputs, (metric,), answer_at=answer_at, **asked).values()
+    return effect
 
 
 @typed
@@ -296,16 +232,16 @@ def blocked_attention_costs(
 
     ``n_draws`` of the control: 5 give its mean, and no p below .17. All else is as for `blocked_attention`.
     """
-    roles, length, rng = inputs.roles, inputs.tokens.shape[1], np.random.default_rng([seed, 11])
-    queries, keys = (positions(roles, role, length, "blocked_attention") for role in (query, key))
-    before = answer_logits(model, inputs, (), answer_at, "blocked_attention")
-    costs = [Cost(model, inputs, metric, "blocked_attention", answer_at, before) for metric in metrics]
+    length, rng = inputs.tokens.shape[1], np.random.default_rng([seed, 11])
+    queries, keys = (positions(inputs.roles, role, length) for role in (query, key))
+    before = answer_logits(model, inputs, (), answer_at)
+    pairs = [Comparison(model, metric, answer_at, inputs, logits=before) for metric in metrics]
     others = _noise(inputs, queries, keys) if n_draws else keys
     blocked = [keys, *(_some(others, queries, keys.shape[1], rng) for _ in range(n_draws))]
-    runs = [costs[0].logits(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
+    runs = [pairs[0].run(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
-    control = "as many noise positions" if "noise" in roles.positions else "as many other positions"
-    return {cost.quantity: cost.effect(name, site, runs, control) for cost in costs}
+    control = "as many noise positions" if "noise" in inputs.roles.positions else "as many other positions"
+    return {pair.metric.change: pair.cost(name, site, runs, control) for pair in pairs}
 
 
 def blocked_edits(
@@ -336,9 +272,9 @@ def blocked_edits(
         kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
         kept = torch.where(kept.sum(-1, keepdim=True) > 0, kept, open_to[:, :, None].expand_as(kept))
         new = kept / kept.sum(-1, keepdim=True)
-        return scatter_at(site, activation, query, new if head is None else new[:, :, head])
+        return scatter(site, activation, query, new if head is None else new[:, :, head])
 
-    return [Edit(site.hook, change)]
+    return [Edit(site.hook, change, len(queries))]
 
 
 def _noise(
@@ -349,17 +285,17 @@ def _noise(
     Raises RolesError where rows have fewer than are blocked.
     """
     if "noise" in inputs.roles.positions:
-        found = inputs.roles.position("noise", "blocked_attention")
+        free = inputs.roles.position("noise")
     else:
         taken = np.concatenate([queries, keys], 1)
-        free = (np.arange(inputs.tokens.shape[1])[None, :, None] != taken[:, None]).all(-1)
-        found = np.argsort(~free, axis=1, kind="stable")[:, : int(free.sum(1).min())]
-    if found.shape[1] < keys.shape[1]:
+        is_free = (np.arange(inputs.tokens.shape[1])[None, :, None] != taken[:, None]).all(-1)
+        free = np.argsort(~is_free, axis=1, kind="stable")[:, : int(is_free.sum(1).min())]
+    if free.shape[1] < keys.shape[1]:
         raise RolesError(
             f"blocked_attention blocks {keys.shape[1]} positions and its control as many of noise, but rows have "
-            f"{found.shape[1]}; block a role with fewer positions, or pass n_draws=0 for no control."
+            f"{free.shape[1]}; block a role with fewer positions, or pass n_draws=0 for no control."
         )
-    return found
+    return free
 
 
 def _some(
@@ -369,29 +305,3 @@ def _some(
     is_query = (others[:, :, None] == queries[:, None]).any(-1)
     order = rng.random(others.shape) + is_query + 2.0 * (others > queries.max(1, keepdims=True))
     return np.take_along_axis(others, order.argsort(1)[:, :count], 1)
-
-
-def _random_as(
-    model: HookedModel, inputs: Inputs, entropies: np.ndarray, head: int | None, n_draws: int, seed: int
-) -> Float[np.ndarray, "draw head query key"]:
-    """Random patterns for each head, the same for all inputs; one head's stands in every head's place."""
-    shape = (1 if head is not None else model.cfg.n_heads, inputs.tokens.shape[1])
-    given = np.asarray(entropies, dtype=np.float64)
-    if given.shape not in (shape, shape[1:]):
-        raise ModelError(
-            f"got entropies of shape {list(given.shape)}; expected [{shape[1]}], one for each position, "
-            f"or [{shape[0]}, {shape[1]}], for each head."
-        )
-    return random_patterns(np.broadcast_to(given, (n_draws, *shape)), np.random.default_rng([seed, 10]))
-
-
-def _forced(
-    name: str,
-    cost: Cost,
-    patterns: Iterable[np.ndarray | Tensor],
-    layer: int,
-    head: int | None = None,
-    control_name: str = "random fixed pattern of the same entropy",
-) -> Effect:
-    runs = (cost.logits(forced_pattern(cost.model, pattern, layer=layer, head=head)) for pattern in patterns)
-    return cost.effect(name, str(Site("pattern", layer, head=head)), runs, control_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -11,8 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
-from rb_interp.interventions.hooking import check_pairs, role_positions
-from rb_interp.interventions.sites import EMBEDDINGS, Site
+from rb_interp.interventions.sites import EMBEDDINGS, Site, aligned, gather, scatter
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import as_rows, attached, capture, evaluation, passes
@@ -85,7 +85,6 @@ class CellRuns:
 
     def run(self, source: Inputs) -> Iterator[tuple[list[int], int, Float[Tensor, "row d_vocab"]]]:
         """Groups, role and logits of cells with values from the source; cells that are not given change nothing."""
-        check_pairs("the source", as_rows(source.tokens), "the rows that run", self.tokens)
         at = role_positions(self.groups, self.roles, self.inputs, source)
         runs = [(k * self.n_rows + torch.arange(self.n_rows)[:, None]).expand_as(own) for k, (own, _) in enumerate(at)]
         run, pos, source_pos = (torch.cat([x.flatten() for x in some]) for some in (runs, *zip(*at, strict=True)))
@@ -138,7 +137,7 @@ class CellRuns:
     def _write(self, site: Site, found: Tensor, run: Tensor, pos: Tensor, source_pos: Tensor) -> Write:
         """What the cells of one component and layer change where their runs begin, or later."""
         place, rows, is_local = site.in_hook(self.model), run % self.n_rows, site.component not in ACTS_ON_OTHERS
-        values, own = _at(place, found, rows, source_pos), _at(place, self.own[site.hook], rows, pos)
+        values, own = gather(place, found, source_pos, rows), gather(place, self.own[site.hook], pos, rows)
         if not self.disturbed:
             kept = (values != own).reshape(len(run), -1).any(1)
             if is_local and site.layer == self.n_layers - 1:
@@ -190,11 +189,12 @@ class CellRuns:
         return max(1, min(PASS_VALUES // widest, passes(self.model, self.tokens[:, : 1 if narrow else length])))
 
 
-def _at(site: Site, activation: Tensor, rows: Tensor, pos: Tensor) -> Tensor:
-    """An activation at single positions, in the site's head or neuron."""
-    length = activation.shape[site.position_axis]
-    found = activation.movedim(site.position_axis, 1).flatten(0, 1).index_select(0, rows * length + pos)
-    return found if site.unit is None else found[:, site.unit]
+def role_positions(
+    groups: Sequence[Site], roles: Sequence[str], base: Inputs, source: Inputs
+) -> list[tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]]:
+    """Positions of each role in the rows and in their source, pair by pair as ``aligned`` has them."""
+    site = next((site for site in groups if site.component == "pattern"), groups[0])
+    return [aligned(replace(site, role=role), base, source) for role in roles]
 
 
 def _narrowed(activation: Tensor, rows: Tensor, pos: Tensor) -> Tensor:
@@ -204,9 +204,6 @@ def _narrowed(activation: Tensor, rows: Tensor, pos: Tensor) -> Tensor:
 
 def _written(activation: Tensor, write: Write) -> Tensor:
     """A copy of an activation with values in it."""
-    changed = activation.clone()
-    moved = changed.movedim(write.site.position_axis, 1)
-    pos = write.pos if moved.shape[1] > 1 else torch.zeros_like(write.pos)
-    moved = moved if write.site.unit is None else moved[:, :, write.site.unit]
-    moved[write.run, pos] = write.values.to(moved)
-    return changed
+    narrow = activation.shape[write.site.position_axis] == 1
+    pos = torch.zeros_like(write.pos) if narrow else write.pos
+    return scatter(write.site, activation, pos, write.values, write.run)

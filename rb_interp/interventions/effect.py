@@ -1,4 +1,4 @@
-"""What an intervention and its control did, input by input.
+"""What an intervention did: an `Effect` input by input beside its control, and a `Matrix` of many cells.
 
     effect = mean_r e_r          control = mean_dr p_dr          difference = mean_r (e_r - mean_d p_dr)
 
@@ -10,28 +10,39 @@ no longer 0 or 1; its shares then have a Student t interval that is cut at the e
 take one effect a seed. ``p_value`` is the share
 of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the control has one draw. With
 fewer than 20 draws it cannot be below .05, however large the effect, and a notebook says so.
+
+A cell of a matrix is a share of the way from the rows that run to those that it is taken from, with m the metric:
+
+    share = (mean m(patched) - mean m(run)) / (mean m(source) - mean m(run))
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy import special
 
 from rb_interp.errors import ModelError
-from rb_interp.plots import NOTHING, Point, points, unit_of
+from rb_interp.plots import NOTHING, Point, points, share_cells, unit_of
 from rb_interp.record import Record
 from rb_interp.statistics.intervals import Interval, difference_of_paired_shares, proportion_interval, t_interval
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NO_CONTROL = "none given"
+REDRAWN = "noise redrawn"
+Direction = Literal["denoise", "noise"]
+SHARES = {"denoise": "recovered", "noise": "lost"}
+"""Direction -> what its share is called: clean cells recover in corrupted rows, corrupted ones lose in clean rows."""
 
 
 @typed
@@ -76,22 +87,12 @@ class Effect(Record):
 
         One-sided, save for a ``_change``: there it is the share of draws that are at least as far from 0.
         """
-        draws = self.control.mean(1) if self.control.size else np.array([])
-        if len(draws) < 2 or not len(self.values):
+        if len(self.control) < 2 or not len(self.values):
             return float("nan")
-        effect = self.values.mean()
+        draws, effect = self.control.mean(1), self.values.mean()
         if self.quantity.endswith("_change"):
             draws, effect = np.abs(draws), np.abs(effect)
         return float((1 + (draws >= effect).sum()) / (1 + len(draws)))
-
-    @property
-    def smallest_p(self) -> float:
-        """The smallest p-value that there can be with as many draws, 1 / (1 + draws); nan for fewer than two.
-
-        >>> Effect("", "", "recovered", np.ones(3), np.zeros((4, 3)), "").smallest_p
-        0.2
-        """
-        return 1 / (1 + len(self.control)) if len(self.control) > 1 else float("nan")
 
     def to_frame(self) -> pd.DataFrame:
         """The summary as a table of one row, so that effects can be put below each other."""
@@ -103,17 +104,20 @@ class Effect(Record):
 
         Draws on ``ax``, or on a new figure, and returns the axes.
         """
-        rows = [effect_point(self.summary(), self.site, self.control.mean(1) if len(self.control) > 1 else NOTHING)]
+        row = self.summary()
+        ends = (float(row[name]) for name in ("effect", "low", "high", "control", "control_low", "control_high"))
+        point = Point(self.site, *ends, null=self.control.mean(1) if len(self.control) > 1 else NOTHING)
+        named = {"value": "effect, 95 % interval over rows", "beside": f"control: {self.control_name}"}
         title = f"{self.intervention}, n = {len(self.values)}"
-        return points(ax, rows, unit_of(self.quantity), title, **looks_of(self.control_name))
+        return points(ax, [point], unit_of(self.quantity), title, null="control", mixed=False, **named)
 
     def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
         """The columns that are not in the caption, which says what was done and where."""
-        columns = ["effect", "low", "high", "control", "difference", "p_value", "n"]
+        columns, draws = ["effect", "low", "high", "control", "difference", "p_value", "n"], len(self.control)
         caption = f"{self.intervention} at {self.site}: {self.quantity}; control: {self.control_name}"
-        few = self.smallest_p >= 0.05  # 19 draws reach .05 and do not fall below it
-        more = f"; p cannot be below {self.smallest_p:.2g} with {len(self.control)} draws" if few else ""
-        return caption + more, pd.DataFrame(self.to_frame()[columns]), []
+        if 1 < draws < 20:  # 19 draws reach .05 and do not fall below it
+            caption += f"; p cannot be below {1 / (1 + draws):.2g} with {draws} draws"
+        return caption, pd.DataFrame(self.to_frame()[columns]), []
 
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""
@@ -131,16 +135,13 @@ class Effect(Record):
         return {**row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
 
 
-def effect_point(row: Mapping[str, Any], label: str, draws: np.ndarray = NOTHING) -> Point:
-    """One row of a table of effects as what is drawn of it; ``draws``: means of the control's draws."""
-    ends = (row[name] for name in ("effect", "low", "high", "control", "control_low", "control_high"))
-    return Point(label, *map(float, ends), null=draws)
-
-
-def looks_of(control_name: str) -> dict[str, Any]:
-    """What the parts of a plot of effects are; all have one unit."""
-    named = {"value": "effect, 95 % interval over rows", "beside": f"control: {control_name}", "null": "control"}
-    return {**named, "mixed": False}
+def effect_of(
+    intervention: str, site: str, quantity: str, runs: Iterable[np.ndarray], control_name: str = REDRAWN
+) -> Effect:
+    """The values of the first run, ``[row]``, beside those of the control's runs."""
+    values, *other = runs
+    control = np.reshape(other, (len(other), len(values)))
+    return Effect(intervention, site, quantity, np.asarray(values, dtype=float), control, control_name)
 
 
 def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> Interval:
@@ -152,5 +153,153 @@ def _interval(values: Float[np.ndarray, " row"], quantity: str, lowest: int) -> 
         lost, gained = int((values > 0).sum()), int((values < 0).sum())
         of_one = proportion_interval(lost, len(values)) if lowest == 0 else None
         return of_one or difference_of_paired_shares(lost, gained, len(values))
-    found = t_interval(values)
-    return Interval(found.estimate, *(float(end) for end in np.clip(found[1:], lowest, 1)))
+    interval = t_interval(values)
+    return Interval(interval.estimate, *(float(end) for end in np.clip(interval[1:], lowest, 1)))
+
+
+def check_control(control: Inputs | None, source: Inputs, base: Inputs) -> None:
+    """Raise ModelError where a control was made of the source's rows, and so carries what the source carries."""
+    if control is None or control.labels is None or source.labels is None or base.labels is None:
+        return
+    if np.array_equal(control.labels, source.labels) and not np.array_equal(source.labels, base.labels):
+        raise ModelError(
+            "got a control with the right answers of the rows that activations are taken from, so it is like the "
+            "effect and no control; make it of the rows that run: with_tokens_of(other, 'noise') of these."
+        )
+
+
+def ratio_interval(
+    part: Float[np.ndarray, "*cell row"], whole: Float[np.ndarray, " row"]
+) -> tuple[Float[np.ndarray, "*cell"], Float[np.ndarray, "*cell"]]:
+    """Ends of the 95 % interval of mean(part) / mean(whole) over paired inputs (Fieller, 1954).
+
+    It holds every ratio r for which the mean of ``part - r whole`` is within t standard errors of 0, and so covers as
+    promised however small the mean of ``whole``. Where that itself is within t standard errors of 0, any ratio may be
+    true: the interval is the whole line.
+
+    >>> low, high = ratio_interval(np.array([[0.0, 1.0, 2.0, 1.0]]), np.array([2.0, 2.0, 2.0, 2.0]))
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([-0.15], [1.15])
+    """
+    n, a, b = len(whole), np.asarray(part.mean(-1)), whole.mean()
+    line = np.full(a.shape, -np.inf), np.full(a.shape, np.inf)
+    if n < 2:
+        return line
+    scale = special.stdtrit(n - 1, 0.975) ** 2 / (n * (n - 1))
+    part, whole = part - a[..., None], whole - b
+    square = b * b - scale * (whole * whole).sum()
+    if square <= 0:
+        return line
+    middle = a * b - scale * (part * whole).sum(-1)
+    half = np.sqrt(np.maximum(middle**2 - square * (a * a - scale * (part * part).sum(-1)), 0))
+    ratio = a / b  # lies between the two, save for rounding
+    ends = np.minimum(ratio, (middle - half) / square), np.maximum(ratio, (middle + half) / square)
+    return np.asarray(ends[0]), np.asarray(ends[1])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Matrix(Record):
+    """Shares of the way from the rows that run to those that a cell is taken from; 1 all, 0 none, nan for no cell.
+
+    Attributes:
+        axes: name -> what stands along it: ``component``, ``layer`` and ``role``, or ``sender`` and ``receiver``.
+        metric: its name. clean, corrupted: the metric of each row, unpatched.
+        patched: of each row with each cell patched, ``[*axes, row]``; nan where there is no cell.
+        control_patched: the same with the control's activation, or None.
+        notes: what is to be said of some cells, or why they are not there.
+        direction: ``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into clean rows).
+        method: ``patching`` for exact cells, ``attribution`` for cells to first order, whose ``rank_correlation`` with
+            the exact ones is Spearman's over cells, or None where it was not asked for.
+    """
+
+    axes: Mapping[str, Sequence]
+    metric: str
+    clean: Float[np.ndarray, " row"]
+    corrupted: Float[np.ndarray, " row"]
+    patched: np.ndarray
+    control_patched: np.ndarray | None
+    notes: Mapping[str, str] = field(default_factory=dict)
+    direction: str = "denoise"
+    method: str = "patching"
+    rank_correlation: float | None = None
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.patched.shape[-1]
+
+    def _share(self, patched: np.ndarray) -> np.ndarray:
+        run, source = (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
+        return (patched.mean(-1) - run.mean()) / (source.mean() - run.mean())
+
+    @property
+    def values(self) -> np.ndarray:
+        """The share of each cell, ``[*axes]``."""
+        return self._share(self.patched)
+
+    @property
+    def control(self) -> np.ndarray:
+        """The control's share, near 0 where a patch as such does nothing; nan without a control."""
+        patched = self.control_patched
+        return np.full(self.patched.shape[:-1], np.nan) if patched is None else self._share(patched)
+
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the 95 % interval over inputs, see ``ratio_interval``."""
+        run, source = (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
+        low, high = ratio_interval(self.patched - run, source - run)
+        missing = np.isnan(self.values)
+        return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
+
+    @property
+    def caution(self) -> str:
+        """Why shares mean nothing here: clean and corrupted rows hardly differ in the metric. Else empty."""
+        gap = self.clean - self.corrupted
+        if np.isfinite(ratio_interval(gap[None], gap)).all():
+            return ""
+        return (
+            f"the {self.metric} of clean and corrupted rows differs by {gap.mean():.3g}, which may be 0 by its spread "
+            f"over rows: shares are divided by it and mean nothing here."
+        )
+
+    def cell(self, *place: object) -> tuple[int, ...]:
+        """Where the cell of such a place stands in the arrays, for instance of ``("z", 0, "key")``."""
+        return tuple(list(axis).index(one) for axis, one in zip(self.axes.values(), place, strict=True))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a cell: its place on each axis, recovered (``lost`` when noising), low, high, control, n."""
+        low, high = (end.ravel() for end in self.ends)
+        frame = pd.DataFrame(product(*self.axes.values()), columns=pd.Index(self.axes))
+        columns = {SHARES[self.direction]: self.values.ravel(), "low": low, "high": high}
+        return frame.assign(**columns, control=self.control.ravel(), n=len(self))
+
+    @typed
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Share of each cell; a small square in a cell has the colour of the control's share.
+
+        Colours go from -1 to 1; a cell beyond them has a frame. Draws on ``ax``, or on a new figure, and returns the
+        axes.
+        """
+        *first, (name, columns) = self.axes.items()
+        rows = [" L".join(map(str, place)) for place in product(*(axis for _, axis in first))]
+        control = None if self.control_patched is None else self.control.reshape(len(rows), -1)
+        unit = f"share of the {self.metric} {SHARES[self.direction]}"
+        ax = share_cells(
+            ax, self.values.reshape(len(rows), -1), control, rows, columns, unit, f"{self.method}, n = {len(self)}"
+        )
+        ax.set_xlabel(name)
+        return ax
+
+    def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
+        """Every cell, why some are not there, and the caution where shares mean nothing."""
+        notes = [f"{name}: {why}" for name, why in self.notes.items()] + [self.caution] * bool(self.caution)
+        how = "" if self.method == "patching" else f", by {self.method}"
+        if self.rank_correlation is not None:
+            how += f" (rank correlation with exact cells {self.rank_correlation:.2f})"
+        caption = f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}"
+        return caption, self.to_frame().drop(columns="n"), notes
+
+
+def rank_correlation(first: Matrix, second: Matrix) -> float:
+    """Spearman's correlation of two matrices of the same cells, over all that both have; nan where one is constant."""
+    pair = pd.DataFrame({"first": first.values.ravel(), "second": second.values.ravel()})
+    return float(pair.dropna().corr("spearman").iloc[0, 1])

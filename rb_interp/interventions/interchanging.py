@@ -1,7 +1,7 @@
-r"""Does a site carry the key, or the sum?  (claim M9: L1's attention brings the key, L0's the sum)
+r"""Does a site carry the key, or the sum, and does the model read an anchor's number off one direction?  (claim M9)
 
-Interchange intervention: run a base input with a site's activation taken from a source input, role to role. If the site
-carries the key and nothing else of the source reaches the answer, the answer becomes
+`key_and_sum` interchanges sites between two inputs. If a site carries the key and nothing else of the source reaches
+the answer, the answer becomes
 
     key: z_source + (sum of the anchors)_base            sum: z_base + (sum of the anchors)_source
 
@@ -14,6 +14,16 @@ layers alone. An embedding holds its position too, so these pairs share it.
 The control takes the same sites from the same row with its noise redrawn: key, anchors, position and answer are the
 same, so a site that carries only key or sum changes nothing.
 
+`permuted_number_line` moves the reasoning anchors along a direction u. If they lie on a number line u, an anchor that
+is moved along u alone to where another one stands counts as that other one: with a permutation pi of the anchors,
+
+    E'[a] = E[a] + (E[pi(a)] . u - E[a] . u) u            predicted answer: z + sum of pi(a)
+
+Directions: ``value``, the leading left singular vector of L0's W_V (paper 1, Fig. 6: the one that the reasoning
+anchors share); ``component``, the anchors' own first principal component (Fig. 5B); or any vector. Only inputs that
+are answered rightly, and whose predicted answer is another one, are counted. The control moves the anchors by the same
+permutation along random directions, with a change of W_E of the same Frobenius norm, and counts the same.
+
 How it can mislead. M9 asks for .90 each, control at most .10. An untrained model answers almost nothing rightly and has
 no pairs (nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. A high share
 says that the site suffices to carry key or sum. A low share may mean that another site carries it too, since that site
@@ -21,35 +31,39 @@ keeps the base's value. The share also falls where the two sites add a constant 
 quick sizes members of the paper's circuit often miss by 1 when source and base have their key at different positions,
 and seldom when it is the same one (``same_position``). Pairs are of inputs answered rightly, so read the accuracy
 beside them.
+
+The number may lie along u and be read from elsewhere too: then the answer changes, but not as predicted. All layers
+read the changed embedding, not only L0's values. Where W_V's leading direction is not that of the anchors, nothing
+says that u is a number line. With LayerNorm, moving along u also changes the vector's length, and all its coordinates
+with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Float, Int
 
 from rb_interp.errors import ModelError, TaskError, nearest
-from rb_interp.interventions.answers import AnswerAt, answer_logits, answers_of
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import Sites, interchange_edits, last_logits, parse_sites, together
-from rb_interp.interventions.metrics import Answers, Measured, labels_of, measure, metric_of
-from rb_interp.interventions.sites import Edit
-from rb_interp.models.protocol import HookedModel, hooked
+from rb_interp.interventions.ablating import interchange
+from rb_interp.interventions.effect import REDRAWN, Effect, effect_of
+from rb_interp.interventions.hooking import Edit, last_logits, with_weights
+from rb_interp.interventions.subspace import leading
+from rb_interp.models.generations import live_tensors
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens
+from rb_interp.probes.embeddings import token_vectors
+from rb_interp.probes.values import value_matrix
+from rb_interp.statistics.nulls import random_directions
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import AnchorDataset
-from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
-
-__all__ = ["KeyAndSum", "interchange", "key_and_sum"]
-
-
-REDRAWN = "noise redrawn"
 
 
 class Carrier(NamedTuple):
@@ -73,58 +87,6 @@ CARRIERS = {
     ),
 }
 """Circuit name -> its carriers."""
-
-
-@typed
-@few_threads
-def interchange(
-    model: HookedModel,
-    base: Inputs,
-    source: Inputs,
-    sites: Sites,
-    predicted: Int[np.ndarray, " row"],
-    *,
-    control: Inputs,
-    hold: Sites = (),
-    metric: Measured | None = None,
-    answer_at: AnswerAt = None,
-) -> Effect:
-    """Share of base inputs whose answer becomes the predicted one when sites are taken from the source, in [0, 1].
-
-    With a metric, what it rises by instead (after less before), where the clean rows are the source with the predicted
-    answers, and the corrupted ones the base: ``logit_diff`` is the logit of the predicted answer less the base's.
-
-    Args:
-        base, source, control: as many rows each; ``control`` has the base's key, anchors and position, and other noise.
-        sites: what is taken, all together. hold: sites that keep their base value meanwhile.
-        predicted: the answer that each base input should get.
-        metric: a name or a function, see ``interventions.metrics``. answer_at: where the answer is read, by default at
-            the last position.
-
-    The control is 1 where taking the sites from ``control`` changes the answer at all; with a metric, what it rises by.
-
-    Raises ModelError where rows do not match, and for a site that there is not.
-    """
-    hooked(model, "interchange")
-    if len(predicted) != len(base):
-        raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
-    taken, kept = parse_sites(sites), parse_sites(hold)
-    held = interchange_edits(model, base, base, kept)
-    edits = [(), *([*held, *interchange_edits(model, base, rows, taken)] for rows in (source, control))]
-    before, after, other = (answer_logits(model, base, some, answer_at, "interchange") for some in edits)
-    place = together(taken, model) + (f"; held: {together(kept, model)}" if kept else "")
-    if metric is None:
-        moved = (after.argmax(1).numpy() == predicted) * 1.0
-        changed = (other.argmax(1) != before.argmax(1)).numpy() * 1.0
-        return Effect("interchange", place, "moved_as_predicted", moved, changed[None], REDRAWN)
-    known, there = metric_of(metric), answer_logits(model, source, (), answer_at, "interchange")
-    pair = (
-        Answers(there, labels_of(predicted, there.shape[1])),
-        answers_of(base, before, known, "interchange", known.needs > 1),
-    )
-    start, end, aside = (measure(known, logits, *pair, "interchange").numpy() for logits in (before, after, other))
-    quantity = f"{known.name}_change"
-    return Effect("interchange", place, quantity, end - start, (aside - start)[None], REDRAWN)
 
 
 def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
@@ -154,11 +116,9 @@ class KeyAndSum:
     """Interchange of the key and of the sum at the sites where a circuit carries them.
 
     Attributes:
-        circuit: whose sites. key, sum: effects on the same pairs, each with its control.
-        probe: name of the reading.
+        key, sum: effects on the same pairs, each with its control. probe: name of the reading.
     """
 
-    circuit: str
     key: Effect
     sum: Effect
     probe: str = "interchange"
@@ -168,16 +128,14 @@ class KeyAndSum:
         """The larger of the two controls' shares of changed answers, in [0, 1]; nan without pairs."""
         return max(_share(self.key.control), _share(self.sum.control))
 
-    @property
-    def n(self) -> int:
-        """Pairs of inputs."""
-        return len(self.key.values)
-
     def reading(self) -> Reading:
-        """``key``, ``sum`` and ``control`` as one Reading."""
-        values = {"key": _share(self.key.values), "sum": _share(self.sum.values), "control": self.control}
-        notes = {} if self.n else dict.fromkeys(values, "no pair of inputs is answered rightly.")
-        return Reading(self.probe, values, n=self.n, notes=notes)
+        """``key``, ``sum`` and ``control`` as one Reading; ``n`` counts pairs of inputs."""
+        values, n = (
+            {"key": _share(self.key.values), "sum": _share(self.sum.values), "control": self.control},
+            len(self.key.values),
+        )
+        notes = {} if n else dict.fromkeys(values, "no pair of inputs is answered rightly.")
+        return Reading(self.probe, values, n=n, notes=notes)
 
 
 @typed
@@ -216,22 +174,18 @@ def key_and_sum(
     key_at, sum_at, *hold = (
         text.format(last=model.cfg.n_layers - 1) for text in (carrier.key, carrier.sum, *carrier.hold)
     )
-    shared = carrier.same_position if same_position is None else same_position
-    probe = carrier.probe
+    shared, probe = carrier.same_position if same_position is None else same_position, carrier.probe
     if shared != carrier.same_position:
         probe += "_same_position" if shared else "_any_position"
     base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
     if not len(base_rows):
         places = key_at, sum_at + (f"; held: {' + '.join(hold)}" if hold else "")
-        none = [
-            Effect("interchange", at, "moved_as_predicted", np.zeros(0), np.zeros((1, 0)), REDRAWN) for at in places
-        ]
-        return KeyAndSum(circuit, none[0], none[1], probe)
+        none = np.zeros(0), np.zeros((1, 0)), REDRAWN
+        return KeyAndSum(*(Effect("interchange", at, "moved_as_predicted", *none) for at in places), probe=probe)
     base, source = data.inputs(base_rows), data.inputs(source_rows)
     control = data.task.counterfactual(data, base_rows, "noise", seed)
     (base_key, base_sum), (source_key, source_sum) = (_key_sum(data, at) for at in (base_rows, source_rows))
     return KeyAndSum(
-        circuit,
         interchange(model, base, source, key_at, source_key + base_sum, control=control),
         interchange(model, base, source, sum_at, base_key + source_sum, control=control, hold=hold),
         probe,
@@ -243,16 +197,16 @@ def _pairs(
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """Base and source rows, answered rightly, of different key and sum; every row in one pair at most."""
     rng = np.random.default_rng([data.seed, seed, 8])
-    found = rng.permutation(data.rows(set))[: 5 * n]
-    found = found[most_likely(model, data.tokens[found]) == data.labels[found]] if len(found) else found
+    rows = rng.permutation(data.rows(set))[: 5 * n]
+    rows = rows[most_likely(model, data.tokens[rows]) == data.labels[rows]] if len(rows) else rows
     if same_position:
-        found = found[np.argsort(data.key_position[found], kind="stable")]
-    found = found[: len(found) // 2 * 2].reshape(-1, 2)
-    (key, total), (other_key, other_total) = (_key_sum(data, at) for at in found.T)
+        rows = rows[np.argsort(data.key_position[rows], kind="stable")]
+    pairs = rows[: len(rows) // 2 * 2].reshape(-1, 2)
+    (key, total), (other_key, other_total) = (_key_sum(data, at) for at in pairs.T)
     fits = (key != other_key) & (total != other_total)
     if same_position:
-        fits &= np.equal(*data.key_position[found].T)
-    chosen = rng.permutation(found[fits])[:n]
+        fits &= np.equal(*data.key_position[pairs].T)
+    chosen = rng.permutation(pairs[fits])[:n]
     return chosen[:, 0], chosen[:, 1]
 
 
@@ -263,3 +217,113 @@ def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.nda
 
 def _share(values: np.ndarray) -> float:
     return float(values.mean()) if values.size else float("nan")
+
+
+Direction = np.ndarray
+"""``[d_model]``, of any length but 0. The annotation leaves the shape to ``moves``, whose message says what to do."""
+
+
+@typed
+@contextmanager
+def permuted_coordinates(
+    model: HookedModel, tokens: Int[np.ndarray, " token"], permutation: Int[np.ndarray, " token"], direction: Direction
+) -> Iterator[HookedModel]:
+    """A context in which each token's embedding has, along a direction, the coordinate of the token it is sent to.
+
+    ``permutation[i]`` is the place in ``tokens`` of the one whose coordinate ``tokens[i]`` gets. The rest of each
+    embedding stays as it was. Raises ModelError for a direction of another width, or of length 0.
+    """
+    with _moved(model, tokens, moves(token_vectors(model, tokens), permutation, direction)):
+        yield model
+
+
+def moves(
+    vectors: Float[np.ndarray, "token d_model"], permutation: Int[np.ndarray, " token"], direction: Direction
+) -> Float[np.ndarray, "token d_model"]:
+    """What is added to each vector so that its coordinate along a direction becomes that of another.
+
+    >>> moves(np.array([[1.0, 7.0], [4.0, 9.0]]), np.array([1, 0]), np.array([2.0, 0.0]))[:, 0].tolist()
+    [3.0, -3.0]
+    """
+    size = np.linalg.norm(direction)
+    if np.shape(direction) != vectors.shape[1:] or not size > 0:
+        raise ModelError(
+            f"got a direction of shape {list(np.shape(direction))} and length {size:.3g}; expected d_model "
+            f"{vectors.shape[1]} numbers, not all of them 0."
+        )
+    unit = direction / size
+    coordinates = vectors @ unit
+    return (coordinates[permutation] - coordinates)[:, None] * unit
+
+
+@typed
+@few_threads
+def permuted_number_line(
+    model: HookedModel,
+    data: AnchorDataset,
+    *,
+    set: str = "rsn_train",
+    n: int = 300,
+    permutation: Sequence[int] | Int[np.ndarray, " anchor"] | None = None,
+    direction: str | Direction = "value",
+    n_draws: int = 20,
+    seed: int = 0,
+) -> Effect:
+    """Share of inputs whose answer becomes z + sum of pi(a) when the anchors change places on a line, in [0, 1].
+
+    Args:
+        set: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is to change count.
+        permutation: the place, among the reasoning anchors in ascending order, that each is moved to; by default the
+            line is reversed.
+        direction: ``value``, ``component`` or a vector ``[d_model]``.
+
+    No such input: an effect of nan with n = 0. Raises ModelError for an unknown direction or no permutation, TaskError
+    for rows whose answer is not key + sum, and for rows without reasoning anchors.
+    """
+    check_reasoning(data, set, "the number line")
+    anchors, rows = data.task.tokens("reasoning_anchor"), data.sample(set, n)
+    own = data.tokens[rows[:, None], data.anchor_positions[rows]]
+    if not np.isin(own, anchors).all():
+        raise TaskError(f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'.")
+    places = np.arange(len(anchors))
+    order = places[::-1] if permutation is None else np.asarray(permutation)
+    if order.shape != places.shape or (np.sort(order) != places).any():
+        raise ModelError(
+            f"got {order.tolist()}; expected a permutation of 0 to {places[-1]}, one for each reasoning anchor."
+        )
+    by = (order - places)[own - data.task.reasoning_anchors[0]].sum(1)
+    counts = (most_likely(model, data.tokens[rows]) == data.labels[rows]) & (by != 0)
+    tokens, predicted = data.tokens[rows[counts]], data.labels[rows[counts]] + by[counts]
+    vectors, along = token_vectors(model, anchors), direction
+    if isinstance(direction, str):
+        named = {
+            "value": lambda: leading(value_matrix(model))[:, 0],
+            "component": lambda: np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0],
+        }
+        if direction not in named:
+            raise ModelError(f"there is no direction '{direction}', and it is no vector; {nearest(direction, named)}")
+        along = named[direction]()
+    change = moves(vectors, order, np.asarray(along, dtype=np.float64))
+
+    def as_predicted(change: np.ndarray) -> np.ndarray:
+        if not len(tokens):
+            return np.zeros(0)
+        with _moved(model, anchors, change):
+            return (most_likely(model, tokens) == predicted) * 1.0
+
+    runs = [as_predicted(change)]
+    for other in random_directions(n_draws, vectors.shape[1], np.random.default_rng([seed, 13])):
+        step = moves(vectors, order, other)
+        step *= np.linalg.norm(change) / max(np.linalg.norm(step), np.finfo(float).tiny)
+        runs.append(as_predicted(step))
+    name = "anchors permuted along " + (f"the {direction} direction" if isinstance(direction, str) else "a direction")
+    return effect_of(name, "W_E", "moved_as_predicted", runs, "random direction, change of the same norm")
+
+
+@contextmanager
+def _moved(model: HookedModel, tokens: Int[np.ndarray, " token"], change: np.ndarray) -> Iterator[None]:
+    """A context in which ``change`` is added to the tokens' embeddings."""
+    W_E = live_tensors(model)["embed.W_E"].detach().clone()
+    W_E[torch.as_tensor(tokens)] += torch.as_tensor(change).to(W_E)
+    with with_weights(model, {"embed.W_E": W_E}):
+        yield

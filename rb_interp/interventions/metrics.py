@@ -18,6 +18,9 @@ and ``clean.labels`` ``[row]`` (None where the inputs have none). Who has a sing
 gives them as ``clean``, and None as ``corrupted``. All are torch tensors. Attribution patching also asks that the
 function can be differentiated.
 
+``answer_at`` is a position for all rows (negative ones count from the end), a role that stands at one position of each
+row, or positions ``[row]``; by default the last position. A role is looked up in the roles of each kind of rows.
+
 How it can mislead. ``probability`` and ``accuracy`` are saturated where a model is sure, and then show nothing of what
 is lost. ``logit_diff`` sees two tokens and misses damage to all others; ``kl`` sees all of them, and counts harmless
 changes too (Heimersheim and Nanda, arXiv 2404.15255; Zhang and Nanda, arXiv 2309.16042).
@@ -25,7 +28,7 @@ changes too (Heimersheim and Nanda, arXiv 2404.15255; Zhang and Nanda, arXiv 230
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,10 +37,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, RbInterpError, first_line, nearest
+from rb_interp.errors import ModelError, RbInterpError, RolesError, first_line, nearest
+from rb_interp.interventions.effect import REDRAWN, Direction, Effect, check_control, effect_of
+from rb_interp.interventions.hooking import Edit, last_logits
+from rb_interp.interventions.sites import positions
+from rb_interp.models.protocol import HookedModel
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
-
-__all__ = ["METRICS", "Answers", "Metric", "logit", "logit_diff", "measure", "metric_of", "probability"]
 
 
 class Answers(NamedTuple):
@@ -45,10 +51,6 @@ class Answers(NamedTuple):
 
     logits: Float[Tensor, "row d_vocab"]
     labels: Int[Tensor, " row"] | None
-
-    def take(self, rows: Int[Tensor, " n"]) -> Answers:
-        """The same for some of the rows."""
-        return Answers(self.logits[rows], None if self.labels is None else self.labels[rows])
 
 
 Function = Callable[[Tensor, Answers, Answers | None], Any]
@@ -62,14 +64,12 @@ class Metric:
         name: as it stands in tables. function: of logits, clean and corrupted, see the module's docstring.
         worse: 1 where a rise is a loss, -1 where a fall is, 0 where nobody knows.
         needs: labels that it reads: 0 none, 1 those of the clean rows, 2 those of the corrupted ones too.
-        by_row: whether it gives a row the same number whichever rows stand beside it.
     """
 
     name: str
     function: Function
     worse: int = 0
     needs: int = 0
-    by_row: bool = False
 
     @property
     def change(self) -> str:
@@ -82,9 +82,10 @@ class Metric:
 
 Measured = str | Metric | Function
 """The name of a metric, such as 'kl', or a function of (logits, clean, corrupted)."""
-
 Token = int | np.ndarray | Tensor | None
 """One token for all rows, or one for each row."""
+AnswerAt = int | str | np.ndarray | Tensor | None
+"""A position, a role, positions ``[row]``, or None for the last position."""
 
 
 @typed
@@ -101,13 +102,11 @@ def logit_diff(a: Token = None, b: Token = None) -> Metric:
     [3.0, -5.0]
     """
 
-    def function(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
-        first = clean.labels if a is None else a
-        second = b if b is not None else None if corrupted is None else corrupted.labels
+    def function(logits: Tensor, clean: Answers, corrupted: Any) -> Tensor:
+        first, second = clean.labels if a is None else a, corrupted.labels if b is None else b
         return _logit_of(logits, first).double() - _logit_of(logits, second).double()
 
-    by_row = all(token is None or np.ndim(token) == 0 for token in (a, b))
-    return Metric("logit_diff", function, -1, 2 if b is None else int(a is None), by_row)
+    return Metric("logit_diff", function, -1, 2 if b is None else int(a is None))
 
 
 @typed
@@ -123,29 +122,25 @@ def probability(token: Token = None) -> Metric:
 
 
 def _of_token(name: str, values: Callable[[Tensor], Tensor], token: Token) -> Metric:
-    def function(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
+    def function(logits: Tensor, clean: Answers, _: Answers | None) -> Tensor:
         return _logit_of(values(logits), clean.labels if token is None else token)
 
-    return Metric(name, function, -1, int(token is None), token is None or np.ndim(token) == 0)
+    return Metric(name, function, -1, int(token is None))
 
 
-def _kl(logits: Tensor, clean: Answers, corrupted: Answers | None) -> Tensor:
-    expected, found = (some.double().log_softmax(-1) for some in (clean.logits, logits))
-    return torch.where(expected.exp() > 0, expected.exp() * (expected - found), 0).sum(-1)
+def _kl(logits: Tensor, clean: Answers, _: Answers | None) -> Tensor:
+    expected, after = (some.double().log_softmax(-1) for some in (clean.logits, logits))
+    return torch.where(expected.exp() > 0, expected.exp() * (expected - after), 0).sum(-1)
 
 
 METRICS = {
     "logit_diff": logit_diff(),
     "logit": logit(),
     "probability": probability(),
-    "loss": Metric(
-        "loss", lambda x, clean, _: x.double().logsumexp(-1) - _logit_of(x, clean.labels).double(), 1, 1, by_row=True
-    ),
-    "accuracy": Metric("accuracy", lambda x, clean, _: (x.argmax(-1) == clean.labels).double(), -1, 1, by_row=True),
-    "rank": Metric(
-        "rank", lambda x, clean, _: (x > _logit_of(x, clean.labels)[:, None]).sum(-1).double(), 1, 1, by_row=True
-    ),
-    "kl": Metric("kl", _kl, 1, 0, by_row=True),
+    "loss": Metric("loss", lambda x, clean, _: x.double().logsumexp(-1) - _logit_of(x, clean.labels).double(), 1, 1),
+    "accuracy": Metric("accuracy", lambda x, clean, _: (x.argmax(-1) == clean.labels).double(), -1, 1),
+    "rank": Metric("rank", lambda x, clean, _: (x > _logit_of(x, clean.labels)[:, None]).sum(-1).double(), 1, 1),
+    "kl": Metric("kl", _kl, 1),
 }
 """Name -> metric."""
 
@@ -166,27 +161,22 @@ def metric_of(given: Measured) -> Metric:
     return Metric("function" if name == "<lambda>" else name, given)
 
 
-def measure(
-    metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers | None = None, asker: str = "this call"
-) -> Float[Tensor, " row"]:
+def measure(metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers | None = None) -> Float[Tensor, " row"]:
     """The metric of each row, in float64; with its gradient where the logits carry one.
 
     Raises ModelError where labels that it needs are missing, where it fails, and where it gives something else than a
-    finite number for each row.
+    number for each row.
     """
     if metric.needs == 2 and corrupted is None:
         raise ModelError(
-            f"{metric.name} compares the clean answer with the corrupted one, and {asker} has no corrupted rows; give "
+            f"{metric.name} compares the clean answer with the corrupted one, and there are no corrupted rows; give "
             f"tokens: rb_interp.interventions.metrics.logit_diff(a, b)."
         )
-    for rows in (clean, corrupted)[: metric.needs]:
-        if rows is not None and rows.labels is None:
-            raise ModelError(f"{metric.name} needs the right answer of each row; pass Inputs(tokens, labels, roles).")
-    if not metric.by_row and logits.dtype in (torch.float16, torch.bfloat16):
-        logits = logits.float()
+    if any(rows is None or rows.labels is None for rows in (clean, corrupted)[: metric.needs]):
+        raise ModelError(f"{metric.name} needs the right answer of each row; pass Inputs(tokens, labels, roles).")
     try:
-        found = metric.function(logits, clean, corrupted)
-        found = found if isinstance(found, Tensor) else torch.as_tensor(np.asarray(found))
+        values = metric.function(logits.float() if logits.element_size() < 4 else logits, clean, corrupted)
+        values = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
     except RbInterpError:
         raise
     except Exception as error:
@@ -194,37 +184,140 @@ def measure(
             f"the metric '{metric.name}' raised {type(error).__name__}: {first_line(error)}. It is called with logits "
             f"{list(logits.shape)}, clean and corrupted, and gives a number for each row."
         ) from error
-    if found.shape != logits.shape[:1] or found.is_complex():
-        raise ModelError(
-            f"the metric '{metric.name}' gave shape {list(found.shape)}; expected [{len(logits)}], a number for each "
-            f"row of the logits."
-        )
-    if not metric.by_row and not found.isfinite().all():
-        raise ModelError(
-            f"the metric '{metric.name}' gave numbers that are not finite, in {int((~found.isfinite()).sum())} of "
-            f"{len(found)} rows; let it give finite ones."
-        )
-    return found.cpu().double()
-
-
-def labels_of(labels: Any, d_vocab: int) -> Int[Tensor, " row"]:
-    """Right answers as a tensor; ModelError where a model has no such token."""
-    found = torch.as_tensor(labels).long()
-    if found.numel() and int(found.max()) >= d_vocab:
-        raise ModelError(f"got the label {int(found.max())}; this model answers with tokens 0 to {d_vocab - 1}.")
-    return found
+    if values.shape != logits.shape[:1]:
+        raise ModelError(f"the metric '{metric.name}' gave shape {list(values.shape)}; expected a number for each row.")
+    return values.cpu().double()
 
 
 def _logit_of(logits: Float[Tensor, "row d_vocab"], tokens: Any) -> Float[Tensor, " row"]:
     """The logit of one token in each row."""
     at = torch.as_tensor(tokens, device=logits.device).long()
-    if at.ndim > 1 or (at.ndim and len(at) != len(logits)):
-        raise ModelError(
-            f"a metric got tokens of shape {list(at.shape)} for {len(logits)} rows; give one token, or one a row."
-        )
-    if at.numel() and not 0 <= int(at.min()) <= int(at.max()) < logits.shape[1]:
-        raise ModelError(
-            f"a metric got the tokens {int(at.min())} to {int(at.max())}; this model answers with tokens 0 to "
-            f"{logits.shape[1] - 1}."
-        )
+    if at.ndim > 1 or (at.ndim and len(at) != len(logits)):  # gather takes fewer rows without a word
+        raise ModelError(f"got tokens of shape {list(at.shape)} for {len(logits)} rows; give one token, or one a row.")
     return logits.gather(1, at.expand(len(logits))[:, None])[:, 0]
+
+
+def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"] | None:
+    """The position of each row's answer; None where it is the last one of every row.
+
+    Raises ModelError for positions that rows do not have, RolesError for a role that is not at one position of each.
+
+    >>> answer_positions(-3, Inputs([[1, 2, 3, 4]])), answer_positions(3, Inputs([[1, 2, 3, 4]]))
+    (tensor([1]), None)
+    """
+    n_rows, length = rows.tokens.shape
+    if answer_at is None or (isinstance(answer_at, str) and answer_at == "last"):
+        return None
+    at = np.asarray(answer_at)
+    if isinstance(answer_at, str):
+        at = positions(rows.roles, answer_at, length)
+        if at.shape != (n_rows, 1):
+            raise RolesError(
+                f"got answer_at='{answer_at}', which stands at {at.shape[1]} positions of {len(at)} rows; an answer is "
+                f"at one position of each of the {n_rows} rows."
+            )
+        at = at[:, 0]
+    if at.dtype.kind not in "iu" or at.shape not in ((), (n_rows,)) or not -length <= np.min(at) <= np.max(at) < length:
+        raise ModelError(
+            f"got answer_at of shape {list(at.shape)} and type {at.dtype}; expected a position, a role, or whole "
+            f"numbers [{n_rows}] below {length}, a position for each row."
+        )
+    at = np.broadcast_to(at, n_rows).astype(np.int64) % length
+    return None if (at == length - 1).all() else torch.from_numpy(at)
+
+
+def answer_logits(
+    model: HookedModel, rows: Inputs, edits: Sequence[Edit] = (), answer_at: AnswerAt = None
+) -> Float[Tensor, "row d_vocab"]:
+    """Logits that the answers are read from, under edits, on CPU."""
+    return last_logits(model, rows.tokens, edits, at=answer_positions(answer_at, rows))
+
+
+def answers_of(rows: Inputs, logits: Float[Tensor, "row d_vocab"]) -> Answers:
+    """A model's answers on some rows; ModelError for right answers that are none of its tokens."""
+    if (labels := rows.labels) is None:
+        return Answers(logits, None)
+    d_vocab = logits.shape[1]
+    if (
+        labels.ndim != 1
+        or labels.dtype.kind not in "iu"
+        or (labels.size and not 0 <= labels.min() <= labels.max() < d_vocab)
+    ):
+        raise ModelError(
+            f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token a row, 0 to "
+            f"{d_vocab - 1}."
+        )
+    return Answers(logits, torch.as_tensor(labels).long())
+
+
+class Comparison:
+    """A metric of clean rows as they are, of corrupted ones where there are any, and of other runs of such rows.
+
+    Attributes:
+        answers: of the clean rows and of the corrupted ones. clean, corrupted: the metric of each, ``[row]``.
+        base: of the two, the rows that run, from ``start`` on the way to ``end``. sources: rows that activations are
+            taken from, those of the control last.
+
+    Raises ModelError where rows are no pairs, where the mean metric of the two is the same, and for a control that is
+    like the source.
+    """
+
+    def __init__(
+        self,
+        model: HookedModel,
+        metric: Measured,
+        answer_at: AnswerAt,
+        clean: Inputs,
+        corrupted: Inputs | None = None,
+        direction: Direction = "denoise",
+        control: Inputs | None = None,
+        logits: Float[Tensor, "row d_vocab"] | None = None,
+    ) -> None:
+        """``logits``: those of the clean rows, where they are known."""
+        self.model, self.metric, self.answer_at, self.base = model, metric_of(metric), answer_at, clean
+        self.answers = [answers_of(clean, answer_logits(model, clean, (), answer_at) if logits is None else logits)]
+        if corrupted is None:
+            self.clean = self.of(self.answers[0].logits)
+            return
+        if clean.tokens.shape != corrupted.tokens.shape:
+            raise ModelError(
+                f"the clean rows have tokens of shape {list(clean.tokens.shape)} and the corrupted ones of "
+                f"{list(corrupted.tokens.shape)}; patching needs pairs: one row for each row, of the same length."
+            )
+        self.answers.append(answers_of(corrupted, answer_logits(model, corrupted, (), answer_at)))
+        self.clean, self.corrupted = (self.of(answers.logits) for answers in self.answers)
+        source, self.base, self.end, self.start = clean, corrupted, self.clean, self.corrupted
+        if direction == "noise":
+            source, self.base, self.end, self.start = corrupted, clean, self.corrupted, self.clean
+        check_control(control, source, self.base)
+        self.direction, self.sources = direction, [source] if control is None else [source, control]
+        gap, scale = self.clean.mean() - self.corrupted.mean(), np.abs([self.clean, self.corrupted]).mean(1).sum()
+        if not np.isfinite(scale):
+            raise ModelError(f"the mean {self.metric.name} is not finite, so the model has diverged; use another one.")
+        if not abs(gap) > 1e-6 * scale:
+            raise ModelError(
+                f"the mean {self.metric.name} is {self.clean.mean():.3g} on the clean rows and "
+                f"{self.corrupted.mean():.3g} on the corrupted ones, so there is nothing to recover; let them differ "
+                f"in what the answer depends on, with another right answer."
+            )
+
+    def of(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
+        """The metric of each row."""
+        return measure(self.metric, logits, *self.answers).numpy()
+
+    def lost(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
+        """What a run costs each clean row: after less before, or before less after where a fall is worse."""
+        after = self.of(logits)
+        return self.clean - after if self.metric.worse < 0 else after - self.clean
+
+    def share(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
+        """How far a run comes on the way from start to end; the mean of the whole difference is taken as known."""
+        return (self.of(logits) - self.start) / (self.end.mean() - self.start.mean())
+
+    def run(self, edits: Sequence[Edit] = ()) -> Float[Tensor, "row d_vocab"]:
+        """Logits of the base rows under edits."""
+        return answer_logits(self.model, self.base, edits, self.answer_at)
+
+    def cost(self, name: str, site: str, runs: Iterable[Tensor], control_name: str = REDRAWN) -> Effect:
+        """What the first run costs, by its logits, beside those of the control."""
+        return effect_of(name, site, self.metric.change, map(self.lost, runs), control_name)

@@ -1,4 +1,4 @@
-"""Activation patching by role: which component, of which layer, at which role carries what the answer depends on.
+r"""Activation patching by role: which component, of which layer, at which role carries what the answer depends on.
 
     denoise    recovered = (mean m(patched) - mean m(corrupted)) / (mean m(clean) - mean m(corrupted))
     noise      lost = (mean m(clean) - mean m(patched)) / (mean m(clean) - mean m(corrupted))
@@ -17,16 +17,35 @@ whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.152
 answer. Several sites taken together can carry what none of them carries alone: where two components each carry all of
 it, each alone recovers everything when denoising and loses nothing when noising.
 
+Attribution patching estimates the whole matrix at once, to first order, as a fast first look:
+
+    m(patched) ~ m(run) + sum over the cell's positions of  dm/da . (a_source - a_run)
+
+with a the activation at a cell and the gradient at the rows that run: two forward passes and one backward pass for all
+cells. It is exact where the metric is linear in the activation, and misses what is not: a softmax or a probability that
+is saturated has no gradient, though patching it changes the answer. Integrated gradients take the mean gradient at
+``steps`` points between both kinds of rows, whose embeddings are mixed:
+
+    mean over k of dm/da  at  embed = embed_run + (k - 1/2) / steps (embed_source - embed_run)
+
+Source: Nanda (2023, attribution patching, neelnanda.io); Syed et al. (2023, arXiv:2310.10348); Kramár et al. (2024,
+arXiv:2403.00745), whose corrections for saturated attention and cancelled gradients are not applied here; integrated:
+Hanna et al. (2024, arXiv:2403.17806).
+
 How it can mislead. Two cells may recover the same half or one half each, and the matrix looks alike. Roles overlap: the
-last position holds a noise token or an anchor, so it also counts in the cells of that role.
+last position holds a noise token or an anchor, so it also counts in the cells of that role. Cells of the residual
+stream hold all that differs, so their change is large and an attribution far off: read sublayers and heads. Integrated
+gradients are not always nearer: mixed embeddings are no rows of the task. An attribution of 0 does not say that a cell
+does nothing: confirm with the exact cell. Under ``kl`` the gradient is 0 at the clean rows, so noising needs ``steps``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,42 +53,37 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.answers import AnswerAt, Compared, answer_logits, answer_positions
-from rb_interp.interventions.batched_patching import CellRuns
-from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.hooking import (
-    Sites,
-    aligned,
-    interchange_edits,
-    parse_sites,
-    together,
-    values_at,
-    with_edits,
-    write_at,
-)
-from rb_interp.interventions.matrix import SHARES, Direction, PatchingMatrix, check_control
-from rb_interp.interventions.metrics import Measured
+from rb_interp.interventions.batched_patching import CellRuns, role_positions
+from rb_interp.interventions.effect import SHARES, Direction, Effect, Matrix, effect_of, rank_correlation
+from rb_interp.interventions.hooking import Edit, interchange_edits, last_logits, with_edits
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_positions, measure
 from rb_interp.interventions.sites import (
     EMBEDDINGS,
     HOOKS,
     PER_HEAD,
     Site,
-    missing_components,
+    Sites,
+    components_of,
+    gather,
+    parse_sites,
     site_positions,
+    told,
 )
-from rb_interp.models.protocol import HookedModel, hooked
-from rb_interp.probes.capturing import Tokens, as_rows, has_attention
+from rb_interp.models.generations import resid_mid_is_a_copy
+from rb_interp.models.protocol import HookedModel
+from rb_interp.probes.capturing import Tokens, as_rows, attached, capture, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-__all__ = ["patch", "patched_logits", "patching_effect", "patching_matrix"]
-
 COMPONENTS = tuple(name for name in HOOKS if name not in (*EMBEDDINGS, "mlp_post"))
 """Components that have cells by default."""
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
 """Roles that have cells by default, after those of the caller's own."""
+EMBED = "hook_embed"
+HELD_VALUES = 2**26
+"""Values of the activations whose gradients are held at a time, at most."""
 
 
 @typed
@@ -87,7 +101,7 @@ def patching_matrix(
     answer_at: AnswerAt = None,
     direction: Direction = "denoise",
     control: Inputs | None = None,
-) -> PatchingMatrix:
+) -> Matrix:
     """Share of the clean answer that each cell (component, layer, role) restores in the corrupted rows.
 
     With ``direction="noise"`` the share that is lost in the clean rows when the cell is that of the corrupted ones.
@@ -119,103 +133,199 @@ def patching_matrix(
     >>> matrix.to_frame().query("component == 'resid_pre' and layer == 0").recovered.round(3).tolist()
     [1.0, 0.0]
     """
-    hooked(model, "patching_matrix")
-    pair = Compared(model, clean, corrupted, metric, "patching_matrix", answer_at)
-    source, base, start = clean, corrupted, pair.corrupted
-    if direction == "noise":
-        source, base, start = corrupted, clean, pair.clean
-    check_control(control, source, base, "patching_matrix")
-    cells = cells_of(model, clean, corrupted, control, components, layers, roles, head)
-    at = answer_positions(answer_at, base.roles, len(base), base.tokens.shape[1], "patching_matrix")
-    runs = CellRuns(model, base, cells.groups, cells.roles, at, pair.answers[direction == "denoise"].logits)
+    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
+    cells = Cells(model, pair, components, layers, roles, head)
+    at = answer_positions(answer_at, pair.base)
+    runs = CellRuns(model, pair.base, cells.groups, cells.roles, at, pair.answers[direction == "denoise"].logits)
 
-    def patched(rows: Inputs) -> Float[np.ndarray, "component layer role row"]:
-        values = np.tile(start, (len(cells.groups), len(cells.roles), 1))
-        for groups, role, logits in runs.run(rows):
+    def patched(source: Inputs) -> Float[np.ndarray, "group role row"]:
+        values = np.tile(pair.start, (len(cells.groups), len(cells.roles), 1))
+        for groups, role, logits in runs.run(source):
             values[groups, role] = pair.of(logits)
-        return cells.placed(values)
+        return values
 
-    harmless = None if control is None else patched(control)
-    return PatchingMatrix(
-        *cells[:3], pair.metric.name, head, pair.clean, pair.corrupted, patched(source), harmless, cells.notes,
-        direction=direction,
-    )  # fmt: skip
+    return cells.matrix(pair, [patched(source) for source in pair.sources])
 
 
-class Cells(NamedTuple):
-    """The cells of a matrix: each of ``groups``, a component in its layer, at each role; why some are not there."""
-
-    components: tuple[str, ...]
-    layers: tuple[int, ...]
-    roles: tuple[str, ...]
-    groups: list[Site]
-    notes: dict[str, str]
-
-    def placed(self, values: Float[np.ndarray, "group role row"]) -> Float[np.ndarray, "component layer role row"]:
-        """Values of the groups in their places, nan where there is no cell."""
-        placed = np.full((len(self.components), len(self.layers), *values.shape[1:]), np.nan)
-        for site, found in zip(self.groups, values, strict=True):
-            placed[self.components.index(site.component), self.layers.index(site.layer)] = found
-        return placed
-
-
-def cells_of(
+@typed
+@few_threads
+@torch.inference_mode(False)
+def attribution_matrix(
     model: HookedModel,
     clean: Inputs,
     corrupted: Inputs,
-    control: Inputs | None,
-    components: Sequence[str] | None,
-    layers: Sequence[int] | None,
-    roles: Sequence[str] | None,
-    head: int | None,
-) -> Cells:
-    """The cells asked for, or those of the default; arguments as for `patching_matrix`."""
-    if not has_attention(model):
-        Site(next(iter(components or ("resid_pre",))), 0).check(model)
-    names = default_roles(clean, corrupted, control) if roles is None else tuple(roles)
-    if not names:
-        raise ModelError("a matrix needs at least one role; name some, such as 'last', or leave roles= away.")
-    numbers = tuple(range(model.cfg.n_layers) if layers is None else layers)
-    chosen, notes = tuple(components or ()), {}
-    if not chosen:
-        there = COMPONENTS if head is None else PER_HEAD
-        notes = {name: f"no cells: {why}" for name, why in missing_components(model).items() if name in there}
-        if moved := _moved(names, corrupted, clean, control):
-            notes["pattern"] = f"no cells: a pattern is over positions, and '{moved}' is elsewhere in the other rows."
-        chosen = tuple(name for name in there if name not in notes)
-    groups = [
-        Site(component, layer, head=head)
-        for component, layer in product(chosen, numbers)
-        if component not in EMBEDDINGS or layer == 0
-    ]
-    if not groups:
-        raise ModelError("embed and pos_embed stand before the first layer; let layers= have 0, or leave it away.")
-    early = (name for name in chosen if name in EMBEDDINGS and numbers != (0,))
-    notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")
-    notes |= {site.component: shared for site in groups if (shared := site.shared(model))}
-    return Cells(chosen, numbers, names, groups, notes)
+    *,
+    components: Sequence[str] | None = None,
+    layers: Sequence[int] | None = None,
+    roles: Sequence[str] | None = None,
+    head: int | None = None,
+    metric: Measured = "logit_diff",
+    answer_at: AnswerAt = None,
+    direction: Direction = "denoise",
+    control: Inputs | None = None,
+    steps: int = 0,
+    compare: bool = False,
+) -> Matrix:
+    """The patching matrix to first order: what each cell would recover if the metric were linear in it.
+
+    The model keeps its weights, gradients, modes and hooks.
+
+    Args:
+        steps: 0 takes the gradient at the rows that run; more take the mean of so many on the way to the others.
+        compare: whether to compute the exact matrix too; ``rank_correlation`` of the result is then Spearman's.
+        metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank`` have none. All others
+            are those of ``patching_matrix``.
+
+    Raises ModelError as ``patching_matrix`` does, and where the metric has no gradient.
+
+    >>> from rb_interp import AnchorTask, build_model
+    >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
+    >>> rows = data.sample("rsn_test", 8)
+    >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "key")
+    >>> matrix = attribution_matrix(model, *pair, compare=True)   # small weights are nearly linear
+    >>> matrix.method, matrix.rank_correlation > 0.9
+    ('attribution', True)
+    """
+    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
+    cells = Cells(model, pair, components, layers, roles, head)
+    method = f"integrated attribution, {steps} steps" if steps else "attribution"
+    matrix = cells.matrix(pair, [pair.start + change for change in _changes(model, pair, cells, steps)], method)
+    if not compare:
+        return matrix
+    exact = patching_matrix(
+        model, clean, corrupted, components=cells.components, layers=cells.layers, roles=cells.roles, head=head,
+        metric=metric, answer_at=answer_at, direction=direction,
+    )  # fmt: skip
+    return replace(matrix, rank_correlation=rank_correlation(matrix, exact))
 
 
-def default_roles(rows: Inputs, *others: Inputs | None) -> tuple[str, ...]:
+class Cells:
+    """The cells of a matrix: each of ``groups``, a component in its layer, at each role; why some are not there."""
+
+    def __init__(
+        self,
+        model: HookedModel,
+        pair: Comparison,
+        components: Sequence[str] | None,
+        layers: Sequence[int] | None,
+        roles: Sequence[str] | None,
+        head: int | None,
+    ) -> None:
+        self.roles = default_roles(pair.base, *pair.sources) if roles is None else tuple(roles)
+        self.layers = tuple(range(model.cfg.n_layers) if layers is None else layers)
+        self.components, self.notes = tuple(components or ()), {}
+        if not self.components:
+            wanted = COMPONENTS if head is None else PER_HEAD
+            self.notes = {name: "no cells: this model has none." for name in wanted if name not in components_of(model)}
+            for role, source in product(self.roles, pair.sources):
+                if not torch.equal(*(site_positions(Site("q", 0, role), rows) for rows in (pair.base, source))):
+                    why = f"no cells: a pattern is over positions, and '{role}' is elsewhere in the other rows."
+                    self.notes.setdefault("pattern", why)
+            self.components = tuple(name for name in wanted if name not in self.notes)
+        self.groups = [
+            Site(name, layer, head=head)
+            for name, layer in product(self.components, self.layers)
+            if name not in EMBEDDINGS or layer == 0
+        ]
+        if not self.groups or not self.roles:
+            raise ModelError(
+                "there are no cells: name a role, such as 'last', a component that the model has, and for embeddings "
+                "layer 0."
+            )
+        for site in self.groups:
+            site.check(model)
+        early = (name for name in self.components if name in EMBEDDINGS and self.layers != (0,))
+        self.notes |= dict.fromkeys(early, "stands before the first layer, and has cells in layer 0 alone.")
+        self.notes |= {site.component: shared for site in self.groups if (shared := site.shared(model))}
+
+    def matrix(self, pair: Comparison, patched: Sequence[np.ndarray], method: str = "patching") -> Matrix:
+        """The metric of each group, role and row, with cells from the source and from the control, as a matrix."""
+        places: list[np.ndarray] = []
+        for values in patched:
+            placed = np.full((len(self.components), len(self.layers), *values.shape[1:]), np.nan)
+            for site, some in zip(self.groups, values, strict=True):
+                placed[self.components.index(site.component), self.layers.index(site.layer)] = some
+            places.append(placed)
+        axes = {"component": self.components, "layer": self.layers, "role": self.roles}
+        control = places[1] if len(places) > 1 else None
+        return Matrix(
+            axes, pair.metric.name, pair.clean, pair.corrupted, places[0], control, self.notes, pair.direction, method
+        )
+
+
+def default_roles(rows: Inputs, *others: Inputs) -> tuple[str, ...]:
     """The caller's own roles in their order, then those of ``ROLES``, as far as all rows have them.
 
-    >>> from rb_interp.tasks.roles import Roles
     >>> default_roles(Inputs([[3, 1, 4, 1, 5]], None, Roles({"subject": [[0]], "verb": [[2]]})))
     ('subject', 'verb', 'last')
     """
-    there = set.intersection(*({*some.roles.positions} for some in (rows, *others) if some is not None))
+    there = set.intersection(*({*some.roles.positions} for some in (rows, *others)))
     known = {"last", *there, *(("first_anchor", "last_anchor") if "anchor" in there else ())}
     own = (role for role in rows.roles.positions if role in there and role not in ROLES)
     return (*own, *(role for role in ROLES if role in known))
 
 
-def _moved(roles: Sequence[str], rows: Inputs, *others: Inputs | None) -> str | None:
-    """The first role that does not stand at the same positions in other rows as in some rows, or None."""
-    for role, other in product(roles, (other for other in others if other is not None)):
-        at, there = (site_positions(Site("q", 0, role), some.roles, *some.tokens.shape[::-1]) for some in (rows, other))
-        if not torch.equal(at, there):
-            return role
-    return None
+def _changes(
+    model: HookedModel, pair: Comparison, cells: Cells, steps: int
+) -> list[Float[np.ndarray, "group role row"]]:
+    """The estimated change of each cell with values from each source, by the gradients on the way to the first."""
+    tokens, is_copy = as_rows(pair.base.tokens), resid_mid_is_a_copy(model)
+    # a copy of resid_mid reaches the MLP alone, attn_out all that resid_mid does
+    reached = [
+        Site("attn_out", site.layer).hook if site.component == "resid_mid" and is_copy else site.hook
+        for site in cells.groups
+    ]
+    hooks = [*dict.fromkeys([EMBED, *(site.hook for site in cells.groups)])]
+    own, *values = (capture(model, rows.tokens, hooks) for rows in (pair.base, *pair.sources))
+    at = answer_positions(pair.answer_at, pair.base)
+    positions = [role_positions(cells.groups, cells.roles, pair.base, source) for source in pair.sources]
+    n_values, n_rows = sum(activation[0].numel() for activation in own.values()), len(tokens)
+    changes = [np.zeros((len(cells.groups), len(cells.roles), n_rows)) for _ in pair.sources]
+    for share in [(step + 0.5) / steps for step in range(steps)] or [0.0]:
+        moved = share * (values[0][EMBED] - own[EMBED])
+        begin = Edit(EMBED, lambda value, rows, moved=moved: value + moved[rows].to(value))
+        logits = last_logits(model, tokens, [begin], at=at)
+        with torch.enable_grad():
+            value = measure(pair.metric, logits.requires_grad_(), *pair.answers).sum()
+            if not value.requires_grad:
+                raise ModelError(
+                    f"the metric '{pair.metric.name}' has no gradient; use one that has, such as logit_diff, or the "
+                    f"exact patching_matrix."
+                )
+            (slope,) = torch.autograd.grad(value, logits)
+        for rows in torch.arange(n_rows).split(min(passes(model, tokens), max(1, HELD_VALUES // n_values))):
+            logits, held = _held(model, tokens[rows], moved[rows], [*dict.fromkeys(reached)])
+            with torch.enable_grad():
+                logits = logits[:, -1] if at is None else logits[torch.arange(len(rows)), at[rows]]
+            found = torch.autograd.grad(logits, [*held.values()], slope[rows].to(logits), allow_unused=True)
+            gradients = dict(zip(held, found, strict=True))
+            for (number, site), (change, there, roles) in product(
+                enumerate(cells.groups), zip(changes, values, positions, strict=True)
+            ):
+                gradient, place = gradients[reached[number]], site.in_hook(model)
+                if gradient is None:
+                    continue
+                for role, (here, source_at) in enumerate(roles):
+                    step = gather(place, there[site.hook][rows], source_at[rows])
+                    step = step - gather(place, own[site.hook][rows], here[rows])
+                    product_ = gather(place, gradient.cpu(), here[rows]).double() * step.double() / max(1, steps)
+                    change[number, role, rows.numpy()] += product_.flatten(1).sum(1).numpy()
+    return changes
+
+
+def _held(model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits and some activations of a pass with a graph that begins at the embedding, which is moved."""
+    held: dict[str, Tensor] = {}
+
+    def keep(value: Tensor, name: str) -> Tensor:
+        begins = name == EMBED
+        held[name] = (value.detach() + moved.to(value)).requires_grad_() if begins else value.clone()
+        return held[name]
+
+    hooks = [(name, lambda value, hook, name=name: keep(value, name)) for name in dict.fromkeys((EMBED, *names))]
+    with torch.enable_grad(), evaluation(model), attached(model, hooks):
+        logits = model(tokens.to(next(model.parameters()).device))
+    return logits, {name: held[name] for name in names}
 
 
 @typed
@@ -234,8 +344,7 @@ def patch(
     gone when the context is left; the caller's own stay.
 
     Args:
-        source: tokens ``[row, pos]`` of the other rows, Inputs, or for one site activations ``[row, n, ...]`` as
-            ``sites.read_at`` gives.
+        source: tokens ``[row, pos]`` of the other rows, or Inputs.
         source_roles: roles of the source's tokens, where they differ from ``roles``.
 
     Raises ModelError where source and rows do not fit, in number of rows or positions.
@@ -249,45 +358,11 @@ def patch(
     >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
     True
     """
-    if isinstance(source, Inputs):
-        source, source_roles = source.tokens, source_roles or source.roles
-    parsed, values = parse_sites(sites), [torch.as_tensor(source)]
-    if not values[0].is_floating_point():
-        n_rows, length = as_rows(source).shape
-        for site in parsed:
-            aligned(site, roles, source_roles or roles, length, n_rows)
-        values = values_at(model, source, source_roles or roles, parsed)
-    elif len(parsed) != 1:
-        raise ModelError(f"patch got activations for {len(parsed)} sites; give tokens, or activations of one site.")
-    edits = (write_at(site, found, roles, None, model) for site, found in zip(parsed, values, strict=True))
-    with with_edits(model, [edit for some in edits for edit in some]):
+    tokens, given = (source.tokens, source.roles) if isinstance(source, Inputs) else (as_rows(source).numpy(), roles)
+    there: Any = source_roles or given
+    edits = interchange_edits(model, Inputs(tokens, None, roles or there), Inputs(tokens, None, there), sites)
+    with with_edits(model, [edit._replace(tokens=None) for edit in edits]):  # those of the rows are not known
         yield model
-
-
-@typed
-@few_threads
-def patched_logits(
-    model: HookedModel,
-    tokens: Tokens,
-    roles: Roles | None,
-    source: Tokens,
-    source_roles: Roles | None,
-    sites: Sites,
-    answer_at: AnswerAt = None,
-) -> Float[Tensor, "row d_vocab"]:
-    """Logits at the answer's position, on CPU, with one site or several at once taken from other rows, role to role.
-
-    Args:
-        tokens, roles: the rows that run. source, source_roles: tokens ``[row, pos]`` and roles of the others.
-        answer_at: where the answer is read, by default at the last position.
-
-    Raises ModelError where source and rows do not fit, in number of rows or positions.
-    """
-    rows, others = (
-        Inputs(as_rows(some).numpy(), None, of or Roles()) for some, of in ((tokens, roles), (source, source_roles))
-    )
-    edits = interchange_edits(model, rows, others, sites)
-    return answer_logits(model, rows, edits, answer_at, "patched_logits")
 
 
 @typed
@@ -306,15 +381,10 @@ def patching_effect(
     """What one site, or several together, recover in the corrupted rows, or lose in the clean ones.
 
     The same share as a cell of ``patching_matrix`` has, as an Effect on each input: its values are divided by the mean
-    over all inputs of the whole difference, taken as known.
+    over all inputs of the whole difference, taken as known. Raises what ``patching_matrix`` raises.
 
     Args:
-        clean, corrupted: pairs of rows with different answers. sites: any, with or without a role.
-        metric: a name or a function, see ``interventions.metrics``. answer_at: where the answer is read.
-        direction: ``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones into clean rows.
-        control: rows that differ in noise alone from those that run, as for ``patching_matrix``.
-
-    Raises ModelError where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
+        sites: any, with or without a role. All others are those of ``patching_matrix``.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -324,18 +394,7 @@ def patching_effect(
     >>> float(both.values.mean().round(3))
     1.0
     """
-    hooked(model, "patching_effect")
-    parsed = parse_sites(sites, "patching_effect")
-    pair = Compared(model, clean, corrupted, metric, "patching_effect", answer_at)
-    source, base, end, start = clean, corrupted, pair.clean, pair.corrupted
-    if direction == "noise":
-        source, base, end, start = base, source, start, end
-    check_control(control, source, base, "patching_effect")
-
-    def share(rows: Inputs) -> Float[np.ndarray, " row"]:
-        logits = answer_logits(model, base, interchange_edits(model, base, rows, parsed), answer_at, "patching_effect")
-        return (pair.of(logits) - start) / (end.mean() - start.mean())
-
-    values = share(source)
-    other = np.empty((0, len(values))) if control is None else share(control)[None]
-    return Effect(f"patching ({direction})", together(parsed, model), SHARES[direction], values, other, "noise redrawn")
+    parsed = parse_sites(sites)
+    pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
+    shares = (pair.share(pair.run(interchange_edits(model, pair.base, some, parsed))) for some in pair.sources)
+    return effect_of(f"patching ({direction})", told(parsed, model), SHARES[direction], shares)

@@ -15,23 +15,21 @@ a head are those that it shares.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, capture, has_attention
+from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
-
-__all__ = ["HOOKS", "PER_HEAD", "Edit", "Site", "components_of", "positions", "read_at"]
 
 HOOKS = {
     **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
@@ -47,21 +45,6 @@ EMBEDDINGS = ("embed", "pos_embed")
 """Components that stand before the first layer."""
 NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 """A layer, head or neuron as it is written; not 01, which may be meant as 0.1."""
-
-
-class Edit(NamedTuple):
-    """A change at one hook: ``change(activation, rows)`` gives the new activation of the rows in this pass.
-
-    ``rows`` ``[batch]`` says which rows of the whole input they are. ``change`` must not write into the activation it
-    is given: other readers may hold it. ``tokens`` ``[row, pos]`` are the rows that the edit has data of; None where it
-    has none, or nobody knows them. ``alike`` ``[row]`` are rows that their tokens do not tell from another row, for
-    which the edit does something else.
-    """
-
-    hook: str
-    change: Callable[[Tensor, Int[Tensor, " batch"]], Tensor]
-    tokens: Int[Tensor, "row pos"] | None = None
-    alike: Bool[Tensor, " row"] | None = None
 
 
 @typed
@@ -108,17 +91,13 @@ class Site:
             return text
         place, at, role = str(text).partition("@")
         component, *numbers = place.split(".")
-        if component in EMBEDDINGS and numbers:
-            raise ModelError(
-                f"cannot read the site '{text}'; {component} stands before the first layer and has no numbers: write "
-                f"{component}@last."
-            )
-        if component in EMBEDDINGS and (role or not at):
+        if component in EMBEDDINGS and not numbers and (role or not at):
             return Site(component, 0, role or None)
-        if not 1 <= len(numbers) <= 2 or not all(map(NUMBER.fullmatch, numbers)) or (at and not role):
+        wanted = component not in EMBEDDINGS and 1 <= len(numbers) <= 2 and all(map(NUMBER.fullmatch, numbers))
+        if not wanted or (at and not role):
             raise ModelError(
-                f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, or with a head "
-                f"component.layer.head@role, such as z.0.2@key."
+                f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, with a head "
+                f"component.layer.head@role, such as z.0.2@key, and an embedding without numbers: embed@last."
             )
         unit = {"neuron" if component == "mlp_post" else "head": int(numbers[1])} if numbers[1:] else {}
         return Site(component, int(numbers[0]), role or None, **unit)
@@ -143,12 +122,6 @@ class Site:
         """Axis of the positions in the activation (of the queries, for ``pattern``)."""
         return 2 if self.component == "pattern" else 1
 
-    @typed
-    def at(self, role: str | None) -> Site:
-        """The same component at another role."""
-        return replace(self, role=role)
-
-    @typed
     def in_hook(self, model: HookedModel) -> Site:
         """The same place with the head's number in its hook, which has fewer keys and values than a model has heads."""
         shared = getattr(model.cfg, "n_key_value_heads", None) if self.component in ("k", "v") else None
@@ -156,34 +129,22 @@ class Site:
             return self
         return replace(self, head=self.head * shared // model.cfg.n_heads)
 
-    @typed
     def shared(self, model: HookedModel) -> str:
         """Which other heads have the same keys or values, in words; empty where each head has its own."""
         heads = range(model.cfg.n_heads if self.head is not None else 0)
-        same = [head for head in heads if replace(self, head=head).in_hook(model) == self.in_hook(model)]
-        others = ", ".join(str(head) for head in same if head != self.head)
-        return others and f"shared with head{'s' * (len(same) > 2)} {others}"
+        others = [
+            str(head)
+            for head in heads
+            if head != self.head and replace(self, head=head).in_hook(model) == self.in_hook(model)
+        ]
+        return (others and f"shared with head{'s' * (len(others) > 1)} {', '.join(others)}") or ""
 
-    @typed
-    def named(self, model: HookedModel) -> str:
-        """The site as text, and which other heads share what it has."""
-        shared = self.shared(model)
-        return f"{self} ({shared})" if shared else str(self)
-
-    @typed
     def check(self, model: HookedModel) -> None:
-        """Raise ModelError where a model has no such component, layer, head or hook."""
-        if not has_attention(model):
-            raise ModelError(
-                f"site '{self}' is in a transformer layer, and a {type(model).__name__} has none; edit its hooks by "
-                f"name, such as hook_sum."
-            )
-        missing = missing_components(model)
-        if self.component in missing:
-            raise ModelError(
-                f"site '{self}' is not in this model: {missing[self.component]} It has "
-                f"{', '.join(components_of(model))}."
-            )
+        """Raise ModelError where a model has no such component, layer, head or neuron."""
+        there = components_of(model)
+        if self.component not in there:
+            has = f"has {', '.join(there)}" if there else "has no transformer layer: edit its hooks by name"
+            raise ModelError(f"site '{self}' is not in this model, a {type(model).__name__}; it {has}.")
         counted = ("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)
         for what, given, count in (*counted, ("neuron", self.neuron, getattr(model.cfg, "d_mlp", None) or 0)):
             if given is not None and not 0 <= given < count:
@@ -191,34 +152,39 @@ class Site:
                     f"site '{self}' is in {what} {given}; this model has {count} {what}s, counted from 0. "
                     f"Use {what} 0 to {count - 1}."
                 )
-        if self.hook not in model.hook_dict:
-            raise ModelError(f"this model has no hook '{self.hook}'; {nearest(self.hook, model.hook_dict)}")
+
+
+Sites = Site | str | Sequence[Site | str]
+
+
+def parse_sites(sites: Sites) -> list[Site]:
+    """One site or several, each as a Site or as text; ModelError for none."""
+    parsed = [Site.parse(site) for site in ([sites] if isinstance(sites, Site | str) else sites)]
+    if not parsed:
+        raise ModelError("this call needs at least one site, such as 'attn_out.0'; got none.")
+    return parsed
+
+
+def told(sites: Sequence[Site], model: HookedModel) -> str:
+    """Several sites as text, each with the other heads that share what it has."""
+    return " + ".join(f"{site} ({shared})" if (shared := site.shared(model)) else str(site) for site in sites)
 
 
 def components_of(model: HookedModel) -> tuple[str, ...]:
-    """The components that a model has, in the order of HOOKS.
+    """The components that a model has, in the order of HOOKS; none where it has no attention.
 
     A model of attention alone has no ``resid_mid`` and ``mlp_out``, and one whose attention and MLP both read
     ``resid_pre`` (Pythia, GPT-NeoX) has no ``resid_mid``.
     """
-    return tuple(name for name in HOOKS if name not in missing_components(model))
-
-
-def missing_components(model: HookedModel) -> dict[str, str]:
-    """Why a model does not have a component, as a sentence, for each that it does not have."""
-    why = {name: f"its layers have no hook for {name}." for name in HOOKS}
-    why |= {"resid_mid": "its attention and MLP both read resid_pre, side by side."}
-    why |= {"pos_embed": "it adds no embedding of positions to the stream."}
-    missing = {name for name in HOOKS if HOOKS[name].format(0) not in model.hook_dict}
+    missing = {*HOOKS} if not has_attention(model) else set()
     if getattr(model.cfg, "attn_only", False):
-        alone = ("resid_mid", "mlp_post", "mlp_out")
-        missing, why = missing.union(alone), why | dict.fromkeys(alone, "its layers have attention alone.")
+        missing |= {"resid_mid", "mlp_post", "mlp_out"}
     if getattr(model.cfg, "positional_embedding_type", "standard") != "standard":  # a bridge names it still
         missing.add("pos_embed")
-    return {name: why[name] for name in HOOKS if name in missing}
+    return tuple(name for name, hook in HOOKS.items() if name not in missing and hook.format(0) in model.hook_dict)
 
 
-def positions(roles: Roles, role: str, length: int, asker: str = "this intervention") -> Int[np.ndarray, "row n"]:
+def positions(roles: Roles, role: str, length: int) -> Int[np.ndarray, "row n"]:
     """Positions of a role in every row; besides the roles at hand, the names that this module's docstring lists.
 
     Raises RolesError naming the nearest role for one that there is not.
@@ -231,11 +197,50 @@ def positions(roles: Roles, role: str, length: int, asker: str = "this intervent
     known = {"last": np.full((n_rows, 1), length - 1), "all": np.tile(np.arange(length), (n_rows, 1))}
     if anchors is not None and anchors.shape[1]:
         single = {f"anchor_{i + 1}": anchors[:, i, None] for i in range(anchors.shape[1])}
-        known = {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:], **single, **known}
-    known = {**known, **roles.positions}
+        known |= {"first_anchor": anchors[:, :1], "last_anchor": anchors[:, -1:], **single}
+    known |= roles.positions
     if role in known:
         return known[role]
-    raise RolesError(f"{asker} needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}")
+    raise RolesError(
+        f"this intervention needs the role '{role}'; {roles.task} has no such role: {nearest(role, known)}"
+    )
+
+
+def site_positions(site: Site, rows: Inputs) -> Int[Tensor, "row n"]:
+    """Positions of a site's role in some rows; every position where it has none. RolesError for other rows' roles."""
+    n_rows, length = rows.tokens.shape
+    if site.role in (None, "all"):
+        return torch.arange(length).expand(n_rows, length)
+    if site.role == "last":
+        return torch.full((n_rows, 1), length - 1)
+    at = positions(rows.roles, site.role, length)
+    if len(at) != n_rows or (at.size and not 0 <= at.min() <= at.max() < length):
+        raise RolesError(
+            f"role '{site.role}' has {len(at)} rows, at positions {at.min(initial=0)} to {at.max(initial=0)}; there "
+            f"are {n_rows} rows with positions 0 to {length - 1}. Pass roles of the same rows."
+        )
+    return torch.from_numpy(np.ascontiguousarray(at))
+
+
+def aligned(site: Site, rows: Inputs, source: Inputs) -> tuple[Int[Tensor, "row n"], Int[Tensor, "row n"]]:
+    """Positions of a site's role in the rows and in their source; ModelError where one cannot stand for the other."""
+    if rows.tokens.shape != source.tokens.shape:
+        raise ModelError(
+            f"the source has tokens of shape {list(source.tokens.shape)} and the rows that run of "
+            f"{list(rows.tokens.shape)}; patching needs pairs: one row for each row, of the same length."
+        )
+    at, source_at = site_positions(site, rows), site_positions(site, source)
+    if at.shape != source_at.shape:
+        raise ModelError(
+            f"site '{site}' has {at.shape[1]} positions in each of the rows and {source_at.shape[1]} in the source; "
+            f"patch a role that has as many in both."
+        )
+    if site.component == "pattern" and not torch.equal(at, source_at):
+        raise ModelError(
+            f"site '{site}' stands elsewhere in the source, and a pattern is over positions; patch q or k, or use a "
+            f"source with the same positions."
+        )
+    return at, source_at
 
 
 @typed
@@ -247,46 +252,35 @@ def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) 
     d_head]`` for q, k, v and z, ``[head, key]`` for pattern, ``[d_mlp]`` for mlp_post; one head's or neuron's is
     without that axis.
     """
-    site = Site.parse(site)
-    site.check(model)
-    rows = as_rows(tokens)
-    activation = capture(model, rows, [site.hook])[site.hook]
-    return gather_at(site.in_hook(model), activation, site_positions(site, roles, rows.shape[1], len(rows)))
+    return values_at(model, Inputs(as_rows(tokens).numpy(), None, roles), [Site.parse(site)])[0]
 
 
-def site_positions(site: Site, roles: Roles | None, length: int, n_rows: int) -> Int[Tensor, "row n"]:
-    """Positions of a site's role as a tensor; every position where it has none, for which no roles are needed."""
-    if site.role in (None, "all"):
-        return torch.arange(length).expand(n_rows, length)
-    if site.role == "last":
-        return torch.full((n_rows, 1), length - 1)
-    if roles is None:
-        raise RolesError(f"site '{site}' names a role, and no roles were given; pass roles=, or leave '@' away.")
-    if len(roles) != n_rows:
-        raise RolesError(
-            f"site '{site}' got {n_rows} rows of tokens and roles of {len(roles)} rows; pass roles of the same rows."
-        )
-    found = positions(roles, site.role, length, f"site '{site}'")
-    if found.size and not 0 <= found.min() <= found.max() < length:
-        raise RolesError(
-            f"role '{site.role}' is at positions {found.min()} to {found.max()}; these rows have positions 0 to "
-            f"{length - 1}. Pass roles of the same rows."
-        )
-    return torch.from_numpy(np.ascontiguousarray(found))
+def values_at(model: HookedModel, rows: Inputs, sites: Sequence[Site]) -> list[Tensor]:
+    """What a model computes at several sites, each ``[row, n, ...]`` as `read_at` gives it, from one run."""
+    for site in sites:
+        site.check(model)
+    values = capture(model, rows.tokens, sorted({site.hook for site in sites})) if sites else {}
+    return [gather(site.in_hook(model), values[site.hook], site_positions(site, rows)) for site in sites]
 
 
-def gather_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"]) -> Tensor:
-    """An activation at given positions, positions on axis 1, in the site's head or neuron (see ``in_hook``)."""
+def gather(site: Site, activation: Tensor, at: Int[Tensor, "*n"], rows: Int[Tensor, "*n"] | None = None) -> Tensor:
+    """An activation at positions ``[row, n]``, or at single ones of given rows, in a head or neuron of its hook."""
     moved = activation.movedim(site.position_axis, 1)
-    found = moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)]
-    return found if site.unit is None else found[:, :, site.unit]
+    found = moved[_rows_of(at, moved) if rows is None else rows, at.to(moved.device)]
+    return found if site.unit is None else found.select(at.ndim, site.unit)
 
 
-def scatter_at(site: Site, activation: Tensor, at: Int[Tensor, "row n"], values: Tensor) -> Tensor:
-    """A copy of an activation with ``values`` ``[row, n, ...]`` at given positions, in that head or neuron."""
+def scatter(
+    site: Site, activation: Tensor, at: Int[Tensor, "*n"], values: Tensor, rows: Int[Tensor, "*n"] | None = None
+) -> Tensor:
+    """A copy of an activation with values at positions ``[row, n]``, or at single ones of given rows, as `gather`."""
     changed = activation.clone()
     moved = changed.movedim(site.position_axis, 1)
     if site.unit is not None:
-        moved = moved[:, :, site.unit]
-    moved[torch.arange(len(at), device=moved.device)[:, None], at.to(moved.device)] = values.to(moved)
+        moved = moved.select(2, site.unit)
+    moved[_rows_of(at, moved) if rows is None else rows, at.to(moved.device)] = values.to(moved)
     return changed
+
+
+def _rows_of(at: Tensor, activation: Tensor) -> Tensor:
+    return torch.arange(len(at), device=activation.device)[:, None]

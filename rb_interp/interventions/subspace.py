@@ -36,30 +36,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.answers import AnswerAt, Cost
+from rb_interp.errors import ModelError
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.metrics import Measured
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
 from rb_interp.models.generations import value_weights
-from rb_interp.models.protocol import HookedModel, hooked
+from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_layer_head
 from rb_interp.probes.values import token_embeddings, token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
-
-__all__ = [
-    "Match",
-    "leading",
-    "only_subspace",
-    "span",
-    "spans_in_embedding",
-    "spans_of_tokens",
-    "subspace_effect",
-    "token_basis",
-    "without_subspace",
-]
 
 RANK = 1e-6
 """Directions with less than this share of the largest singular value do not count as spanned."""
@@ -91,14 +78,8 @@ def span(vectors: Float[np.ndarray, "n d_model"]) -> Basis:
 
 
 def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
-    """The first k left singular vectors of one head's value matrix: the directions that it reads most.
-
-    Raises ModelError for a k that there is not.
-    """
-    U = np.linalg.svd(np.asarray(W_V, dtype=np.float64), full_matrices=False)[0]
-    if not 1 <= k <= U.shape[1]:
-        raise ModelError(f"leading got k={k}; W_V is {len(U)} x {np.shape(W_V)[1]}. Use k=1 to k={U.shape[1]}.")
-    return U[:, :k]
+    """The first k left singular vectors of one head's value matrix: the directions that it reads most."""
+    return np.linalg.svd(np.asarray(W_V, dtype=np.float64), full_matrices=False)[0][:, :k]
 
 
 @typed
@@ -123,10 +104,10 @@ def token_basis(
 
     Raises RolesError for a group that there is not.
     """
+    if centred:
+        return span(_centred(model, inputs, group, layer, head, groups))
     ids = inputs.roles.group(group, "token_basis") if isinstance(group, str) else np.asarray(group)
-    if not centred:
-        return span(token_embeddings(model, ids, inputs.tokens.shape[1], layer, head))
-    return span(_centred(model, inputs, ids, layer, head, groups))
+    return span(token_embeddings(model, ids, inputs.tokens.shape[1], layer, head))
 
 
 @typed
@@ -149,14 +130,11 @@ def spans_of_tokens(
         group: a token group of the roles, or token ids; ``k`` of them in each draw, none twice.
         layer, head, groups: as for ``token_basis``. n_draws, seed: number of spans, and the seed of the choice.
 
-    Raises RolesError for a group that there is not, and for one with fewer than ``k`` tokens.
+    Raises RolesError for a group that there is not.
     """
-    ids = inputs.roles.group(group, "spans_of_tokens") if isinstance(group, str) else np.asarray(group)
-    if not 1 <= k <= len(ids):
-        raise RolesError(f"spans_of_tokens got k={k} and a group of {len(ids)} tokens; use k=1 to k={len(ids)}.")
-    vectors, rng = _centred(model, inputs, ids, layer, head, groups), np.random.default_rng([seed, 15])
-    name = f"span of as many random {'tokens' if not isinstance(group, str) else group + ' tokens'}"
-    return Match(name, [span(vectors[rng.choice(len(ids), k, replace=False)]) for _ in range(n_draws)])
+    vectors, rng = _centred(model, inputs, group, layer, head, groups), np.random.default_rng([seed, 15])
+    name = f"span of as many random {group + ' ' if isinstance(group, str) else ''}tokens"
+    return Match(name, [span(vectors[rng.choice(len(vectors), k, replace=False)]) for _ in range(n_draws)])
 
 
 @typed
@@ -178,20 +156,19 @@ def spans_in_embedding(
         k: directions in each draw. groups: the tokens in use, and what they are centred over, as for ``token_basis``.
         layer, head: who reads the embeddings. n_draws, seed: number of spans, and the seed of the draws.
     """
-    used = np.concatenate(list(token_groups(groups, inputs.roles, "spans_in_embedding").values()))
-    vectors = _centred(model, inputs, used, layer, head, groups)
-    draws = np.random.default_rng([seed, 16]).standard_normal((n_draws, k, len(used))) @ vectors
+    vectors = _centred(model, inputs, None, layer, head, groups)
+    draws = np.random.default_rng([seed, 16]).standard_normal((n_draws, k, len(vectors))) @ vectors
     return Match("random direction within the embedding", [span(drawn) for drawn in draws])
 
 
 def _centred(
-    model: HookedModel, inputs: Inputs, ids: np.ndarray, layer: int, head: int, groups: Mapping | None
+    model: HookedModel, inputs: Inputs, group: str | np.ndarray | None, layer: int, head: int, groups: Mapping | None
 ) -> Float[np.ndarray, "token d_model"]:
-    """Embeddings of tokens as a head reads them, less the mean over all tokens of the groups."""
+    """Embeddings of a group as a head reads them, less the mean over all tokens of the groups; None: of all of them."""
     over = np.concatenate(list(token_groups(groups, inputs.roles, "token_basis").values()))
-    length = inputs.tokens.shape[1]
-    found = token_embeddings(model, np.concatenate([ids, over]), length, layer, head)
-    return found[: len(ids)] - found[len(ids) :].mean(0)
+    ids = inputs.roles.group(group, "token_basis") if isinstance(group, str) else over if group is None else group
+    vectors = token_embeddings(model, np.concatenate([ids, over]), inputs.tokens.shape[1], layer, head)
+    return vectors[: len(ids)] - vectors[len(ids) :].mean(0)
 
 
 @typed
@@ -202,7 +179,7 @@ def without_subspace(
 
     Raises ModelError for a basis that is not orthonormal or of another width, and for a derived W_V.
     """
-    return _with_values(model, layer, head, lambda W_V: W_V - _inside(model, basis, W_V))
+    return _with_values(model, layer, head, lambda W_V: W_V - _inside(basis, W_V))
 
 
 @typed
@@ -213,7 +190,7 @@ def only_subspace(
 
     Raises ModelError as ``without_subspace`` does.
     """
-    return _with_values(model, layer, head, lambda W_V: _inside(model, basis, W_V))
+    return _with_values(model, layer, head, lambda W_V: _inside(basis, W_V))
 
 
 @typed
@@ -251,11 +228,10 @@ def subspace_effect(
     Raises ModelError for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head
     or metric that there is not.
     """
-    hooked(model, "subspace_effect")
-    cost = Cost(model, inputs, metric, "subspace_effect", answer_at)
+    pair = Comparison(model, metric, answer_at, inputs)
     check_layer_head(model, layer, head, "the value subspace")
     W_V = value_weights(model, layer).detach().clone()
-    part, (d_model, k) = _inside(model, basis, W_V), basis.shape
+    part, (d_model, k) = _inside(basis, W_V), basis.shape
     if match is None:
         random = random_subspaces(n_draws, d_model, k, np.random.default_rng([seed, 12]))
         match = Match("random subspace", list(random))
@@ -267,12 +243,12 @@ def subspace_effect(
         """Logits without a part, or with nothing else, as large, head by head, as the effect's own."""
         scaled = other if other is part else other * (norms(part) / norms(other).clamp_min(TINY)).to(part)
         with _with_values(model, layer, head, lambda W_V: scaled if keep else W_V - scaled):
-            return cost.logits()
+            return pair.run()
 
-    runs = (run(some) for some in (part, *(_inside(model, Q, W_V) for Q in match.bases)))
+    runs = (run(some) for some in (part, *(_inside(Q, W_V) for Q in match.bases)))
     name, site = f"values {'read only' if keep else 'without'} {k} dimensions", f"W_V.{layer}"
     control = f"{match.name}, change of the same norm"
-    return cost.effect(name, site + ("" if head is None else f".{head}"), runs, control)
+    return pair.cost(name, site + ("" if head is None else f".{head}"), runs, control)
 
 
 @contextmanager
@@ -291,15 +267,9 @@ def _with_values(
         W_V.copy_(before)
 
 
-def _inside(model: HookedModel, basis: Basis, W_V: Tensor) -> Tensor:
+def _inside(basis: Basis, W_V: Tensor) -> Tensor:
     """U U^T W_V of every head."""
-    shape = np.shape(basis)
-    if len(shape) != 2 or shape[0] != model.cfg.d_model:
-        raise ModelError(
-            f"got a basis of shape {list(shape)}; expected [d_model, k] with d_model {model.cfg.d_model}, columns the "
-            f"directions. span(vectors) makes one."
-        )
     U = torch.as_tensor(np.asarray(basis, dtype=np.float64), device=W_V.device)
-    if not torch.allclose(U.T @ U, torch.eye(shape[1], dtype=U.dtype, device=U.device), atol=1e-5):
+    if not torch.allclose(U.T @ U, torch.eye(U.shape[1], dtype=U.dtype, device=U.device), atol=1e-5):
         raise ModelError("the basis is not orthonormal; span(vectors) gives one that is.")
     return (U @ (U.T @ W_V.double())).to(W_V)

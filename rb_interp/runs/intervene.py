@@ -95,7 +95,7 @@ def ablate_members(
     data = of.dataset(of.seeds[0])
     for site in parsed:
         site.check(models.model)
-        site_positions(site, data.roles(), of.config.task.length, len(data))
+        site_positions(site, data.inputs(np.arange(len(data))))
     members = [member for member in of.members if not gammas or member.gamma in gammas]
     for member in tqdm(members, disable=not progress, unit="member", desc="ablating"):
         models.load(member, stage)

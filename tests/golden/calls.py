@@ -29,15 +29,8 @@ from rb_interp import probes
 from rb_interp.claims import judge
 from rb_interp.errors import RbInterpError
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import (
-    average_beside,
-    blocked_attention_costs,
-    forced_pattern_of,
-    pattern_of,
-    row_entropies,
-)
-from rb_interp.interventions.interchanging import key_and_sum
-from rb_interp.interventions.number_line import permuted_number_line
+from rb_interp.interventions.attention import blocked_attention_costs, pattern_of, row_entropies
+from rb_interp.interventions.interchanging import key_and_sum, permuted_number_line
 from rb_interp.interventions.route_shares import anchor_routes
 from rb_interp.interventions.subspace import leading, spans_in_embedding, spans_of_tokens, token_basis
 from rb_interp.models.build import lens_model
@@ -282,7 +275,9 @@ def _paths(s: Subject) -> Any:
 def _path(s: Subject, mlps: str) -> Any:
     last = _last(s)
     sender, receiver = f"resid_pre.0@{s.key}", f"attn_out.{last}"
-    return do.path_patch(s.model, s.inputs, s.changed, sender, receiver, mlps=mlps, control=s.noise)
+    given = (s.model, s.inputs, s.changed, sender, receiver)
+    effects = [do.path_patch(*given, mlps=mlps, control=s.noise, metric=metric) for metric in ("logit_diff", None)]
+    return pd.concat([effect.to_frame() for effect in effects], ignore_index=True)
 
 
 def _interchange(s: Subject) -> Any:
@@ -305,7 +300,13 @@ def _forced(s: Subject) -> Any:
 
 def _beside(s: Subject) -> Any:
     patterns = [pattern_of(model, s.inputs.tokens) for model in (s.model, _untrained(s))]
-    return average_beside(s.model, s.inputs, patterns)
+    return do.forced_average(s.model, s.inputs, beside=patterns)
+
+
+def _forced_pattern_of(s: Subject) -> Any:
+    tokens, other = s.inputs.tokens, _untrained(s)
+    entropies, pattern = row_entropies(other, tokens), pattern_of(other, tokens)
+    return do.forced_average(s.model, s.inputs, entropies, pattern=pattern, n_draws=5)
 
 
 def _untrained(s: Subject) -> Any:
@@ -411,7 +412,7 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     "blocked_attention": lambda s: _blocked(s, do.blocked_attention),
     "blocked_attention_costs": lambda s: _blocked(s, blocked_attention_costs),
     "forced_average": _forced,
-    "forced_pattern_of": lambda s: forced_pattern_of(s.model, _untrained(s), s.inputs, n_draws=5),
+    "forced_pattern_of": _forced_pattern_of,
     "average_beside": _beside,
     **{f"subspace_effect, {which}": partial(_subspace, which=which)
        for which in ("leading", "embedding", "token_basis", "tokens")},

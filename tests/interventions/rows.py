@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 
+from rb_interp.interventions.hooking import interchange_edits
+from rb_interp.interventions.metrics import answer_logits
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.roles import Roles
 
@@ -18,6 +20,11 @@ CLEAN, CORRUPTED = (
 HOOKS = {name: f"blocks.{{}}.attn.hook_{name}" for name in ("q", "k", "v", "z")} | {
     "mlp_post": "blocks.{}.mlp.hook_post"
 }
+
+
+def patched(model, rows, source, sites, answer_at=None):
+    """Logits of some rows with sites taken from their source, role to role."""
+    return answer_logits(model, rows, interchange_edits(model, rows, source, sites), answer_at)
 
 
 def by_hooks(model, base, source, sites, at):

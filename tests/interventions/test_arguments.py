@@ -53,7 +53,10 @@ WRONG = {
     "bare tokens": (lambda: uniformity(MODEL, TOKENS.tolist()), f"uniformity got inputs=a list; {INPUTS}"),
     "bare tokens in a context": (lambda: entered(ablate(MODEL, TOKENS.tolist(), "z.0")), INPUTS),
     "fewer labels": (lambda: Inputs(TOKENS, LABELS[:3]), "got 5 rows of tokens and 3 labels; expected one for each"),
-    "no labels": (lambda: ablation(MODEL, Inputs(TOKENS), "z.0"), "ablation got 5 rows and none labels; pass Inputs("),
+    "no labels": (
+        lambda: ablation(MODEL, Inputs(TOKENS), "z.0"),
+        "needs the right answer of each row",
+    ),
     "labels of words": (lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"), "expected a token a row"),
     "fewer answers": (
         lambda: interchange(MODEL, ROWS, ROWS, "z.0", LABELS[:3], control=ROWS),
@@ -108,7 +111,7 @@ def test_plain_modules_are_named(call):
 
 def test_calls_without_a_control_say_that_there_is_none():
     swap = Inputs(TOKENS[:, ::-1].copy(), LABELS + 1, ROWS.roles)
-    path = path_patch(MODEL, ROWS, swap, "z.0@key", "resid_post.1")
-    without = [ablation(MODEL, ROWS, "z.0"), blocked_attention(MODEL, LATE, layer=0, n_draws=0), path.moved()]
+    path = path_patch(MODEL, ROWS, swap, "z.0@key", "resid_post.1", metric=None)
+    without = [ablation(MODEL, ROWS, "z.0"), blocked_attention(MODEL, LATE, layer=0, n_draws=0), path]
     assert [found.summary()["control_name"] for found in without] == ["none given"] * 3
     assert ablation(MODEL, ROWS, "z.0", control=ROWS).summary()["control_name"] == "noise redrawn"

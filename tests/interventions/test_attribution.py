@@ -8,7 +8,7 @@ from probes.lens_models import bridged, hooks_on, lens_model, transformers_model
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions import attribution_matrix, patching_matrix
-from rb_interp.interventions.attribution import rank_correlation
+from rb_interp.interventions.effect import rank_correlation
 from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.metrics import logit_diff
 from rb_interp.models import build_model
@@ -97,7 +97,7 @@ def test_a_cell_is_a_gradient_by_hand_times_the_difference(kind, steps):
     found = attribution_matrix(model, CLEAN, CORRUPTED, metric=logit_diff(4, [1, 2, 3]), answer_at="query", steps=steps)
     for component, layer, role in (("v", 0, "key"), ("mlp_out", 0, "key"), ("z", 1, "query")):
         expected = by_hand(model, component, layer, role, steps)
-        cell = found.patched[found.components.index(component), layer, found.roles.index(role)]
+        cell = found.patched[found.cell(component, layer, role)]
         np.testing.assert_allclose(cell - found.corrupted, expected, atol=1e-3 * np.abs(expected).max() + 1e-5)
 
 
@@ -136,7 +136,7 @@ def test_the_model_comes_back_as_it_was():
 def test_rows_in_several_passes_and_metrics_without_a_gradient(monkeypatch):
     model = lens_model("gpt2", n_layers=2)
     whole = attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED)
-    monkeypatch.setattr("rb_interp.interventions.attribution.HELD_VALUES", 1)
+    monkeypatch.setattr("rb_interp.interventions.patching.HELD_VALUES", 1)
     np.testing.assert_allclose(
         attribution_matrix(model, CLEAN, CORRUPTED, metric="kl", control=MOVED).patched, whole.patched, atol=1e-5
     )

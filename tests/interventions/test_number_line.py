@@ -8,9 +8,9 @@ from interventions.rows import DATA, TASK
 from probes.lens_models import lens_model
 
 from rb_interp.errors import TaskError
-from rb_interp.interventions import number_line as module
+from rb_interp.interventions import interchanging as module
 from rb_interp.interventions.hooking import last_logits
-from rb_interp.interventions.number_line import permuted_coordinates, permuted_number_line
+from rb_interp.interventions.interchanging import permuted_coordinates, permuted_number_line
 from rb_interp.models import build_model
 from rb_interp.models.generations import read_weights
 from rb_interp.models.reference import reference

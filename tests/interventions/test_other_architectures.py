@@ -14,6 +14,7 @@ from rb_interp.errors import ModelError
 from rb_interp.interventions import ablation, patching_matrix, path_patch
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.patching import COMPONENTS
+from rb_interp.interventions.path import path_logits
 from rb_interp.interventions.sites import Site, read_at
 from rb_interp.interventions.subspace import without_subspace
 from rb_interp.models.generations import GENERATION
@@ -75,7 +76,7 @@ def test_keys_and_values_that_were_ungrouped_are_each_head_s_own():
     model.set_ungroup_grouped_query_attention(True)
     values = capture(model, CLEAN.tokens, [VALUES])[VALUES]
     assert torch.equal(read_at(model, CLEAN.tokens, "v.1.3", CLEAN.roles), values[:, :, 3])
-    assert Site.parse("v.1.3").named(model) == "v.1.3"
+    assert Site.parse("v.1.3").shared(model) == ""
 
 
 @pytest.mark.parametrize("kind", GROUPED)
@@ -95,39 +96,38 @@ def attention_alone():
 
 
 WITHOUT = {
-    "side by side": (lambda: model_of("GPTNeoX"), "its attention and MLP both read resid_pre, side by side."),
-    "attention alone": (attention_alone, "its layers have attention alone."),
+    "side by side": lambda: model_of("GPTNeoX"),
+    "attention alone": attention_alone,
 }
 
 
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_a_matrix_has_the_components_that_the_model_has_and_says_which_it_has_not(kind):
-    make, why = WITHOUT[kind]
-    model = make()
+    model = WITHOUT[kind]()
     matrix = patching_matrix(model, CLEAN, CORRUPTED, roles=("all",))
-    missing = [name for name in COMPONENTS if name not in matrix.components]
+    missing = [name for name in COMPONENTS if name not in matrix.axes["component"]]
     assert missing == (["resid_mid"] if kind == "side by side" else ["resid_mid", "mlp_out"])
-    assert matrix.notes == dict.fromkeys(missing, f"no cells: {why}")
+    assert matrix.notes == dict.fromkeys(missing, "no cells: this model has none.")
     cells = matrix.to_frame().set_index(["component", "layer"])["recovered"]
     assert [cells[name, 1] for name in ("resid_pre", "resid_post")] == pytest.approx([1, 1], abs=1e-4)
     clean = capture(model, CLEAN.tokens, [ATTN_OUT])[ATTN_OUT]
     found = run_with(model, CORRUPTED, [(ATTN_OUT, lambda activation, hook: clean)]).double().numpy()
     expected = found[np.arange(3), CLEAN.labels] - found[np.arange(3), CORRUPTED.labels]
-    at = matrix.components.index("attn_out")
+    at = matrix.axes["component"].index("attn_out")
     np.testing.assert_allclose(matrix.patched[at, 0, 0], expected, atol=1e-4 * np.abs(expected).max())
-    with pytest.raises(ModelError, match=rf"site 'resid_mid.0' is not in this model: {why} It has resid_pre, resid_po"):
+    with pytest.raises(ModelError, match=r"site 'resid_mid.0' is not in this model, a .*; it has resid_pre, resid_po"):
         ablation(model, CLEAN, "resid_mid.0")
 
 
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_the_direct_path_to_the_logits_is_what_a_layer_adds_to_the_stream(kind):
-    model = WITHOUT[kind][0]()
+    model = WITHOUT[kind]()
     last = "blocks.1.hook_resid_post"
     base, source = (capture(model, rows.tokens, [ATTN_OUT, last]) for rows in (CORRUPTED, CLEAN))
-    path = path_patch(model, CORRUPTED, CLEAN, "attn_out.0", "resid_post.1")
+    (path,) = path_logits(model, CORRUPTED, CLEAN, Site("attn_out", 0), [Site("resid_post", 1)])
     with torch.no_grad():
         expected = model.unembed(model.ln_final(base[last] + source[ATTN_OUT] - base[ATTN_OUT]))[:, -1]
-    torch.testing.assert_close(path.patched, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
+    torch.testing.assert_close(path, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
     with pytest.raises(ModelError, match="not in this model" if kind == "attention alone" else "does not act on the"):
         path_patch(model, CORRUPTED, CLEAN, "attn_out.0", "mlp_out.0")
 
@@ -182,7 +182,7 @@ def test_cells_have_what_forward_alone_does_whichever_rows_come_first(kind, tmp_
         matrix = patching_matrix(
             model, clean, corrupted := Inputs(other[order], labels[1][order], roles), roles=("at",)
         )
-        for number, (name, layer) in enumerate(product(matrix.components, matrix.layers)):
+        for number, (name, layer) in enumerate(product(matrix.axes["component"], matrix.axes["layer"])):
             hook, axis = Site(name, layer).hook, Site(name, layer).position_axis
             source = capture(model, clean.tokens, [hook])[hook].select(axis, 5)
 

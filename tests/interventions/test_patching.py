@@ -7,18 +7,24 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from interventions.rows import DATA, TASK
+from interventions.rows import DATA, TASK, patched
 from probes.lens_models import hooks_on, lens_model
 from transformer_lens import patching as peer
 
 from rb_interp.errors import ModelError
-from rb_interp.interventions.attribution import attribution_matrix
 from rb_interp.interventions.batched_patching import CellRuns
+from rb_interp.interventions.effect import Matrix, ratio_interval
 from rb_interp.interventions.hooking import last_logits
-from rb_interp.interventions.matrix import PatchingMatrix, ratio_interval
-from rb_interp.interventions.patching import COMPONENTS, ROLES, patch, patched_logits, patching_effect, patching_matrix
+from rb_interp.interventions.patching import (
+    COMPONENTS,
+    ROLES,
+    attribution_matrix,
+    patch,
+    patching_effect,
+    patching_matrix,
+)
 from rb_interp.interventions.path import path_patch
-from rb_interp.interventions.sites import PER_HEAD, Site, positions, read_at
+from rb_interp.interventions.sites import PER_HEAD, Site, positions
 from rb_interp.models.build import build_model
 from rb_interp.models.generations import GENERATION
 from rb_interp.models.reference import reference
@@ -115,7 +121,7 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
         np.testing.assert_allclose(fast.patched[:, layers], whole.patched, atol=close)
         np.testing.assert_allclose(fast.control_patched[:, layers], whole.control_patched, atol=close)
         site = Site(components[2], 1, "key", head)
-        one = patched_logits(model, BOTH.tokens, BOTH.roles, other.tokens, other.roles, site)
+        one = patched(model, BOTH, other, site)
         np.testing.assert_allclose(fast.control_patched[2, 1, 0], row_metric(one), atol=close)
 
 
@@ -139,7 +145,7 @@ def test_what_the_callers_hooks_do_is_part_of_the_model():
     without = patching_matrix(model, CLEAN, BOTH, **wanted)
     with model.hooks(fwd_hooks=[("blocks.1.hook_attn_out", half_of_one_row)]):
         found = patching_matrix(model, CLEAN, BOTH, **wanted)
-        expected = row_metric(patched_logits(model, BOTH.tokens, BOTH.roles, CLEAN.tokens, CLEAN.roles, "k.1@key"))
+        expected = row_metric(patched(model, BOTH, CLEAN, "k.1@key"))
         np.testing.assert_allclose(found.patched[2, 1, 1], expected, atol=1e-5)
         np.testing.assert_allclose(found.clean, row_metric(last_logits(model, CLEAN.tokens)), atol=1e-5)
     assert not np.allclose(found.patched[..., 0], without.patched[..., 0], atol=1e-3)
@@ -171,13 +177,13 @@ def test_patches_go_from_role_to_role():
     apart = (base.roles.positions["key"] != source.roles.positions["key"])[:, 0]
     assert apart.mean() > 0.5
     key, other = (rows.tokens[np.arange(60), rows.roles.positions["key"][:, 0]] for rows in (base, source))
-    found = patched_logits(model, base.tokens, base.roles, source.tokens, source.roles, "v.1@key").argmax(1)
+    found = patched(model, base, source, "v.1@key").argmax(1)
     assert (found.numpy() == base.labels - key + other).all()
     matrix = patching_matrix(model, source, base, components=["v"], layers=[1], roles=("key",), metric="logit_diff")
-    patched = patched_logits(model, base.tokens, base.roles, source.tokens, source.roles, "v.1@key")
-    np.testing.assert_allclose(matrix.patched[0, 0, 0], row_metric(patched, source, base), rtol=1e-4, atol=1e-3)
+    logits = patched(model, base, source, "v.1@key")
+    np.testing.assert_allclose(matrix.patched[0, 0, 0], row_metric(logits, source, base), rtol=1e-4, atol=1e-3)
     both = ["v.1@key", "attn_out.0@last"]
-    found = patched_logits(model, base.tokens, base.roles, source.tokens, source.roles, both).argmax(1)
+    found = patched(model, base, source, both).argmax(1)
     assert (found.numpy() == source.labels).all()
 
 
@@ -221,9 +227,8 @@ def test_a_patch_ends_with_its_context_and_knows_its_rows():
     model = MODELS["pre"]()
     tokens = torch.from_numpy(BOTH.tokens).long()
     clean = torch.from_numpy(CLEAN.tokens).long()
-    expected = patched_logits(model, tokens, BOTH.roles, clean, CLEAN.roles, "resid_mid.1@last")
-    values = read_at(model, clean, "resid_mid.1@last", CLEAN.roles)
-    for source in (CLEAN.tokens, values):
+    expected = patched(model, BOTH, CLEAN, "resid_mid.1@last")
+    for source in (CLEAN.tokens, CLEAN):
         with patch(model, "resid_mid.1@last", source, roles=BOTH.roles, source_roles=CLEAN.roles):
             torch.testing.assert_close(model(tokens)[:, -1], expected, atol=1e-5, rtol=1e-5)
             with pytest.raises(ModelError, match=r"holds 24 rows and this pass has 5; run the rows that it was made"):
@@ -242,15 +247,15 @@ def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_patt
     turned = CLEAN.take(order)
     assert not np.array_equal(turned.roles.positions["key"], BOTH.roles.positions["key"])
     matrix = patching_matrix(model, turned, BOTH)
-    assert matrix.components == tuple(name for name in COMPONENTS if name != "pattern")
+    assert matrix.axes["component"] == tuple(name for name in COMPONENTS if name != "pattern")
     assert set(matrix.notes) == {"pattern"}
     assert "a pattern is over positions, and &#x27;key&#x27; is elsewhere" in matrix._repr_html_()
-    logits = patched_logits(model, BOTH.tokens, BOTH.roles, turned.tokens, turned.roles, "attn_out.0@key")
-    cell = matrix.patched[matrix.components.index("attn_out"), 0, matrix.roles.index("key")]
+    logits = patched(model, BOTH, turned, "attn_out.0@key")
+    cell = matrix.patched[matrix.cell("attn_out", 0, "key")]
     np.testing.assert_allclose(cell, row_metric(logits, turned), atol=1e-4)
-    assert "pattern" in patching_matrix(model, turned, BOTH, roles=("last",)).components
+    assert "pattern" in patching_matrix(model, turned, BOTH, roles=("last",)).axes["component"]
     moved_control = patching_matrix(model, CLEAN, BOTH, control=NOISE.take(order), layers=[0])
-    assert "pattern" not in moved_control.components
+    assert "pattern" not in moved_control.axes["component"]
 
 
 def test_a_control_made_of_the_rows_that_activations_are_taken_from_is_refused():
@@ -263,14 +268,14 @@ def test_a_control_made_of_the_rows_that_activations_are_taken_from_is_refused()
             call(model, CLEAN, BOTH, control=right, direction="noise")
         call(model, CLEAN, BOTH, control=right)
         call(model, CLEAN, BOTH, control=NOISE, direction="noise")
-    with pytest.raises(ModelError, match="path_patch got a control with the right answers"):
+    with pytest.raises(ModelError, match="got a control with the right answers"):
         path_patch(model, BOTH, CLEAN, "attn_out.0@anchor", "v.1@anchor", control=NOISE)
 
 
 def test_a_pattern_over_positions_that_stand_elsewhere_is_refused():
     model, turned = MODELS["none"](), CLEAN.take(np.arange(24)[::-1])
     with pytest.raises(ModelError, match=r"site 'pattern.0@key' stands elsewhere in the source.* patch q or k"):
-        patched_logits(model, BOTH.tokens, BOTH.roles, turned.tokens, turned.roles, "pattern.0@key")
+        patched(model, BOTH, turned, "pattern.0@key")
 
 
 @pytest.mark.wide
@@ -299,9 +304,8 @@ def test_interval_by_hand():
     """Part and whole are independent: t(3) = 3.182, so the part's mean of 1 is off by 3.182 * sqrt(2/3)/2 = 1.299."""
     low, high = ratio_interval(np.array([0.0, 1.0, 2.0, 1.0]), np.full(4, 2.0))
     assert (float(low), float(high)) == pytest.approx((0.5 - 0.6496, 0.5 + 0.6496), abs=1e-3)
-    one = PatchingMatrix(
-        ("q",), (0,), ("key",), "logit_diff", None, np.ones(1), np.zeros(1), np.full((1, 1, 1, 1), 0.5), None
-    )
+    axes = {"component": ["q"], "layer": [0], "role": ["key"]}
+    one = Matrix(axes, "logit_diff", np.ones(1), np.zeros(1), np.full((1, 1, 1, 1), 0.5), None)
     assert one.to_frame()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]
     assert PER_HEAD == ("q", "k", "v", "z", "pattern")
 
@@ -309,6 +313,7 @@ def test_interval_by_hand():
 def test_rows_that_hardly_differ_are_noted():
     cells = np.zeros((1, 1, 1, 4))
     for gap, noted in ((np.array([1.0, -1.0, 2.0, -1.5]), True), (np.array([1.0, 1.1, 0.9, 1.0]), False)):
-        matrix = PatchingMatrix(("z",), (0,), ("key",), "logit_diff", None, gap, np.zeros(4), cells, None)
+        axes = {"component": ["z"], "layer": [0], "role": ["key"]}
+        matrix = Matrix(axes, "logit_diff", gap, np.zeros(4), cells, None)
         assert ("differs by 0.125, which may be 0" in matrix._repr_html_()) == bool(matrix.caution) == noted
         assert np.isfinite(matrix.to_frame().low[0]) == (not noted)

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from interventions.rows import DATA, TASK
+from interventions.rows import DATA, TASK, patched
 from probes.lens_models import hooks_on
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.hooking import last_logits, with_weights, write_at
-from rb_interp.interventions.patching import patched_logits
-from rb_interp.interventions.path import path_matrix, path_patch
-from rb_interp.interventions.sites import read_at
+from rb_interp.interventions.path import path_logits, path_matrix, path_patch
+from rb_interp.interventions.sites import Site, read_at
 from rb_interp.models.build import build_model
 from rb_interp.models.reference import reference
 from rb_interp.tasks.anchor import AnchorTask
@@ -26,11 +25,11 @@ def model_of(norm="none", **given):
 
 
 def plain(model, sites, source=SOURCE):
-    return patched_logits(model, BASE.tokens, BASE.roles, source.tokens, source.roles, sites)
+    return patched(model, BASE, source, sites)
 
 
 def along(model, sender, receiver, source=SOURCE):
-    return path_patch(model, BASE, source, sender, receiver).patched
+    return path_logits(model, BASE, source, Site.parse(sender), [Site.parse(receiver)])[0]
 
 
 @pytest.mark.lens
@@ -59,8 +58,8 @@ def test_what_reaches_the_logits_directly_leaves_the_last_mlp_where_it_was(norm)
     held = read_at(model, BASE.tokens, "mlp_out.1", BASE.roles)
     sent = read_at(model, SOURCE.tokens, "attn_out.1@last", SOURCE.roles)
     edits = [
-        *write_at("attn_out.1@last", sent, BASE.roles, 9, model),
-        *write_at("mlp_out.1", held, None, 9, model),
+        *write_at(model, "attn_out.1@last", sent, BASE),
+        *write_at(model, "mlp_out.1", held, BASE),
     ]
     torch.testing.assert_close(found, last_logits(model, BASE.tokens, edits), atol=1e-8, rtol=1e-8)
     assert (found - plain(model, "attn_out.1@last")).abs().max() > 1e-3
@@ -78,7 +77,7 @@ def test_a_head_reaches_another_heads_queries_through_two_matrices():
     z, other = (read_at(model, rows.tokens, "z.0.1@anchor", rows.roles) for rows in (BASE, SOURCE))
     q = read_at(model, BASE.tokens, "q.2.0@anchor", BASE.roles)
     q = q + (other - z) @ model.W_O[0, 1].detach() @ model.W_Q[2, 0].detach()
-    expected = last_logits(model, BASE.tokens, write_at("q.2.0@anchor", q, BASE.roles, 9, model))
+    expected = last_logits(model, BASE.tokens, write_at(model, "q.2.0@anchor", q, BASE))
     torch.testing.assert_close(along(model, "z.0.1@anchor", "q.2.0@anchor"), expected, atol=1e-8, rtol=1e-8)
     k_at_last = along(model, "z.0.1@anchor", "k.2.0@last")  # written at the anchors, read at the last position
     expected = last_logits(model, BASE.tokens)
@@ -108,8 +107,8 @@ def test_rows_keep_their_own_values_over_many_passes():
         model, BASE.take(rows), SOURCE.take(rows), "resid_pre.0@key", "k.1@anchor", control=NOISE.take(rows)
     )
     once = path_patch(model, BASE, SOURCE, "resid_pre.0@key", "k.1@anchor", control=NOISE)
-    torch.testing.assert_close(many.patched, once.patched[rows], atol=1e-9, rtol=1e-9)
-    torch.testing.assert_close(many.control_patched, once.control_patched[rows], atol=1e-9, rtol=1e-9)
+    np.testing.assert_allclose(many.values, once.values[rows], atol=1e-9)
+    np.testing.assert_allclose(many.control, once.control[:, rows], atol=1e-9)
 
 
 def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
@@ -120,16 +119,19 @@ def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
     source, noise = (data.task.counterfactual(data, rows, change) for change in ("key", "noise"))
     found = {}
     for receiver in ("v.1@anchor", "k.1@anchor", "v.1@key", "q.1@last", "resid_post.1@last"):
-        path = path_patch(model, base, source, "attn_out.0@anchor", receiver, control=noise)
-        found[receiver] = path.moved().summary()
-        assert path.recovered().values.mean() == pytest.approx(float(receiver == "v.1@anchor"), abs=0.02)
+        recovered, moved = (
+            path_patch(model, base, source, "attn_out.0@anchor", receiver, control=noise, metric=metric)
+            for metric in ("logit_diff", None)
+        )
+        found[receiver] = moved.summary()
+        assert recovered.values.mean() == pytest.approx(float(receiver == "v.1@anchor"), abs=0.02)
         assert found[receiver]["control"] == 0
     assert {receiver: row["effect"] for receiver, row in found.items()} == {
         "v.1@anchor": 1, "k.1@anchor": 0, "v.1@key": 0, "q.1@last": 0, "resid_post.1@last": 0,
     }  # fmt: skip
     row = found["v.1@anchor"]
     assert (row["site"], row["intervention"], row["n"]) == ("attn_out.0@anchor -> v.1@anchor", "path patch", len(rows))
-    direct = path_patch(model, base, source, "resid_pre.0@key", "attn_out.0@anchor").moved()
+    direct = path_patch(model, base, source, "resid_pre.0@key", "attn_out.0@anchor", metric=None)
     assert direct.values.mean() == 1
     assert np.isnan(direct.summary()["control"])
 
@@ -138,11 +140,12 @@ def test_the_averagers_paths():
     data, model = AnchorTask().dataset(0), reference("averager").model()
     rows = data.sample("rsn_train", 60)
     pair = data.inputs(rows), data.task.counterfactual(data, rows, "both")
-    key = path_patch(model, *pair, "resid_pre.0@key", "v.1@key").patched.argmax(1).numpy()
+    key = path_logits(model, *pair, Site.parse("resid_pre.0@key"), [Site.parse("v.1@key")])[0].argmax(1).numpy()
     at = data.key_position[rows]
     change = pair[1].tokens[np.arange(60), at] - pair[0].tokens[np.arange(60), at]
     assert (key == pair[0].labels + change).all()
-    anchors = path_patch(model, *pair, "attn_out.0@last", "resid_post.1@last").patched.argmax(1).numpy()
+    sites = Site("attn_out", 0, "last"), [Site("resid_post", 1, "last")]
+    anchors = path_logits(model, *pair, *sites)[0].argmax(1).numpy()
     assert (anchors == pair[1].labels - change).all()
 
 
@@ -156,7 +159,7 @@ def test_the_averagers_paths():
 def test_a_sender_comes_before_its_receiver(sender, receiver):
     message = f"the sender '{sender}' does not act on the receiver '{receiver}': a sender comes before its receiver"
     with pytest.raises(ModelError, match=message):
-        along(model_of(), sender, receiver)
+        path_patch(model_of(), BASE, SOURCE, sender, receiver)
 
 
 SENDERS, RECEIVERS = (
@@ -177,16 +180,16 @@ def test_a_matrix_of_paths_is_each_path_by_itself(norm, mlps):
             if f"{sender} -> {receiver}" in matrix.notes:
                 assert cell[["recovered", "low", "high", "control"]].isna().all()
                 continue
-            path = path_patch(model, BASE, SOURCE, sender, receiver, **given).recovered()
+            path = path_patch(model, BASE, SOURCE, sender, receiver, **given)
             assert cell.recovered == pytest.approx(path.values.mean(), abs=1e-9)
             assert cell.control == pytest.approx(path.control.mean(), abs=1e-9)
             assert cell.low <= cell.recovered <= cell.high
     assert set(matrix.notes) == {"z.0.1@anchor -> v.0@key", "mlp_out.0 -> v.0@key"}
     assert len(matrix) == len(BASE)
     html = matrix._repr_html_()
-    assert "share of the kl recovered along each path, n = 24" in html
+    assert "share of the kl recovered, by path patching, n = 24" in html
     assert "mlp_out.0 -&gt; v.0@key: no path" in html
-    with pytest.raises(ModelError, match="got 0 senders and 4 receivers; give one of each"):
+    with pytest.raises(ModelError, match="needs at least one site"):
         path_matrix(model, BASE, SOURCE, [], RECEIVERS)
 
 
@@ -197,10 +200,10 @@ def test_mlps_between_are_held_or_follow_the_sender():
     held = {name: read_at(model, BASE.tokens, name, BASE.roles) for name in ("attn_out.1", "mlp_out.0", "mlp_out.1")}
     found = {}
     for mlps, names in (("recomputed", ["attn_out.1"]), ("frozen", list(held))):
-        edits = [edit for name in names for edit in write_at(name, held[name], None, 9, model)]
-        edits += write_at("z.0.1@anchor", sent, BASE.roles, 9, model)
+        edits = [edit for name in names for edit in write_at(model, name, held[name], BASE)]
+        edits += write_at(model, "z.0.1@anchor", sent, BASE)
         expected = last_logits(model, BASE.tokens, edits)
-        found[mlps] = path_patch(model, BASE, SOURCE, "z.0.1@anchor", "resid_post.1", mlps=mlps).patched
+        found[mlps] = path_logits(model, BASE, SOURCE, Site.parse("z.0.1@anchor"), [Site("resid_post", 1)], mlps)[0]
         torch.testing.assert_close(found[mlps], expected, atol=1e-8, rtol=1e-8)
     assert not torch.allclose(found["frozen"], found["recomputed"], atol=1e-4)
 
@@ -217,4 +220,4 @@ def test_embeddings_send_and_neurons_do_both():
         along(model, "resid_mid.0@key", "mlp_post.0@key"), plain(model, "mlp_post.0@key"), atol=1e-8, rtol=1e-8
     )
     with pytest.raises(ModelError, match="'mlp_post.0' does not act on the receiver 'embed'"):
-        along(model, "mlp_post.0", "embed")
+        path_patch(model, BASE, SOURCE, "mlp_post.0", "embed")

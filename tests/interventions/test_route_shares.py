@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from interventions.rows import DATA, TASK
+from interventions.rows import DATA, TASK, patched
 from probes.lens_models import hooks_on, lens_model
 
 from experiments.copies import perturbed
 from rb_interp.interventions import circuit_by_cause, routes
-from rb_interp.interventions.circuit_names import CAUSES, NAMED, SHARES
 from rb_interp.interventions.interchanging import most_likely
-from rb_interp.interventions.patching import patched_logits
-from rb_interp.interventions.route_shares import anchor_routes
+from rb_interp.interventions.route_shares import CAUSES, NAMED, SHARES, anchor_routes
 from rb_interp.models.build import build_model
 from rb_interp.models.build import lens_model as with_weights
 from rb_interp.models.reference import reference
@@ -60,7 +58,7 @@ def test_shares_are_those_of_plain_patches_one_route_at_a_time(name):
     last, below = model.cfg.n_layers - 1, range(model.cfg.n_layers - 1)
 
     def run(rows, others, sites):
-        logits = patched_logits(model, rows.tokens, rows.roles, others.tokens, others.roles, sites)
+        logits = patched(model, rows, others, sites)
         return difference(logits, base, source)
 
     before, after = (run(rows, rows, "resid_pre.0@last") for rows in (base, source))

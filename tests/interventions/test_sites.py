@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from probes.lens_models import hooks_on, lens_model
 
 from rb_interp.errors import ModelError, RolesError
-from rb_interp.interventions.hooking import last_logits, with_edits, write_at
-from rb_interp.interventions.sites import EMBEDDINGS, HOOKS, PER_HEAD, Edit, Site, positions, read_at
+from rb_interp.interventions.hooking import Edit, last_logits, with_edits, write_at
+from rb_interp.interventions.sites import EMBEDDINGS, HOOKS, PER_HEAD, Site, positions, read_at
 from rb_interp.models.build import build_model
 from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.tasks.inputs import Inputs
@@ -22,6 +22,7 @@ KEY = np.array([[0], [3], [5]])
 ROLES = Roles({"key": KEY, "anchor": KEY + np.arange(1, 3), "noise": (KEY + np.arange(3, 7)) % 8}, task="the test")
 TOKENS = torch.randint(0, 30, (3, 8), generator=torch.Generator().manual_seed(0))
 OTHERS = torch.randint(0, 30, (3, 8), generator=torch.Generator().manual_seed(1))
+ROWS = Inputs(TOKENS, None, ROLES)
 
 
 def post_norm():
@@ -59,15 +60,15 @@ def test_positions_of_special_roles():
     second = [[2], [5], [7]]
     assert found == {"first_anchor": [[1], [4], [6]], "last_anchor": second, "anchor_2": second, "last": [[7]] * 3}
     assert positions(ROLES, "all", 8).tolist() == [list(range(8))] * 3
-    with pytest.raises(RolesError, match=r"asks needs the role 'anchr'; the test has no such role: did you mean 'anch"):
-        positions(ROLES, "anchr", 8, "who asks")
+    with pytest.raises(RolesError, match=r"needs the role 'anchr'; the test has no such role: did you mean 'anch"):
+        positions(ROLES, "anchr", 8)
 
 
 def test_roles_of_other_rows_are_refused():
     model = lens_model("grouped")
-    with pytest.raises(RolesError, match=r"got 3 rows of tokens and roles of 2 rows; pass roles of the same rows"):
+    with pytest.raises(RolesError, match=r"role 'key' has 2 rows.*; there are 3 rows.* Pass roles of the same rows"):
         read_at(model, TOKENS, "q.0@key", ROLES.take(np.arange(2)))
-    with pytest.raises(RolesError, match=r"role 'anchor' is at positions 1 to 7; these rows have positions 0 to 5"):
+    with pytest.raises(RolesError, match="role 'anchor' has 3 rows, at positions 0 to 7"):
         read_at(model, TOKENS[:, :6], "q.0@anchor", ROLES)
 
 
@@ -97,16 +98,16 @@ def test_writing_back_changes_nothing_and_writing_all_of_a_state_changes_everyth
         layer, unit = int(component not in EMBEDDINGS), {"head": 2} if component in PER_HEAD else {}
         unit |= {"neuron": 2} if component == "mlp_post" else {}
         for site in (Site(component, layer, "anchor"), Site(component, layer, "noise", **unit)):
-            own = write_at(site, read_at(model, TOKENS, site, ROLES), ROLES, 8, model)
+            own = write_at(model, site, read_at(model, TOKENS, site, ROLES), ROWS)
             close(last_logits(model, TOKENS, own), before)
-            other = write_at(site, read_at(model, OTHERS, site, ROLES), ROLES, 8, model)
+            other = write_at(model, site, read_at(model, OTHERS, site, ROLES), ROWS)
             same = component == "pos_embed" or "neuron" in unit  # positions are equal, and one neuron may be off
             assert same or (last_logits(model, TOKENS, other) - before).abs().max() > 1e-3
             by_two = last_logits(model, TOKENS, other, batch=2)
             close(by_two, last_logits(model, TOKENS, other))
     for component in ("resid_pre", "resid_mid", "resid_post"):
         values = read_at(model, OTHERS, Site(component, 1), ROLES)
-        found = last_logits(model, TOKENS, write_at(Site(component, 1), values, None, 8, model))
+        found = last_logits(model, TOKENS, write_at(model, Site(component, 1), values, ROWS))
         close(found, wanted)
     assert hooks_on(model) == []
 

@@ -19,16 +19,9 @@ import pandas as pd
 from torch import Tensor
 
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import (
-    average_beside,
-    blocked_attention_costs,
-    forced_average,
-    pattern_of,
-    row_entropies,
-)
+from rb_interp.interventions.attention import blocked_attention_costs, forced_average, pattern_of, row_entropies
 from rb_interp.interventions.effect import Effect
-from rb_interp.interventions.interchanging import key_and_sum, n_other_answers
-from rb_interp.interventions.number_line import permuted_number_line
+from rb_interp.interventions.interchanging import key_and_sum, n_other_answers, permuted_number_line
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.subspace import (
     leading,
@@ -101,7 +94,7 @@ def measure_causes(run: Run, circuits: pd.DataFrame, progress: bool = True) -> C
             place = {"gamma": member.gamma, "seed": member.seed, "stage": stage, "step": step}
             found = [*_effects(stage, models.model, data, entropies[member.seed])]
             if patterns:
-                effect = average_beside(models.model, _inputs(data, REASONING), patterns)
+                effect = forced_average(models.model, _inputs(data, REASONING), beside=patterns)
                 found.append(("forced_average_matched", REASONING, effect))
             effects += [{**place, "set": s, **effect.summary(), "intervention": name} for name, s, effect in found]
         place = {"gamma": member.gamma, "seed": member.seed, "stage": "final"}

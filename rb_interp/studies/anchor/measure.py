@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from rb_interp.interventions.circuit_names import CAUSES
+from rb_interp.interventions.route_shares import CAUSES
 from rb_interp.runs.intervene import ablation_means
 from rb_interp.runs.measured import Measured, arrays_over_seeds, curves_summary, over_seeds, readings_table
 from rb_interp.runs.run import Run
