@@ -201,7 +201,7 @@ class LastGroup(MemberGroup):
         sizes = [rows.shape[1] for rows, _ in self.batches.fixed]
         for index, of_set in enumerate(zip(loss.split(sizes, 1), right.split(sizes, 1), strict=True)):
             if sizes[index]:
-                found[:, index] = torch.stack([values.mean(1).double() for values in of_set], 1).cpu()
+                found[:, index] = torch.stack([values.mean(1).double() for values in of_set], 1).cpu().numpy()
         return found
 
     def state(self, moments: bool = True) -> dict[str, Tensor]:
