@@ -275,7 +275,8 @@ class Page:
             else share_text(verdict.n_meeting / verdict.n_seeds, verdict.share_low, verdict.share_high)
         )
         marks = {"yes": "calibrated", "no": "not calibrated", "held": f"withheld; alone {verdict.uncalibrated_outcome}"}
-        notes = [marks.get(calibration_mark(verdict)), "not learned" if verdict.learned is False else None]
+        notes = [marks.get(calibration_mark(verdict))]
+        notes.append(verdict.reason.partition(":")[0] if verdict.learned is False else None)
         notes.append("met at initialisation" if verdict.met_at_initialisation else None)
         told = Markup("<br>").join([badge(verdict.outcome), *filter(None, notes)])
         met = Markup("{}<br>{}").format(verdict.met_by, share)

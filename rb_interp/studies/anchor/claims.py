@@ -419,13 +419,13 @@ CLAIMS_WITHIN = tuple(
 def stopped_early(claim: Claim) -> Claim:
     """The claim for training that ends long before the paper's: what it says of the end is judged where that came.
 
-    At least half of the seeds must have learned the reasoning mapping, at each gamma that the claim reads at the end.
-    Areas and the bias index are over the steps that there are.
+    At least half of the seeds must have learned the reasoning mapping, at the gamma that the claim reads at the end
+    first. Areas and the bias index are over the steps that there are.
     """
     at_end = [t for t in claim.terms if t.stage == "final" and not re.match("area|bias|abs_bias", t.quantity)]
-    if claim.gate or claim.learned or not at_end:
+    if claim.gate or not at_end:
         return claim
-    return replace(claim, learned=reasoning_learned(at_end[0].gamma or SMALL))
+    return replace(claim, learned=claim.learned or reasoning_learned(at_end[0].gamma or SMALL), stopped_early=True)
 
 
 def groups(measured: Measured) -> Grouping:
