@@ -32,6 +32,7 @@ import torch
 
 import rb_interp as rb
 from rb_interp import interventions as iv
+from rb_interp.interventions.effect import rank_correlation
 from rb_interp.probes import attention
 from rb_interp.tasks.induction import InductionTask
 
@@ -145,10 +146,9 @@ matrix.to_frame().pivot(index=["component", "layer"], columns="role", values="re
 # one gradient; its ranks agree with the exact ones only roughly, so confirm what you build on.
 
 # %%
-fast = iv.attribution_matrix(
-    model, inputs, corrupted, components=["attn_out", "mlp_out", "v"], roles=("first", "second", "query"), compare=True
-)
-fast.rank_correlation
+cells = {"components": ["attn_out", "mlp_out", "v"], "roles": ("first", "second", "query")}
+exact, fast = (call(model, inputs, corrupted, **cells) for call in (iv.patching_matrix, iv.attribution_matrix))
+rank_correlation(exact, fast)
 
 # %% [markdown]
 # What each number means, and how it misleads, stands in [probes](../probes.md) and

@@ -24,7 +24,7 @@ from experiments.copies import perturbed
 from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.interchanging import key_and_sum, n_other_answers
 from rb_interp.interventions.route_shares import SHARES, anchor_routes
-from rb_interp.interventions.subspace import spans_of_tokens, subspace_effect, token_basis
+from rb_interp.interventions.subspace import matched_spans, subspace_effect, token_basis
 from rb_interp.models.build import lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import write_weights
@@ -172,7 +172,7 @@ def _values(model: HookedModel, data: AnchorDataset, rows: np.ndarray) -> float:
     """Reading of M4b: nats lost without the reasoning anchors' span less those lost without spans of as many keys."""
     inputs = data.inputs(rows)
     basis = token_basis(model, inputs, "reasoning_anchor")
-    match = spans_of_tokens(model, inputs, "key", basis.shape[1], n_draws=MATCHED_DRAWS, seed=data.seed)
+    match = matched_spans(model, inputs, basis.shape[1], group="key", n_draws=MATCHED_DRAWS, seed=data.seed)
     effect = subspace_effect(model, inputs, basis, match=match)
     return float(effect.summary()["difference"])
 

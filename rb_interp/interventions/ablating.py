@@ -12,8 +12,7 @@ component the value that it has on the same row with its noise redrawn. It tells
 anchors and answer stay the same.
 
 Interchange runs a base input with a site's activation taken from a source input, role to role, and says beforehand
-what the answer becomes if the site carries what it is said to carry. Its control takes the same sites from the same row
-with its noise redrawn.
+what the answer becomes. Its control takes the same sites from the same row with its noise redrawn.
 
 How it can mislead. A large loss shows that the component is needed. It does not show what the component computes. A
 small loss may mean that another component takes its place. An untrained model loses nothing, since it knows no answer.
@@ -44,11 +43,12 @@ from rb_interp.interventions.metrics import (
     measure,
     metric_of,
 )
-from rb_interp.interventions.sites import Site, Sites, parse_sites, told, values_at
+from rb_interp.interventions.sites import Site, Sites, intervention, parse_sites, told, values_at
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
+
+__all__ = ["ablate", "ablation", "ablations", "interchange"]
 
 METHODS = ("zero", "mean", "resample")
 """What can stand in a component's place."""
@@ -104,8 +104,7 @@ def derangement(n: int, seed: int) -> Int[np.ndarray, " n"]:
     return following
 
 
-@typed
-@few_threads
+@intervention
 def ablation(
     model: HookedModel,
     inputs: Inputs,
@@ -123,10 +122,8 @@ def ablation(
 
     Args:
         inputs: rows, and the roles that the sites name; with labels, where the metric asks for them.
-        sites: any components of one model. method: what stands in their place.
+        sites: any components of one model. method: what stands in their place, of METHODS.
         control: the same rows with their noise redrawn, or None for no control.
-        metric: a name or a function, see ``interventions.metrics``; ``loss`` is in nats (kl too, without labels).
-        answer_at: where the answer is read, by default at the last position. seed: of the resampling.
 
     Raises ModelError for a method, site or metric that there is not.
     """
@@ -137,8 +134,7 @@ def ablation(
     return pair.cost(f"{method} ablation", told(parsed, model), runs)
 
 
-@typed
-@few_threads
+@intervention
 def ablations(
     model: HookedModel,
     inputs: Inputs,
@@ -150,13 +146,11 @@ def ablations(
 ) -> pd.DataFrame:
     """Every ablation of every site, from one capture: the same numbers as ``ablation`` one by one, means over inputs.
 
+    Columns: component, method, accuracy (without the component), accuracy_drop, loss_increase, control_accuracy_drop,
+    control_loss_increase (the same for all methods; NaN without a control), n.
+
     Args:
         sites: any components. methods: what stands in their place.
-        control: the same rows with their noise redrawn, or None for no control.
-
-    Returns:
-        A table with the columns component, method, accuracy (without the component), accuracy_drop, loss_increase,
-    control_accuracy_drop, control_loss_increase (the same for all methods; NaN without a control), n.
     """
     parsed, logits, rows = parse_sites(sites), answer_logits(model, inputs), []
     accuracy, loss = (Comparison(model, metric, None, inputs, logits=logits) for metric in ("accuracy", "loss"))
@@ -175,8 +169,7 @@ def ablations(
     return pd.DataFrame(rows, columns=pd.Index(["component", "method", "accuracy", *columns]))
 
 
-@typed
-@few_threads
+@intervention
 def interchange(
     model: HookedModel,
     base: Inputs,
@@ -198,8 +191,6 @@ def interchange(
         base, source, control: as many rows each; ``control`` has the base's key, anchors and position, and other noise.
         sites: what is taken, all together. hold: sites that keep their base value meanwhile.
         predicted: the answer that each base input should get.
-        metric: a name or a function, see ``interventions.metrics``. answer_at: where the answer is read, by default at
-            the last position.
 
     The control is 1 where taking the sites from ``control`` changes the answer at all; with a metric, what it rises by.
 

@@ -33,14 +33,14 @@ from torch import Tensor
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.hooking import Edit
-from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
-from rb_interp.interventions.sites import Site, positions, scatter
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
+from rb_interp.interventions.sites import Site, intervention, positions, scatter
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import average_operator
 from rb_interp.probes.capturing import Tokens, capture
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
+
+__all__ = ["blocked_attention", "forced_average", "forced_pattern", "pattern_of", "random_patterns", "row_entropies"]
 
 
 def forced_pattern(
@@ -50,7 +50,6 @@ def forced_pattern(
 
     Args:
         pattern: ``[query, key]`` or ``[head, query, key]`` for all inputs, ``[row, head, query, key]`` for each.
-        head: the only head whose pattern is set; by default all of them.
 
     Raises ModelError for a layer or head that is not there, and for a pattern that looks ahead.
     """
@@ -68,8 +67,7 @@ def forced_pattern(
     return [Edit(site.hook, change, len(wanted) if wanted.ndim == 4 else None)]
 
 
-@typed
-@few_threads
+@intervention
 def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[Tensor, "row head query key"]:
     """What every head of a layer attends to. Raises ModelError for a layer that is not there."""
     site = Site("pattern", layer)
@@ -77,18 +75,10 @@ def pattern_of(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[T
     return capture(model, tokens, [site.hook])[site.hook]
 
 
-@typed
-@few_threads
-def row_entropies(
-    model: HookedModel, tokens: Tokens, *, layer: int = 0, head: int | None = None
-) -> Float[np.ndarray, "*head query"]:
-    """Entropy of each query's attention in nats, mean over inputs, from 0 (one position) to ln i at query i.
-
-    ``[query]`` for one head, ``[head, query]`` for all of them.
-    """
-    Site("pattern", layer, head=head).check(model)
-    entropies = entr(pattern_of(model, tokens, layer=layer).double().numpy()).sum(-1).mean(0)
-    return entropies if head is None else entropies[head]
+@intervention
+def row_entropies(model: HookedModel, tokens: Tokens, *, layer: int = 0) -> Float[np.ndarray, "head query"]:
+    """Entropy of each query's attention in nats, mean over inputs, from 0 (one position) to ln i at query i."""
+    return entr(pattern_of(model, tokens, layer=layer).double().numpy()).sum(-1).mean(0)
 
 
 def random_patterns(
@@ -107,8 +97,8 @@ def random_patterns(
     most = np.log(np.arange(1, (length := entropies.shape[-1]) + 1))
     if not ((entropies >= -1e-6) & (entropies <= most + 1e-6)).all():  # further outside is no rounding
         raise ModelError(
-            f"got entropies from {np.min(entropies):.3g} to {np.max(entropies):.3g} nats; "
-            f"query i (from 1) sees i positions, so its entropy lies between 0 and ln i."
+            f"got entropies from {np.min(entropies):.3g} to {np.max(entropies):.3g} nats; query i (from 1) sees i "
+            f"positions, so its entropy lies between 0 and ln i."
         )
     seen = np.tri(length, dtype=bool)
     logits = rng.standard_normal((*entropies.shape, length))
@@ -127,8 +117,7 @@ def random_patterns(
     return rows(high)
 
 
-@typed
-@few_threads
+@intervention
 def forced_average(
     model: HookedModel,
     inputs: Inputs,
@@ -151,36 +140,25 @@ def forced_average(
             does not average (M10: the member of larger initialisation). ``[query]`` or ``[head, query]``.
         pattern: what the layer attends to in place of 1/i, for instance ``pattern_of`` another model.
         beside: patterns of the control in place of random ones, for instance ``pattern_of`` other members.
-        layer: the layer, counted from 0. head: the only head that is forced; by default all of them.
-        n_draws, seed: number of random patterns of the control, and their seed.
-        metric: in place of nats, a name or a function, see ``interventions.metrics``. answer_at: where it is read.
 
-    Raises ModelError for a layer, head or metric that is not there, and for entropies of other sizes.
-
-    Source: paper 1, Fig. 6 ("average operator").
+    Raises ModelError for a layer, head or metric that is not there. Source: paper 1, Fig. 6 ("average operator").
     """
-    n_heads, length = 1 if head is not None else model.cfg.n_heads, inputs.tokens.shape[1]
-    control, name = "pattern of another model on the same inputs", "attention forced to 1/i"
+    length, control = inputs.tokens.shape[1], "pattern of another model on the same inputs"
     if entropies is not None:
-        control = "random fixed pattern of the same entropy"
-        shape = (n_draws, n_heads, length)
-        if entropies.shape not in (shape[1:], shape[2:]):
-            raise ModelError(
-                f"got entropies of shape {list(entropies.shape)}; expected [{length}], one for each position, or "
-                f"[{n_heads}, {length}], for each head."
-            )
-        rng = np.random.default_rng([seed, 10])
-        beside = [*random_patterns(np.broadcast_to(np.asarray(entropies, dtype=np.float64), shape), rng)]
-    if pattern is not None:
-        name = "attention of another model"
+        control, shape = (
+            "random fixed pattern of the same entropy",
+            (1 if head is not None else model.cfg.n_heads, length),
+        )
+        wanted = np.broadcast_to(np.asarray(entropies, dtype=np.float64), (n_draws, *shape))
+        beside = [*random_patterns(wanted, np.random.default_rng([seed, 10]))]
     pair = Comparison(model, metric, answer_at, inputs)
     every = [average_operator(length) if pattern is None else pattern, *beside]
     runs = (pair.run(forced_pattern(model, one, layer=layer, head=head)) for one in every)
+    name = "attention forced to 1/i" if pattern is None else "attention of another model"
     return pair.cost(name, str(Site("pattern", layer, head=head)), runs, control)
 
 
-@typed
-@few_threads
+@intervention
 def blocked_attention(
     model: HookedModel,
     inputs: Inputs,
@@ -198,50 +176,22 @@ def blocked_attention(
 
     Args:
         inputs: rows with roles, and with labels where the metric asks for them.
-        layer: the layer, counted from 0. head: the only head that is blocked; by default all of them.
         query, key: roles, as in ``sites.positions``.
-        metric, answer_at: as for `forced_average`.
-        n_draws, seed: draws of the control, and their seed; p cannot be below 1 / (1 + draws), .048 for 20.
 
     The control blocks as many noise positions, among those that the query sees and other than the query where there
     are enough. Without a role ``noise`` it blocks positions that have neither of the two roles.
 
     Raises ModelError where nothing is left to attend to, RolesError for missing roles, and for too little noise.
     """
-    asked = {"layer": layer, "query": query, "key": key, "head": head, "n_draws": n_draws, "seed": seed}
-    (effect,) = blocked_attention_costs(model, inputs, (metric,), answer_at=answer_at, **asked).values()
-    return effect
-
-
-@typed
-@few_threads
-def blocked_attention_costs(
-    model: HookedModel,
-    inputs: Inputs,
-    metrics: Sequence[Measured] = ("loss", "accuracy"),
-    *,
-    layer: int,
-    query: str = "last",
-    key: str = "key",
-    head: int | None = None,
-    answer_at: AnswerAt = None,
-    n_draws: int = 5,
-    seed: int = 0,
-) -> dict[str, Effect]:
-    """`blocked_attention` in several metrics, from the same runs: quantity, such as ``loss_increase`` -> effect.
-
-    ``n_draws`` of the control: 5 give its mean, and no p below .17. All else is as for `blocked_attention`.
-    """
     length, rng = inputs.tokens.shape[1], np.random.default_rng([seed, 11])
     queries, keys = (positions(inputs.roles, role, length) for role in (query, key))
-    before = answer_logits(model, inputs, (), answer_at)
-    pairs = [Comparison(model, metric, answer_at, inputs, logits=before) for metric in metrics]
+    pair = Comparison(model, metric, answer_at, inputs)
     others = _noise(inputs, queries, keys) if n_draws else keys
     blocked = [keys, *(_some(others, queries, keys.shape[1], rng) for _ in range(n_draws))]
-    runs = [pairs[0].run(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
+    runs = [pair.run(blocked_edits(model, queries, at, layer=layer, head=head)) for at in blocked]
     name, site = f"attention from {query} to {key} blocked", str(Site("pattern", layer, query, head))
     control = "as many noise positions" if "noise" in inputs.roles.positions else "as many other positions"
-    return {pair.metric.change: pair.cost(name, site, runs, control) for pair in pairs}
+    return pair.cost(name, site, runs, control)
 
 
 def blocked_edits(
@@ -252,10 +202,7 @@ def blocked_edits(
     layer: int,
     head: int | None = None,
 ) -> list[Edit]:
-    """Edits that set each row's attention from some positions to others to 0 and scale the rest to sum to 1.
-
-    Raises ModelError where a query sees nothing but what is blocked.
-    """
+    """Edits that set each row's attention from some positions to others to 0 and scale the rest to sum to 1."""
     site = Site("pattern", layer, head=head)
     site.check(model)
 
@@ -266,9 +213,7 @@ def blocked_edits(
         closed[here, key] = True
         open_to = (torch.ones(length, length).tril().bool()[query] & ~closed[:, None]).to(activation)  # [row, n, key]
         if not open_to.any(-1).all():
-            raise ModelError(
-                f"in L{layer} a query sees nothing but what is blocked; choose a later query or fewer keys."
-            )
+            raise ModelError(f"in L{layer} a query sees nothing but what is blocked; choose a later query.")
         kept = activation[here, :, query] * open_to[:, :, None]  # [row, n, head, key]
         kept = torch.where(kept.sum(-1, keepdim=True) > 0, kept, open_to[:, :, None].expand_as(kept))
         new = kept / kept.sum(-1, keepdim=True)
@@ -280,10 +225,7 @@ def blocked_edits(
 def _noise(
     inputs: Inputs, queries: Int[np.ndarray, "row n"], keys: Int[np.ndarray, "row m"]
 ) -> Int[np.ndarray, "row count"]:
-    """Positions that a control may block: noise, or where there is no such role those without the two roles.
-
-    Raises RolesError where rows have fewer than are blocked.
-    """
+    """Positions that a control may block: noise, or where there is no such role those without the two roles."""
     if "noise" in inputs.roles.positions:
         free = inputs.roles.position("noise")
     else:
@@ -292,8 +234,8 @@ def _noise(
         free = np.argsort(~is_free, axis=1, kind="stable")[:, : int(is_free.sum(1).min())]
     if free.shape[1] < keys.shape[1]:
         raise RolesError(
-            f"blocked_attention blocks {keys.shape[1]} positions and its control as many of noise, but rows have "
-            f"{free.shape[1]}; block a role with fewer positions, or pass n_draws=0 for no control."
+            f"the control blocks {keys.shape[1]} positions of noise, but rows have {free.shape[1]}; block a role with "
+            f"fewer positions, or pass n_draws=0 for no control."
         )
     return free
 

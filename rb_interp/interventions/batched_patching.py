@@ -55,17 +55,9 @@ class CellRuns:
     """
 
     def __init__(
-        self,
-        model: HookedModel,
-        base: Inputs,
-        groups: Sequence[Site],
-        roles: Sequence[str],
-        at: Int[Tensor, " row"] | None,
-        logits: Float[Tensor, "row d_vocab"],
+        self, model: HookedModel, base: Inputs, groups: Sequence[Site], roles: Sequence[str], at: Any, logits: Tensor
     ) -> None:
         """``at``: where answers are read, by default at the last position. ``logits``: there, of the base rows."""
-        for site in groups:
-            site.check(model)
         self.model, self.inputs, self.groups, self.roles, self.logits = model, base, groups, roles, logits
         self.tokens, self.device = as_rows(base.tokens), next(model.parameters()).device
         self.n_layers, (self.n_rows, self.length) = model.cfg.n_layers, self.tokens.shape

@@ -7,9 +7,8 @@ mechanism is said to need. An effect that is no larger than its control's shows 
 are over inputs, which are drawn independently: Clopper-Pearson for shares, Tango's score interval for differences of
 shares (an accuracy before less after), Student t for means. Where a control has several draws, its mean on an input is
 no longer 0 or 1; its shares then have a Student t interval that is cut at the ends of what a share can be. Over seeds,
-take one effect a seed. ``p_value`` is the share
-of control draws whose mean reaches the effect, (1 + n) / (1 + draws); it is nan where the control has one draw. With
-fewer than 20 draws it cannot be below .05, however large the effect, and a notebook says so.
+take one effect a seed. ``p_value`` is the share of control draws whose mean reaches the effect, (1 + n) / (1 + draws);
+it is nan where the control has one draw, and cannot be below .05 with fewer than 20.
 
 A cell of a matrix is a share of the way from the rows that run to those that it is taken from, with m the metric:
 
@@ -38,6 +37,8 @@ from rb_interp.typed import typed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["Effect", "Matrix", "rank_correlation"]
+
 NO_CONTROL = "none given"
 REDRAWN = "noise redrawn"
 Direction = Literal["denoise", "noise"]
@@ -54,9 +55,7 @@ class Effect(Record):
         intervention: what was done, in words. site: where.
         quantity: what a metric lost, such as ``loss_increase`` (after less before) or ``accuracy_drop`` (before less
             after); ``_change`` (after less before) of a metric of which nobody knows which way is worse;
-            ``moved_as_predicted`` (1 where the answer became the predicted one), ``recovered``, or ``lost``. Where a
-            control has no prediction of its own, as in an interchange, it counts every changed answer: the stricter
-            count.
+            ``moved_as_predicted`` (1 where the answer became the predicted one), ``recovered``, or ``lost``.
         values: effect on each input, ``[row]``. control: the control's effect on each input, ``[draw, row]``.
         control_name: what the control is, in words; NO_CONTROL where there is no draw of it.
 
@@ -73,11 +72,6 @@ class Effect(Record):
     control_name: str
 
     def __post_init__(self) -> None:
-        if self.control.ndim != 2 or self.control.shape[1] != len(self.values):
-            raise ModelError(
-                f"the effect has {len(self.values)} inputs and its control shape {list(self.control.shape)}; "
-                f"expected [draw, {len(self.values)}], the same inputs."
-            )
         if not len(self.control):
             object.__setattr__(self, "control_name", NO_CONTROL)
 
@@ -100,10 +94,7 @@ class Effect(Record):
 
     @typed
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Effect and control (an open dot), each with its 95 % interval over rows, and the draws of the control.
-
-        Draws on ``ax``, or on a new figure, and returns the axes.
-        """
+        """Effect and control (an open dot) with 95 % intervals over rows, and the control's draws, on ``ax`` or new."""
         row = self.summary()
         ends = (float(row[name]) for name in ("effect", "low", "high", "control", "control_low", "control_high"))
         point = Point(self.site, *ends, null=self.control.mean(1) if len(self.control) > 1 else NOTHING)
@@ -208,8 +199,7 @@ class Matrix(Record):
         control_patched: the same with the control's activation, or None.
         notes: what is to be said of some cells, or why they are not there.
         direction: ``denoise`` (clean cells into corrupted rows) or ``noise`` (corrupted cells into clean rows).
-        method: ``patching`` for exact cells, ``attribution`` for cells to first order, whose ``rank_correlation`` with
-            the exact ones is Spearman's over cells, or None where it was not asked for.
+        method: ``patching`` for exact cells, ``attribution`` for cells to first order.
     """
 
     axes: Mapping[str, Sequence]
@@ -221,15 +211,18 @@ class Matrix(Record):
     notes: Mapping[str, str] = field(default_factory=dict)
     direction: str = "denoise"
     method: str = "patching"
-    rank_correlation: float | None = None
 
     def __len__(self) -> int:
         """Number of rows."""
         return self.patched.shape[-1]
 
+    def _runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The metric of the rows that run, and of their source."""
+        return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
+
     def _share(self, patched: np.ndarray) -> np.ndarray:
-        run, source = (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
-        return (patched.mean(-1) - run.mean()) / (source.mean() - run.mean())
+        run, source = (metric.mean() for metric in self._runs())
+        return (patched.mean(-1) - run) / (source - run)
 
     @property
     def values(self) -> np.ndarray:
@@ -239,27 +232,16 @@ class Matrix(Record):
     @property
     def control(self) -> np.ndarray:
         """The control's share, near 0 where a patch as such does nothing; nan without a control."""
-        patched = self.control_patched
-        return np.full(self.patched.shape[:-1], np.nan) if patched is None else self._share(patched)
+        return self._share(np.full_like(self.patched, np.nan) if self.control_patched is None else self.control_patched)
 
     @property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95 % interval over inputs, see ``ratio_interval``."""
-        run, source = (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
-        low, high = ratio_interval(self.patched - run, source - run)
-        missing = np.isnan(self.values)
-        return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
-
-    @property
-    def caution(self) -> str:
-        """Why shares mean nothing here: clean and corrupted rows hardly differ in the metric. Else empty."""
-        gap = self.clean - self.corrupted
-        if np.isfinite(ratio_interval(gap[None], gap)).all():
-            return ""
-        return (
-            f"the {self.metric} of clean and corrupted rows differs by {gap.mean():.3g}, which may be 0 by its spread "
-            f"over rows: shares are divided by it and mean nothing here."
+        run, source = self._runs()
+        low, high = (
+            np.where(np.isnan(self.values), np.nan, end) for end in ratio_interval(self.patched - run, source - run)
         )
+        return low, high
 
     def cell(self, *place: object) -> tuple[int, ...]:
         """Where the cell of such a place stands in the arrays, for instance of ``("z", 0, "key")``."""
@@ -274,11 +256,7 @@ class Matrix(Record):
 
     @typed
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Share of each cell; a small square in a cell has the colour of the control's share.
-
-        Colours go from -1 to 1; a cell beyond them has a frame. Draws on ``ax``, or on a new figure, and returns the
-        axes.
-        """
+        """Share of each cell, a small square with the control's; colours from -1 to 1, beyond them a frame."""
         *first, (name, columns) = self.axes.items()
         rows = [" L".join(map(str, place)) for place in product(*(axis for _, axis in first))]
         control = None if self.control_patched is None else self.control.reshape(len(rows), -1)
@@ -290,13 +268,10 @@ class Matrix(Record):
         return ax
 
     def shown(self) -> tuple[str, pd.DataFrame, list[str]]:
-        """Every cell, why some are not there, and the caution where shares mean nothing."""
-        notes = [f"{name}: {why}" for name, why in self.notes.items()] + [self.caution] * bool(self.caution)
+        """Every cell, and why some are not there."""
         how = "" if self.method == "patching" else f", by {self.method}"
-        if self.rank_correlation is not None:
-            how += f" (rank correlation with exact cells {self.rank_correlation:.2f})"
         caption = f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}"
-        return caption, self.to_frame().drop(columns="n"), notes
+        return caption, self.to_frame().drop(columns="n"), [f"{name}: {why}" for name, why in self.notes.items()]
 
 
 def rank_correlation(first: Matrix, second: Matrix) -> float:

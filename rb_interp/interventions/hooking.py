@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, nearest
-from rb_interp.interventions.sites import Site, Sites, aligned, parse_sites, scatter, site_positions, values_at
+from rb_interp.errors import ModelError
+from rb_interp.interventions.sites import (
+    Site,
+    Sites,
+    aligned,
+    intervention,
+    parse_sites,
+    scatter,
+    site_positions,
+    values_at,
+)
 from rb_interp.models.generations import resid_mid_is_a_copy, writable_tensors
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.capturing import Tokens, as_rows, attached, check_range, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
+
+__all__ = ["Edit", "interchange_edits", "last_logits", "with_edits", "with_weights"]
 
 
 class Edit(NamedTuple):
@@ -44,11 +54,8 @@ def with_edits(
     A pass holds all the rows that the edits were made for, in their order, or those that ``rows`` says. Hooks that the
     caller has attached stay, and act first.
 
-    Raises ModelError for a hook that this model does not have, naming the nearest, and in a pass with other rows.
+    Raises KeyError for a hook that this model does not have, ModelError in a pass with other rows.
     """
-    for edit in edits:
-        if edit.hook not in model.hook_dict:
-            raise ModelError(f"this model has no hook '{edit.hook}'; {nearest(edit.hook, model.hook_dict)}")
     known = [edit.tokens for edit in edits if rows is None and edit.tokens is not None]
 
     def look(_: Any, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -76,8 +83,7 @@ def with_edits(
             handle.remove()
 
 
-@typed
-@few_threads
+@intervention
 def last_logits(
     model: HookedModel,
     tokens: Tokens,
@@ -108,8 +114,7 @@ def last_logits(
     return logits
 
 
-@typed
-@few_threads
+@intervention
 def interchange_edits(model: HookedModel, base: Inputs, source: Inputs, sites: Sites) -> list[Edit]:
     """Edits that give runs on ``base`` the activations that sites have on ``source``, row by row and role to role.
 
@@ -161,15 +166,18 @@ def with_weights(model: HookedModel, weights: Mapping[str, Tensor]) -> Iterator[
     Raises ModelError for an unknown name, another shape, or a weight that this model derives from others.
     """
     held = writable_tensors(model, weights)
-    before = {name: tensor.detach().clone() for name, tensor in held.items()}
-    try:
-        _set_weights(held, weights)
+    with ExitStack() as stack:
+        for name, value in weights.items():
+            stack.enter_context(replaced(held[name], value))
         yield model
+
+
+@contextmanager
+def replaced(weight: Tensor, value: Tensor) -> Iterator[None]:
+    """A context in which a weight holds other values."""
+    before = weight.detach().clone()
+    try:
+        weight.detach().copy_(value)
+        yield
     finally:
-        _set_weights(held, before)
-
-
-def _set_weights(held: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    with torch.no_grad():
-        for name, value in values.items():
-            held[name].copy_(value)
+        weight.detach().copy_(before)

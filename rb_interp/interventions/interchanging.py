@@ -11,8 +11,8 @@ to the anchors' positions, whose own embeddings bring the sum: there the anchors
 while L0's attention is held as it was at all positions, so that the anchors reach the last one through later
 layers alone. An embedding holds its position too, so these pairs share it.
 
-The control takes the same sites from the same row with its noise redrawn: key, anchors, position and answer are the
-same, so a site that carries only key or sum changes nothing.
+The control takes the same sites from the same row with its noise redrawn, which changes nothing where a site carries
+only key or sum.
 
 `permuted_number_line` moves the reasoning anchors along a direction u. If they lie on a number line u, an anchor that
 is moved along u alone to where another one stands counts as that other one: with a permutation pi of the anchors,
@@ -26,33 +26,29 @@ permutation along random directions, with a change of W_E of the same Frobenius 
 
 How it can mislead. M9 asks for .90 each, control at most .10. An untrained model answers almost nothing rightly and has
 no pairs (nan). A site that carries the whole answer moves it to z_source + sum_source, and counts as 0. A high share
-says that the site suffices to carry key or sum. A low share may mean that another site carries it too, since that site
-keeps the base's value. The share also falls where the two sites add a constant that depends on the position: at the
-quick sizes members of the paper's circuit often miss by 1 when source and base have their key at different positions,
-and seldom when it is the same one (``same_position``). Pairs are of inputs answered rightly, so read the accuracy
-beside them.
-
-The number may lie along u and be read from elsewhere too: then the answer changes, but not as predicted. All layers
-read the changed embedding, not only L0's values. Where W_V's leading direction is not that of the anchors, nothing
-says that u is a number line. With LayerNorm, moving along u also changes the vector's length, and all its coordinates
-with it.
+says that the site suffices to carry key or sum. A low share may mean that another site carries it too, or that the
+sites add a constant that depends on the position: at the quick sizes members of the paper's circuit often miss by 1
+when source and base have their key at different positions, and seldom when it is the same one (``same_position``).
+Pairs are of inputs answered rightly, so read the accuracy beside them. A number along u may be read from elsewhere too:
+then the answer changes, but not as predicted. All layers read the changed embedding, not only L0's values. With
+LayerNorm, moving along u also changes the vector's length, and all its coordinates with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from rb_interp.errors import ModelError, TaskError, nearest
+from rb_interp.errors import TaskError
 from rb_interp.interventions.ablating import interchange
 from rb_interp.interventions.effect import REDRAWN, Effect, effect_of
 from rb_interp.interventions.hooking import Edit, last_logits, with_weights
+from rb_interp.interventions.sites import intervention
 from rb_interp.interventions.subspace import leading
 from rb_interp.models.generations import live_tensors
 from rb_interp.models.protocol import HookedModel
@@ -60,20 +56,18 @@ from rb_interp.probes.capturing import Tokens
 from rb_interp.probes.embeddings import token_vectors
 from rb_interp.probes.values import value_matrix
 from rb_interp.statistics.nulls import random_directions
-from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.dataset import AnchorDataset
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
+
+__all__ = ["KeyAndSum", "key_and_sum", "permuted_number_line"]
 
 
 class Carrier(NamedTuple):
     """Where a circuit carries the key and where the sum; ``{last}`` stands for the last layer.
 
-    ``probe`` names its readings. ``hold`` stays as in the base while the sum is taken from the source.
-    ``same_position``: the site also holds the position, so that source and base must have their key at the same one.
+    ``hold`` stays as in the base while the sum is taken from the source. ``same_position``: the site also holds the
+    position, so that source and base must have their key at the same one.
     """
 
-    probe: str
     key: str
     sum: str
     hold: tuple[str, ...] = ()
@@ -81,10 +75,8 @@ class Carrier(NamedTuple):
 
 
 CARRIERS = {
-    "average-then-key": Carrier("interchange", "attn_out.{last}@last", "attn_out.0@last"),
-    "key-to-anchors": Carrier(
-        "interchange_carried", "attn_out.0@anchor", "resid_pre.0@anchor", ("attn_out.0",), same_position=True
-    ),
+    "average-then-key": Carrier("attn_out.{last}@last", "attn_out.0@last"),
+    "key-to-anchors": Carrier("attn_out.0@anchor", "resid_pre.0@anchor", ("attn_out.0",), same_position=True),
 }
 """Circuit name -> its carriers."""
 
@@ -111,35 +103,14 @@ def most_likely(model: HookedModel, tokens: Tokens, edits: Sequence[Edit] = ()) 
     return last_logits(model, tokens, edits).argmax(1).numpy()
 
 
-@dataclass(frozen=True)
-class KeyAndSum:
-    """Interchange of the key and of the sum at the sites where a circuit carries them.
-
-    Attributes:
-        key, sum: effects on the same pairs, each with its control. probe: name of the reading.
-    """
+class KeyAndSum(NamedTuple):
+    """Interchange of the key and of the sum where a circuit carries them: effects on the same pairs, with controls."""
 
     key: Effect
     sum: Effect
-    probe: str = "interchange"
-
-    @property
-    def control(self) -> float:
-        """The larger of the two controls' shares of changed answers, in [0, 1]; nan without pairs."""
-        return max(_share(self.key.control), _share(self.sum.control))
-
-    def reading(self) -> Reading:
-        """``key``, ``sum`` and ``control`` as one Reading; ``n`` counts pairs of inputs."""
-        values, n = (
-            {"key": _share(self.key.values), "sum": _share(self.sum.values), "control": self.control},
-            len(self.key.values),
-        )
-        notes = {} if n else dict.fromkeys(values, "no pair of inputs is answered rightly.")
-        return Reading(self.probe, values, n=n, notes=notes)
 
 
-@typed
-@few_threads
+@intervention
 def key_and_sum(
     model: HookedModel,
     data: AnchorDataset,
@@ -157,38 +128,30 @@ def key_and_sum(
     row is in two pairs. A model that has no such pair gets nan and n = 0. All answers asked for lie in the vocabulary.
 
     Args:
-        circuit: whose sites, one of CARRIERS; the reading is named ``interchange`` for the paper's circuit and
-            ``interchange_carried`` for the other.
-        set: whose answers are key + sum, such as the reasoning sets.
-        same_position: whether the pairs share their key's position; by default only where the circuit's sites hold
-            it. Pairs that share it where they need not are another question, and their reading is named so.
+        circuit: whose sites, one of CARRIERS. set: whose answers are key + sum, such as the reasoning sets.
+        same_position: whether the pairs share their key's position; by default only where the circuit's sites hold it.
         other_answers: take rows whose answer is another too, as of a task whose labels were shuffled on purpose.
 
-    Raises ModelError for an unknown circuit, TaskError for rows whose answer is not key + sum.
+    Raises TaskError for rows whose answer is not key + sum.
     """
-    if circuit not in CARRIERS:
-        raise ModelError(f"no circuit '{circuit}' has carriers; {nearest(circuit, CARRIERS)}")
     if not other_answers:
         check_reasoning(data, set, "key_and_sum")
     carrier = CARRIERS[circuit]
     key_at, sum_at, *hold = (
         text.format(last=model.cfg.n_layers - 1) for text in (carrier.key, carrier.sum, *carrier.hold)
     )
-    shared, probe = carrier.same_position if same_position is None else same_position, carrier.probe
-    if shared != carrier.same_position:
-        probe += "_same_position" if shared else "_any_position"
+    shared = carrier.same_position if same_position is None else same_position
     base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
     if not len(base_rows):
         places = key_at, sum_at + (f"; held: {' + '.join(hold)}" if hold else "")
         none = np.zeros(0), np.zeros((1, 0)), REDRAWN
-        return KeyAndSum(*(Effect("interchange", at, "moved_as_predicted", *none) for at in places), probe=probe)
+        return KeyAndSum(*(Effect("interchange", at, "moved_as_predicted", *none) for at in places))
     base, source = data.inputs(base_rows), data.inputs(source_rows)
     control = data.task.counterfactual(data, base_rows, "noise", seed)
     (base_key, base_sum), (source_key, source_sum) = (_key_sum(data, at) for at in (base_rows, source_rows))
     return KeyAndSum(
         interchange(model, base, source, key_at, source_key + base_sum, control=control),
         interchange(model, base, source, sum_at, base_key + source_sum, control=control, hold=hold),
-        probe,
     )
 
 
@@ -215,83 +178,48 @@ def _key_sum(data: AnchorDataset, rows: Int[np.ndarray, " row"]) -> tuple[np.nda
     return data.tokens[rows, data.key_position[rows]], data.tokens[rows[:, None], data.anchor_positions[rows]].sum(1)
 
 
-def _share(values: np.ndarray) -> float:
-    return float(values.mean()) if values.size else float("nan")
-
-
-Direction = np.ndarray
-"""``[d_model]``, of any length but 0. The annotation leaves the shape to ``moves``, whose message says what to do."""
-
-
-@typed
-@contextmanager
-def permuted_coordinates(
-    model: HookedModel, tokens: Int[np.ndarray, " token"], permutation: Int[np.ndarray, " token"], direction: Direction
-) -> Iterator[HookedModel]:
-    """A context in which each token's embedding has, along a direction, the coordinate of the token it is sent to.
-
-    ``permutation[i]`` is the place in ``tokens`` of the one whose coordinate ``tokens[i]`` gets. The rest of each
-    embedding stays as it was. Raises ModelError for a direction of another width, or of length 0.
-    """
-    with _moved(model, tokens, moves(token_vectors(model, tokens), permutation, direction)):
-        yield model
-
-
 def moves(
-    vectors: Float[np.ndarray, "token d_model"], permutation: Int[np.ndarray, " token"], direction: Direction
+    vectors: Float[np.ndarray, "token d_model"],
+    permutation: Int[np.ndarray, " token"],
+    direction: Float[np.ndarray, " d_model"],
 ) -> Float[np.ndarray, "token d_model"]:
     """What is added to each vector so that its coordinate along a direction becomes that of another.
 
     >>> moves(np.array([[1.0, 7.0], [4.0, 9.0]]), np.array([1, 0]), np.array([2.0, 0.0]))[:, 0].tolist()
     [3.0, -3.0]
     """
-    size = np.linalg.norm(direction)
-    if np.shape(direction) != vectors.shape[1:] or not size > 0:
-        raise ModelError(
-            f"got a direction of shape {list(np.shape(direction))} and length {size:.3g}; expected d_model "
-            f"{vectors.shape[1]} numbers, not all of them 0."
-        )
-    unit = direction / size
+    unit = direction / np.linalg.norm(direction)
     coordinates = vectors @ unit
     return (coordinates[permutation] - coordinates)[:, None] * unit
 
 
-@typed
-@few_threads
+@intervention
 def permuted_number_line(
     model: HookedModel,
     data: AnchorDataset,
     *,
     set: str = "rsn_train",
     n: int = 300,
-    permutation: Sequence[int] | Int[np.ndarray, " anchor"] | None = None,
-    direction: str | Direction = "value",
+    direction: str | Float[np.ndarray, " d_model"] = "value",
     n_draws: int = 20,
     seed: int = 0,
 ) -> Effect:
-    """Share of inputs whose answer becomes z + sum of pi(a) when the anchors change places on a line, in [0, 1].
+    """Share of inputs whose answer becomes z + sum of pi(a) when the line of anchors is reversed, in [0, 1].
 
     Args:
         set: a reasoning set. n: rows looked at; those that are answered rightly and whose answer is to change count.
-        permutation: the place, among the reasoning anchors in ascending order, that each is moved to; by default the
-            line is reversed.
-        direction: ``value``, ``component`` or a vector ``[d_model]``.
+        direction: ``value``, ``component`` or a vector ``[d_model]``, of any length but 0.
 
-    No such input: an effect of nan with n = 0. Raises ModelError for an unknown direction or no permutation, TaskError
-    for rows whose answer is not key + sum, and for rows without reasoning anchors.
+    No such input: an effect of nan with n = 0. Raises TaskError for rows whose answer is not key + sum, and for rows
+    without reasoning anchors.
     """
     check_reasoning(data, set, "the number line")
     anchors, rows = data.task.tokens("reasoning_anchor"), data.sample(set, n)
     own = data.tokens[rows[:, None], data.anchor_positions[rows]]
     if not np.isin(own, anchors).all():
         raise TaskError(f"set='{set}' has rows without reasoning anchors; give one that has them, such as 'rsn_train'.")
-    places = np.arange(len(anchors))
-    order = places[::-1] if permutation is None else np.asarray(permutation)
-    if order.shape != places.shape or (np.sort(order) != places).any():
-        raise ModelError(
-            f"got {order.tolist()}; expected a permutation of 0 to {places[-1]}, one for each reasoning anchor."
-        )
-    by = (order - places)[own - data.task.reasoning_anchors[0]].sum(1)
+    order = np.arange(len(anchors))[::-1]
+    by = (order - order[::-1])[own - data.task.reasoning_anchors[0]].sum(1)
     counts = (most_likely(model, data.tokens[rows]) == data.labels[rows]) & (by != 0)
     tokens, predicted = data.tokens[rows[counts]], data.labels[rows[counts]] + by[counts]
     vectors, along = token_vectors(model, anchors), direction
@@ -300,8 +228,6 @@ def permuted_number_line(
             "value": lambda: leading(value_matrix(model))[:, 0],
             "component": lambda: np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)[2][0],
         }
-        if direction not in named:
-            raise ModelError(f"there is no direction '{direction}', and it is no vector; {nearest(direction, named)}")
         along = named[direction]()
     change = moves(vectors, order, np.asarray(along, dtype=np.float64))
 

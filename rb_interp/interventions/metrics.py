@@ -28,7 +28,7 @@ changes too (Heimersheim and Nanda, arXiv 2404.15255; Zhang and Nanda, arXiv 230
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,13 +37,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ModelError, RbInterpError, RolesError, first_line, nearest
-from rb_interp.interventions.effect import REDRAWN, Direction, Effect, check_control, effect_of
+from rb_interp.errors import ModelError, RolesError, nearest
+from rb_interp.interventions.effect import REDRAWN, Direction, Effect, Matrix, check_control, effect_of
 from rb_interp.interventions.hooking import Edit, last_logits
 from rb_interp.interventions.sites import positions
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
+
+__all__ = ["METRICS", "Answers", "Metric", "logit", "logit_diff", "measure", "metric_of", "probability"]
 
 
 class Answers(NamedTuple):
@@ -90,14 +92,9 @@ AnswerAt = int | str | np.ndarray | Tensor | None
 
 @typed
 def logit_diff(a: Token = None, b: Token = None) -> Metric:
-    """Logit of token ``a`` less that of token ``b``; by default of the clean and of the corrupted answer.
-
-    Args:
-        a, b: token ids, each one for all rows or ``[row]``.
+    """Logit of token ``a`` less that of ``b``, each one for all rows or ``[row]``; by default of the two answers.
 
     >>> logits = torch.tensor([[1.0, 4.0, 2.0], [0.0, 0.0, 5.0]])
-    >>> measure(logit_diff(1, 0), logits, Answers(logits, None)).tolist()
-    [3.0, 0.0]
     >>> measure(logit_diff(1, [0, 2]), logits, Answers(logits, None)).tolist()
     [3.0, -5.0]
     """
@@ -111,13 +108,13 @@ def logit_diff(a: Token = None, b: Token = None) -> Metric:
 
 @typed
 def logit(token: Token = None) -> Metric:
-    """Logit of a token, or of the clean answer. Arguments as for `logit_diff`."""
+    """Logit of a token, one for all rows or ``[row]``, or of the clean answer."""
     return _of_token("logit", lambda logits: logits.double(), token)
 
 
 @typed
 def probability(token: Token = None) -> Metric:
-    """Probability of a token, or of the clean answer, in [0, 1]. Arguments as for `logit_diff`."""
+    """Probability of a token, one for all rows or ``[row]``, or of the clean answer, in [0, 1]."""
     return _of_token("probability", lambda logits: logits.double().softmax(-1), token)
 
 
@@ -164,26 +161,15 @@ def metric_of(given: Measured) -> Metric:
 def measure(metric: Metric, logits: Tensor, clean: Answers, corrupted: Answers | None = None) -> Float[Tensor, " row"]:
     """The metric of each row, in float64; with its gradient where the logits carry one.
 
-    Raises ModelError where labels that it needs are missing, where it fails, and where it gives something else than a
-    number for each row.
+    Raises ModelError where labels that it needs are missing, and for something else than a number for each row.
     """
-    if metric.needs == 2 and corrupted is None:
-        raise ModelError(
-            f"{metric.name} compares the clean answer with the corrupted one, and there are no corrupted rows; give "
-            f"tokens: rb_interp.interventions.metrics.logit_diff(a, b)."
-        )
     if any(rows is None or rows.labels is None for rows in (clean, corrupted)[: metric.needs]):
-        raise ModelError(f"{metric.name} needs the right answer of each row; pass Inputs(tokens, labels, roles).")
-    try:
-        values = metric.function(logits.float() if logits.element_size() < 4 else logits, clean, corrupted)
-        values = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
-    except RbInterpError:
-        raise
-    except Exception as error:
         raise ModelError(
-            f"the metric '{metric.name}' raised {type(error).__name__}: {first_line(error)}. It is called with logits "
-            f"{list(logits.shape)}, clean and corrupted, and gives a number for each row."
-        ) from error
+            f"{metric.name} needs the right answer of each clean row, and of the corrupted ones if it compares them; "
+            f"pass Inputs(tokens, labels, roles), or give tokens: rb_interp.interventions.metrics.logit_diff(a, b)."
+        )
+    values = metric.function(logits.float() if logits.element_size() < 4 else logits, clean, corrupted)
+    values = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
     if values.shape != logits.shape[:1]:
         raise ModelError(f"the metric '{metric.name}' gave shape {list(values.shape)}; expected a number for each row.")
     return values.cpu().double()
@@ -237,15 +223,11 @@ def answers_of(rows: Inputs, logits: Float[Tensor, "row d_vocab"]) -> Answers:
     """A model's answers on some rows; ModelError for right answers that are none of its tokens."""
     if (labels := rows.labels) is None:
         return Answers(logits, None)
-    d_vocab = logits.shape[1]
-    if (
-        labels.ndim != 1
-        or labels.dtype.kind not in "iu"
-        or (labels.size and not 0 <= labels.min() <= labels.max() < d_vocab)
-    ):
+    whole = labels.ndim == 1 and labels.dtype.kind in "iu"
+    if not whole or not np.isin(labels, np.arange(logits.shape[1])).all():
         raise ModelError(
-            f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token a row, 0 to "
-            f"{d_vocab - 1}."
+            f"got labels of shape {list(labels.shape)} and type {labels.dtype}; expected a token of the model for each "
+            f"row, such as 0."
         )
     return Answers(logits, torch.as_tensor(labels).long())
 
@@ -279,11 +261,6 @@ class Comparison:
         if corrupted is None:
             self.clean = self.of(self.answers[0].logits)
             return
-        if clean.tokens.shape != corrupted.tokens.shape:
-            raise ModelError(
-                f"the clean rows have tokens of shape {list(clean.tokens.shape)} and the corrupted ones of "
-                f"{list(corrupted.tokens.shape)}; patching needs pairs: one row for each row, of the same length."
-            )
         self.answers.append(answers_of(corrupted, answer_logits(model, corrupted, (), answer_at)))
         self.clean, self.corrupted = (self.of(answers.logits) for answers in self.answers)
         source, self.base, self.end, self.start = clean, corrupted, self.clean, self.corrupted
@@ -292,13 +269,10 @@ class Comparison:
         check_control(control, source, self.base)
         self.direction, self.sources = direction, [source] if control is None else [source, control]
         gap, scale = self.clean.mean() - self.corrupted.mean(), np.abs([self.clean, self.corrupted]).mean(1).sum()
-        if not np.isfinite(scale):
-            raise ModelError(f"the mean {self.metric.name} is not finite, so the model has diverged; use another one.")
         if not abs(gap) > 1e-6 * scale:
             raise ModelError(
-                f"the mean {self.metric.name} is {self.clean.mean():.3g} on the clean rows and "
-                f"{self.corrupted.mean():.3g} on the corrupted ones, so there is nothing to recover; let them differ "
-                f"in what the answer depends on, with another right answer."
+                f"the mean {self.metric.name} is {self.clean.mean():.3g} on clean and corrupted rows, so there is "
+                f"nothing to recover; let them differ in what the answer depends on, with another right answer."
             )
 
     def of(self, logits: Float[Tensor, "row d_vocab"]) -> Float[np.ndarray, " row"]:
@@ -317,6 +291,11 @@ class Comparison:
     def run(self, edits: Sequence[Edit] = ()) -> Float[Tensor, "row d_vocab"]:
         """Logits of the base rows under edits."""
         return answer_logits(self.model, self.base, edits, self.answer_at)
+
+    def matrix(self, axes: Mapping[str, Sequence], patched: Any, notes: Mapping[str, str], method: str) -> Matrix:
+        """The metric of each row with each cell, and with the control's where there is one, as a matrix."""
+        cells = patched[0], patched[1] if len(patched) > 1 else None
+        return Matrix(axes, self.metric.name, self.clean, self.corrupted, *cells, notes, self.direction, method)
 
     def cost(self, name: str, site: str, runs: Iterable[Tensor], control_name: str = REDRAWN) -> Effect:
         """What the first run costs, by its logits, beside those of the control."""

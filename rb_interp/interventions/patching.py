@@ -14,8 +14,8 @@ Source: causal tracing (Meng et al., 2022, arXiv:2202.05262), as in TransformerL
 whose numbers these are; pitfalls in Heimersheim and Nanda (2024, arXiv:2404.15255).
 
 ``patch`` is the context of such a pass, at one site or at several together, and ``patching_effect`` what they do to the
-answer. Several sites taken together can carry what none of them carries alone: where two components each carry all of
-it, each alone recovers everything when denoising and loses nothing when noising.
+answer. Where two components each carry all of it, each alone recovers everything when denoising and loses nothing when
+noising.
 
 Attribution patching estimates the whole matrix at once, to first order, as a fast first look:
 
@@ -43,9 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
@@ -54,7 +52,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.batched_patching import CellRuns, role_positions
-from rb_interp.interventions.effect import SHARES, Direction, Effect, Matrix, effect_of, rank_correlation
+from rb_interp.interventions.effect import SHARES, Direction, Effect, Matrix, effect_of
 from rb_interp.interventions.hooking import Edit, interchange_edits, last_logits, with_edits
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_positions, measure
 from rb_interp.interventions.sites import (
@@ -65,37 +63,39 @@ from rb_interp.interventions.sites import (
     Sites,
     components_of,
     gather,
+    intervention,
     parse_sites,
     site_positions,
     told,
 )
 from rb_interp.models.generations import resid_mid_is_a_copy
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes.capturing import Tokens, as_rows, attached, capture, evaluation, passes
+from rb_interp.probes.capturing import as_rows, attached, capture, evaluation, passes
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
-from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
+
+__all__ = ["attribution_matrix", "patch", "patching_effect", "patching_matrix"]
 
 COMPONENTS = tuple(name for name in HOOKS if name not in (*EMBEDDINGS, "mlp_post"))
 """Components that have cells by default."""
 ROLES = ("key", "first_anchor", "last_anchor", "anchor", "last", "noise")
 """Roles that have cells by default, after those of the caller's own."""
+Names = Sequence[str] | None
+Numbers = Sequence[int] | None
 EMBED = "hook_embed"
 HELD_VALUES = 2**26
 """Values of the activations whose gradients are held at a time, at most."""
 
 
-@typed
-@few_threads
+@intervention
 def patching_matrix(
     model: HookedModel,
     clean: Inputs,
     corrupted: Inputs,
     *,
-    components: Sequence[str] | None = None,
-    layers: Sequence[int] | None = None,
-    roles: Sequence[str] | None = None,
+    components: Names = None,
+    layers: Numbers = None,
+    roles: Names = None,
     head: int | None = None,
     metric: Measured = "logit_diff",
     answer_at: AnswerAt = None,
@@ -110,20 +110,14 @@ def patching_matrix(
         clean, corrupted: pairs of rows with different answers, for instance ``inputs`` and ``counterfactual``. A role
             may stand elsewhere in one of a pair than in the other.
         components: by default those of ``COMPONENTS`` that the model has; with a head, those that have heads. Where a
-            role stands elsewhere in one of a pair, there are no cells of ``pattern``. ``mlp_post``, ``embed`` and
-            ``pos_embed`` are there when they are asked for.
+            role stands elsewhere in one of a pair, there are no cells of ``pattern``.
         layers: by default all. roles: by default all that both kinds of rows have, and the last position.
-        head: one head, or all of them at once. Cells of k and v are those that it shares with other heads, where
-            queries are grouped.
-        metric: a name, such as ``logit_diff`` (nats) or ``probability`` of the clean answer, or a function; see
-            ``interventions.metrics``.
-        answer_at: where the answer is read, by default at the last position. direction: ``denoise`` or ``noise``.
+        head: one head, or all of them at once; it may share its k and v.
         control: rows that differ in noise alone from those that run (denoise: ``corrupted``, noise: ``clean``), such
             as ``corrupted.with_tokens_of(other, "noise")``.
 
-    Raises:
-        ModelError: where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted.
-        RolesError: for a role that the rows do not have.
+    Raises ModelError where rows are no pairs, a name is unknown, or the model does not tell clean from corrupted,
+    RolesError for a role that the rows do not have.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
@@ -147,24 +141,22 @@ def patching_matrix(
     return cells.matrix(pair, [patched(source) for source in pair.sources])
 
 
-@typed
-@few_threads
+@intervention
 @torch.inference_mode(False)
 def attribution_matrix(
     model: HookedModel,
     clean: Inputs,
     corrupted: Inputs,
     *,
-    components: Sequence[str] | None = None,
-    layers: Sequence[int] | None = None,
-    roles: Sequence[str] | None = None,
+    components: Names = None,
+    layers: Numbers = None,
+    roles: Names = None,
     head: int | None = None,
     metric: Measured = "logit_diff",
     answer_at: AnswerAt = None,
     direction: Direction = "denoise",
     control: Inputs | None = None,
     steps: int = 0,
-    compare: bool = False,
 ) -> Matrix:
     """The patching matrix to first order: what each cell would recover if the metric were linear in it.
 
@@ -172,44 +164,30 @@ def attribution_matrix(
 
     Args:
         steps: 0 takes the gradient at the rows that run; more take the mean of so many on the way to the others.
-        compare: whether to compute the exact matrix too; ``rank_correlation`` of the result is then Spearman's.
         metric: a name or a function of torch tensors with a gradient; ``accuracy`` and ``rank`` have none. All others
             are those of ``patching_matrix``.
 
     Raises ModelError as ``patching_matrix`` does, and where the metric has no gradient.
 
     >>> from rb_interp import AnchorTask, build_model
+    >>> from rb_interp.interventions.effect import rank_correlation
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.8)
     >>> rows = data.sample("rsn_test", 8)
     >>> pair = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> matrix = attribution_matrix(model, *pair, compare=True)   # small weights are nearly linear
-    >>> matrix.method, matrix.rank_correlation > 0.9
-    ('attribution', True)
+    >>> rank_correlation(attribution_matrix(model, *pair), patching_matrix(model, *pair)) > 0.9   # nearly linear
+    True
     """
     pair = Comparison(model, metric, answer_at, clean, corrupted, direction, control)
     cells = Cells(model, pair, components, layers, roles, head)
     method = f"integrated attribution, {steps} steps" if steps else "attribution"
-    matrix = cells.matrix(pair, [pair.start + change for change in _changes(model, pair, cells, steps)], method)
-    if not compare:
-        return matrix
-    exact = patching_matrix(
-        model, clean, corrupted, components=cells.components, layers=cells.layers, roles=cells.roles, head=head,
-        metric=metric, answer_at=answer_at, direction=direction,
-    )  # fmt: skip
-    return replace(matrix, rank_correlation=rank_correlation(matrix, exact))
+    return cells.matrix(pair, [pair.start + change for change in _changes(model, pair, cells, steps)], method)
 
 
 class Cells:
     """The cells of a matrix: each of ``groups``, a component in its layer, at each role; why some are not there."""
 
     def __init__(
-        self,
-        model: HookedModel,
-        pair: Comparison,
-        components: Sequence[str] | None,
-        layers: Sequence[int] | None,
-        roles: Sequence[str] | None,
-        head: int | None,
+        self, model: HookedModel, pair: Comparison, components: Names, layers: Numbers, roles: Names, head: int | None
     ) -> None:
         self.roles = default_roles(pair.base, *pair.sources) if roles is None else tuple(roles)
         self.layers = tuple(range(model.cfg.n_layers) if layers is None else layers)
@@ -217,10 +195,10 @@ class Cells:
         if not self.components:
             wanted = COMPONENTS if head is None else PER_HEAD
             self.notes = {name: "no cells: this model has none." for name in wanted if name not in components_of(model)}
-            for role, source in product(self.roles, pair.sources):
+            for role, source in product(self.roles[::-1], pair.sources):
                 if not torch.equal(*(site_positions(Site("q", 0, role), rows) for rows in (pair.base, source))):
                     why = f"no cells: a pattern is over positions, and '{role}' is elsewhere in the other rows."
-                    self.notes.setdefault("pattern", why)
+                    self.notes["pattern"] = why
             self.components = tuple(name for name in wanted if name not in self.notes)
         self.groups = [
             Site(name, layer, head=head)
@@ -229,8 +207,7 @@ class Cells:
         ]
         if not self.groups or not self.roles:
             raise ModelError(
-                "there are no cells: name a role, such as 'last', a component that the model has, and for embeddings "
-                "layer 0."
+                "there are no cells: name a role and a component that the model has; embeddings are in L0."
             )
         for site in self.groups:
             site.check(model)
@@ -240,17 +217,12 @@ class Cells:
 
     def matrix(self, pair: Comparison, patched: Sequence[np.ndarray], method: str = "patching") -> Matrix:
         """The metric of each group, role and row, with cells from the source and from the control, as a matrix."""
-        places: list[np.ndarray] = []
-        for values in patched:
-            placed = np.full((len(self.components), len(self.layers), *values.shape[1:]), np.nan)
-            for site, some in zip(self.groups, values, strict=True):
-                placed[self.components.index(site.component), self.layers.index(site.layer)] = some
-            places.append(placed)
         axes = {"component": self.components, "layer": self.layers, "role": self.roles}
-        control = places[1] if len(places) > 1 else None
-        return Matrix(
-            axes, pair.metric.name, pair.clean, pair.corrupted, places[0], control, self.notes, pair.direction, method
-        )
+        cells = np.full((len(patched), len(self.components), len(self.layers), *patched[0].shape[1:]), np.nan)
+        for number, site in enumerate(self.groups):
+            layer = self.layers.index(site.layer)
+            cells[:, self.components.index(site.component), layer] = [values[number] for values in patched]
+        return pair.matrix(axes, cells, self.notes, method)
 
 
 def default_roles(rows: Inputs, *others: Inputs) -> tuple[str, ...]:
@@ -288,10 +260,7 @@ def _changes(
         with torch.enable_grad():
             value = measure(pair.metric, logits.requires_grad_(), *pair.answers).sum()
             if not value.requires_grad:
-                raise ModelError(
-                    f"the metric '{pair.metric.name}' has no gradient; use one that has, such as logit_diff, or the "
-                    f"exact patching_matrix."
-                )
+                raise ModelError(f"the metric '{pair.metric.name}' has no gradient; use one that has, as logit_diff.")
             (slope,) = torch.autograd.grad(value, logits)
         for rows in torch.arange(n_rows).split(min(passes(model, tokens), max(1, HELD_VALUES // n_values))):
             logits, held = _held(model, tokens[rows], moved[rows], [*dict.fromkeys(reached)])
@@ -330,43 +299,23 @@ def _held(model: HookedModel, tokens: Tensor, moved: Tensor, names: Sequence[str
 
 @typed
 @contextmanager
-def patch(
-    model: HookedModel,
-    sites: Sites,
-    source: Tokens | Inputs,
-    *,
-    roles: Roles | None = None,
-    source_roles: Roles | None = None,
-) -> Iterator[HookedModel]:
-    """A context in which every pass of the given rows has one site or several from other rows, role to role.
-
-    The rows are those that ``roles`` tells of, all of them and in order; ``source`` has one row for each. Hooks are
-    gone when the context is left; the caller's own stay.
-
-    Args:
-        source: tokens ``[row, pos]`` of the other rows, or Inputs.
-        source_roles: roles of the source's tokens, where they differ from ``roles``.
-
-    Raises ModelError where source and rows do not fit, in number of rows or positions.
+def patch(model: HookedModel, rows: Inputs, source: Inputs, sites: Sites) -> Iterator[HookedModel]:
+    """A context in which every pass of the rows, all in their order, has sites from their source, role to role.
 
     >>> from rb_interp import AnchorTask, build_model
     >>> data, model = AnchorTask().dataset(seed=0), build_model(AnchorTask(), gamma=0.5)
     >>> rows = data.sample("rsn_test", 8)
     >>> clean, other = data.inputs(rows), data.task.counterfactual(data, rows, "key")
-    >>> with patch(model, "resid_pre.0@key", other.tokens, roles=clean.roles):
+    >>> with patch(model, clean, other, "resid_pre.0@key"):
     ...     patched = model(torch.from_numpy(clean.tokens).long())
     >>> torch.allclose(patched, model(torch.from_numpy(other.tokens).long()), atol=1e-5)
     True
     """
-    tokens, given = (source.tokens, source.roles) if isinstance(source, Inputs) else (as_rows(source).numpy(), roles)
-    there: Any = source_roles or given
-    edits = interchange_edits(model, Inputs(tokens, None, roles or there), Inputs(tokens, None, there), sites)
-    with with_edits(model, [edit._replace(tokens=None) for edit in edits]):  # those of the rows are not known
+    with with_edits(model, interchange_edits(model, rows, source, sites)):
         yield model
 
 
-@typed
-@few_threads
+@intervention
 def patching_effect(
     model: HookedModel,
     clean: Inputs,
@@ -378,10 +327,10 @@ def patching_effect(
     direction: Direction = "denoise",
     control: Inputs | None = None,
 ) -> Effect:
-    """What one site, or several together, recover in the corrupted rows, or lose in the clean ones.
+    """What one site, or several together, recover in the corrupted rows, or lose in the clean ones, row by row.
 
-    The same share as a cell of ``patching_matrix`` has, as an Effect on each input: its values are divided by the mean
-    over all inputs of the whole difference, taken as known. Raises what ``patching_matrix`` raises.
+    Values are divided by the mean over all rows of the whole difference, taken as known, so that their mean is a cell
+    of ``patching_matrix``. Raises what ``patching_matrix`` raises.
 
     Args:
         sites: any, with or without a role. All others are those of ``patching_matrix``.

@@ -36,6 +36,7 @@ from rb_interp.interventions.sites import (
     aligned,
     components_of,
     gather,
+    intervention,
     parse_sites,
     site_positions,
     told,
@@ -43,8 +44,8 @@ from rb_interp.interventions.sites import (
 )
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
-from rb_interp.typed import typed
+
+__all__ = ["path_matrix", "path_patch"]
 
 STEP = {"resid_pre": 0, "q": 1, "k": 1, "v": 1, "pattern": 2, "z": 3, "attn_out": 4, "resid_mid": 5, "mlp_post": 6}
 STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
@@ -52,8 +53,7 @@ STEP |= {"mlp_out": 7, "resid_post": 8, "embed": -1, "pos_embed": -1}
 Mlps = Literal["frozen", "recomputed"]
 
 
-@typed
-@few_threads
+@intervention
 def path_patch(
     model: HookedModel,
     base: Inputs,
@@ -76,9 +76,7 @@ def path_patch(
         sender, receiver: sites, such as ``attn_out.0@anchor`` and ``v.1@anchor``. ``resid_post`` of the last layer at
             ``last`` is what the logits are read from.
         metric: a name or a function, see ``interventions.metrics``; clean rows are the source, corrupted ones the base.
-        answer_at: where the answer is read, by default at the last position.
         mlps: ``frozen`` holds every sublayer between the two, ``recomputed`` the attention alone.
-        control: rows that differ from ``base`` in noise alone.
 
     Raises ModelError where the sender does not act on the receiver, and where rows are no pairs.
 
@@ -101,17 +99,14 @@ def path_patch(
     if runs[0] is None:
         raise ModelError(
             f"the sender '{sent_by}' does not act on the receiver '{received_by}': a sender comes before its "
-            f"receiver, in an earlier layer, or in the same one in the order resid_pre, then q, k and v, pattern (of q "
-            f"and k), z, attn_out, resid_mid, mlp_post, mlp_out, resid_post, after the embeddings; without resid_mid, "
-            f"only resid_pre acts on the MLP. Exchange them, or choose another."
+            f"receiver, in an earlier layer, or in the same one in the order of a pass. Exchange them."
         )
     return effect_of(
         "path patch", f"{sent_by} -> {received_by}", quantity, [of(run) for run in runs if run is not None]
     )
 
 
-@typed
-@few_threads
+@intervention
 def path_matrix(
     model: HookedModel,
     base: Inputs,
@@ -148,8 +143,7 @@ def path_matrix(
         "sender": [told([site], model) for site in sent_by],
         "receiver": [told([site], model) for site in received_by],
     }
-    aside = patched[1] if len(patched) > 1 else None
-    return Matrix(axes, pair.metric.name, pair.clean, pair.corrupted, patched[0], aside, notes, method="path patching")
+    return pair.matrix(axes, patched, notes, "path patching")
 
 
 def path_logits(

@@ -26,25 +26,17 @@ last layer has it and not how it came there: the last anchor may hold the key al
 Routes are of the key's and of single anchors' changes within one set. Where few rows are answered rightly the shares
 describe these few.
 
-Circuit by cause: the name of what a model learned, by the routes that key and anchors take to the answer.
-
-    average-then-key        at least .80 of the key's effect comes from the key's own position, and at least .80 of the
-                            anchors' (mean over anchors) by L0's attention to the last position: paper 1, Fig. 6
-    gather-at-last-anchor   at least .80 of the key's and of the first anchors' effect comes from the last anchor
-    key-to-anchors          at least .80 of the key's effect and of the anchors' (mean over anchors) comes from the
-                            positions of the anchors taken together: paper 2, Fig. 3, "inferential"
-    mixed                   none of them
-    none                    accuracy on rsn_train < .50: nothing was learned that could be named
-
-The first that fits is the name. Shares are those of a route alone. The thresholds were fixed before any model was read
-by them. Heads play no part, so a head that writes nothing changes no name. A model that carries the key twice may fit
-two names and gets the first; its shares by necessity are low then. ``mixed`` is said of a model that uses two circuits
-side by side and of one that uses a way that has no name here. A name says from where the last layer reads, and not
-what is added where.
+Circuit by cause: the name of what a model learned, by the routes that key and anchors take to the answer, by the rules
+of NAMED: paper 1, Fig. 6 (average-then-key) and paper 2, Fig. 3, "inferential" (key-to-anchors). The first that fits is
+the name. The thresholds were fixed before any model was read by them. Heads play no part, so a head that writes nothing
+changes no name. A model that carries the key twice may fit two names and gets the first; its shares by necessity are
+low then. ``mixed`` is said of a model that uses two circuits side by side and of one that uses a way that has no name
+here. A name says from where the last layer reads, and not what is added where.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -54,7 +46,7 @@ from jaxtyping import Int
 from rb_interp.errors import ModelError
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.sites import Site
+from rb_interp.interventions.sites import Site, intervention
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_labels, undefined
 from rb_interp.statistics.reading import Reading
@@ -62,18 +54,12 @@ from rb_interp.tasks.counterfactual import can_change_anchor, single_anchors
 from rb_interp.tasks.dataset import AnchorDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
-from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
 
-ROUTES = {
-    "from_key": "the key's own position",
-    "from_first_anchors": "the positions of all anchors but the last",
-    "from_last_anchor": "the last anchor's position",
-    "from_anchors": "the positions of all anchors taken together",
-    "L0_at_last": "the last position, to which the attention of the layers below the last brought it",
-    "from_noise": "the positions of noise before the last one",
-}
-"""Routes by name, in words; ``from_anchors`` joins two of the others."""
+__all__ = ["anchor_routes", "circuit_by_cause", "routes"]
+
+ROUTES = ("from_key", "from_first_anchors", "from_last_anchor", "from_anchors", "L0_at_last", "from_noise")
+"""Positions of the key, all anchors but the last, the last, all of them, the last position, and the noise before it."""
 UNDEFINED = {
     "anchors:": "a change of a single anchor was not given, or none of its rows counts.",
     "first_anchors:": "there is one anchor alone, or one of their changes was not given or has no row that counts.",
@@ -84,8 +70,7 @@ NEEDED = ":needed"
 """What the name of a share by necessity ends in."""
 
 
-@typed
-@few_threads
+@intervention
 def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) -> Reading:
     """Share of each change's effect that travels by each route, in [0, 1]; nan where no row counts.
 
@@ -100,9 +85,8 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
         changed: name of a change -> as many rows, with key and anchors at the same positions, and their right answers.
             A row whose answer is the same in both does not count.
 
-    Raises:
-        ModelError: for a model of one layer or without attention, and where the rows are no pairs.
-        RolesError: where key or anchors are missing.
+    Raises ModelError for a model of one layer or without attention, and where rows are no pairs, RolesError where key
+    or anchors are missing.
 
     >>> from rb_interp.models.reference import reference
     >>> data, model = (known := reference("averager")).task.dataset(seed=0), known.model()
@@ -114,8 +98,6 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
     Site("resid_pre", 0).check(model)
     if model.cfg.n_layers < 2:
         raise ModelError("routes got a model of 1 layer; what enters its last layer is the tokens. Use 2 layers.")
-    if not changed:
-        raise ModelError("routes got no change; give at least one, such as changed={'key': counterfactual}.")
     check_labels(inputs, "routes")
     taken = np.concatenate([inputs.roles.position(role, "routes") for role in ("key", "anchor")], 1)
     ends_in_noise = (taken != inputs.tokens.shape[1] - 1).all(1)
@@ -127,12 +109,15 @@ def routes(model: HookedModel, inputs: Inputs, changed: Mapping[str, Inputs]) ->
         shares = _shares(model, inputs.take(rows), other.take(rows))
         values |= {f"{change}:{name}": value for name, value in shares.items()}
     n = int(min(values[f"{change}:rows"] for change in changed))
-    values |= _over_anchors(values, inputs.roles.position("anchor").shape[1])
+    names = single_anchors(inputs.roles.position("anchor").shape[1])
+    for group, over in (("anchors", names), ("first_anchors", names[:-1])):
+        for quantity in (name + end for end in ("", NEEDED) for name in ROUTES):
+            shares = [values.get(f"{one}:{quantity}", np.nan) for one in over]
+            values[f"{group}:{quantity}"] = float(np.mean(shares)) if over else np.nan
     return Reading("routes", values, n=n, notes=undefined(values, model, UNDEFINED))
 
 
-@typed
-@few_threads
+@intervention
 def anchor_routes(
     model: HookedModel,
     data: AnchorDataset,
@@ -148,10 +133,7 @@ def anchor_routes(
         set: whose rows; a changed anchor stays in its set. A row for which the set has no such combination does not
             count for this anchor.
         n: rows of the set, at most; about one in ``length - q`` ends in an anchor and does not count.
-        rows: which rows of the dataset, in place of ``set`` and ``n``.
-        seed: of the counterfactuals.
-
-    Raises what ``routes`` and ``AnchorTask.counterfactual`` raise.
+        rows: which rows of the dataset, in place of ``set`` and ``n``. seed: of the counterfactuals.
 
     >>> from rb_interp.models.reference import reference
     >>> known = reference("carrier")
@@ -200,30 +182,10 @@ def _places(roles: Roles, length: int) -> dict[str, Int[np.ndarray, "row n"]]:
     return at | {name + NEEDED: others(positions) for name, positions in at.items()}
 
 
-def _over_anchors(values: Mapping[str, float], q: int) -> dict[str, float]:
-    """Means over the changes of single anchors, and over those of all but the last; nan where a change is missing."""
-    found, names = {}, single_anchors(q)
-    for group, over in (("anchors", names), ("first_anchors", names[:-1])):
-        for quantity in (name + end for end in ("", NEEDED) for name in ROUTES):
-            shares = [values.get(f"{one}:{quantity}", np.nan) for one in over]
-            found[f"{group}:{quantity}"] = float(np.mean(shares)) if over else np.nan
-    return found
-
-
 SHARE_MIN = 0.80
 """A route carries a change: at least this share of its effect."""
 ACCURACY_MIN = 0.50
 """Something was learned: at least this final accuracy on rsn_train."""
-
-SHARES = {
-    "key_from_key": "key:from_key",
-    "anchors_L0_at_last": "anchors:L0_at_last",
-    "key_from_last_anchor": "key:from_last_anchor",
-    "first_anchors_from_last_anchor": "first_anchors:from_last_anchor",
-    "key_from_anchors": "key:from_anchors",
-    "anchors_from_anchors": "anchors:from_anchors",
-}
-"""The shares that decide -> the quantities of ``routes`` that they are."""
 
 
 class Rule(NamedTuple):
@@ -250,6 +212,8 @@ NAMED = {
     ),
 }
 """Circuits that have a route, in the order in which they are asked."""
+SHARES = {share: re.sub("_(?=from_|L0_)", ":", share) for rule in NAMED.values() for share in rule.shares}
+"""The shares that decide -> the quantities of ``routes`` that they are."""
 CAUSE_RULES = {
     **{name: rule.words for name, rule in NAMED.items()},
     "mixed": "none of them",

@@ -14,9 +14,11 @@ a head are those that it shares.
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +32,8 @@ from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
+
+__all__ = ["Site", "components_of", "positions", "read_at"]
 
 HOOKS = {
     **{name: f"blocks.{{}}.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
@@ -45,6 +49,28 @@ EMBEDDINGS = ("embed", "pos_embed")
 """Components that stand before the first layer."""
 NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 """A layer, head or neuron as it is written; not 01, which may be meant as 0.1."""
+F = TypeVar("F", bound=Callable)
+SHARED = {
+    "metric": "what is measured: a name, such as ``logit_diff`` or ``loss`` (nats), or a function, see\n"
+    "        ``interventions.metrics``.",
+    "answer_at": "where the answer is read, by default at the last position.",
+    "layer": "the layer, counted from 0.",
+    "head": "the only head that is changed; by default all of them.",
+    "direction": "``denoise`` puts clean activations into corrupted rows, ``noise`` corrupted ones into clean rows.",
+    "control": "rows that differ in noise alone from those that run, or None for no control.",
+    "n_draws": "draws of the control; p cannot be below 1 / (1 + draws), .048 for 20.",
+    "seed": "seed of the draws.",
+}
+"""What a docstring says of the arguments that interventions share; it stands here alone."""
+
+
+def intervention(function: F) -> F:
+    """The same function with its arguments checked, on few threads, and what is SHARED in its docstring."""
+    text = inspect.getdoc(function) or ""
+    told = (f"    {name}: {SHARED[name]}\n" for name in inspect.signature(function).parameters if name in SHARED)
+    more = [line for line in told if f"\n{line.split(':')[0]}:" not in text]
+    function.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(more), 1)
+    return typed(few_threads(function))  # type: ignore[return-value]
 
 
 @typed
@@ -67,13 +93,12 @@ class Site:
     def __post_init__(self) -> None:
         if self.component not in HOOKS:
             raise ModelError(f"there is no component '{self.component}'; {nearest(self.component, HOOKS)}")
-        if self.head is not None and self.component not in PER_HEAD:
+        wrong = self.neuron is not None and self.component != "mlp_post"
+        if wrong or (self.head is not None and self.component not in PER_HEAD):
             raise ModelError(
-                f"site '{self}' names a head, and {self.component} has none; the components of one head are "
-                f"{', '.join(PER_HEAD)}."
+                f"site '{self}' names a head or neuron, and {self.component} has none; heads have "
+                f"{', '.join(PER_HEAD)}, neurons mlp_post."
             )
-        if self.neuron is not None and self.component != "mlp_post":
-            raise ModelError(f"site '{self}' names a neuron; only mlp_post has neurons, such as mlp_post.0.5@last.")
         if self.component in EMBEDDINGS and self.layer != 0:
             raise ModelError(f"{self.component} stands before the first layer, and got layer={self.layer}; use 0.")
 
@@ -131,20 +156,16 @@ class Site:
 
     def shared(self, model: HookedModel) -> str:
         """Which other heads have the same keys or values, in words; empty where each head has its own."""
-        heads = range(model.cfg.n_heads if self.head is not None else 0)
-        others = [
-            str(head)
-            for head in heads
-            if head != self.head and replace(self, head=head).in_hook(model) == self.in_hook(model)
-        ]
-        return (others and f"shared with head{'s' * (len(others) > 1)} {', '.join(others)}") or ""
+        every = [replace(self, head=head) for head in range(model.cfg.n_heads if self.head is not None else 0)]
+        here = self.in_hook(model)
+        others = [str(one.head) for one in every if one != self and one.in_hook(model) == here]
+        return f"shared with head{'s' * (len(others) > 1)} {', '.join(others)}" if others else ""
 
     def check(self, model: HookedModel) -> None:
         """Raise ModelError where a model has no such component, layer, head or neuron."""
-        there = components_of(model)
-        if self.component not in there:
-            has = f"has {', '.join(there)}" if there else "has no transformer layer: edit its hooks by name"
-            raise ModelError(f"site '{self}' is not in this model, a {type(model).__name__}; it {has}.")
+        if self.component not in (there := components_of(model)):
+            has = ", ".join(there) or "no transformer layer: edit its hooks by name"
+            raise ModelError(f"site '{self}' is not in this model, a {type(model).__name__}; it has {has}.")
         counted = ("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)
         for what, given, count in (*counted, ("neuron", self.neuron, getattr(model.cfg, "d_mlp", None) or 0)):
             if given is not None and not 0 <= given < count:
@@ -243,8 +264,7 @@ def aligned(site: Site, rows: Inputs, source: Inputs) -> tuple[Int[Tensor, "row 
     return at, source_at
 
 
-@typed
-@few_threads
+@intervention
 def read_at(model: HookedModel, tokens: Tokens, site: Site | str, roles: Roles) -> Tensor:
     """What a model computes at a site, ``[row, n, ...]`` with n the positions of the role, on CPU.
 

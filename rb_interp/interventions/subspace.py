@@ -14,20 +14,20 @@ without, W_V - c Q Q^T W_V with |c Q Q^T W_V| = |U U^T W_V|; only, c Q Q^T W_V o
 subspace holds little of W_V, so c is often above 1. Then the control reverses the sign of what W_V reads there.
 
 A random subspace misses an embedding that fills few dimensions. Two controls do not; their change has the same norm
-too (``match``). ``spans_of_tokens``: spans of as many random tokens of another group (claim M4b: keys), centred as the
-group is. ``spans_in_embedding``: Gaussian directions with the covariance of the embeddings in use.
+too (``matched_spans``): spans of as many random tokens of another group (claim M4b: keys), centred as the group is, or
+Gaussian directions with the covariance of the embeddings in use.
 
 How it can mislead. The norm of a change of W_V depends on the basis of the head's values. So a
 control depends on it, and so does W_V's leading direction; the effect of a span of tokens does not. A large W_V
 direction that nothing reads costs nothing to remove. Tokens that share a mean share their subspace too, and then
-removing one group's removes the other's: centred bases (the default) are less the mean over all anchors and keys. k
+removing one group's removes the other's: so bases are less the mean over all anchors and keys. k
 tokens span k dimensions, however little lies in most of them. With LayerNorm before the attention, token vectors are
 LayerNorm's output; what earlier layers write is in them for layers above the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
@@ -38,15 +38,18 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError
 from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.hooking import replaced
 from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured
+from rb_interp.interventions.sites import intervention
 from rb_interp.models.generations import value_weights
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import check_layer_head
 from rb_interp.probes.values import token_embeddings, token_groups
 from rb_interp.statistics.nulls import random_subspaces
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.torch_threads import few_threads
 from rb_interp.typed import typed
+
+__all__ = ["Match", "leading", "matched_spans", "span", "subspace_effect", "token_basis", "with_subspace"]
 
 RANK = 1e-6
 """Directions with less than this share of the largest singular value do not count as spanned."""
@@ -82,8 +85,7 @@ def leading(W_V: Float[np.ndarray, "d_model d_head"], *, k: int = 1) -> Basis:
     return np.linalg.svd(np.asarray(W_V, dtype=np.float64), full_matrices=False)[0][:, :k]
 
 
-@typed
-@few_threads
+@intervention
 def token_basis(
     model: HookedModel,
     inputs: Inputs,
@@ -91,74 +93,46 @@ def token_basis(
     *,
     layer: int = 0,
     head: int = 0,
-    centred: bool = True,
     groups: Mapping | None = None,
 ) -> Basis:
-    """Basis of the span of some tokens' embeddings, as a head reads them in rows of the inputs' length.
+    """Basis of the span of some tokens' embeddings, as a head reads them, less the mean over all tokens of ``groups``.
 
     Args:
         inputs: rows, of which only the length is used, and roles that name the groups.
         group: a token group of the roles, or token ids.
-        centred: whether the mean over all tokens of ``groups`` is taken off, as in the probe value_alignment.
         groups: name -> token ids, see ``probes.values.token_groups``; by default those of the roles.
-
-    Raises RolesError for a group that there is not.
+        head: who reads the embeddings.
     """
-    if centred:
-        return span(_centred(model, inputs, group, layer, head, groups))
-    ids = inputs.roles.group(group, "token_basis") if isinstance(group, str) else np.asarray(group)
-    return span(token_embeddings(model, ids, inputs.tokens.shape[1], layer, head))
+    return span(_centred(model, inputs, group, layer, head, groups))
 
 
-@typed
-@few_threads
-def spans_of_tokens(
-    model: HookedModel,
-    inputs: Inputs,
-    group: str | np.ndarray,
-    k: int,
-    *,
-    n_draws: int = 20,
-    layer: int = 0,
-    head: int = 0,
-    groups: Mapping | None = None,
-    seed: int = 0,
-) -> Match:
-    """Spans of k random tokens of a group, centred as ``token_basis`` centres, for the control of another group.
-
-    Args:
-        group: a token group of the roles, or token ids; ``k`` of them in each draw, none twice.
-        layer, head, groups: as for ``token_basis``. n_draws, seed: number of spans, and the seed of the choice.
-
-    Raises RolesError for a group that there is not.
-    """
-    vectors, rng = _centred(model, inputs, group, layer, head, groups), np.random.default_rng([seed, 15])
-    name = f"span of as many random {group + ' ' if isinstance(group, str) else ''}tokens"
-    return Match(name, [span(vectors[rng.choice(len(vectors), k, replace=False)]) for _ in range(n_draws)])
-
-
-@typed
-@few_threads
-def spans_in_embedding(
+@intervention
+def matched_spans(
     model: HookedModel,
     inputs: Inputs,
     k: int = 1,
     *,
+    group: str | np.ndarray | None = None,
     n_draws: int = 20,
     layer: int = 0,
     head: int = 0,
     groups: Mapping | None = None,
     seed: int = 0,
 ) -> Match:
-    """Spans of k Gaussian directions with the covariance of the embeddings in use, for the control of ``leading``.
+    """Spans that the embedding does fill, for the control of another: of k random tokens of a group, none twice.
+
+    Without a group, of k Gaussian directions with the covariance of the embeddings in use, for ``leading``.
 
     Args:
-        k: directions in each draw. groups: the tokens in use, and what they are centred over, as for ``token_basis``.
-        layer, head: who reads the embeddings. n_draws, seed: number of spans, and the seed of the draws.
+        group, groups, head: as for ``token_basis``.
     """
-    vectors = _centred(model, inputs, None, layer, head, groups)
-    draws = np.random.default_rng([seed, 16]).standard_normal((n_draws, k, len(vectors))) @ vectors
-    return Match("random direction within the embedding", [span(drawn) for drawn in draws])
+    vectors = _centred(model, inputs, group, layer, head, groups)
+    if group is None:
+        draws = np.random.default_rng([seed, 16]).standard_normal((n_draws, k, len(vectors))) @ vectors
+        return Match("random direction within the embedding", [span(drawn) for drawn in draws])
+    rng, words = np.random.default_rng([seed, 15]), f"{group} tokens" if isinstance(group, str) else "tokens"
+    bases = [span(vectors[rng.choice(len(vectors), k, replace=False)]) for _ in range(n_draws)]
+    return Match(f"span of as many random {words}", bases)
 
 
 def _centred(
@@ -171,30 +145,7 @@ def _centred(
     return vectors[: len(ids)] - vectors[len(ids) :].mean(0)
 
 
-@typed
-def without_subspace(
-    model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
-) -> AbstractContextManager[HookedModel]:
-    """A context in which a layer's values do not read a subspace: W_V - U U^T W_V, in one head or in all.
-
-    Raises ModelError for a basis that is not orthonormal or of another width, and for a derived W_V.
-    """
-    return _with_values(model, layer, head, lambda W_V: W_V - _inside(basis, W_V))
-
-
-@typed
-def only_subspace(
-    model: HookedModel, basis: Basis, *, layer: int = 0, head: int | None = None
-) -> AbstractContextManager[HookedModel]:
-    """A context in which a layer's values read nothing but a subspace: U U^T W_V, in one head or in all.
-
-    Raises ModelError as ``without_subspace`` does.
-    """
-    return _with_values(model, layer, head, lambda W_V: _inside(basis, W_V))
-
-
-@typed
-@few_threads
+@intervention
 def subspace_effect(
     model: HookedModel,
     inputs: Inputs,
@@ -218,15 +169,11 @@ def subspace_effect(
         inputs: rows, with labels where the metric asks for them.
         basis: orthonormal columns ``[d_model, k]``, as ``span``, ``leading`` and ``token_basis`` give.
         keep: whether the values read nothing but the subspace, instead of all but it.
-        layer: the layer, counted from 0. head: the only head that is changed, with those that share its values where
-            queries are grouped; by default all of them.
-        n_draws, seed: number of random subspaces of the control, and their seed.
-        metric: a name or a function, see ``interventions.metrics``; ``loss`` is in nats.
-        answer_at: where the answer is read, by default at the last position.
-        match: the control's subspaces in place of random ones, from ``spans_of_tokens`` or ``spans_in_embedding``.
+        head: the only head that is changed, with those that share its values where queries are grouped.
+        match: the control's subspaces in place of random ones, from ``matched_spans``.
 
-    Raises ModelError for a basis that is not orthonormal or of another width, for a derived W_V, and for a layer, head
-    or metric that there is not.
+    Raises ModelError for a basis that is not orthonormal, for a derived W_V, and for a layer, head or metric that there
+    is not.
     """
     pair = Comparison(model, metric, answer_at, inputs)
     check_layer_head(model, layer, head, "the value subspace")
@@ -242,7 +189,7 @@ def subspace_effect(
     def run(other: Tensor) -> Tensor:
         """Logits without a part, or with nothing else, as large, head by head, as the effect's own."""
         scaled = other if other is part else other * (norms(part) / norms(other).clamp_min(TINY)).to(part)
-        with _with_values(model, layer, head, lambda W_V: scaled if keep else W_V - scaled):
+        with _with_values(model, layer, head, scaled if keep else W_V - scaled):
             return pair.run()
 
     runs = (run(some) for some in (part, *(_inside(Q, W_V) for Q in match.bases)))
@@ -251,20 +198,27 @@ def subspace_effect(
     return pair.cost(name, site + ("" if head is None else f".{head}"), runs, control)
 
 
+@typed
 @contextmanager
-def _with_values(
-    model: HookedModel, layer: int, head: int | None, change: Callable[[Tensor], Tensor]
+def with_subspace(
+    model: HookedModel, basis: Basis, *, keep: bool = False, layer: int = 0, head: int | None = None
 ) -> Iterator[HookedModel]:
+    """A context in which a layer's values do not read a subspace, or nothing else, in one head or in all.
+
+    Raises ModelError for a basis that is not orthonormal, and for a derived W_V.
+    """
+    W_V = value_weights(model, layer).detach()
+    inside = _inside(basis, W_V)
+    with _with_values(model, layer, head, inside if keep else W_V - inside):
+        yield model
+
+
+def _with_values(model: HookedModel, layer: int, head: int | None, new: Tensor) -> AbstractContextManager[None]:
     """A context in which a layer's W_V ``[head, d_model, d_head]`` is another, in one head or in all."""
     check_layer_head(model, layer, head, "the value subspace")
-    W_V = value_weights(model, layer).detach()
-    before = W_V.clone()
-    changed = slice(None) if head is None else head * len(W_V) // model.cfg.n_heads
-    try:
-        W_V[changed] = change(before)[changed]
-        yield model
-    finally:
-        W_V.copy_(before)
+    W_V = value_weights(model, layer)
+    at = slice(None) if head is None else head * len(W_V) // model.cfg.n_heads
+    return replaced(W_V[at], new[at])
 
 
 def _inside(basis: Basis, W_V: Tensor) -> Tensor:

@@ -29,10 +29,10 @@ from rb_interp import probes
 from rb_interp.claims import judge
 from rb_interp.errors import RbInterpError
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import blocked_attention_costs, pattern_of, row_entropies
+from rb_interp.interventions.attention import pattern_of, row_entropies
 from rb_interp.interventions.interchanging import key_and_sum, permuted_number_line
 from rb_interp.interventions.route_shares import anchor_routes
-from rb_interp.interventions.subspace import leading, spans_in_embedding, spans_of_tokens, token_basis
+from rb_interp.interventions.subspace import leading, matched_spans, token_basis
 from rb_interp.models.build import lens_model
 from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.values import value_matrix
@@ -294,6 +294,11 @@ def _blocked(s: Subject, call: Callable, **options: Any) -> Any:
     return call(s.model, s.inputs, layer=_last(s), key=s.key, n_draws=5, **options)
 
 
+def _blocked_costs(s: Subject) -> Any:
+    effects = [_blocked(s, do.blocked_attention, metric=metric) for metric in ("loss", "accuracy")]
+    return {effect.quantity: effect for effect in effects}
+
+
 def _forced(s: Subject) -> Any:
     return do.forced_average(s.model, s.inputs, row_entropies(s.model, s.inputs.tokens), n_draws=5)
 
@@ -321,13 +326,13 @@ def _subspace(s: Subject, which: str) -> Any:
     if which == "leading":
         return do.subspace_effect(s.model, s.inputs, basis, keep=True, n_draws=5)
     if which == "embedding":
-        match = spans_in_embedding(s.model, s.inputs, 1, n_draws=5, **options)
+        match = matched_spans(s.model, s.inputs, 1, n_draws=5, **options)
         return do.subspace_effect(s.model, s.inputs, basis, keep=True, match=match)
     group = "reasoning_anchor" if s.data is not None else "token"
     basis = token_basis(s.model, s.inputs, group)
     if which == "token_basis":
         return do.subspace_effect(s.model, s.inputs, basis, n_draws=5)
-    match = spans_of_tokens(s.model, s.inputs, "key" if s.data is not None else "token", 3, n_draws=5)
+    match = matched_spans(s.model, s.inputs, 3, group="key" if s.data is not None else "token", n_draws=5)
     return do.subspace_effect(s.model, s.inputs, basis[:, :3], match=match)
 
 
@@ -342,7 +347,10 @@ def _of_data(function: Callable, **options: Any) -> Callable[[Subject], Any]:
 
 def _key_and_sum(s: Subject, **options: Any) -> Any:
     found = _of_data(key_and_sum, n=N, **options)(s)
-    return {"reading": found.reading(), "key": found.key, "sum": found.sum}
+    read = {name: np.mean(effect.values) for name, effect in found._asdict().items()}
+    control = np.max([np.mean(effect.control) for effect in found])
+    reading = probes.Reading("interchange", {**read, "control": control}, n=len(found.key.values))
+    return {"reading": reading, **found._asdict()}
 
 
 def _routes(s: Subject) -> Any:
@@ -410,7 +418,7 @@ CALLS: dict[str, Callable[[Subject], Any]] = {
     "path_patch, mlps recomputed": partial(_path, mlps="recomputed"),
     "interchange": _interchange,
     "blocked_attention": lambda s: _blocked(s, do.blocked_attention),
-    "blocked_attention_costs": lambda s: _blocked(s, blocked_attention_costs),
+    "blocked_attention_costs": _blocked_costs,
     "forced_average": _forced,
     "forced_pattern_of": _forced_pattern_of,
     "average_beside": _beside,

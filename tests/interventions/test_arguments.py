@@ -55,9 +55,9 @@ WRONG = {
     "fewer labels": (lambda: Inputs(TOKENS, LABELS[:3]), "got 5 rows of tokens and 3 labels; expected one for each"),
     "no labels": (
         lambda: ablation(MODEL, Inputs(TOKENS), "z.0"),
-        "needs the right answer of each row",
+        "needs the right answer of each clean row",
     ),
-    "labels of words": (lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"), "expected a token a row"),
+    "labels of words": (lambda: ablation(MODEL, Inputs(TOKENS, ["a"] * 5), "z.0"), "expected a token of the model"),
     "fewer answers": (
         lambda: interchange(MODEL, ROWS, ROWS, "z.0", LABELS[:3], control=ROWS),
         "3 predicted answers for",

@@ -109,15 +109,6 @@ def test_every_cell_has_the_number_of_a_hook_by_hand_under_any_metric_and_answer
     assert hooks_on(MODEL) == []
 
 
-def test_models_that_run_whole_give_the_same_under_any_metric_and_answer():
-    wanted = {"metric": spread, "answer_at": AT, "components": ("z", "k", "mlp_out"), "control": CLEAN.take([1, 2, 0])}
-    fast = patching_matrix(MODEL, CLEAN, CORRUPTED, **wanted)
-    with MODEL.hooks(fwd_hooks=[("blocks.0.hook_mlp_out", lambda activation, hook: activation)]):
-        whole = patching_matrix(MODEL, CLEAN, CORRUPTED, **wanted)
-    np.testing.assert_allclose(fast.patched, whole.patched, atol=1e-4)
-    np.testing.assert_allclose(fast.control_patched, whole.control_patched, atol=1e-4)
-
-
 def test_costs_are_differences_of_the_metric_at_the_answer():
     """Of each call, against the model run by hand: what the metric falls or rises by at each row's own position."""
     no_labels, average = Inputs(CLEAN.tokens, None, CLEAN.roles), np.zeros(6)
@@ -139,7 +130,7 @@ def test_costs_are_differences_of_the_metric_at_the_answer():
         assert (found.values > 0).all()
         assert found.control.shape[1] == 3
         assert np.abs(first.values).max() < 1e-6 or first.intervention.startswith("values")
-        with pytest.raises(ModelError, match=r"needs the right answer of each row; pass Inputs"):
+        with pytest.raises(ModelError, match=r"needs the right answer of each clean row"):
             call(metric="loss")
 
 

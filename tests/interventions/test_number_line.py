@@ -10,10 +10,11 @@ from probes.lens_models import lens_model
 from rb_interp.errors import TaskError
 from rb_interp.interventions import interchanging as module
 from rb_interp.interventions.hooking import last_logits
-from rb_interp.interventions.interchanging import permuted_coordinates, permuted_number_line
+from rb_interp.interventions.interchanging import permuted_number_line
 from rb_interp.models import build_model
 from rb_interp.models.generations import read_weights
 from rb_interp.models.reference import reference
+from rb_interp.probes.embeddings import token_vectors
 
 ANCHORS = TASK.tokens("reasoning_anchor")
 RNG = np.random.default_rng(0)
@@ -27,7 +28,8 @@ def test_a_token_takes_another_s_coordinate_and_keeps_the_rest(kind):
     before, direction = read_weights(model), RNG.standard_normal(16)
     order, unit = np.array([2, 0, 1, 3]), direction / np.linalg.norm(direction)
     logits = last_logits(model, DATA.tokens)
-    with permuted_coordinates(model, ANCHORS, order, direction):
+    change = module.moves(token_vectors(model, ANCHORS), order, direction)
+    with module._moved(model, ANCHORS, change):
         new = model.W_E.detach().double().numpy()
         changed = (last_logits(model, DATA.tokens) - logits).abs().amax(1).numpy() > 1e-4
     old = before["embed.W_E"].double().numpy()
@@ -37,7 +39,7 @@ def test_a_token_takes_another_s_coordinate_and_keeps_the_rest(kind):
     np.testing.assert_array_equal(np.delete(new, ANCHORS, 0), np.delete(old, ANCHORS, 0))
     assert not changed[DATA.rows("mem")].any()
     assert changed[DATA.rows("rsn_train")].mean() > 0.5
-    with pytest.raises(KeyError), permuted_coordinates(model, ANCHORS, order, direction):
+    with pytest.raises(KeyError), module._moved(model, ANCHORS, change):
         raise KeyError("inside")
     assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
 
@@ -51,10 +53,9 @@ def test_models_written_by_hand_count_an_anchor_as_where_it_stands_on_their_line
     """The averager's values read its line first; the carrier's values read keys, and a later layer the anchors."""
     found = reference(name)
     model, data = found.model(), found.task.dataset(0)
-    for permutation in (None, [1, 2, 3, 4, 0]):
-        effect = permuted_number_line(model, data, direction=direction, permutation=permutation, n_draws=3)
-        assert effect.summary()["effect"] == share
-        assert len(effect.values) > 200
+    effect = permuted_number_line(model, data, direction=direction, n_draws=3)
+    assert effect.summary()["effect"] == share
+    assert len(effect.values) > 200
     across = np.linalg.svd(model.W_V[0, 0].detach().double().numpy())[0][:, -1]
     assert not permuted_number_line(model, data, direction=across, n_draws=3).values.any()
 

@@ -16,7 +16,7 @@ from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.patching import COMPONENTS
 from rb_interp.interventions.path import path_logits
 from rb_interp.interventions.sites import Site, read_at
-from rb_interp.interventions.subspace import without_subspace
+from rb_interp.interventions.subspace import with_subspace
 from rb_interp.models.generations import GENERATION
 from rb_interp.probes import weight_rank
 from rb_interp.probes.capturing import capture
@@ -84,7 +84,7 @@ def test_a_subspace_leaves_the_values_that_a_head_shares(kind):
     model, basis = model_of(kind), np.eye(16)
     before = capture(model, CLEAN.tokens, [VALUES])[VALUES]
     logits = last_logits(model, CLEAN.tokens)
-    with without_subspace(model, basis, layer=1, head=3):
+    with with_subspace(model, basis, layer=1, head=3):
         after = capture(model, CLEAN.tokens, [VALUES])[VALUES]
     assert torch.equal(after[:, :, 0], before[:, :, 0])
     assert (after[:, :, 1] - after[:1, :1, 1]).abs().max() < 1e-6  # nothing but the bias is left

@@ -224,21 +224,15 @@ def test_circuits_written_by_hand_are_found(name, change):
 
 
 def test_a_patch_ends_with_its_context_and_knows_its_rows():
-    model = MODELS["pre"]()
-    tokens = torch.from_numpy(BOTH.tokens).long()
-    clean = torch.from_numpy(CLEAN.tokens).long()
+    model, tokens = MODELS["pre"](), torch.from_numpy(BOTH.tokens).long()
     expected = patched(model, BOTH, CLEAN, "resid_mid.1@last")
-    for source in (CLEAN.tokens, CLEAN):
-        with patch(model, "resid_mid.1@last", source, roles=BOTH.roles, source_roles=CLEAN.roles):
-            torch.testing.assert_close(model(tokens)[:, -1], expected, atol=1e-5, rtol=1e-5)
-            with pytest.raises(ModelError, match=r"holds 24 rows and this pass has 5; run the rows that it was made"):
-                model(tokens[:5])
-        assert hooks_on(model) == []
-    with pytest.raises(RuntimeError, match="oops"), patch(model, "q.0.1@key", clean, roles=BOTH.roles):
+    with patch(model, BOTH, CLEAN, "resid_mid.1@last"):
+        torch.testing.assert_close(model(tokens)[:, -1], expected, atol=1e-5, rtol=1e-5)
+        with pytest.raises(ModelError, match=r"has not the 24 rows that the edits were made for"):
+            model(tokens[:5])
+    with pytest.raises(RuntimeError, match="oops"), patch(model, BOTH, CLEAN, "q.0.1@key"):
         raise RuntimeError("oops")
     assert hooks_on(model) == []
-    with patch(model, "resid_pre.0", clean):
-        torch.testing.assert_close(model(tokens), model(clean))
 
 
 def test_a_matrix_of_roles_that_stand_elsewhere_has_every_component_but_the_pattern():
@@ -308,12 +302,3 @@ def test_interval_by_hand():
     one = Matrix(axes, "logit_diff", np.ones(1), np.zeros(1), np.full((1, 1, 1, 1), 0.5), None)
     assert one.to_frame()[["recovered", "low", "high"]].values.tolist() == [[0.5, -np.inf, np.inf]]
     assert PER_HEAD == ("q", "k", "v", "z", "pattern")
-
-
-def test_rows_that_hardly_differ_are_noted():
-    cells = np.zeros((1, 1, 1, 4))
-    for gap, noted in ((np.array([1.0, -1.0, 2.0, -1.5]), True), (np.array([1.0, 1.1, 0.9, 1.0]), False)):
-        axes = {"component": ["z"], "layer": [0], "role": ["key"]}
-        matrix = Matrix(axes, "logit_diff", gap, np.zeros(4), cells, None)
-        assert ("differs by 0.125, which may be 0" in matrix._repr_html_()) == bool(matrix.caution) == noted
-        assert np.isfinite(matrix.to_frame().low[0]) == (not noted)

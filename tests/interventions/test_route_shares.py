@@ -15,7 +15,6 @@ from rb_interp.interventions import circuit_by_cause, routes
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.route_shares import CAUSES, NAMED, SHARES, anchor_routes
 from rb_interp.models.build import build_model
-from rb_interp.models.build import lens_model as with_weights
 from rb_interp.models.reference import reference
 from rb_interp.models.reference.averager import embed_presence
 from rb_interp.models.reference.blueprint import Blueprint
@@ -130,59 +129,6 @@ def test_models_written_by_hand_have_the_routes_that_were_built(name):
             assert found.values[f"{change}:{route}:needed"] == pytest.approx(1, abs=0.05)
             apart = {"from_noise", "L0_at_last", "from_key"} - {route}
             assert max(found.values[f"{change}:{other}"] for other in apart) < 0.05
-
-
-def direct_sum(first, second, share):
-    """Two heads side by side, each with a residual stream of its own; logits are the weighted sum of the two models'.
-
-    At a share of 0 or 1 one of the heads writes nothing that is read.
-    """
-    config = replace(first.config, n_heads=2, d_model=2 * first.config.d_model, d_mlp=2 * first.config.d_mlp)
-    weights, scale = {}, {0: share, 1: 1 - share}
-    for name, tensor in first.weights.items():
-        pair, kind = [tensor, second.weights[name]], name.rsplit(".", 1)[-1]
-        if kind in ("W_Q", "W_K", "W_V", "W_O"):
-            axis, width = (2, tensor.shape[2]) if kind == "W_O" else (1, tensor.shape[1])
-            padded = [torch.nn.functional.pad(x, pad(axis, width, i)) for i, x in enumerate(pair)]
-            weights[name] = torch.cat(padded)
-        elif kind in ("W_in", "W_out"):
-            weights[name] = torch.block_diag(*pair)
-        elif kind == "W_U":
-            weights[name] = torch.cat([scale[i] * x for i, x in enumerate(pair)])
-        elif kind == "b_U":
-            weights[name] = share * pair[0] + (1 - share) * pair[1]
-        else:
-            weights[name] = torch.cat(pair, 0 if kind in ("b_Q", "b_K", "b_V") else -1)
-    return with_weights(config, first.task.d_vocab, first.task.length, weights)
-
-
-def pad(axis, width, place):
-    """Zeros beside a head's own half of the residual stream, in the order of ``torch.nn.functional.pad``."""
-    sides = (width, 0) if place else (0, width)
-    return sides if axis == 2 else (0, 0, *sides)
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize(
-    ("share", "name"),
-    [
-        (1, "average-then-key"),
-        (0.9, "average-then-key"),
-        (0.7, "mixed"),
-        (0.15, "key-to-anchors"),
-        (0, "key-to-anchors"),
-    ],
-)
-def test_two_circuits_side_by_side_have_graded_shares_and_a_silent_head_carries_nothing(share, name):
-    found = anchor_routes(
-        model := direct_sum(reference("averager", TASK), reference("carrier", TASK), share), DATA, n=30
-    )
-    assert accuracy(model) == 1
-    for quantity, expected in (("key:from_key", share), ("key:from_anchors", 1 - share)):
-        assert found.values[quantity] == pytest.approx(expected, abs=0.02)
-        assert found.values[f"{quantity}:needed"] == pytest.approx(expected, abs=0.02)
-    assert found.values["anchors:L0_at_last"] == pytest.approx(share, abs=0.02)
-    assert circuit_by_cause(found.values, 1.0) == name
 
 
 def test_the_anchors_share_is_the_mean_over_the_single_ones():

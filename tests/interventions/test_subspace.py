@@ -14,18 +14,16 @@ from rb_interp.interventions.hooking import last_logits
 from rb_interp.interventions.subspace import (
     Match,
     leading,
-    only_subspace,
+    matched_spans,
     span,
-    spans_in_embedding,
-    spans_of_tokens,
     subspace_effect,
     token_basis,
-    without_subspace,
+    with_subspace,
 )
 from rb_interp.models import build_model
 from rb_interp.models.generations import live_tensors, read_weights
 from rb_interp.models.reference import reference
-from rb_interp.probes.values import value_matrix
+from rb_interp.probes.values import token_embeddings, value_matrix
 from rb_interp.statistics import random_subspaces
 
 INPUTS = DATA.inputs(DATA.sample("rsn_train", 30))
@@ -55,10 +53,10 @@ def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind
     model, basis = model_of(kind), random_subspaces(1, 16, 3, RNG)[0]
     before, logits = read_weights(model), last_logits(model, INPUTS.tokens)
     for head in (None, 2):
-        with without_subspace(model, basis, layer=1, head=head):
+        with with_subspace(model, basis, layer=1, head=head):
             gone = live_tensors(model)["blocks.1.attn.W_V"].clone()
             assert (last_logits(model, INPUTS.tokens) - logits).abs().max() > 1e-4
-        with only_subspace(model, basis, layer=1, head=head):
+        with with_subspace(model, basis, keep=True, layer=1, head=head):
             alone = live_tensors(model)["blocks.1.attn.W_V"].clone()
         old, inside = before["blocks.1.attn.W_V"].double(), torch.tensor(basis @ basis.T)
         for h in range(4):
@@ -68,7 +66,7 @@ def test_a_subspace_is_gone_or_alone_in_one_head_or_all_and_back_afterwards(kind
             else:
                 torch.testing.assert_close(gone[h].double(), old[h], rtol=0, atol=0)
                 torch.testing.assert_close(alone[h].double(), old[h], rtol=0, atol=0)
-    with pytest.raises(KeyError), without_subspace(model, basis):
+    with pytest.raises(KeyError), with_subspace(model, basis):
         raise KeyError("inside")
     assert all(torch.equal(tensor, before[name]) for name, tensor in read_weights(model).items())
 
@@ -111,7 +109,7 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
     model, data = averager.model(), averager.task.dataset(0)
     sample = data.inputs(data.sample("rsn_train", 200))
     first, both = (leading(value_matrix(model), k=k) for k in (1, 2))
-    anchors = token_basis(model, sample, "reasoning_anchor", centred=False)
+    anchors = span(token_embeddings(model, sample.roles.group("reasoning_anchor"), 9, 0, 0))
     for basis in (first, both, anchors):
         gone = subspace_effect(model, sample, basis, metric="accuracy", n_draws=20 if basis is first else 1)
         assert gone.values.mean() > 0.75
@@ -122,7 +120,7 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
         assert not alone.values.any()
         assert alone.control.mean() > 0.75
     for other in random_subspaces(3, model.cfg.d_model, 1, np.random.default_rng(1)):  # not scaled up to the same norm
-        with without_subspace(model, other):
+        with with_subspace(model, other):
             assert (last_logits(model, sample.tokens).argmax(1).numpy() == sample.labels).mean() > 0.9
     assert not subspace_effect(model, sample, first, layer=1, metric="accuracy", n_draws=1).values.any()
 
@@ -131,14 +129,14 @@ def test_a_model_that_averages_reads_the_anchors_subspace_and_nothing_else():
 def test_controls_that_match_lie_in_the_embedding_and_change_as_much(kind):
     """Spans of keys lie in that of all keys, directions in that of all tokens, and one's own span costs the same."""
     model, every = model_of(kind), token_basis(model_of(kind), INPUTS, "key")
-    keys, lines = spans_of_tokens(model, INPUTS, "key", 3, n_draws=4), spans_in_embedding(model, INPUTS, n_draws=4)
+    keys, lines = (matched_spans(model, INPUTS, k, group=group, n_draws=4) for k, group in ((3, "key"), (1, None)))
     used = np.concatenate(list(INPUTS.roles.tokens.values()))
     whole = token_basis(model, INPUTS, used)
     for bases, around, k in ((keys.bases, every, 3), (lines.bases, whole, 1)):
         assert [basis.shape for basis in bases] == [(16, k)] * 4
         assert all(np.allclose(around @ (around.T @ basis), basis, atol=1e-6) for basis in bases)
         assert len({round(float(np.abs(basis).sum()), 9) for basis in bases}) == 4
-    (all_keys,) = spans_of_tokens(model, INPUTS, "key", 10, n_draws=1).bases
+    (all_keys,) = matched_spans(model, INPUTS, 10, group="key", n_draws=1).bases
     np.testing.assert_allclose(all_keys @ all_keys.T, every @ every.T, atol=1e-6)
     own = token_basis(model, INPUTS, "reasoning_anchor")
     effect = subspace_effect(model, INPUTS, own, match=Match("the same span", [own, *keys.bases]))
@@ -152,7 +150,7 @@ def test_directions_in_the_embedding_have_its_covariance():
     vectors = model.W_E.detach().double().numpy()[np.concatenate(list(INPUTS.roles.tokens.values()))]
     vectors -= vectors.mean(0)
     n = 2000
-    drawn = np.stack(spans_in_embedding(model, INPUTS, n_draws=n).bases)[:, :, 0]
+    drawn = np.stack(matched_spans(model, INPUTS, n_draws=n).bases)[:, :, 0]
     size = np.linalg.svd(vectors)[1] ** 2
     along = ((drawn @ np.linalg.svd(vectors)[2][:2].T) ** 2).mean(0)
     rng = np.random.default_rng(0).standard_normal((n, 16)) ** 2 * np.pad(size, (0, 16))[:16]
@@ -163,15 +161,11 @@ def test_directions_in_the_embedding_have_its_covariance():
 def test_a_group_s_span_is_that_of_what_the_head_reads(kind):
     """Without LayerNorm W_E itself; with it, whatever enters: centred vectors lie in the span, both ways."""
     model, roles = model_of(kind), INPUTS.roles
-    from rb_interp.probes.values import token_embeddings
-
     vectors = {name: token_embeddings(model, ids, 9, 0, 1) for name, ids in roles.tokens.items()}
     mean = np.concatenate(list(vectors.values())).mean(0)
-    for centred in (True, False):
-        basis = token_basis(model, INPUTS, "reasoning_anchor", head=1, centred=centred)
-        group = vectors["reasoning_anchor"] - mean * centred
-        assert basis.shape == (16, 4)
-        np.testing.assert_allclose(basis @ basis.T @ group.T, group.T, atol=1e-8)
+    basis, group = token_basis(model, INPUTS, "reasoning_anchor", head=1), vectors["reasoning_anchor"] - mean
+    assert basis.shape == (16, 4)
+    np.testing.assert_allclose(basis @ basis.T @ group.T, group.T, atol=1e-8)
     if kind == "plain":
         np.testing.assert_array_equal(vectors["key"], model.W_E.detach().double().numpy()[11:21])
 

@@ -19,14 +19,13 @@ import pandas as pd
 from torch import Tensor
 
 from rb_interp.interventions.ablating import ablations
-from rb_interp.interventions.attention import blocked_attention_costs, forced_average, pattern_of, row_entropies
+from rb_interp.interventions.attention import blocked_attention, forced_average, pattern_of, row_entropies
 from rb_interp.interventions.effect import Effect
 from rb_interp.interventions.interchanging import key_and_sum, n_other_answers, permuted_number_line
 from rb_interp.interventions.patching import patching_matrix
 from rb_interp.interventions.subspace import (
     leading,
-    spans_in_embedding,
-    spans_of_tokens,
+    matched_spans,
     subspace_effect,
     token_basis,
 )
@@ -136,9 +135,9 @@ def value_subspaces(model: HookedModel, data: AnchorDataset) -> Iterator[Found]:
         keep, k = name == "leading_direction_only", basis.shape[1]
         yield name, REASONING, subspace_effect(model, given, basis, keep=keep, n_draws=DRAWS, seed=data.seed)
         if keep:
-            match = spans_in_embedding(model, given, k, n_draws=MATCHED_DRAWS, seed=data.seed)
+            match = matched_spans(model, given, k, n_draws=MATCHED_DRAWS, seed=data.seed)
         else:
-            match = spans_of_tokens(model, given, "key", k, n_draws=MATCHED_DRAWS, seed=data.seed)
+            match = matched_spans(model, given, k, group="key", n_draws=MATCHED_DRAWS, seed=data.seed)
         yield f"{name}_matched", REASONING, subspace_effect(model, given, basis, keep=keep, match=match)
 
 
@@ -164,9 +163,9 @@ def finished_circuit(model: HookedModel, data: AnchorDataset) -> Iterator[Found]
     """What the last layer's look at the key is worth on reasoning and on memory inputs, and the number line."""
     last = model.cfg.n_layers - 1
     for set in (REASONING, MEMORY):
-        blocked = blocked_attention_costs(model, _inputs(data, set), layer=last, seed=data.seed)
-        yield "key_blocked", set, blocked["loss_increase"]
-        yield "key_blocked_answers", set, blocked["accuracy_drop"]
+        for name, metric in (("key_blocked", "loss"), ("key_blocked_answers", "accuracy")):
+            asked = {"layer": last, "metric": metric, "n_draws": 5, "seed": data.seed}
+            yield name, set, blocked_attention(model, _inputs(data, set), **asked)
     if model.cfg.n_heads == 1 and not n_other_answers(data, REASONING):
         for name, direction in (("number_line", "value"), ("number_line_component", "component")):
             effect = permuted_number_line(model, data, direction=direction, n_draws=DRAWS, seed=data.seed)

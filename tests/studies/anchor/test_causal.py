@@ -45,16 +45,16 @@ def test_every_intervention_is_there_for_every_member_at_its_stages(run):
 def test_a_matched_span_has_as_many_keys_as_there_are_anchors(run, monkeypatch):
     """The control of M4b: of as many directions as are projected out."""
     data, asked = run.sweep().dataset(1), []
-    found = causes.spans_of_tokens
+    found = causes.matched_spans
 
-    def spans(model, given, group, k, **options):
+    def spans(model, given, k, group=None, **options):
         asked.append((group, k))
-        return found(model, given, group, k, **options)
+        return found(model, given, k, group=group, **options)
 
-    monkeypatch.setattr(causes, "spans_of_tokens", spans)
+    monkeypatch.setattr(causes, "matched_spans", spans)
     list(causes.value_subspaces(run.model(gamma=0.8, seed=1, stage="half"), data))
     n = [len(data.task.tokens(f"{kind}_anchor")) for kind in ("reasoning", "memory")]
-    assert asked == [("key", k) for k in n]
+    assert asked == [(None, 1), *(("key", k) for k in n)]
 
 
 def test_an_effect_is_that_of_the_call_made_by_hand(run):
