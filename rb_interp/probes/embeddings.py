@@ -84,7 +84,7 @@ from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
-from rb_interp.theory.embeddings import theorem_1_embeddings
+from rb_interp.theory.theorem_1 import theorem_1_embeddings
 
 TIES = 12
 """Decimals of a cosine that rank it, so that equal cosines tie in spite of rounding."""

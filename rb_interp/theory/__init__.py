@@ -2,17 +2,16 @@
 
 from rb_interp.theory import lemma_1
 from rb_interp.theory.drift import (
+    agreement,
     emb_mlp_map,
     leading_direction,
     one_layer_drift,
     one_layer_maps,
+    permuted_r2,
     pull,
     value_direction,
     value_flow,
 )
-from rb_interp.theory.drift_agreement import agreement, permuted_r2
-from rb_interp.theory.embeddings import gaussian_profile, theorem_1_embeddings
-from rb_interp.theory.inner_products import InnerProducts, exponent, inner_product_error
 from rb_interp.theory.label_distributions import (
     empirical,
     excess,
@@ -20,6 +19,13 @@ from rb_interp.theory.label_distributions import (
     population_pull,
     rates,
     reasoning_moments,
+)
+from rb_interp.theory.theorem_1 import (
+    InnerProducts,
+    exponent,
+    gaussian_profile,
+    inner_product_error,
+    theorem_1_embeddings,
 )
 
 __all__ = [

@@ -35,17 +35,38 @@ whose output holds the embedding itself. Later the limit is left as soon as any 
 drift that is mostly common to all tokens agrees with anything that is common too: read agreement centred. Of W_V the
 *change* is predicted: at larger scales the initial W_V outweighs it. The r-weighted sum counts frequent tokens most:
 where keys are frequent as noise, it points to their mean.
+
+Agreement of a predicted drift with the measured one, as vectors over tokens and coordinates:
+
+    cos = <m, p> / (|m| |p|)           R^2 = 1 - |m - p|^2 / |m|^2
+
+for m and p flattened over [token, d_model], both centred over the tokens first: what all tokens do alike is left out.
+There is no free scale: R^2 is 1 only where size and direction are both right, 0 for a prediction of no motion, and
+negative for one that is worse than none. For a prediction that is c times the truth, R^2 = 1 - (1 - c)^2.
+
+Null. Predictions permuted within a kind of token keep everything but which token of its kind they belong to. The mean
+of R^2 over all such permutations has a closed form, since only the inner product changes:
+
+    mean <m, p_pi> = sum over kinds of  n_kind <mean of m, mean of p>      (means over the kind)
+
+Where kinds differ much and tokens of one kind little, R^2 is high with any order of tokens, and the
+excess over the null says more. Memory anchors share one population P^s, so a prediction from populations has no excess
+within them.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from rb_interp.errors import TaskError
 from rb_interp.theory.label_distributions import label_counts
 from rb_interp.typed import typed
+
+ROUNDING = 1e-6
+"""Part of a drift's size below which what centring leaves is single precision's rounding."""
 
 
 @typed
@@ -186,3 +207,57 @@ def leading_direction(
     left, singular, _ = torch.linalg.svd(change.nan_to_num(0, 0, 0), full_matrices=False)
     share = singular[..., 0] ** 2 / (singular**2).sum(-1)
     return left[..., 0].masked_fill(broken[..., None], torch.nan), share.masked_fill(broken, torch.nan)
+
+
+@typed
+def agreement(
+    predicted: Float[Tensor, "*member token d_model"],
+    measured: Float[Tensor, "*member token d_model"],
+    centred: bool = True,
+) -> tuple[Float[Tensor, "*member"], Float[Tensor, "*member"]]:
+    """Cosine in [-1, 1] and R^2 in (-inf, 1] over all tokens together.
+
+    The cosine is nan where prediction or measurement holds nothing but rounding (1e-6 of its size before centring), as
+    predictions from one label distribution for all tokens do; R^2 is nan where nothing but that was measured.
+
+    >>> m = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    >>> [round(x.item(), 4) for x in agreement(m / 2, m)]
+    [1.0, 0.75]
+    """
+    (p, p_size), (m, m_size) = _sized(predicted, centred), _sized(measured, centred)
+    return (p * m).sum((-2, -1)) / (p_size * m_size), 1 - ((m - p) ** 2).sum((-2, -1)) / m_size**2
+
+
+@typed
+def permuted_r2(
+    predicted: Float[Tensor, "*member token d_model"],
+    measured: Float[Tensor, "*member token d_model"],
+    kinds: Shaped[np.ndarray, " token"],
+) -> Float[Tensor, "*member"]:
+    """Mean R^2 of predictions permuted within each kind of token, over all permutations.
+
+    ``kinds`` names the kind of each token, by number or word. It is nan where a prediction or a measurement is, and
+    where nothing but rounding was measured, see `agreement`.
+
+    >>> m = torch.tensor([[1.0], [-1.0]])
+    >>> permuted_r2(m, m, np.array(["anchor", "anchor"])).round().item()          # one order gives 1, the other -3
+    -1.0
+    """
+    (p, _), (m, m_size) = _sized(predicted, True), _sized(measured, True)
+    _, kind, sizes = np.unique(kinds, return_inverse=True, return_counts=True)
+    kind = kind.reshape(-1)
+    inner = m @ p.mT
+    chance = torch.as_tensor((kind[:, None] == kind[None, :]) / sizes[kind][:, None]).to(inner)
+    product = (inner * chance).sum((-2, -1))  # how often each token gets each token's prediction
+    mm, pp = m_size**2, (p * p).sum((-2, -1))
+    return 1 - (mm - 2 * product + pp) / mm
+
+
+def _sized(
+    drift: Float[Tensor, "*member token d_model"], centred: bool
+) -> tuple[Float[Tensor, "*member token d_model"], Float[Tensor, "*member"]]:
+    """A drift in double precision, centred over the tokens if wanted, and its norm; nan where only rounding is left."""
+    raw = drift.double()
+    kept = raw - raw.mean(-2, keepdim=True) if centred else raw
+    size = kept.norm(dim=(-2, -1))
+    return kept, size.masked_fill(size <= ROUNDING * raw.norm(dim=(-2, -1)), torch.nan)

@@ -17,7 +17,7 @@ from rb_interp.probes.embeddings import Layout, geometry, geometry_arrays, geome
 from rb_interp.probes.vectors import cosines, expected_abs_cos, participation, principal_components
 from rb_interp.tasks import AnchorTask, Roles
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.theory.embeddings import theorem_1_embeddings
+from rb_interp.theory.theorem_1 import theorem_1_embeddings
 
 TOKENS = {"key": np.arange(20, 32), "memory": np.arange(1, 5), "reasoning": np.arange(10, 18)}
 ROW = np.zeros((1, 16), dtype=int)

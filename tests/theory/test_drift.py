@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy, softplus
 from rb_interp.errors import ConfigError, TaskError
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.drift import (
+    agreement,
     emb_mlp_map,
     leading_direction,
     one_layer_drift,
@@ -22,9 +23,8 @@ from rb_interp.theory.drift import (
     value_direction,
     value_flow,
 )
-from rb_interp.theory.drift_agreement import agreement
-from rb_interp.theory.inner_products import one_layer_logits
 from rb_interp.theory.label_distributions import empirical, excess
+from rb_interp.theory.theorem_1 import one_layer_logits
 
 TASK = AnchorTask(
     length=3, keys=(6, 9), memory_anchors=(0, 1), reasoning_anchors=(3, 4), masked=((3, 3),), d_vocab=20,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rb_interp.tasks import AnchorTask
-from rb_interp.theory.embeddings import gaussian_profile
 from rb_interp.theory.label_distributions import population
+from rb_interp.theory.theorem_1 import gaussian_profile
 
 PAPER = AnchorTask.preset("paper")
 VALUES = PAPER.tokens("reasoning_anchor")

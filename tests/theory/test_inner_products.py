@@ -7,9 +7,8 @@ import pytest
 
 from rb_interp.errors import TaskError
 from rb_interp.tasks import AnchorTask
-from rb_interp.theory.embeddings import gaussian_profile
-from rb_interp.theory.inner_products import exponent, inner_product_error, stepped_embeddings
 from rb_interp.theory.label_distributions import excess, population
+from rb_interp.theory.theorem_1 import exponent, gaussian_profile, inner_product_error, stepped_embeddings
 
 TASK = AnchorTask(length=3, unordered=True, balanced_keys=True, masked=(), n_sequences=2000, d_vocab=100)
 ANCHORS = TASK.tokens("reasoning_anchor")

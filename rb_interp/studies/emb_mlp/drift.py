@@ -36,8 +36,15 @@ from rb_interp.statistics.learning_order import fraction_left
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.emb_mlp.claims import BY_ID
 from rb_interp.tasks import AnchorDataset, AnchorTask
-from rb_interp.theory.drift import emb_mlp_map, leading_direction, one_layer_drift, one_layer_maps, pull
-from rb_interp.theory.drift_agreement import agreement, permuted_r2
+from rb_interp.theory.drift import (
+    agreement,
+    emb_mlp_map,
+    leading_direction,
+    one_layer_drift,
+    one_layer_maps,
+    permuted_r2,
+    pull,
+)
 from rb_interp.theory.label_distributions import population_pull
 from rb_interp.training.config import learning_rate
 from rb_interp.training.member_group import Member

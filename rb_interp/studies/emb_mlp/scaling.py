@@ -13,9 +13,9 @@ from rb_interp.probes.vectors import cosines
 from rb_interp.runs import over_seeds
 from rb_interp.studies.emb_mlp.config import Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
-from rb_interp.theory.inner_products import exponent, inner_product_error
 from rb_interp.theory.label_distributions import empirical, population
 from rb_interp.theory.lemma_1 import lemma_1_table
+from rb_interp.theory.theorem_1 import exponent, inner_product_error
 
 
 def label_tables(data: AnchorDataset) -> dict[str, pd.DataFrame]:
