@@ -1,9 +1,9 @@
 """Nulls, intervals over seeds, and statistics of tables and curves. None of them takes a model.
 
-Its submodules ``learning_order`` and ``corpus_loss`` read learning curves, ``disagreement`` compares members.
+Its submodules ``learning_order`` and ``corpus_loss`` read learning curves, ``groups`` compares groups of members.
 """
 
-from rb_interp.statistics import corpus_loss, disagreement, learning_order
+from rb_interp.statistics import corpus_loss, groups, learning_order
 from rb_interp.statistics.intervals import Interval, paired_differences, proportion_interval, t_interval
 from rb_interp.statistics.nulls import (
     dirichlet_rows,
@@ -18,9 +18,9 @@ __all__ = [
     "Interval",
     "corpus_loss",
     "dirichlet_rows",
-    "disagreement",
     "gaussian_product_singular_values",
     "gaussian_singular_values",
+    "groups",
     "learning_order",
     "paired_differences",
     "permutations",

@@ -45,8 +45,6 @@ __all__ = [
     "learning_order_table",
 ]
 
-COLUMNS = ("gamma", "seed", "step", "set", "loss", "accuracy")
-
 Curve = Float[np.ndarray, " evaluation"]
 
 
@@ -81,13 +79,15 @@ def _values(
 ) -> dict[str, float]:
     area = {name: float(fraction_left(losses[name], d_vocab).mean()) if name in losses else math.nan for name in SETS}
     bias, reasoning = bias_index(area["mem"], area["rsn_train"]), losses.get("rsn_train")
+    accuracy = {f"acc_{name}": float(accuracies[name][-1]) if name in accuracies else math.nan for name in SETS}
+    last = {name: float(curve[-1]) for name, curve in losses.items()}
     return {
         "bias": bias,
         "bias_test": bias_index(area["mem"], area["rsn_test"]),
         "abs_bias": abs(bias),
-        **_accuracies(accuracies),
-        "margin_mem": _margin("mem", losses, label_entropies),
-        "margin_rsn_train": _margin("rsn_train", losses, label_entropies),
+        **accuracy,
+        "acc_gap": accuracy["acc_rsn_train"] - accuracy["acc_rsn_test"],
+        **{f"margin_{name}": label_entropies.get(name, math.nan) - last.get(name, math.nan) for name in SETS[:2]},
         "half_step": math.nan if reasoning is None else float(steps[half_index(reasoning, d_vocab)]),
         **{f"area_{name}": area[name] for name in SETS},
     }
@@ -158,31 +158,17 @@ def learning_order_table(
     return readings_of_curves(curves, read)
 
 
-def _accuracies(accuracies: Mapping[str, Curve]) -> dict[str, float]:
-    found = {f"acc_{name}": float(accuracies[name][-1]) if name in accuracies else math.nan for name in SETS}
-    return {**found, "acc_gap": found["acc_rsn_train"] - found["acc_rsn_test"]}
-
-
-def _margin(name: str, losses: Mapping[str, Curve], label_entropies: Mapping[str, float]) -> float:
-    return label_entropies.get(name, math.nan) - float(losses[name][-1]) if name in losses else math.nan
-
-
 def readings_of_curves(curves: pd.DataFrame, read: Callable[[pd.DataFrame, str, int], Reading]) -> pd.DataFrame:
     """Readings table (stage ``final``, set ``""``) of every member in a curves table.
 
     Args:
-        curves: columns COLUMNS, one row per evaluation of a set.
+        curves: gamma, seed, step, set, loss, accuracy; one row per evaluation of a set.
         read: takes the rows of one member, its name in messages, and its seed.
 
-    Raises RunError where the table is empty or lacks a column, or a member has an evaluation twice.
+    Raises RunError where a member has an evaluation twice.
     """
     import pandas as pd
 
-    if curves.empty or not {*COLUMNS} <= {*curves.columns}:
-        raise RunError(
-            f"the curves table has {len(curves)} rows and the columns {list(curves.columns)}; expected "
-            f"{', '.join(COLUMNS[:-1])} and {COLUMNS[-1]}, one row per evaluation."
-        )
     blocks = []
     for _, member in curves.groupby(["gamma", "seed"], sort=True):
         gamma, seed = member["gamma"].iloc[0], int(member["seed"].iloc[0])

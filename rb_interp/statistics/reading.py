@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from rb_interp.errors import ArgumentError
 from rb_interp.record import Record
 from rb_interp.typed import typed
 
@@ -166,34 +165,6 @@ class Reading(Record):
             for name, value in self.values.items()
         ]
         return points(ax, rows, UNITS.get(self.probe, "value"), self._title, beside="untrained")
-
-    @typed
-    def circuitsvis(self, tokens: Sequence[str] | None = None) -> Any:
-        """The mean attention pattern as circuitsvis draws it, for a notebook.
-
-        Args:
-            tokens: a name for each position; by default their numbers.
-
-        Raises ArgumentError where circuitsvis is not installed, for a reading without a pattern, and for more or fewer
-        names than positions.
-        """
-        try:
-            from circuitsvis.attention import attention_heads  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise ArgumentError(
-                f"Reading.circuitsvis needs circuitsvis, which does not load ({error}); install it with 'pip install "
-                f"circuitsvis', or use plot()."
-            ) from None
-        if "mean_pattern" not in self.arrays:
-            raise ArgumentError(
-                f"a reading of {self.probe} has no mean pattern; read one of uniformity, attention_by_role or another "
-                f"probe of attention."
-            )
-        pattern = np.asarray(self.arrays["mean_pattern"])
-        names = list(map(str, range(len(pattern)) if tokens is None else tokens))
-        if len(names) != len(pattern):
-            raise ArgumentError(f"circuitsvis got {len(names)} tokens for {len(pattern)} positions; give one for each.")
-        return attention_heads(pattern[None].tolist(), names, [self.place])
 
     def __repr__(self) -> str:
         told = [f"{name}={value:.4g}" for name, value in list(self.values.items())[:SHOWN]]

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import mannwhitneyu, norm
 
 from rb_interp.errors import ArgumentError
-from rb_interp.statistics.auc import stratified_auc
+from rb_interp.statistics.groups import stratified_auc
 
 
 def test_the_auc_of_one_stratum_is_mann_whitney_s():

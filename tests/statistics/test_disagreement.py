@@ -8,8 +8,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from rb_interp.statistics import disagreement as module
-from rb_interp.statistics.disagreement import between_less_within, disagreement, excess_disagreement, pair_means
+from rb_interp.statistics import groups as module
+from rb_interp.statistics.groups import between_less_within, disagreement, excess_disagreement, pair_means
 
 ANSWERS = np.array([[1, 1, 1, 1], [1, 1, 1, 2], [3, 3, 1, 1], [3, 3, 3, 1], [7, 7, 7, 7]])
 GROUPS = ["a", "a", "b", "b", "c"]

@@ -81,5 +81,3 @@ def test_table_has_one_block_per_member_whatever_the_order_of_rows() -> None:
 def test_tables_that_cannot_be_read_are_refused() -> None:
     with pytest.raises(RunError, match=r"gamma=0.8, seed=1 has an evaluation twice"):
         learning_order_table(pd.concat([curves(0.8, 1)] * 2), 16, {})
-    with pytest.raises(RunError, match=r"expected gamma, seed, step, set, loss and accuracy"):
-        learning_order_table(curves(0.8, 1).drop(columns="loss"), 16, {})

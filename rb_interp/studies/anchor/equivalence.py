@@ -3,7 +3,7 @@
 At gamma .8, final, on the rows of `tasks.battery`. With d_ab the share of rows that members a and b answer differently
 (argmax), a seed's reading ``equivalence/<battery>`` is its mean over partners of other circuits less its mean over
 partners of its own; NaN where it has no partner of one kind. The permutation test over members and the means over pairs
-are those of `statistics.disagreement`. Members named ``none`` take no part, since they learned nothing. ``mixed``
+are those of `statistics.groups`. Members named ``none`` take no part, since they learned nothing. ``mixed``
 counts as a circuit like the others.
 
 How it can mislead. Untrained models read about 0 too, at or near the bound of Q1, since their later circuit says
@@ -29,7 +29,7 @@ from rb_interp.runs.measured import frame
 from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
 from rb_interp.settings import SMALL
-from rb_interp.statistics.disagreement import between_less_within, disagreement, excess_disagreement, pair_means
+from rb_interp.statistics.groups import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.studies.anchor.circuits import circuit_of_seed
 from rb_interp.tasks.battery import Battery, batteries
 from rb_interp.training.member_group import Member

@@ -13,7 +13,7 @@ Readings of all gammas together, whose gamma is NaN:
     phase_by_complexity  `auc`: the chance that an inferential member has a lower participation ratio of L0's W_Q than a
                          symmetric one of the same gamma, with the ends `auc:low` and `auc:high` of its interval
 
-K8 is judged on this interval, which holds for any number of members, see ``statistics.auc``. A gamma without both
+K8 is judged on this interval, which holds for any number of members, see ``statistics.groups``. A gamma without both
 phases gives no pair.
 
 How it can mislead. The numbers of single factors depend on the basis of their weights, see
@@ -34,7 +34,7 @@ from rb_interp.probes.embeddings import lattice
 from rb_interp.probes.vectors import spearman
 from rb_interp.probes.weights import condensation, layer_matrices, weight_spectra
 from rb_interp.runs.measured import OVER_SEEDS, frame, over_seeds, readings_table
-from rb_interp.statistics.auc import stratified_auc
+from rb_interp.statistics.groups import stratified_auc
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC
@@ -180,7 +180,7 @@ def phase_readings(phases: pd.DataFrame, matrices: pd.DataFrame, step: int) -> p
 def phase_auc(phases: pd.DataFrame, matrices: pd.DataFrame) -> pd.DataFrame:
     """The table ``phase_auc``: for every matrix the chance that an inferential member's participation ratio is lower.
 
-    Over pairs of members of the same gamma; low and high are the interval of ``statistics.auc``.
+    Over pairs of members of the same gamma; low and high are the interval of ``statistics.groups``.
     """
     rows = []
     names = matrices[["layer", "matrix"]].drop_duplicates()
