@@ -157,7 +157,7 @@ class Patch(OnRun):
     """CSV file to write the table to, with intervals and control."""
 
     def carry_out(self, line: str) -> None:
-        from rb_interp.report.interventions import print_matrix
+        from rb_interp.report.terminal import print_matrix
         from rb_interp.runs.intervene import patch_member
 
         _check_table(self.out)
@@ -192,7 +192,7 @@ class Ablate(OnRun):
     """CSV file to write the table of all members to."""
 
     def carry_out(self, line: str) -> None:
-        from rb_interp.report.interventions import print_ablations
+        from rb_interp.report.terminal import print_ablations
         from rb_interp.runs.intervene import ablate_members, ablation_means
 
         _check_table(self.out)

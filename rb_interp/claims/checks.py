@@ -108,7 +108,8 @@ def judge_checks(
 
 def _by_gamma(here: pd.DataFrame, stage: str, sibling: str, own_gamma: float | None) -> tuple[dict[str, Any], ...]:
     cells = []
-    for gamma, member in here.groupby("gamma"):
+    for gamma in sorted(here["gamma"].unique().tolist()):
+        member = here.loc[here["gamma"] == gamma]
         at = stage if own_gamma is None or np.isclose(gamma, own_gamma) else sibling
         at = at if at in member["stage"].unique() else stage  # a run without the sibling's gamma has no such step
         member = member.loc[member["stage"] == at]

@@ -212,7 +212,7 @@ def learning_order_claims(
         (Condition(curve("acc_rsn_test", "accuracy on rsn_test", **where), ">=", 0.90),),
     )
     gammas = (None, LARGE, LARGE, None, SMALL)
-    learned = (gamma and reasoning_learned(gamma, **where) for gamma in gammas)
+    learned = (reasoning_learned(gamma, **where) if gamma else None for gamma in gammas)
     parts = zip(statements, sources, conditions, learned, strict=True)
     return tuple(Claim(f"{prefix}{i}", *part[:3], learned=part[3]) for i, part in enumerate(parts, start=1))
 

@@ -178,10 +178,10 @@ def _name_points(axes: Axes, points: np.ndarray, names: Mapping[int, str]) -> No
     for place, name in names.items():
         angles, best = np.linspace(0, 2 * np.pi, 16, endpoint=False), (-np.inf, np.zeros(2))
         for shift in (r * np.array([np.cos(a), np.sin(a)]) for r in (8, 14, 22) for a in angles):
-            free = min(float(np.hypot(*(taken[place] + shift - other))) for other in taken)
-            best = max(best, (min(free, 10.0) - 0.05 * float(np.hypot(*shift)), shift), key=lambda one: one[0])
+            free = float(np.linalg.norm(taken[place] + shift - np.stack(taken), axis=1).min())
+            best = max(best, (min(free, 10.0) - 0.05 * math.hypot(*shift), shift), key=lambda one: one[0])
         taken.append(taken[place] + best[1])
-        line = {"arrowstyle": "-", "lw": 0.4, "shrinkA": 0, "shrinkB": 1} if np.hypot(*best[1]) > 10 else None
+        line = {"arrowstyle": "-", "lw": 0.4, "shrinkA": 0, "shrinkB": 1} if math.hypot(*best[1]) > 10 else None
         look = {"xytext": tuple(best[1]), "ha": "center", "va": "center", "arrowprops": line}
         kit.note(axes, name, tuple(points[place]), "data", fontsize=6, **look)
 

@@ -40,8 +40,6 @@ WIDTH = 7.2
 """Inches, the text width of a paper with one column."""
 
 STYLE = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 7.5,
     "axes.titlesize": 8,
     "axes.labelsize": 7.5,
@@ -50,7 +48,6 @@ STYLE = {
     "axes.spines.right": False,
     "axes.edgecolor": "#6b6b6b",
     "axes.linewidth": 0.7,
-    "axes.unicode_minus": True,
     "text.color": INK,
     "axes.labelcolor": INK,
     "xtick.color": "#444444",
@@ -61,10 +58,7 @@ STYLE = {
     "ytick.major.width": 0.6,
     "legend.fontsize": 7,
     "legend.edgecolor": "none",
-    "legend.framealpha": 0.8,
     "legend.borderpad": 0.2,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
     "path.simplify_threshold": 0.4,
     "svg.fonttype": "path",
     "svg.hashsalt": "rb_interp",

@@ -7,7 +7,6 @@ A study's template is Jinja that makes Markdown. It extends ``page.md.jinja``, f
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from base64 import b64encode
@@ -23,6 +22,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
+from pydantic_core import to_json
 
 from rb_interp.claims.rule import FEWEST
 from rb_interp.claims.verdict import OUTCOMES
@@ -60,8 +60,7 @@ def write_report(study: Study, evidence: Evidence, folder: str | Path) -> Path:
     """
     folder = Path(folder)
     images = save_figures(study.load("figures"), evidence, folder / "figures")
-    facts = json.dumps(json_safe(report_facts(study, evidence)), indent=1, ensure_ascii=False)
-    write_file(folder / "report.json", f"{facts}\n".encode())
+    write_file(folder / "report.json", json_of(report_facts(study, evidence)))
     write_file(folder / "report.html", render_page(study, evidence, images).encode())
     return folder / "report.html"
 
@@ -95,8 +94,7 @@ def render_page(study: Study, evidence: Evidence, images: Mapping[str, bytes]) -
     text = environment.from_string(template).render(shown.names())
     body, sections = _html(text)
     shell = environment.get_template("page.html.jinja")
-    css = Markup((HERE / "report.css").read_text(encoding="utf-8"))
-    return shell.render(title=study.title, question=study.question, body=body, sections=sections, css=css)
+    return shell.render(title=study.title, question=study.question, body=body, sections=sections)
 
 
 def _html(text: str) -> tuple[Markup, dict[str, str]]:
@@ -132,11 +130,9 @@ class Page:
 
     def names(self) -> dict[str, Any]:
         """Every name that a template may use."""
-        meta, methods = self.evidence.meta, ("figure", "readings", "rows", "grid", "table", "threshold", "constant")
-        parts = ("checks", "by_outcome", "all_claims", "within", "rest")
+        meta = self.evidence.meta
         return {
-            **{name: getattr(self, name) for name in (*methods, *parts)},
-            "evidence": self.evidence,
+            **{name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name != "names"},
             "warnings": list(warnings(self.evidence)),
             "terms": self._terms(),
             "versions": {**(meta.get("host") or {}), **(meta.get("versions") or {})},
@@ -259,28 +255,25 @@ class Page:
         return self.table(headings, map(self._claim, self.evidence.verdicts))
 
     def _claim(self, verdict: Verdict) -> list[Any]:
-        head = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
         conditions = verdict.conditions if len(verdict.conditions) > 1 else ()
         criterion = "all of these conditions" if conditions else typeset(verdict.criterion)
         text = Markup("{}: {}<br>{}").format(verdict.source, criterion, typeset(verdict.reason))
-        for one in conditions:
-            told = f"{effect(one)}, met by {one.n_meeting}/{one.n_seeds}, untrained {number(one.untrained)}"
-            text += Markup("<br>{} {}: {}").format(badge(one.outcome), typeset(one.criterion), told)
-        for one in verdict.context:
-            told = f"{effect(one)}, untrained {number(one.untrained)}"
-            text += Markup("<br>shown, not judged: {}: {}").format(typeset(one.statistic), told)
-        share = (
-            ""
-            if not verdict.n_seeds
-            else share_text(verdict.n_meeting / verdict.n_seeds, verdict.share_low, verdict.share_high)
-        )
+        for one in (*conditions, *verdict.context):
+            head, met = "shown, not judged:", ""
+            if one.criterion:
+                head, met = badge(one.outcome), f", met by {one.n_meeting}/{one.n_seeds}"
+            told = f"{effect(one)}{met}, untrained {number(one.untrained)}"
+            text += Markup("<br>{} {}: {}").format(head, typeset(one.criterion or one.statistic), told)
+        share = verdict.n_meeting / verdict.n_seeds if verdict.n_seeds else math.nan
+        share = share_text(share, verdict.share_low, verdict.share_high) if verdict.n_seeds else ""
         marks = {"yes": "calibrated", "no": "not calibrated", "held": f"withheld; alone {verdict.uncalibrated_outcome}"}
         notes = [marks.get(calibration_mark(verdict))]
         notes.append(verdict.reason.partition(":")[0] if verdict.learned is False else None)
         notes.append("met at initialisation" if verdict.met_at_initialisation else None)
         told = Markup("<br>").join([badge(verdict.outcome), *filter(None, notes)])
         met = Markup("{}<br>{}").format(verdict.met_by, share)
-        return [head, text, met, effect(verdict), number(verdict.untrained), told]
+        id = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
+        return [id, text, met, effect(verdict), number(verdict.untrained), told]
 
     def _terms(self) -> dict[str, str]:
         """Words of every report, of verdicts, of the study, and those that it shares with others."""
@@ -333,41 +326,32 @@ def warnings(evidence: Evidence) -> Iterator[str]:
     if evidence.scale == "smoke":
         yield "This is a smoke run. It shows that every part works and says nothing about the question."
     if verdicts and len(evidence.seeds) < FEWEST:
-        yield (
-            f"This run has {seeds_text(len(evidence.seeds))}. No claim about members can hold or fail with fewer than "
-            f"{FEWEST}."
-        )
-    for words, found in {
-        "Not calibrated, so nobody knows how often the probe misleads": [
-            v for v in verdicts if calibration_mark(v) == "no"
-        ],
+        few = seeds_text(len(evidence.seeds))
+        yield f"This run has {few}. No claim about members can hold or fail with fewer than {FEWEST}."
+    marked = [(calibration_mark(verdict), verdict.id) for verdict in verdicts]
+    at_start = [v.id for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"]
+    found = {
+        "Not calibrated, so nobody knows how often the probe misleads": [id for mark, id in marked if mark == "no"],
         "Withheld, because the probe misleads too often on models whose mechanism is known": [
-            v for v in verdicts if calibration_mark(v) == "held"
+            id for mark, id in marked if mark == "held"
         ],
         "Not judged, because fewer than half of the seeds have learned the mapping": not_learned(verdicts),
-        "Already met by untrained models": [v for v in verdicts if v.met_at_initialisation and v.outcome == "HOLDS"],
-    }.items():
-        if found:
-            yield f"{words}: {', '.join(verdict.id for verdict in found)}."
+        "Already met by untrained models": at_start,
+    }
     for first_seed, named in read_before(verdicts).items():
-        yield f"Decided by seeds from {first_seed} on alone, since earlier seeds had been read: {', '.join(named)}."
+        found[f"Decided by seeds from {first_seed} on alone, since earlier seeds had been read"] = named
+    yield from (f"{words}: {', '.join(ids)}." for words, ids in found.items() if ids)
 
 
-def json_safe(value: Any) -> Any:
-    """The same data in what JSON can hold: numpy numbers as numbers, tuples as lists, NaN and infinity as None.
+def json_of(value: Any) -> bytes:
+    """Data as JSON: numpy numbers as numbers, NaN and infinity as null.
 
-    >>> json_safe({"low": float("-inf"), "seeds": (0, 1)})
-    {'low': None, 'seeds': [0, 1]}
+    >>> json_of({"low": float("-inf"), "seeds": (0, 1)}).split()
+    [b'{', b'"low":', b'null,', b'"seeds":', b'[', b'0,', b'1', b']', b'}']
     """
-    if isinstance(value, Mapping):
-        return {str(key): json_safe(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return json_safe(value.tolist())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [json_safe(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (str, int)) else str(value)
+    return to_json(
+        value, indent=1, inf_nan_mode="null", fallback=lambda x: x.tolist() if hasattr(x, "tolist") else str(x)
+    )
 
 
 def typeset(text: str) -> str:

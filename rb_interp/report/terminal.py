@@ -1,10 +1,11 @@
-"""Verdicts, runs and studies as tables for the terminal."""
+"""Verdicts, runs, studies and interventions as tables for the terminal."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +16,8 @@ from rb_interp.errors import RunError, printable
 from rb_interp.figures.numbers import interval_text, number, share_text
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from rb_interp.claims import Verdict, Verdicts, Within
     from rb_interp.runs.registry import InstalledStudy
     from rb_interp.runs.run import Run
@@ -24,6 +27,7 @@ COLOURS = {"HOLDS": "green", "FAILS": "red", "OPEN": "yellow", "NOT JUDGED": "di
 WIDTH = 100
 DESCRIBES = "The grouping is by an outcome, so it describes and does not test."
 HELD = "; held: it is not good enough, so the verdict is withheld"
+UNITS = {"logit_diff": "logit difference", "probability": "probability of the clean answer"}
 
 
 def calibration_mark(verdict: Verdict) -> str:
@@ -33,9 +37,9 @@ def calibration_mark(verdict: Verdict) -> str:
     return "held" if verdict.withheld else "yes" if verdict.calibrated else "no"
 
 
-def not_learned(verdicts: Verdicts) -> list[Verdict]:
-    """Those that are not judged and ask for a mapping that fewer than half of the seeds have learned."""
-    return [verdict for verdict in verdicts if verdict.learned is False and verdict.outcome == "NOT JUDGED"]
+def not_learned(verdicts: Verdicts) -> list[str]:
+    """Claims that are not judged and ask for a mapping that fewer than half of the seeds have learned."""
+    return [verdict.id for verdict in verdicts if verdict.learned is False and verdict.outcome == "NOT JUDGED"]
 
 
 def read_before(verdicts: Verdicts) -> dict[int, list[str]]:
@@ -47,6 +51,36 @@ def read_before(verdicts: Verdicts) -> dict[int, list[str]]:
     return found
 
 
+class Screen:
+    """A console that shows a run's words as text: no command to it, and ``?`` for signs that it lacks."""
+
+    def __init__(self, console: Console | None) -> None:
+        found = console or Console()
+        piped = console is None and not found.is_terminal  # a pipe has no width of its own
+        self.console = Console(width=WIDTH) if piped else found
+
+    def text(self, words: str, style: str = "") -> Text:
+        """The words as they can be shown here."""
+        words = printable(words)
+        if not self.console.encoding.lower().startswith("utf"):
+            words = words.replace("−", "-").encode("ascii", "replace").decode()
+        return Text(words, style)
+
+    def say(self, words: str, style: str = "", width: int | None = None) -> None:
+        """A line."""
+        self.console.print(self.text(words, style), width=width)
+
+    def table(self, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], wide: bool = False) -> None:
+        """A table whose last column wraps; a ``wide`` one takes the width that there is, 100 columns at most."""
+        width = min(self.console.width, WIDTH) if wide else None
+        table = Table(box=None, pad_edge=False, header_style="bold", width=width, show_header=any(headings))
+        for heading in headings:
+            table.add_column(self.text(heading), no_wrap=heading is not headings[-1])
+        for row in rows:
+            table.add_row(*(self.text(cell) if isinstance(cell, str) else cell for cell in row))
+        self.console.print(table)
+
+
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     """Print each claim's outcome, calibration, seeds that meet it, effect, untrained value and statement.
 
@@ -55,75 +89,65 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     """
     if not verdicts:
         return
-    console = console_of(console)
-    marks = [calibration_mark(verdict) for verdict in verdicts]
-    table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
-    calibration = ("cal.",) if any(marks) else ()
-    for heading in ("claim", "verdict", *calibration, "met by", "median [range]", "untrained"):
-        table.add_column(heading, no_wrap=True, justify="right" if heading == "met by" else "left")
-    table.add_column("statement")
+    screen, marks = Screen(console), [calibration_mark(verdict) for verdict in verdicts]
+    rows = []
     for verdict, mark in zip(verdicts, marks, strict=True):
-        ends = (float("nan") if value is None else value for value in (verdict.effect, verdict.low, verdict.high))
+        ends = (math.nan if value is None else value for value in (verdict.effect, verdict.low, verdict.high))
         untrained = number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
-        texts = (verdict.met_by, interval_text(*ends), untrained, verdict.statement)
-        table.add_row(
-            Text(printable(verdict.id)),
-            Text(verdict.outcome, COLOURS[verdict.outcome]),
-            *(Text(mark) for _ in calibration),
-            *(Text(for_console(text, console)) for text in texts),
-        )
-    console.print(table)
-    counts = Counter(verdict.outcome for verdict in verdicts)
+        head = [verdict.id, Text(verdict.outcome, COLOURS[verdict.outcome]), *([mark] if any(marks) else [])]
+        rows.append([*head, verdict.met_by, interval_text(*ends), untrained, verdict.statement])
+    calibration = ["cal."] if any(marks) else []
+    screen.table(
+        ["claim", "verdict", *calibration, "met by", "median [range]", "untrained", "statement"], rows, wide=True
+    )
     starred = "; * met at initialisation" if any(verdict.met_at_initialisation for verdict in verdicts) else ""
-    console.print(Text(", ".join(f"{counts[name]} {name}" for name in OUTCOMES) + starred))
+    screen.say(counts_text(verdicts) + starred)
     if unlearned := not_learned(verdicts):
-        console.print(
-            Text(f"not learned by half of the seeds, so not judged: {printable(', '.join(v.id for v in unlearned))}")
-        )
+        screen.say(f"not learned by half of the seeds, so not judged: {', '.join(unlearned)}")
     for first_seed, named in read_before(verdicts).items():
-        console.print(Text(f"decided by seeds from {first_seed} on alone: {printable(', '.join(named))}"))
+        screen.say(f"decided by seeds from {first_seed} on alone: {', '.join(named)}")
     if any(marks):
-        console.print(Text(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}"))
+        screen.say(f"cal.: whether the probe is calibrated{HELD if 'held' in marks else ''}")
+
+
+def counts_text(verdicts: Verdicts) -> str:
+    """How many verdicts have each outcome."""
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
 
 
 def print_within(within: Within, console: Console | None = None) -> None:
     """Print the verdicts within groups of seeds: claims down, groups across, their shares in front."""
-    console = console_of(console)
-    table = Table(width=min(console.width, WIDTH), box=None, pad_edge=False, header_style="bold")
-    for heading in ("claim", *(group.name for group in within.groups)):
-        table.add_column(Text(printable(heading)))
-    shares = (f"{len(g.seeds)}/{g.total}, {share_text(g.share, g.low, g.high)}" for g in within.groups)
-    table.add_row("seeds", *(Text(for_console(share, console)) for share in shares))
+    screen = Screen(console)
+    rows: list[list[str | Text]] = [
+        ["seeds", *(f"{len(g.seeds)}/{g.total}, {share_text(g.share, g.low, g.high)}" for g in within.groups)]
+    ]
     for line in zip(*(group.verdicts for group in within.groups), strict=True):
-        table.add_row(Text(printable(line[0].id)), *(_within_cell(verdict, console) for verdict in line))
-    console.print(Text(printable(f"within groups of seeds, by {within.by}: met by, median")))
-    console.print(table)
-    console.print(Text(DESCRIBES), width=min(console.width, WIDTH))
-
-
-def _within_cell(verdict: Verdict, console: Console) -> Text:
-    numbers = f" {verdict.met_by}, {number(verdict.effect)}"
-    return Text.assemble((verdict.outcome, COLOURS[verdict.outcome]), for_console(numbers, console))
+        cells = ((v, screen.text(f" {v.met_by}, {number(v.effect)}")) for v in line)
+        rows.append([line[0].id, *(Text.assemble((v.outcome, COLOURS[v.outcome]), told) for v, told in cells)])
+    screen.say(f"within groups of seeds, by {within.by}: met by, median")
+    screen.table(["claim", *(group.name for group in within.groups)], rows, wide=True)
+    screen.say(DESCRIBES, width=min(screen.console.width, WIDTH))
 
 
 def print_run(run: Run, console: Console | None = None) -> None:
     """Print what a run folder holds: settings, how far it is, verdicts, versions."""
-    _print_rows(run_rows(run), console_of(console))
-
-
-def run_rows(run: Run) -> dict[str, str]:
-    """What a run folder holds, by heading."""
     info = run.study.load("info")
     sweeps = {f"sweep {name}" if name else "members": _sweep(sweep, run.is_copy) for name, sweep in run.sweeps.items()}
-    return {
+    try:
+        verdicts = counts_text(run.verdicts) if run.study.load("claims") else ""
+    except RunError as error:
+        verdicts = str(error)
+    rows = {
         "folder": str(run.folder),
         "study": f"{run.study.name}, scale {run.scale}, seeds {list(run.config.seeds)}",
         **sweeps,
         **({} if info is None else info(run)),
-        **({"verdicts": _counts(run)} if run.study.load("claims") else {}),
+        **({"verdicts": verdicts} if verdicts else {}),
         "made": f"{run.metadata['created']}  {run.metadata['command']}".strip(),
         "versions": ", ".join(f"{name} {version}" for name, version in run.metadata["versions"].items()),
     }
+    Screen(console).table(["", ""], [(Text(name, "bold"), text) for name, text in rows.items()])
 
 
 def _sweep(sweep: Sweep, is_copy: bool) -> str:
@@ -136,45 +160,54 @@ def _sweep(sweep: Sweep, is_copy: bool) -> str:
     return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
 
 
-def _counts(run: Run) -> str:
-    try:
-        counts = Counter(verdict.outcome for verdict in run.verdicts)
-    except RunError as error:
-        return str(error)
-    return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
-
-
 def print_studies(studies: Iterable[InstalledStudy], console: Console | None = None) -> None:
     """Print every study that is installed: its name, where it comes from, its question and its cost."""
-    console = console_of(console)
+    screen = Screen(console)
     for found in studies:
-        console.print(Text(found.name, "bold"), Text(f"({found.distribution})", "dim"))
+        screen.say(f"{found.name} ({found.distribution})", "bold")
         if (study := found.study) is None:
-            console.print(Text(f"  {found.problem}", "red"))
+            screen.say(f"  {found.problem}", "red")
         else:
-            console.print(Text(f"  {study.question}\n  Cost of {'; '.join(map(': '.join, study.cost.items()))}."))
+            screen.say(f"  {study.question}\n  Cost of {'; '.join(map(': '.join, study.cost.items()))}.")
 
 
-def _print_rows(rows: Mapping[str, str], console: Console) -> None:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, text in rows.items():
-        table.add_row(Text(name), Text(printable(text)))
-    console.print(table)
+def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Console | None = None) -> None:
+    """Print a patching matrix: components in forward order down, roles across, recovered shares in the cells."""
+    screen, member = Screen(console), table.iloc[0]
+    differ = {"both": "key and anchors"}.get(member["counterfactual"], member["counterfactual"])
+    screen.say(f"recovered {UNITS[metric]}; clean and corrupted inputs differ in {differ}")
+    screen.say("1: the cell carries all of the difference, 0: none of it")
+    screen.say(f"gamma {member['gamma']:g}, seed {member['seed']}, stage {member['stage']}, n {member['n']}")
+    roles, rows = list(dict.fromkeys(table["role"])), []
+    for place, cells in table.groupby(["component", "layer"], sort=False):
+        component, layer = cast(tuple[str, int], place)
+        values = cells.set_index("role")["recovered"].reindex(roles).to_list()
+        shown = (Text(f"{x:5.2f}" if math.isfinite(x) else "-", "bold" if abs(x) >= 0.5 else "") for x in values)
+        rows.append([f"{component}.{int(layer)}", *shown])
+    screen.table(["site", *roles], rows)
+    wide, control = float((table["high"] - table["low"]).max()), float(table["control"].abs().max())
+    notes = [f"95 % intervals are at most {wide:.2f} wide"] if math.isfinite(wide) else []
+    notes += [f"the control's largest cell is {control:.2f}"] if math.isfinite(control) else []
+    screen.say("; ".join(notes))
+    if not (math.isfinite(wide) and control < 0.5):
+        screen.say("The control does as much as cells do: this member hardly tells these inputs apart.")
+    if {"noise", "last"} <= set(roles):
+        screen.say("noise includes the last position where a noise token stands there")
 
 
-def console_of(console: Console | None) -> Console:
-    """The given console, or standard output; a pipe has no width of its own and gets WIDTH."""
-    if console is not None:
-        return console
-    found = Console()
-    return found if found.is_terminal else Console(width=WIDTH)
-
-
-def for_console(text: str, console: Console) -> str:
-    """The text, `printable`; a terminal without Unicode gets ``?`` for the signs that it lacks."""
-    text = printable(text)
-    if console.encoding.lower().startswith("utf"):
-        return text
-    return text.replace("−", "-").encode("ascii", "replace").decode()
+def print_ablations(means: pd.DataFrame, console: Console | None = None) -> None:
+    """Print the accuracy lost without each component, by gamma, method and set, from `intervene.ablation_means`."""
+    screen, rows = Screen(console), []
+    sets, methods = (list(dict.fromkeys(means[name])) for name in ("set", "method"))
+    screen.say(f"accuracy lost without a component, stage {means['stage'].iloc[0]}; mean over seeds [95 %]")
+    lines = [(method, method, "accuracy_drop") for method in methods]
+    lines += [("(had)", methods[0], "before"), ("(control)", methods[0], "control_accuracy_drop")]
+    for place, found in means.groupby(["gamma", "component"], sort=False):
+        gamma, component = cast(tuple[float, str], place)
+        by_set = found.set_index(["method", "quantity", "set"]).sort_index()[["mean", "low", "high"]]
+        for name, method, quantity in lines:
+            cells = by_set.loc[method, quantity].reindex(sets).to_numpy()
+            rows.append([f"{gamma:g}", component, name, *(share_text(*cell) for cell in cells)])
+    screen.table(["gamma", "component", "method", *sets], rows)
+    screen.say("had: accuracy with the component, the most there is to lose")
+    screen.say("control: the same component as it is on the same input with other noise")
