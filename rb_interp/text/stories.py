@@ -11,15 +11,15 @@ The notation:
 How it compares with the real stories it stands in for, on 10,000 of each (words: runs of letters, lower case):
 
                                                         grammar    TinyStories
-    words of a story, mean (shortest to longest)   181 (90-242)   162 (57-837)
-    distinct words                                        1,444          8,163
-    entropy of a word, nats                                5.82           5.92
-    entropy of a word given the one before, nats           3.06           3.80
-    distinct among all runs of 8 words                      48 %           96 %
+    words of a story, mean (shortest to longest)   176 (120-225)   162 (57-837)
+    distinct words                                          893          8,163
+    entropy of a word, nats                                5.68           5.92
+    entropy of a word given the one before, nats           2.65           3.80
+    distinct among all runs of 8 words                      43 %           96 %
     exact copies of another story                             0              0
 
-Its words are spread like real ones, but its sentences come back: a model learns it to a far lower loss than
-TinyStories, and a gap between two corpora that was measured on it need not hold for real text.
+A model learns it to a far lower loss than TinyStories: a gap between two corpora that was measured on it need not hold
+for real text.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Plot(NamedTuple):
 
 @typed
 def generate_stories(n: int, seed: int) -> list[str]:
-    """``n`` stories of some 90 to 250 words; paragraphs are separated by one line break.
+    """``n`` stories of some 120 to 230 words; paragraphs are separated by one line break.
 
     The same seed gives the same stories. A longer call begins with the stories of a shorter one.
 

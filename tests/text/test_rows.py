@@ -27,7 +27,7 @@ def test_padded_rows_are_one_document_each_cut_and_filled_with_end():
 def test_the_text_of_a_preset_and_seed_is_always_the_same():
     data = text_data(TextConfig.preset("smoke"), 0)
     digests = [data.tokenizer.fingerprint, *(data.provenance[corpus]["sha256"] for corpus in CORPORA)]
-    assert [digest[:8] for digest in digests] == ["fc1d901f", "e6647beb", "bfa59b43"]
+    assert [digest[:8] for digest in digests] == ["0c461855", "e6647beb", "bbae9c4b"]
 
 
 def test_a_stream_is_end_then_documents_each_followed_by_end():
