@@ -8,7 +8,7 @@ only a copy that was fetched before is used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -30,13 +30,9 @@ MADE = {"prontoqa": "generate", "stories": "grammar"}
 """What stands for a corpus of our own making, in place of a file, a folder or a dataset."""
 LEAST_STORY_TOKENS = 64
 """How short stories could be on average, which bounds how many of a large set on the hub are fetched."""
-READERS: dict[str, tuple[str, dict[str, Any]]] = {
-    ".jsonl": ("json", {}),
-    ".json": ("json", {}),
-    ".parquet": ("parquet", {}),
-    ".txt": ("text", {"sample_by": "document", "encoding": "utf-8-sig"}),
-}
+READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".txt": "text"}
 """Which reader of `datasets` takes which files."""
+OPTIONS: dict[str, dict[str, Any]] = {"text": {"sample_by": "document", "encoding": "utf-8-sig"}}
 
 _END = re.compile(r"<\|end_?of_?text\|>")
 _ASKED = re.compile(r"(Is the following statement true or false\?|True or false:)?\s*")
@@ -47,7 +43,7 @@ Document = Example | str
 
 @typed
 def read_prontoqa(place: str | Path) -> list[Example]:
-    """All examples of a place, in their order, each proved by ``verify`` (with or without a contradicting rule).
+    """All examples of a place, in their order, each proved by ``verify``.
 
     A record has question, query, chain_of_thought (a list of sentences, or a text) and answer ("True" or "False"), as
     in the original. Or it has context, question, options, answer ("A" or "B") and explanation (or chain_of_thought),
@@ -119,9 +115,9 @@ def _records(place: str, n: int | None = None) -> Iterator[Any]:
         if place.startswith("hub:"):
             yield from load_dataset(place.removeprefix("hub:"), split="train", streaming=n is not None)
         for where in map(str, files_of(place)):  # one by one, since columns may differ
-            reader, options = READERS[Path(where).suffix.lower()]
+            reader = READERS[Path(where).suffix.lower()]
             # streamed, so that no copy is left in the user's cache
-            for row in load_dataset(reader, data_files=where, split="train", streaming=True, **options):
+            for row in load_dataset(reader, data_files=where, split="train", streaming=True, **OPTIONS.get(reader, {})):
                 parts = re.split(r"\n\s*\n", row["text"]) if reader == "text" and not _END.search(row["text"]) else ()
                 yield from ({"text": part} for part in parts) if parts else (row,)
     except TextError:
@@ -152,7 +148,7 @@ def _example(record: Mapping[str, Any]) -> Example:
         answers.get(answer, answer),
         (len(thoughts) - 1) // 2,
     )
-    verify(example, distractors=None)
+    verify(example)
     return example
 
 
@@ -170,8 +166,8 @@ def files_of(place: str) -> list[Path]:
 
 def stamps(config: TextConfig) -> tuple:
     """Names, times and sizes of the files of both corpora: one that has changed is read again. TextError as above."""
-    files = [file for corpus in CORPORA for file in files_of(getattr(config, corpus))]
-    return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    states = ((file, file.stat()) for corpus in CORPORA for file in files_of(getattr(config, corpus)))
+    return tuple((str(file), state.st_mtime_ns, state.st_size) for file, state in states)
 
 
 class Documents:
@@ -227,8 +223,8 @@ def source(config: TextConfig, corpus: str) -> str:
 def _generated(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]:
     """Blocks of documents, each with a seed of its own; ends where a block brings nothing that is new."""
     seen: set[str] = set()
-    for block in count():
-        state = np.random.SeedSequence([seed, CORPORA.index(corpus), block]).generate_state(1)
+    for number in count():
+        state = np.random.SeedSequence([seed, CORPORA.index(corpus), number]).generate_state(1)
         documents, before = _block(config, corpus, int(state[0] >> 1)), len(seen)
         seen.update(map(text_of, documents))
         if len(seen) == before:
@@ -236,10 +232,10 @@ def _generated(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]
         yield from documents
 
 
-def _block(config: TextConfig, corpus: str, seed: int) -> list[Document]:
+def _block(config: TextConfig, corpus: str, seed: int) -> Sequence[Document]:
     if corpus == "prontoqa":
-        return [*generate(BLOCK, seed, config.hops, config.ontology, config.ordering)]
-    return [*generate_stories(BLOCK, seed)]
+        return generate(BLOCK, seed, config.hops, config.ontology, config.ordering)
+    return generate_stories(BLOCK, seed)
 
 
 def _drawn(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]:
@@ -254,5 +250,5 @@ def _drawn(config: TextConfig, corpus: str, seed: int) -> Iterator[Document]:
 
 
 @lru_cache(maxsize=4)
-def _read(corpus: str, place: str, n: int | None, stamps: tuple) -> tuple[Document, ...]:
-    return tuple(read_prontoqa(place) if corpus == "prontoqa" else read_stories(place, n))
+def _read(corpus: str, place: str, n: int | None, stamps: tuple) -> Sequence[Document]:
+    return read_prontoqa(place) if corpus == "prontoqa" else read_stories(place, n)

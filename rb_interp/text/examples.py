@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 from rb_interp.errors import TextError
@@ -23,8 +24,6 @@ QUERY = "True or false: "
 
 _SENTENCE = re.compile(r"(?:(Each|Every) )?(.+?) (is|are) (not )?(?:an? )?(.+)\.")
 _ENTITY = re.compile(r"[A-Z][a-z]*|[0-9]+")
-
-Literal = tuple[str, bool]
 
 
 @typed
@@ -66,54 +65,36 @@ class Example:
         return f"{self.prompt} {' '.join(self.chain_of_thought)} {self.answer}"
 
 
-@dataclass(frozen=True)
-class Words:
-    """The words that are generated and read."""
-
-    entities: list[str]  # names that examples speak of
-    prime_entities: list[str]  # prime numbers, for the true chain of numbers
-    concepts: list[str]  # names of the fictional ontology
-    families: list[list[str]]  # properties; a concept has at most one of each family
-    false_concepts: list[list[str]]  # lists of names for the false ontology
-    true_chains: list[list[tuple[str, int]]]  # root first; with each concept the number of hops that it is used from
-    true_properties: dict[str, list[Literal]]  # what is true of a concept, as (word, negated)
-    contradicted_by: dict[str, str]  # concept of the contradicting rule in the true ontology, by property
-    shared_properties: list[str]  # properties that two concepts of one true chain can share
-    plurals: dict[str, str]  # singular to plural of every concept that can be read
-    singulars: dict[str, str]  # the reverse
-    properties: frozenset[str]  # every property that can be read
-
-
 @cache
-def words() -> Words:
-    """The words of PrOntoQA, read from their file at the first call.
+def words() -> SimpleNamespace:
+    """The words of PrOntoQA: the entries of their file, with plurals, singulars and properties of all that can be read.
 
     >>> words().plurals["tabby"], words().true_properties["insect"]
     ('tabbies', [('six-legged', False), ('eight-legged', True)])
     """
     read = read_toml(Path(__file__).parent / "tables/prontoqa_words.toml")
     later, irregular = read.pop("only_read"), read.pop("irregular_plurals")
+    read["families"] = [family.split() for family in read["families"]]
+    read["false_concepts"] = [names.split(", ") for names in read["false_concepts"]]
+    read["true_chains"] = [
+        [(concept, int(least)) for concept, _, least in (each.rpartition(" ") for each in chain.split(", "))]
+        for chain in read["true_chains"]
+    ]
     read["true_properties"] = {
-        concept: [(word.removeprefix("not "), word.startswith("not ")) for word in true]
+        concept: [(word.removeprefix("not "), word.startswith("not ")) for word in true.split(", ")]
         for concept, true in read["true_properties"].items()
     }
-    read["true_chains"] = [[(concept, least) for concept, least in chain] for chain in read["true_chains"]]
+    read["contradicted_by"] = {word: of for of, named in read["contradicted_by"].items() for word in named.split()}
     nouns = (*read["concepts"], *later["concepts"].split(), *later["concepts_of_two_words"], *irregular)
     plurals = {noun: irregular.get(noun) or noun + ("es" if noun.endswith("pus") else "s") for noun in nouns}
     properties = {word for family in read["families"] for word in family} | set(later["properties"].split())
     properties.update(word for true in read["true_properties"].values() for word, _ in true)
     singulars = {plural: noun for noun, plural in plurals.items()}
-    return Words(**read, plurals=plurals, singulars=singulars, properties=frozenset(properties))
+    return SimpleNamespace(**read, plurals=plurals, singulars=singulars, properties=properties)
 
 
 class Statement(NamedTuple):
     """One fact: of a concept (``form`` plural, Each or Every) or of one entity (``form`` ground).
-
-    Attributes:
-        subject: a concept in the singular, or an entity.
-        predicate: a concept in the singular, or a property.
-        negated: whether the sentence says "not".
-        form: ``"plural"``, ``"Each"``, ``"Every"`` or ``"ground"``.
 
     >>> fact = Statement("wumpus", "impus", False, "plural")
     >>> fact.sentence, fact._replace(form="Each").sentence, fact.of("Max").sentence
@@ -141,34 +122,13 @@ class Statement(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def _sentence(subject: str, predicate: str, negated: bool, form: str) -> str:
-    maybe_not = "not " if negated else ""
+    maybe_not, plurals = "not " if negated else "", words().plurals
     if form == PLURAL:
-        plurals = words().plurals
         sentence = f"{plurals[subject]} are {maybe_not}{plurals.get(predicate, predicate)}."
         return sentence[0].upper() + sentence[1:]
     article = "an " if predicate[0] in "aeiou" and not predicate.startswith("eu") else "a "
-    what = (article if predicate in words().plurals else "") + predicate
     who = subject if form == GROUND else f"{form} {subject}"
-    return f"{who} is {maybe_not}{what}."
-
-
-class Proof(NamedTuple):
-    """What ``verify`` has found out.
-
-    Attributes:
-        premise: what is known of the entity at first. conclusion: the property that the chain ends with.
-        rules: those that the chain of thought uses, in its order, shape ``[hops]``. context: all, in its order.
-        derived: all that follows of the entity. label: whether the query follows.
-        contradicting: the rule that gives the property with the other polarity, None in a context without one.
-    """
-
-    premise: Statement
-    rules: tuple[Statement, ...]
-    conclusion: Statement
-    context: tuple[Statement, ...]
-    derived: frozenset[Statement]
-    contradicting: Statement | None
-    label: bool
+    return f"{who} is {maybe_not}{article if predicate in plurals else ''}{predicate}."
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
@@ -183,8 +143,8 @@ def parse_sentence(sentence: str) -> Statement:
     >>> parse_sentence("Every wumpus is not hot.")
     Statement(subject='wumpus', predicate='hot', negated=True, form='Every')
     """
-    if found := _SENTENCE.fullmatch(sentence):
-        quantifier, who, verb, negation, what = found.groups()
+    if parts := _SENTENCE.fullmatch(sentence):
+        quantifier, who, verb, negation, what = parts.groups()
         form = PLURAL if verb == "are" else quantifier or GROUND
         nouns = words().singulars if form == PLURAL else {}
         who, what = nouns.get(who[0].lower() + who[1:]) or nouns.get(who, who), nouns.get(what, what)
@@ -218,18 +178,32 @@ def step_kinds(example: Example) -> tuple[str, ...]:
     return tuple(kinds)
 
 
+class Proof(NamedTuple):
+    """What ``verify`` has found out.
+
+    Attributes:
+        premise: what is known of the entity at first. conclusion: the property that the chain ends with.
+        rules: those that the chain of thought uses, in its order, shape ``[hops]``. context: all, in its order.
+        derived: all that follows of the entity. label: whether the query follows.
+        contradicting: the rule that gives the property with the other polarity, None in a context without one.
+    """
+
+    premise: Statement
+    rules: tuple[Statement, ...]
+    conclusion: Statement
+    context: tuple[Statement, ...]
+    derived: frozenset[Statement]
+    contradicting: Statement | None
+    label: bool
+
+
 @typed
-def verify(example: Example, distractors: bool | None = True) -> Proof:
+def verify(example: Example) -> Proof:
     """Check an example from its text alone and return its proof.
 
     Everything is parsed; all that follows from the premise is derived; the chain of thought must follow step by step
     with rules that stand word for word in the context; the query and the answer must agree with it. Raises TextError
     with the reason at the first fault.
-
-    Args:
-        example: what to check; only the words and the forms of sentences are shared with the generator.
-        distractors: whether its context has a contradicting rule, so that the property of the conclusion stands there
-            once with each polarity. None does not count.
 
     >>> example = Example(
     ...     "Each wumpus is not hot. Rompuses are hot. Rompuses are impuses. Max is a rompus.",
@@ -240,20 +214,18 @@ def verify(example: Example, distractors: bool | None = True) -> Proof:
     """
     sentences, chain = split_sentences(example.question), example.chain_of_thought
     *context, premise = map(parse_sentence, sentences)
-    concepts = words().plurals
+    concepts, n = words().plurals, len(chain)
     _require(all(rule.form != GROUND for rule in context), "only the last sentence of a context may be of an entity")
     named = premise.form == GROUND and premise.predicate in concepts and not premise.negated
     _require(named, f"'{premise.sentence}' ends the context and is no premise 'Name is a concept.'")
-    n = len(chain)
     _require(n == 2 * example.hops + 1 > 1, f"{example.hops} hops and {n} sentences in the chain; expected 2 hops + 1")
     _require(chain[0] == premise.sentence, f"the chain begins with '{chain[0]}', not with '{premise.sentence}'")
     known, rules = premise, []
     for step, after in zip(chain[1::2], chain[2::2], strict=True):
         _require(step in sentences[:-1], f"'{step}' is no rule of the context")
         rule = parse_sentence(step)
-        _require(
-            rule.subject == known.predicate and not known.negated, f"'{step}' does not apply to '{known.sentence}'"
-        )
+        applies = rule.subject == known.predicate and not known.negated
+        _require(applies, f"'{step}' does not apply to '{known.sentence}'")
         known = rule.of(premise.subject)
         _require(after == known.sentence, f"'{step}' gives '{known.sentence}', not '{after}'")
         rules.append(rule)
@@ -264,16 +236,8 @@ def verify(example: Example, distractors: bool | None = True) -> Proof:
     _require(example.query in asked, f"the query is '{example.query}'; expected one of {', '.join(map(repr, asked))}")
     label = asked[example.query]
     _require(example.answer == str(label), f"the answer is '{example.answer}', and the query is {label}")
-    about = [rule for rule in context if rule.predicate == known.predicate]
-    contradicting = [rule for rule in about if rule.negated != known.negated]
-    if distractors is not None:
-        same = [rule.subject for rule in about if rule.negated == known.negated]
-        # Prime numbers and Mersenne primes of the true ontology can share their property.
-        shared = known.predicate in words().shared_properties and len({*same}) == len(same) == 2
-        right = (len(same) == 1 or shared) and len(contradicting) == distractors
-        times = f"{len(same)} times as in the conclusion and {len(contradicting)} times the other way"
-        _require(right, f"'{known.predicate}' is said {times}; expected 1 and {int(distractors)}")
-    return Proof(premise, (*rules,), known, (*context,), derived, (*contradicting, None)[0], label)
+    other_way = (rule for rule in context if rule[1:3] == opposite[1:3])
+    return Proof(premise, (*rules,), known, (*context,), derived, next(other_way, None), label)
 
 
 def derive(rules: Sequence[Statement], premise: Statement) -> frozenset[Statement]:
@@ -283,14 +247,14 @@ def derive(rules: Sequence[Statement], premise: Statement) -> frozenset[Statemen
     >>> sorted(fact.sentence for fact in derive(rules, parse_sentence("Max is a wumpus.")))
     ['Max is a rompus.', 'Max is a wumpus.', 'Max is not hot.']
     """
-    found: set[Statement] = set()
+    derived: set[Statement] = set()
     waiting = [premise]
     while waiting:
         fact = waiting.pop()
-        if fact not in found and not fact.negated:  # "is not a wumpus" lets nothing follow by modus ponens
+        if fact not in derived and not fact.negated:  # "is not a wumpus" lets nothing follow by modus ponens
             waiting += [rule.of(fact.subject) for rule in rules if rule.subject == fact.predicate]
-        found.add(fact)
-    return frozenset(found)
+        derived.add(fact)
+    return frozenset(derived)
 
 
 def _require(right: bool, otherwise: str) -> None:

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from rb_interp.text.config import TextConfig
-from rb_interp.text.examples import EACH, EVERY, GROUND, PLURAL, QUERY, Example, Literal, Statement, words
+from rb_interp.text.examples import EACH, EVERY, GROUND, PLURAL, QUERY, Example, Statement, words
 from rb_interp.typed import typed
 
 FORMS = (PLURAL, PLURAL, EACH, EVERY)
@@ -29,13 +29,15 @@ FORMS = (PLURAL, PLURAL, EACH, EVERY)
 DRAW = {False: 0.3, True: 0.7}
 """How much a plain and a negated property draw the walk to end at it; going on to the parent draws it with 1."""
 
+Literal = tuple[str, bool]
+"""A property, and whether it is negated."""
 
-@dataclass(frozen=True)
-class Chain:
+
+class Chain(NamedTuple):
     """A chain of concepts and the deduction drawn on it.
 
     Attributes:
-        concepts: root first. literals: the property of each as (word, negated), None where it has none.
+        concepts: root first. literals: the property of each, None where it has none.
         start, end: depths of the concept that the premise names, and of the one whose property is concluded.
         entity: whom the deduction speaks of. other: the concept of the contradicting rule.
     """
@@ -47,16 +49,6 @@ class Chain:
     entity: str
     other: str
 
-    def rules(self, ordering: str) -> list[Statement]:
-        """The rules of the chain: root downwards in ``preorder``, leaf upwards otherwise; all forms plural."""
-        found: list[Statement] = []
-        for depth, (concept, literal) in enumerate(zip(self.concepts, self.literals, strict=True)):
-            if depth:
-                found.append(Statement(concept, self.concepts[depth - 1], False, PLURAL))
-            if literal is not None:
-                found.append(Statement(concept, *literal, PLURAL))
-        return found if ordering == "preorder" else found[::-1]
-
 
 @typed
 def generate(
@@ -65,12 +57,11 @@ def generate(
     hops: Sequence[int] = (1, 2, 3, 4, 5),
     ontology: str = "fictional",
     ordering: str = "random",
-    distractors: bool = True,
 ) -> list[Example]:
     """Draw ``n`` PrOntoQA examples: as many of each number of hops as possible, in random order.
 
-    Follows version 1 of the original (modus ponens, ten concepts). ``verify`` proves each example. Raises ConfigError
-    if a setting is out of range.
+    Follows version 1 of the original (ten concepts, a contradicting rule about another concept, so that the label
+    cannot be read off a word). ``verify`` proves each example. Raises ConfigError if a setting is out of range.
 
     Args:
         seed: together with the other settings it decides every draw.
@@ -78,7 +69,6 @@ def generate(
         ontology: names of the concepts: ``fictional``, ``true`` (real chains, true statements) or ``false``
             (real names in random order).
         ordering: of the rules in the context: ``random``, ``preorder`` (root first) or ``postorder`` (root last).
-        distractors: whether a contradicting rule about another concept keeps the label from being read off a word.
 
     >>> example = generate(1, seed=0, hops=(1,))[0]
     >>> example.question
@@ -89,15 +79,20 @@ def generate(
     ('True or false: Sam is large.', 'False')
     """
     hops = TextConfig.preset("quick", hops=tuple(hops), ontology=ontology, ordering=ordering).hops
-    rng = random.Random(repr((int(seed), hops, ontology, ordering, distractors)))
+    rng = random.Random(repr((int(seed), hops, ontology, ordering, True)))
     wanted = [hops[at % len(hops)] for at in range(n)]
     rng.shuffle(wanted)
     chains = (_true_chain(rng, n) if ontology == "true" else _random_chain(rng, n, ontology) for n in wanted)
-    return [_example(rng, chain, ordering, distractors) for chain in chains]
+    return [_example(rng, chain, ordering) for chain in chains]
 
 
-def _example(rng: random.Random, chain: Chain, ordering: str, distractors: bool) -> Example:
-    rules = [rule._replace(form=rng.choice(FORMS)) for rule in chain.rules(ordering)]
+def _example(rng: random.Random, chain: Chain, ordering: str) -> Example:
+    rules: list[Statement] = []
+    for depth, (concept, literal) in enumerate(zip(chain.concepts, chain.literals, strict=True)):
+        parent = [(chain.concepts[depth - 1], False)] if depth else []
+        rules += [Statement(concept, *said, PLURAL) for said in (*parent, literal) if said is not None]
+    rules = rules if ordering == "preorder" else rules[::-1]
+    rules = [rule._replace(form=rng.choice(FORMS)) for rule in rules]
     by_words = {(rule.subject, rule.predicate): rule for rule in rules}
     concepts, concluded = chain.concepts, chain.literals[chain.end]
     assert concluded is not None, "a walk ends at a concept with a property"
@@ -106,15 +101,13 @@ def _example(rng: random.Random, chain: Chain, ordering: str, distractors: bool)
     steps = [by_words[step] for step in (*up, (concepts[chain.end], word))]
     if ordering == "random":
         rng.shuffle(rules)
-    if distractors:
-        place = rng.randrange(len(rules) + 1)
-        rules.insert(place, Statement(chain.other, word, not negated, rng.choice(FORMS)))
+    place = rng.randrange(len(rules) + 1)
+    rules.insert(place, Statement(chain.other, word, not negated, rng.choice(FORMS)))
     premise = Statement(chain.entity, concepts[chain.start], False, GROUND).sentence
     thoughts = [premise]
     for rule in steps:
         thoughts += [rule.sentence, rule.of(chain.entity).sentence]
-    holds = rng.random() < 0.5
-    asked = steps[-1].of(chain.entity)
+    holds, asked = rng.random() < 0.5, steps[-1].of(chain.entity)
     question = " ".join([*(rule.sentence for rule in rules), premise])
     query = f"{QUERY}{(asked if holds else asked.denied()).sentence}"
     return Example(question, query, tuple(thoughts), str(holds), len(steps))
@@ -130,9 +123,8 @@ def _random_chain(rng: random.Random, hops: int, ontology: str) -> Chain:
     start = rng.randint(hops, depth)
     end = start - hops + 1
     other, *concepts = rng.sample(names, depth + 2)
-    families = rng.sample(words().families, depth)
     literals: list[Literal] = []
-    for at, family in enumerate(families, start=1):
+    for at, family in enumerate(rng.sample(words().families, depth), start=1):
         plain, negated = _factor(False, at, start, end), 0.5 * _factor(True, at, start, end)
         literals.append((rng.choice(family), rng.random() * (plain + negated) < negated))
     return Chain(tuple(concepts), (None, *literals), start, end, rng.choice(words().entities), other)
@@ -169,10 +161,8 @@ def _true_places(hops: int) -> tuple[list[tuple[int, int]], list[float]]:
         for start in range(hops, len(concepts)):
             end, weight = start - hops + 1, 1 / (len(concepts) - hops)
             for depth in range(end, start + 1):
-                factors = [
-                    _factor(negated, depth, start, end)
-                    for _, negated in words().true_properties.get(concepts[depth], ())
-                ]
+                options = words().true_properties.get(concepts[depth], ())
+                factors = [_factor(negated, depth, start, end) for _, negated in options]
                 # Without a property a walk can pass and can not end.
                 weight *= sum(factors) / len(factors) if factors else float(depth != end)
             places.append((which, start))

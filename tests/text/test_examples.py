@@ -63,8 +63,6 @@ PLANTED = [
     (question("Impuses are yumpuses.", "Max is a rompus."), "only the last sentence of a context may be of an entity"),
     (question(" Max is a rompus.", ""), "'Rompuses are not blue.' ends the context and is no premise"),
     (question("Max is a rompus.", "Max is blue."), "'Max is blue.' ends the context and is no premise"),
-    (question(" Every numpus is not hot.", ""), "'hot' is said 1 times as in the conclusion and 0 times the other way"),
-    (question("Impuses are shy.", "Jompuses are hot."), "'hot' is said 2 times as in the conclusion"),
     (question("Impuses are shy.", "Impuses are not hot."), "'Max is hot.' and its opposite both follow"),
 ]
 
@@ -82,13 +80,10 @@ def test_a_rule_behind_a_negated_concept_proves_nothing():
         verify(Example(question, "True or false: Max is hot.", (*thoughts, "Max is hot."), "True", 2))
 
 
-def test_without_distractors_the_property_stands_once():
-    alone = question(" Every numpus is not hot.", "")
-    assert verify(alone, distractors=False).contradicting is None
-    assert not verify(alone, distractors=None).label
-    assert not verify(RIGHT, distractors=None).label
-    with pytest.raises(TextError, match="1 times as in the conclusion and 1 times the other way; expected 1 and 0"):
-        verify(RIGHT, distractors=False)
+def test_a_context_without_a_contradicting_rule_is_proved_too():
+    proof = verify(question(" Every numpus is not hot.", ""))
+    assert proof.contradicting is None
+    assert not proof.label
 
 
 def test_every_sentence_reads_back_as_what_it_says():
