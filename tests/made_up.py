@@ -20,7 +20,7 @@ from table_columns import check_tables, columns_of, keys, table_of
 from rb_interp.claims import Verdicts, judge, judge_checks, judge_within
 from rb_interp.figures.evidence import Evidence
 from rb_interp.runs.config import StudyConfig
-from rb_interp.runs.measured import Measured, summary_table
+from rb_interp.runs.measured import Measured, curves_summary, summary_table
 from rb_interp.runs.protocol import Study
 
 NEUTRAL = {"O": "", "i": 0, "f": math.nan, "b": False}
@@ -104,13 +104,15 @@ class MadeUp:
         tables = {"readings": table_of(self.declared["readings"]), **self.tables()}
         curves, readings = tables.pop("curves"), tables.pop("readings")
         own = {"arrays": self.arrays, "tables": tables, "claims": self.study.load("claims"), "meta": meta}
+        own["keys"] = {name: " ".join(keys(columns)) for name, columns in self.declared.items()}
         empty = {"summary": table_of(self.declared["summary"]), "verdicts": Verdicts([])}
         return remade(self.study, Evidence(self.config, scale, curves, readings, **empty, **own), statistics)
 
 
 def remade(study: Study, evidence: Evidence, statistics: Statistics) -> Evidence:
     """Evidence whose readings or tables were changed, with its summary, statistics, verdicts and checks made anew."""
-    readings, tables = evidence.readings, {**evidence.tables, **statistics(evidence)}
+    readings, own = evidence.readings, {"curves_summary": curves_summary(evidence.curves), **statistics(evidence)}
+    tables = {**evidence.tables, **own}
     summary, checks = summary_table(readings), study.load("checks")
     every = {**tables, "curves": evidence.curves, "readings": readings, "summary": summary}
     check_tables(study, every)

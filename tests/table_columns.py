@@ -70,26 +70,14 @@ COLUMNS = {
     },
     "labels": {
         "in_range": "sweep gamma seed step group:int | low:int high:int inside pooled accuracy",
-        "in_range_summary": f"gamma step group:int quantity | {OVER_SEEDS}",
-        "label_facts": "gamma quantity group:float | mean low high n:float",
-        "outputs": "gamma seed step group:int label:int | low:int high:int probability",
-        "outputs_summary": f"gamma group:int label:int quantity | {OVER_SEEDS}",
+        "outputs": "gamma seed group:int label:int | low:int high:int probability",
     },
     "emb-mlp": {
-        "agreement": (
-            "sweep gamma seed group prediction:str metric:str | step:float fraction last_step:int "
-            "at_first:bool back again"
-        ),
-        "agreement_summary": (
-            "sweep gamma group prediction:str metric:str | n never:int at_first:int step:float fraction "
-            "n_back:int back n_again:int again middle_step middle_fraction middle_at_first:bool"
-        ),
+        "agreement": "sweep gamma seed group prediction:str metric:str | step:float fraction at_first:bool back",
         "drift": (
             "sweep gamma seed step group prediction:str | leaving:bool fraction cos r2 cos_raw r2_raw r2_permuted"
         ),
-        "drift_curves": f"sweep gamma group prediction:str step quantity | {OVER_SEEDS}",
         "exponents": "gamma seed | exponent predicted",
-        "exponents_summary": f"gamma predicted quantity | {OVER_SEEDS}",
         "inner_products": "gamma seed d_model:int | error size",
         "inner_products_summary": "gamma d_model:int | mean by_eq_13 relative n",
         "label_cosines": "group labels:str token:int other:int | cos",
@@ -100,28 +88,16 @@ COLUMNS = {
         "lemma_1": "gamma d_model:int | n_init:int n_within:int share low high tolerance",
         "lemma_1_reached": "d_model:int | gamma",
         "value_flow": "sweep gamma seed step | leaving:bool fraction cos r2 cos_direction share_leading",
-        "value_flow_curves": f"sweep gamma step quantity | {OVER_SEEDS}",
-        "value_flow_leaving": f"sweep gamma quantity | {OVER_SEEDS}",
     },
     "language": {
-        "attention": f"gamma stage set layer | {OVER_SEEDS}",
         "corpora": "seed corpus:str | source:str documents:int tokens:int stand_in:str entropy",
-        "course": f"gamma step quantity | {OVER_SEEDS} below:int",
-        "deltas": "gamma seed step | delta_loss",
-        "early": "gamma | n at_last:int at_first:int first:int all:int all_at_first:int",
-        "nulls": "probe quantity gamma stage | null_mean null_sd",
-        "paired": f"what:str | {OVER_SEEDS} count:int",
-        "rank_ratios": "gamma seed matrix:str | ratio",
-        "rank_ratios_summary": f"gamma matrix:str quantity | {OVER_SEEDS}",
         "similarity": (
             "gamma seed step | cos_prontoqa cos_stories cos_control cos_in_range cos_counterpart difference "
             "difference_control difference_counterpart difference_centred difference_control_centred "
             "difference_counterpart_centred"
         ),
         "skills": "gamma seed step hops:int accuracy_of:str | accuracy n",
-        "skills_summary": f"gamma accuracy_of:str hops:int | {OVER_SEEDS}",
         "token_intervals": "gamma seed stage step quantity | low high reached",
-        "token_intervals_summary": "gamma stage quantity | low high n",
         "tokens": (
             "seed token:int | text:str corpus:str count_prontoqa:int count_stories:int ratio control:bool "
             "counterpart:int"
@@ -133,39 +109,15 @@ COLUMNS = {
             "n_pairs:int attention_last:bool attention_anchors:bool attention_last_unseen:bool "
             "attention_anchors_unseen:bool"
         ),
-        "phase_counts": "gamma phase:str flow:str | n total:int",
-        "flow_match": "quantity | value low high n",
         "answers": "gamma seed difference:int | count:int share",
         "by_position": "gamma seed position:int | I S n",
-        "by_position_summary": f"gamma position:int quantity | {OVER_SEEDS}",
-        "interchange": "gamma seed roles:str | base source kb_ps ks_pb other placebo n",
-        "interchange_by_flow": "flow:str roles:str | base source kb_ps ks_pb other placebo members:int",
-        "attention": "gamma seed set layer:int head:int query:str key:str | attention untrained",
-        "exception_edges": "gamma seed edge:str | turned kept qualifies:bool n:int",
-        "exception_places": "gamma seed | used_for:str phase:str flow:str place:str others:str learned",
-        "exception_counts": "used_for:str phase:str flow:str place:str | n:int",
-        "exception_test": "by:str | right low high n:int",
-        "attention_summary": f"gamma flow:str set layer:int head:int query:str key:str quantity | {OVER_SEEDS}",
-        "matrices": (
-            "gamma seed layer:int matrix:str | participation participation_untrained stable_rank "
-            "stable_rank_untrained condensed condensed_untrained condensed_signed condensed_signed_untrained "
-            "groups groups_untrained"
-        ),
-        "matrices_summary": f"gamma layer:int matrix:str quantity | {OVER_SEEDS}",
         "eigenvalues": "gamma seed step rank:int | eigenvalue",
-        "eigenvalues_summary": f"gamma step rank:int quantity | {OVER_SEEDS}",
-        "growth": "gamma seed rank:int | final half_step",
-        "phase_auc": "layer:int matrix:str | auc low high untrained n gammas:int inferential:int symmetric:int",
     },
-    "addition-and-scan": {
-        "contrasts": "task:str contrast:str seed | difference",
-        "contrasts_summary": f"task:str contrast:str quantity | {OVER_SEEDS}",
-    },
+    "addition-and-scan": {},
     "composite-map": {
-        "members": "sweep gamma seed | phase:str I S I_early S_early acc_train acc_seen_train acc_seen_test",
+        "members": "sweep gamma seed | phase:str I S O I_early S_early acc_train acc_seen_train acc_seen_test",
         "cells": "axis:str point gamma phase:str | label:str sweep n total:int share low high",
         "boundaries": "axis:str point | label:str sweep gamma_star low high crossing:int n:int",
-        "best_of_lr": "gamma seed | rates:int I lr_I S lr_S",
     },
 }
 

@@ -16,7 +16,6 @@ COGS = Study(
     cost={"paper": "days on one GPU; no other preset can decide the claim"},
     config="cogs.study:CogsConfig",
     measure="cogs.study:measure",
-    tables={"contrasts": "task contrast seed", "contrasts_summary": "task contrast quantity"},
     claims="cogs.study:CLAIMS",
     figures="cogs.report:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),

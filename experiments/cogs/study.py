@@ -6,6 +6,7 @@ criterion was written down before the runs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -15,14 +16,12 @@ import numpy as np
 from cogs.sentences import RULES
 from cogs.task import CogsTask
 from rb_interp.claims import Claim, Condition, Term
-from rb_interp.runs import Measured, MemberModels, Run, StudyConfig, SweepConfig, over_seeds, readings_table
-from rb_interp.runs.members import each_member
+from rb_interp.runs import Measured, MemberModels, Run, StudyConfig, SweepConfig, readings_table
+from rb_interp.runs.members import measure_members
 from rb_interp.settings import Gammas, ReadRows
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.addition_and_scan.claims import ALONE
-from rb_interp.studies.addition_and_scan.config import DECAYS, LARGE, MODELS, SMALL, TRAINING, check_decay
-from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table
-from rb_interp.studies.addition_and_scan.measure import MemberFound, read_member
+from rb_interp.studies.addition_and_scan.config import ALONE, DECAYS, LARGE, MODELS, SMALL, TRAINING, check_decay
+from rb_interp.studies.addition_and_scan.measure import contrasts, read_member
 
 HELD_OUT = {"cogs": "rules"}
 """The task, and the set of the contrast: the mean over the rules that are held out, each counting alike."""
@@ -101,22 +100,15 @@ CLAIMS = (
 
 def measure(run: Run, progress: bool = True) -> Measured:
     """Which answers of every member are right at its last step, and the contrasts of the 2 x 2."""
-    parts = []
-    for name, sweep in run.sweeps.items():
-        work = partial(read_with_rules, probe_rows=run.config.probe_rows)
-        found = each_member(sweep, sweep.sound_members, work, progress=progress, desc=f"answers of {name}")
-        parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
-    contrasts = contrasts_table(readings_table(*parts), HELD_OUT)
-    steps = {"cogs": run.config.cogs_low.train.steps}
-    tables = {"contrasts": contrasts, "contrasts_summary": over_seeds(contrasts, ["task", "contrast"], ["difference"])}
-    return Measured(readings_table(*parts, list(contrast_rows(contrasts, steps, HELD_OUT))), tables)
+    found = measure_members(run, partial(read_with_rules, probe_rows=run.config.probe_rows), progress=progress)
+    return Measured(readings_table(found.readings, contrasts(found.readings, HELD_OUT)))
 
 
-def read_with_rules(models: MemberModels, member: Any, probe_rows: int) -> MemberFound:
+def read_with_rules(models: MemberModels, member: Any, probe_rows: int) -> Iterator[tuple[str, str, Reading]]:
     """The readings ``answers`` of a member, of each set and of ``rules``."""
-    found = read_member(models, member, probe_rows)
-    rules = mean_of([found.readings[rule] for rule in RULES])
-    return found._replace(readings={**found.readings, "rules": rules})
+    found = list(read_member(models, member, probe_rows))
+    yield from found
+    yield "final", "rules", mean_of([reading for _, set, reading in found if set in RULES])
 
 
 def mean_of(readings: list[Reading]) -> Reading:

@@ -18,7 +18,7 @@ from pydantic import Field
 from cogs.sentences import ALONE, LONGEST_FORM, LONGEST_SENTENCE, RULES, WORDS, Sentence, sentences
 from rb_interp import RbInterpError
 from rb_interp.settings import Share
-from rb_interp.studies.addition_and_scan.sequences import ARROW, END, SequenceTask
+from rb_interp.studies.addition_and_scan.scan import ARROW, END, SequenceTask
 from rb_interp.tasks import Dataset
 
 SETS = ("train", "seen_test", *RULES)

@@ -14,7 +14,7 @@ from cogs.study import CLAIMS, CogsConfig
 from cogs.task import CogsTask
 from rb_interp import ModelConfig, RbInterpError, Reading, judge
 from rb_interp.runs import readings_table
-from rb_interp.studies.addition_and_scan.answers import right
+from rb_interp.studies.addition_and_scan.measure import right
 from rb_interp.tasks import Task
 
 TASK = CogsTask(n_sequences=4000, n_test=1000, n_rule=300)
@@ -189,7 +189,7 @@ def test_a_run_reads_the_members_that_it_trained(tmp_path):
     assert readings["cogs_high", 0.8, 1, "deep", "right"] == own
     rules = [readings["cogs_low", 0.3, 0, rule, "right"] for rule in RULES]
     assert readings["cogs_low", 0.3, 0, "rules", "right"] == np.mean(rules)
-    assert len(run.readings) == 2 * 4 * 7 + len(run.table("contrasts")) == 2 * 4 * 7 + 5 * 2
+    assert len(run.readings) == 2 * 4 * 7 + 5 * 2
     page = run.report.read_text()
     assert "gamma_low_decay" in page
     assert "This run has no" not in page

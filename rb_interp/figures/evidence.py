@@ -12,7 +12,7 @@ import pandas as pd
 
 from rb_interp.claims.criterion import Claim, Condition
 from rb_interp.errors import RbInterpError
-from rb_interp.statistics.intervals import Interval
+from rb_interp.statistics.intervals import Interval, over_seeds
 
 if TYPE_CHECKING:
     from rb_interp.claims import CheckedCause, Verdicts, Within
@@ -38,7 +38,7 @@ class Evidence:
         summary: mean over seeds of every reading with its interval, made from ``readings`` when the run was measured.
         arrays: ``{gamma}/{seed}/{stage}/{set}/{probe}/{array}`` -> array, ``{sweep}/`` in front where there are
             several; ``mean``, ``low`` and ``high`` in place of the seed where they were averaged over seeds.
-        tables: further tables by name; an absent one counts as empty.
+        tables: further tables by name; an absent one counts as empty. keys: table -> columns that tell its rows apart.
         verdicts: one a claim. within: the same within groups of seeds, None where the study has none. checks: one a
             causal check. claims: the claims themselves, for their thresholds.
         meta: versions, host, command, created, expected_by_chance, calibration.
@@ -52,6 +52,7 @@ class Evidence:
     arrays: Mapping[str, np.ndarray]
     verdicts: Verdicts
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
     checks: Sequence[CheckedCause] = ()
     claims: Sequence[Claim] = ()
     within: Within | None = None
@@ -123,9 +124,13 @@ class Evidence:
     def table(self, name: str, **where: Any) -> pd.DataFrame:
         """A further table, or its rows where columns have the given values.
 
+        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, made when asked for.
+
         Raises MissingEvidenceError where it is absent or nothing is left.
         """
-        found = self.tables.get(name)
+        found, base = self.tables.get(name), name.removesuffix("_summary")
+        if found is None and base != name and "seed" in self.keys.get(base, "").split():
+            return self._over_seeds(base, **where)
         if found is None or found.empty:
             raise MissingEvidenceError(f"This run has no {'table' if found is None else 'rows in the table'} “{name}”.")
         for column, value in where.items():
@@ -134,6 +139,11 @@ class Evidence:
             place = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
         return found
+
+    def _over_seeds(self, name: str, quantity: str = "", **where: Any) -> pd.DataFrame:
+        rows, keys = self.table(name, **where), self.keys[name].split()
+        columns = [quantity] if quantity else rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
+        return over_seeds(rows, [key for key in keys if key != "seed"], columns)
 
     def records(self, name: str, **where: Any) -> list[dict[Any, Any]]:
         """Those rows of a further table as dictionaries; none where the run lacks them."""

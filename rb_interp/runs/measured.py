@@ -11,7 +11,7 @@ import pandas as pd
 
 from rb_interp.errors import ArgumentError, StudyError, first_line, shown
 from rb_interp.record import Record
-from rb_interp.statistics.intervals import interval_or_nan, intervals_or_nan, median_and_range
+from rb_interp.statistics.intervals import OVER_SEEDS, check_columns, intervals_or_nan, over_seeds, spread_over_seeds
 from rb_interp.typed import typed
 
 KEYS = {
@@ -23,8 +23,6 @@ KEYS = {
 """Tables that every run has -> the columns that tell their rows apart."""
 READINGS = f"{KEYS['readings']} value untrained null null_mean null_sd p_value n reached"
 """Columns of readings of probes; docs/tables.md says what each holds."""
-OVER_SEEDS = "mean low high n median lowest highest"
-"""Columns of every table over seeds: mean with its 95 % interval, number, median and range."""
 DTYPES = {"str": "object", "int": "int64", "float": "float64", "bool": "bool"}
 KNOWN = {
     **dict.fromkeys(("sweep", "stage", "set", "probe", "quantity", "null", "component", "group"), "str"),
@@ -109,16 +107,6 @@ def _table_of(rows: Iterable[Mapping]) -> pd.DataFrame:
     return pd.DataFrame(held)
 
 
-def _check_columns(asker: str, table: pd.DataFrame, columns: Iterable[str]) -> None:
-    """Raise ArgumentError where a table lacks a column."""
-    missing = [column for column in columns if column not in table]
-    if missing:
-        raise ArgumentError(
-            f"{asker} got a table without the column{'s' * (len(missing) > 1)} {', '.join(missing)}; its columns are "
-            f"{', '.join(map(str, table.columns)) or 'none'}."
-        )
-
-
 @typed
 def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds of every reading with its 95 % interval (Student t), and median and range.
@@ -127,39 +115,11 @@ def summary_table(readings: pd.DataFrame) -> pd.DataFrame:
     NaN below two seeds: one seed says nothing of the spread. Raises ArgumentError for a table that lacks a column.
     """
     by, rows = KEYS["summary"].split(), []
-    _check_columns("summary_table", readings, (*by, "value", "untrained"))
+    check_columns("summary_table", readings, (*by, "value", "untrained"))
     for place, here in readings.groupby(by, sort=False, dropna=False):
         values, untrained = here["value"].to_numpy(), here["untrained"].mean()  # NaN where none has a value
-        rows.append((*cast(tuple, place), *_over_seeds(values), untrained))
+        rows.append((*cast(tuple, place), *spread_over_seeds(values), untrained))
     return pd.DataFrame(rows, columns=[*by, *OVER_SEEDS.split(), "untrained"])
-
-
-@typed
-def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
-    """Mean (95 % interval, Student t) and median over seeds of a table's columns, for tables that are no readings.
-
-    Args:
-        table: one row a seed and place. by: columns that name a place. columns: what is averaged.
-
-    Returns a table of ``by``, ``quantity`` (the column's name), ``mean``, ``low``, ``high``, ``n``, ``median``,
-    ``lowest`` and ``highest``. Raises ArgumentError for no column of ``by``, and for a table that lacks one.
-    """
-    by = list(by)
-    if not by:
-        raise ArgumentError("over_seeds got by=[]; expected the columns that name a place, at least one.")
-    _check_columns("over_seeds", table, (*by, *columns))
-    rows = []
-    for place, here in table.groupby(by, sort=False, dropna=False):
-        for column in columns:
-            values = here[column].to_numpy(dtype=float)
-            rows.append((*cast(tuple, place), column, *_over_seeds(values)))
-    return pd.DataFrame(rows, columns=[*by, "quantity", *OVER_SEEDS.split()])
-
-
-def _over_seeds(values: np.ndarray) -> tuple[float, ...]:
-    """The columns OVER_SEEDS of values, one a seed."""
-    finite = values[np.isfinite(values)]
-    return (*interval_or_nan(values), len(finite), *median_and_range(finite))
 
 
 def curves_summary(curves: pd.DataFrame) -> pd.DataFrame:

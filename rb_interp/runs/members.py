@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pandas as pd
 
 from rb_interp.errors import ArgumentError, RunError, shown
 from rb_interp.models.build import exported, lens_model
 from rb_interp.models.generations import write_weights
-from rb_interp.runs.measured import readings_table
+from rb_interp.runs.measured import Measured, readings_table
 from rb_interp.runs.side_by_side import check_stop, side_by_side
 from rb_interp.runs.sweep import Sweep
 from rb_interp.statistics.reading import Reading
@@ -19,7 +23,7 @@ from rb_interp.training.store import Checkpoint
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from rb_interp.runs.run import Run
 
 Found = TypeVar("Found")
 
@@ -29,8 +33,10 @@ class MemberModels:
     """Two models that take the weights of each member in turn: building a model costs more than probing it.
 
     Attributes:
-        model: the member that was loaded last. untrained: the same member at step 0.
+        model: the member that was loaded last. untrained: the same member at step 0. step: at which it was loaded.
     """
+
+    step: int
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep, first = sweep, sweep.members[0]
@@ -50,6 +56,7 @@ class MemberModels:
         config = self.sweep.config.model
         write_weights(self.untrained, exported(self.sweep.weights(member.gamma, member.seed, "init"), config))
         write_weights(self.model, exported(weights, config))
+        self.step = checkpoint.step
         return checkpoint
 
 
@@ -66,6 +73,37 @@ def each_member(
         sweep.dataset(seed)  # drawn once, before several ask for it
     workers = sweep.config.train.workers
     return side_by_side(lambda: MemberModels(sweep), members, work, workers=workers, progress=progress, desc=desc)
+
+
+Plan = Callable[[MemberModels, Member], Iterable[tuple[str, str, Reading]]]
+"""All that is read of a member: stage, set and reading, each taken at the step at which the models were loaded last."""
+
+
+def measure_members(run: Run, plan: Plan, sweeps: Iterable[str] | None = None, progress: bool = True) -> Measured:
+    """What a plan reads of every sound member of a run's sweeps: readings, and the tables and arrays that they hold.
+
+    A reading's table is kept where the study declares it, with gamma, seed, stage and the like where they are its keys.
+    """
+    rows, tables, arrays = [], defaultdict(list), {}
+    for name in run.sweeps if sweeps is None else sweeps:
+        sweep = run.sweep(name)
+
+        def read(models: MemberModels, member: Member) -> list[tuple[int, str, str, Reading]]:
+            return [(models.step, *one) for one in plan(models, member)]
+
+        found = each_member(sweep, sweep.sound_members, read, progress=progress, desc=f"probing {name}".strip())
+        for member, readings in zip(sweep.sound_members, found, strict=True):
+            for step, stage, set, reading in readings:
+                place = {"sweep": name, "gamma": member.gamma, "seed": member.seed, "stage": stage, "set": set}
+                prefix = "/".join(map(str, (*place.values(), reading.probe))).removeprefix("/")
+                place["step"] = step
+                rows += [{**place, **row} for row in reading.rows()]
+                arrays |= {f"{prefix}/{array}": np.asarray(value) for array, value in reading.arrays.items()}
+                for table in reading.tables.keys() & run.study.tables.keys():
+                    keys = {key: value for key, value in place.items() if key in run.study.tables[table].split()}
+                    tables[table].append(reading.tables[table].assign(**keys))
+    joined = {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
+    return Measured(readings_table(rows), joined, arrays)
 
 
 @few_threads

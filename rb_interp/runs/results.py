@@ -134,6 +134,7 @@ def read_evidence(run: RunFolder) -> Evidence:
         **first,
         arrays=load(run.store.verified(ARRAYS).read_bytes()),
         tables=tables,
+        keys=run.table_keys,
         verdicts=verdicts,
         within=within,
         checks=[CheckedCause.from_json(row) for row in read(CHECKS)] if CHECKS in files else [],

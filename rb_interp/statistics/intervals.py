@@ -10,14 +10,18 @@ The mean's interval covers exactly 1 - a for normal seeds; the proportion's cove
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 from scipy import special
 
 from rb_interp.errors import ArgumentError
 from rb_interp.typed import typed
+
+OVER_SEEDS = "mean low high n median lowest highest"
+"""Columns of every table over seeds: mean with its 95 % interval, number, median and range."""
 
 
 class Interval(NamedTuple):
@@ -184,3 +188,40 @@ def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) 
     {0: 2.0, 1: 4.0}
     """
     return {seed: first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())}
+
+
+def check_columns(asker: str, table: pd.DataFrame, columns: Iterable[str]) -> None:
+    """Raise ArgumentError where a table lacks a column."""
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise ArgumentError(
+            f"{asker} got a table without the column{'s' * (len(missing) > 1)} {', '.join(missing)}; its columns are "
+            f"{', '.join(map(str, table.columns)) or 'none'}."
+        )
+
+
+@typed
+def over_seeds(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
+    """Mean (95 % interval, Student t) and median over seeds of a table's columns, for tables that are no readings.
+
+    Args:
+        table: one row a seed and place. by: columns that name a place. columns: what is averaged.
+
+    Returns a table of ``by``, ``quantity`` (the column's name), ``mean``, ``low``, ``high``, ``n``, ``median``,
+    ``lowest`` and ``highest``. Raises ArgumentError for no column of ``by``, and for a table that lacks one.
+    """
+    if not by:
+        raise ArgumentError("over_seeds got by=[]; expected the columns that name a place, at least one.")
+    check_columns("over_seeds", table, (*by, *columns))
+    rows = []
+    for place, here in table.groupby(by, sort=False, dropna=False):
+        for column in columns:
+            values = here[column].to_numpy(dtype=float)
+            rows.append((*cast(tuple, place), column, *spread_over_seeds(values)))
+    return pd.DataFrame(rows, columns=[*by, "quantity", *OVER_SEEDS.split()])
+
+
+def spread_over_seeds(values: np.ndarray) -> tuple[float, ...]:
+    """The columns OVER_SEEDS of values, one a seed."""
+    finite = values[np.isfinite(values)]
+    return (*interval_or_nan(values), len(finite), *median_and_range(finite))

@@ -23,11 +23,7 @@ ADDITION_AND_SCAN = Study(
     cost={"quick": "about nine minutes on two free CPU cores"},
     config=f"{_HERE}.config:AdditionAndScanConfig",
     measure=f"{_HERE}.measure:measure",
-    tables={
-        "contrasts": "task contrast seed",
-        "contrasts_summary": "task contrast quantity",
-    },
-    claims=f"{_HERE}.claims:CLAIMS",
+    claims=f"{_HERE}.config:CLAIMS",
     figures=f"{_HERE}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
     families={"P": "Realistic tasks"},

@@ -1,11 +1,13 @@
-"""Configuration of the study of addition and commands: two sweeps of each task and size.
+"""The study of addition and commands as a configuration, two sweeps of each task and size, and its claims as data.
 
     addition_low, addition_high             addition, weight decay .01 and .1
     scan_small_low, scan_small_high         commands, the smallest number of rows
     scan_middle_low, scan_middle_high
     scan_large_low, scan_large_high
 
-Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of initialisation and weight decay.
+Each has the gammas .3 and .8, so that the two sweeps of a task are a 2 x 2 of initialisation and weight decay. Paper 2
+(arXiv 2405.05409, Figs. 6 and 17a) changes both together, and so do the criteria, which were written down before the
+runs. Beside each stands what either of the two does alone. P3 is about text and not here, P4 is in experiments/cogs.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
+from rb_interp.claims import Claim, Condition, Term
 from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.config import StudyConfig, SweepConfig
@@ -29,6 +32,8 @@ DECAYS = {"low": LOW, "high": HIGH}
 SIZES = ("small", "middle", "large")
 TASKS = ("addition", *(f"scan_{size}" for size in SIZES))
 """First parts of the sweeps' names."""
+HELD_OUT = {task: "block" if task == "addition" else "composites" for task in TASKS}
+"""Task -> the set that is held out for the claims."""
 ROWS = {"smoke": (100, 200, 400), "quick": (1000, 2000, 4000), "paper": (4000, 8000, 16_000)}
 """Rows of commands that are trained on, at the three sizes."""
 
@@ -162,3 +167,57 @@ def _check_alike(one: str, other: str, apart: str, first: SweepConfig, second: S
             f"sweeps '{one}' (there) and '{other}' (here) are compared and may differ in {apart} alone, but also "
             f"differ in {found}; change all sweeps of a task alike."
         )
+
+
+LEARNED = 0.99
+_LABELS = {"addition": "addition", **{f"scan_{size}": f"{size} set of commands" for size in SIZES}}
+ALONE = {
+    "gamma_low_decay": f"gamma {SMALL:g} - gamma {LARGE:g} alone, weight decay {LOW:g}",
+    "gamma_high_decay": f"gamma {SMALL:g} - gamma {LARGE:g} alone, weight decay {HIGH:g}",
+    "decay_large_init": f"weight decay {HIGH:g} - {LOW:g} alone, gamma {LARGE:g}",
+    "decay_small_init": f"weight decay {HIGH:g} - {LOW:g} alone, gamma {SMALL:g}",
+}
+
+
+def _share(task: str, decay: str, gamma: float, set: str) -> Term:
+    what = "accuracy" if task == "addition" else "exact match"
+    where = f"{_LABELS[task]}, weight decay {DECAYS[decay]:g}"
+    return Term("answers", "right", gamma, "final", set, label=f"{what} on {set}", sweep=f"{task}_{decay}",
+                sweep_label=where)  # fmt: skip
+
+
+def _conditions(task: str, least: float) -> tuple[Condition, ...]:
+    """The contrast on the held-out set, and the share on the rows that both members have learned."""
+    cells = (("high", SMALL), ("low", LARGE))
+    better, worse = (_share(task, *cell, HELD_OUT[task]) for cell in cells)
+    both = (Condition(_share(task, *cell, "train"), ">=", LEARNED) for cell in cells)
+    return (Condition(better, ">=", least, worse), *both)
+
+
+def _context(task: str) -> tuple[Term, ...]:
+    """What gamma and weight decay do alone, and both members on seen_test."""
+    alone = (
+        Term("contrast", f"{task}:{name}", None, "final", HELD_OUT[task], label=f"{_LABELS[task]}: {words}")
+        for name, words in ALONE.items()
+    )
+    return (*alone, *(_share(task, *cell, "seen_test") for cell in (("high", SMALL), ("low", LARGE))))
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "P1",
+        "With small initialisation and large weight decay, addition carries over to a block of operands that was held "
+        "out, better than with large initialisation and small weight decay.",
+        "Fig. 17a",
+        _conditions("addition", 0.20),
+        context=_context("addition"),
+    ),
+    Claim(
+        "P2",
+        "With small initialisation and large weight decay, a verb that was only trained alone is used in commands, "
+        "better than with large initialisation and small weight decay, at each of three numbers of rows.",
+        "Fig. 6a",
+        tuple(condition for size in SIZES for condition in _conditions(f"scan_{size}", 0.10)),
+        context=tuple(term for size in SIZES for term in _context(f"scan_{size}")),
+    ),
+)

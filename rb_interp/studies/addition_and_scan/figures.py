@@ -116,12 +116,11 @@ def draw_differences(evidence: Evidence) -> Figure:
     figure, [axes] = kit.panels(1, len(TASKS), 3.0, sharey=True)
     for one, task in zip(axes, TASKS, strict=True):
         with kit.missing(one):
-            evidence.table("contrasts", task=task)
             for place, (name, (_, label, colour, marker)) in enumerate(LOOKS.items()):
-                rows = sorted(evidence.records("contrasts", task=task, contrast=name), key=lambda row: row["seed"])
-                for means in evidence.records("contrasts_summary", task=task, contrast=name):
-                    values, over = [row["difference"] for row in rows], kit.interval_of(means)
-                    kit.dots(one, place - 0.1, values, over, colour, marker, 0.14, label)
+                where = f"probe == 'contrast' and quantity == '{task}:{name}'"
+                rows, means = (table.query(where) for table in (evidence.readings, evidence.summary))
+                for over in map(kit.interval_of, means.to_dict("records")):
+                    kit.dots(one, place - 0.1, rows.sort_values("seed")["value"], over, colour, marker, 0.14, label)
             kit.zero(one)
             kit.threshold(one, evidence, "P1" if task == "addition" else "P2")
             one.set_xticks(range(len(LOOKS)), [tick for tick, *_ in LOOKS.values()], fontsize=5.5)

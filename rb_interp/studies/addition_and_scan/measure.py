@@ -1,85 +1,134 @@
 """Measure the study of addition and commands: which answers are right at the last step, in every sweep.
 
-    answers    share of rows whose whole answer is right, of every member and set; see ``answers``
-    contrast   differences between the cells of the 2 x 2 of gamma and weight decay, see ``contrasts``
+    answers     share of rows whose whole answer is right, of every member and set
+    contrast    differences between members of the same seed on the set that is held out, of both gammas together:
+        both                (gamma .8, decay .1) less (gamma .3, decay .01)    what the paper compares, and P1 and P2
+        gamma_low_decay     gamma .8 less gamma .3, both with decay .01        gamma alone
+        gamma_high_decay    gamma .8 less gamma .3, both with decay .1
+        decay_large_init    decay .1 less decay .01, both with gamma .3        weight decay alone
+        decay_small_init    decay .1 less decay .01, both with gamma .8
+
+The share is accuracy where an answer is one token, and exact match where it is a sequence. A sequence is read with the
+right answer before each of its tokens (teacher forcing). That is the same as exact match under greedy decoding: up to
+the first wrong token both put the same tokens into the model, and a wrong token is wrong in both.
 
 Array of the sweeps of addition: ``sums``, 1 where a member answers a + b rightly and 0 elsewhere, ``[a, b]``, both
 ascending. Where there are more than 100 operands only every so many are read.
+
+How it can mislead. An untrained model reads about 1 / d_vocab on addition and 0 on commands. A model that memorised its
+training rows reads 1 on ``train`` and about 0 elsewhere, so the held-out sets are read beside ``seen_test``: where that
+is low, nothing general was learned, and the held-out share says nothing of what kind of rule was. Where ``both`` is
+large and one of the others too, the claim is about that one; a difference that gamma makes at one decay alone belongs
+to both together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple, cast
+from itertools import product
+from typing import cast
 
 import numpy as np
+import pandas as pd
+import torch
 from jaxtyping import Bool, Int
 
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs.measured import Measured, arrays_over_seeds, curves_summary, over_seeds, readings_table
-from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.probes.capturing import as_rows, evaluation, passes
+from rb_interp.runs.measured import Measured, arrays_over_seeds, readings_table
+from rb_interp.runs.members import MemberModels, measure_members
 from rb_interp.runs.run import Run
 from rb_interp.statistics.reading import Reading
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
-from rb_interp.studies.addition_and_scan.answers import answers, right
-from rb_interp.studies.addition_and_scan.config import TASKS, AdditionAndScanConfig
-from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table
+from rb_interp.studies.addition_and_scan.config import HELD_OUT, LARGE, SMALL, AdditionAndScanConfig
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
 
 SIDE = 100
 """Operands of the table of sums, at most."""
-
-
-class MemberFound(NamedTuple):
-    """What was read of a member: a reading by set, and the table of sums where the task is addition."""
-
-    member: Member
-    step: int
-    readings: dict[str, Reading]
-    sums: Bool[np.ndarray, "a b"] | None
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Rows of the table of readings."""
-        for set, reading in self.readings.items():
-            place = {"gamma": self.member.gamma, "seed": self.member.seed, "stage": "final", "step": self.step}
-            yield from ({**place, "set": set, **row} for row in reading.rows())
+Cell = tuple[str, float]
+CONTRASTS: dict[str, tuple[Cell, Cell]] = {
+    "both": (("high", SMALL), ("low", LARGE)),
+    "gamma_low_decay": (("low", SMALL), ("low", LARGE)),
+    "gamma_high_decay": (("high", SMALL), ("high", LARGE)),
+    "decay_large_init": (("high", LARGE), ("low", LARGE)),
+    "decay_small_init": (("high", SMALL), ("low", SMALL)),
+}
+"""Name -> the two cells, (weight decay, gamma), of which the second is subtracted."""
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
-    """Read the answers of every member of a finished run; docs/tables.md has the tables.
+    """Read the answers of every member of a finished run.
 
     Raises RunError where a checkpoint is missing or broken.
     """
-    config, parts, arrays = cast(AdditionAndScanConfig, run.config), [], {}
-    for name, sweep in run.sweeps.items():
-        work = partial(read_member, probe_rows=config.probe_rows)
-        found = each_member(sweep, sweep.sound_members, work, progress=progress, desc=f"answers of {name}")
-        parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
-        tables = {f"{name}/{one.member.gamma}/{one.member.seed}/final//answers/sums": one.sums for one in found}
-        arrays |= {key: sums for key, sums in tables.items() if sums is not None}
-    differences = contrasts_table(readings_table(*parts))
-    steps = {task: run.sweep(f"{task}_low").config.train.steps for task in TASKS}
-    readings = readings_table(*parts, list(contrast_rows(differences, steps)))
-    tables = {
-        "contrasts": differences,
-        "contrasts_summary": over_seeds(differences, ["task", "contrast"], ["difference"]),
-        "curves_summary": curves_summary(run.curves),
-    }
-    return Measured(readings, tables, arrays | arrays_over_seeds(arrays))
+    rows = cast(AdditionAndScanConfig, run.config).probe_rows
+    found = measure_members(run, partial(read_member, probe_rows=rows), progress=progress)
+    readings = readings_table(found.readings, contrasts(found.readings))
+    return Measured(readings, arrays={**found.arrays, **arrays_over_seeds(found.arrays)})
 
 
-def read_member(models: MemberModels, member: Member, probe_rows: int) -> MemberFound:
+def read_member(models: MemberModels, member: Member, probe_rows: int) -> Iterator[tuple[str, str, Reading]]:
     """The answers of a member at its last step, of at most so many rows of each set."""
-    data, step = models.sweep.dataset(member.seed), models.load(member, "final").step
-    found = {
-        set: answers(models.model, data, data.sample(set, probe_rows), untrained=models.untrained) for set in data.sets
-    }
-    task = models.sweep.config.task
-    sums = table_of_sums(models.model, task, data) if isinstance(task, AdditionTask) else None
-    return MemberFound(member, step, found, sums)
+    models.load(member, "final")
+    data, task = models.sweep.dataset(member.seed), models.sweep.config.task
+    for set in data.sets:
+        rows = data.sample(set, probe_rows)
+        yield "final", set, answers(models.model, data, rows, untrained=models.untrained)
+    if isinstance(task, AdditionTask):
+        yield "final", "", Reading("answers", {}, arrays={"sums": table_of_sums(models.model, task, data)})
+
+
+def contrasts(readings: pd.DataFrame, held_out: Mapping[str, str] = HELD_OUT) -> pd.DataFrame:
+    """Readings ``contrast`` of every task and seed, ``task:contrast``, of readings ``answers`` of all sweeps.
+
+    A seed of which one of the two members has no finite reading has none.
+    """
+    rows, read = [], readings.loc[readings["probe"] == "answers"]
+    for (task, set), (name, cells) in product(held_out.items(), CONTRASTS.items()):
+        here = (read.query(f"sweep == '{task}_{decay}' and set == '{set}' and abs(gamma - {gamma}) < 1e-9")
+                for decay, gamma in cells)  # fmt: skip
+        first, second = (cell.set_index("seed") for cell in here)
+        for seed, difference in (first["value"] - second["value"]).dropna().items():
+            place = {"gamma": np.nan, "seed": seed, "stage": "final", "step": first.loc[seed, "step"], "set": set}
+            rows += [{**place, **row} for row in Reading("contrast", {f"{task}:{name}": difference}).rows()]
+    return readings_table(rows)
+
+
+@few_threads
+def answers(
+    model: HookedModel, data: Dataset, rows: Int[np.ndarray, " row"], *, untrained: HookedModel | None = None
+) -> Reading:
+    """Share of rows whose whole answer is right, ``right``, in [0, 1]; NaN without rows.
+
+    Args:
+        model: any model that reads the dataset's tokens. data: whose labels are the answers. rows: which are read.
+        untrained: the same model at step 0, read beside it; None for no comparison.
+    """
+    values = [
+        {"right": float(right(one, data.tokens[rows], data.labels[rows]).mean()) if len(rows) else np.nan}
+        for one in (model, untrained)
+        if one is not None
+    ]
+    return Reading("answers", values[0], untrained=dict(*values[1:]), n=len(rows))
+
+
+def right(
+    model: HookedModel, tokens: Int[np.ndarray, "row pos"], labels: Int[np.ndarray, "row ..."]
+) -> Bool[np.ndarray, " row"]:
+    """Which rows a model answers rightly: the most likely token is the answer's at each of its positions.
+
+    Args:
+        labels: ``[row]``, the answer at the last position; or ``[row, pos]``, the next token of the answer at each
+            position, -1 where there is none.
+    """
+    inputs, device = as_rows(tokens), next(model.parameters()).device
+    with torch.no_grad(), evaluation(model):
+        parts = [model(rows.to(device)).argmax(-1).cpu() for rows in inputs.split(passes(model, inputs))]
+    found = torch.cat(parts).numpy()
+    return found[:, -1] == labels if labels.ndim == 1 else ((found == labels) | (labels < 0)).all(1)
 
 
 @few_threads

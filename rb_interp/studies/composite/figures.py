@@ -1,15 +1,16 @@
-"""The figures of the composite study: learning, phases, flows, cosines, and complexity (after figures of paper 2)."""
+"""Figures of the composite study, learning, phases, flows, cosines and complexity, and of its map (after paper 2)."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from rb_interp.figures import kit, style
@@ -18,11 +19,11 @@ from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.paper_1 import learning
 from rb_interp.probes.embeddings import LAGS
 from rb_interp.probes.weights import ALIKE, MATRICES
-from rb_interp.studies.composite.complexity import LEADING
 from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import CARRIES, NONE, SEVERAL
-from rb_interp.studies.composite.phase import UNFIT
-from rb_interp.studies.composite.representation import KEYS
+from rb_interp.studies.composite.map.config import AXES
+from rb_interp.studies.composite.phase import INFERENTIAL, MIXED, PHASES, SYMMETRIC, UNFIT
+from rb_interp.studies.composite.representation import KEYS, LEADING, growth
 
 CURVES = {
     "train": ("trained on", style.INK, "-"),
@@ -54,6 +55,8 @@ TARGETS = tuple(
     kit.Series(name, f"{name} targets", colour, marker, set="grid")
     for name, colour, marker in (("equal", style.RED, "o"), ("different", style.BLUE, "s"))
 )
+PHASE_COLOURS = {UNFIT: "#c9c9c9", INFERENTIAL: "#4b7fd0", SYMMETRIC: "#d9695f", MIXED: "#f0d98c"}
+AXES_SHOWN = ("depth", "rate", "decay", "gpt2", "unseen_rate", "unseen_decay")
 RANKS = [float(rank) for rank in range(LEADING, 0, -1)]
 
 
@@ -125,25 +128,24 @@ def draw_diagram(evidence: Evidence) -> Figure:
 
 def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
     member = shown_member(evidence, gamma)
-    table = evidence.table("attention", gamma=gamma, set=name, head=0, seed=member["seed"])
-    layers = sorted(set(table["layer"]))
-    for layer in layers:
-        rows = table.loc[table["layer"] == layer].sort_values("attention")
-        rows = rows if layer != layers[-1] else rows.loc[rows["query"] == "last"]
-        for row in rows.loc[rows["attention"] >= FAINT].to_dict("records"):
-            look = {"lw": WIDEST * row["attention"], "alpha": 0.85, "zorder": 1 + row["attention"]}
-            ends = [PLACES[row["key"]], PLACES[row["query"]]]
-            axes.plot(ends, [layer, layer + 1], color=COLOURS.get(row["key"], style.GREY), **look)
+    where = f"probe == 'attention_between_roles' and seed == {member['seed']} and set == '{name}' and head == 0"
+    rows = evidence.readings.query(f"{where} and abs(gamma - {gamma}) < 1e-9 and value >= {FAINT}")
+    layers = range(evidence.config.model.n_layers)
+    for row in rows.sort_values("value").to_dict("records"):
+        (query, _, role), layer, share = row["quantity"].partition("_to_"), int(row["layer"]), row["value"]
+        if role in PLACES and (layer < layers[-1] or query == "last"):
+            look = {"lw": WIDEST * share, "alpha": 0.85, "zorder": 1 + share}
+            ends = [PLACES[role], PLACES[query]]
+            axes.plot(ends, [layer, layer + 1], color=COLOURS.get(role, style.GREY), **look)
     for level, (role, place) in product(range(len(layers) + 1), PLACES.items()):
         if level <= layers[-1] or role == "last":
             axes.plot(place, level, "o", ms=5.5, mfc="white", mec=style.INK, mew=0.9, zorder=5)
     if name == "seen_test":
         like = f"γ = {gamma:g}, seed {member['seed']} ({member['like']} of {member['of']} seeds):"
         axes.set_title(f"{like}\n{member['phase']}, {member['flow']}, {member['n_pairs']} pairs", fontsize=7.5)
-        moved = evidence.table("interchange", gamma=gamma, seed=member["seed"]).set_index("roles")
         for roles, answer, word in CARRIED:
-            if roles in moved.index and moved.loc[roles, "n"]:
-                share, of = float(moved.loc[roles, answer]), roles.split("+")
+            share, of = _moved(evidence, member, roles, answer), roles.split("+")
+            if np.isfinite(share):
                 place, weight = sum(PLACES[role] for role in of) / len(of), "bold" if share >= CARRIES else "normal"
                 box = {"fc": "white", "ec": "#cfcfcf", "lw": 0.5, "pad": 1.2, "alpha": 0.9}
                 text = f"{word} {two_digits(share)}"
@@ -155,15 +157,20 @@ def _diagram(axes: Axes, evidence: Evidence, gamma: float, name: str) -> None:
     axes.spines[:].set_visible(False)
 
 
+def _moved(evidence: Evidence, member: dict[str, Any], roles: str, answer: str) -> float:
+    """Share of pairs that get an answer once roles are taken from the source; NaN without a pair."""
+    where = {"gamma": member["gamma"], "seed": member["seed"], "stage": "final", "set": "seen_test"}
+    return evidence.value("interchange_roles", f"{roles}:{answer}", **where)
+
+
 def draw_flows(evidence: Evidence) -> Figure:
     """A row for each member: shares of pairs by roles and answer, with its phase and flow."""
     figure, [[axes]] = kit.panels(1, 1, max(1.8, 0.9 + 0.17 * len(evidence.records("phases"))))
     with kit.missing(axes):
         members = evidence.table("phases").sort_values(["gamma", "seed"]).to_dict("records")
-        moved = evidence.table("interchange").set_index(["gamma", "seed", "roles"]).to_dict()
-        places = [(row["gamma"], row["seed"]) for row in members]
-        values = np.array([[moved[a].get((*place, r), np.nan) for r, a in SHOWN] for place in places], dtype=float)
-        names, heads = [f"γ = {g:g}, seed {s}" for g, s in places], [f"{roles}\n→ {answer}" for roles, answer in SHOWN]
+        values = [[_moved(evidence, member, *shown) for shown in SHOWN] for member in members]
+        names = [f"γ = {member['gamma']:g}, seed {member['seed']}" for member in members]
+        heads = [f"{roles}\n→ {answer}" for roles, answer in SHOWN]
         look = {"low": 0, "high": 1, "colours": style.ATTENTION, "write": two_digits, "aspect": "auto", "size": 6.5}
         kit.heat_map(axes, values, names, heads, **look)
         axes.xaxis.tick_top()
@@ -238,17 +245,15 @@ def draw_participation(evidence: Evidence) -> Figure:
     figure, axes = kit.panels(len(layers), 1, 0.6 + 2.0 * len(layers))
     for (one,), layer in zip(axes, layers, strict=True):
         with kit.missing(one):
-            table, summary = (evidence.table(name, layer=layer) for name in ("matrices", "matrices_summary"))
+            tables = {name: getattr(evidence, name) for name in ("readings", "summary")}
+            own = replace(evidence, **{name: table.loc[table["layer"] == layer] for name, table in tables.items()})
             found: dict[str, dict] = {matrix: {} for matrix in MATRICES}
             width = 0.4 if len(evidence.gammas) > 1 else 0.0
-            shifts = dict(zip(evidence.gammas, np.linspace(-width, width, len(evidence.gammas)) * 0.75, strict=True))
-            for (matrix, gamma), rows in cast(Any, table.groupby(["matrix", "gamma"])):
-                over = summary.loc[(summary["matrix"] == matrix) & np.isclose(summary["gamma"], gamma)]
-                over = over.set_index("quantity")
-                spread = kit.interval_of(over.loc["participation"], "median")
-                found[matrix][gamma] = rows["participation"], spread
-                x, before = MATRICES.index(matrix) + shifts[gamma], over.loc["participation_untrained", "median"]
-                kit.level(one, x, before, style.GREY, 0.1, "untrained models")
+            for gamma, shift in zip(evidence.gammas, np.linspace(-width, width, len(evidence.gammas)), strict=True):
+                for x, matrix in enumerate(MATRICES):
+                    read = "weight_spectra", f"participation_{matrix}", gamma
+                    found[matrix][gamma] = own.values(*read), own.spread(*read)
+                    kit.level(one, x + 0.75 * shift, own.untrained(*read), style.GREY, 0.1, "untrained models")
             kit.named(one, evidence, found, 0.75 * width)
             one.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
             one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -261,7 +266,7 @@ def draw_participation(evidence: Evidence) -> Figure:
 def draw_items(evidence: Evidence) -> Figure:
     """Principal components of the items, mean cosine by distance, growth of their covariance (Figs. 5c, 5d, 12)."""
     figure, axes = _columns(evidence, 3, 6.6)
-    for (components, distance, growth), gamma in zip(axes.T, evidence.gammas, strict=True):
+    for (components, distance, growing), gamma in zip(axes.T, evidence.gammas, strict=True):
         with kit.missing(components):
             seed, scores = evidence.first("lattice", "pca", gamma, stage="final")
             _, tokens = evidence.first("lattice", "tokens", gamma, stage="final")
@@ -279,18 +284,18 @@ def draw_items(evidence: Evidence) -> Figure:
             distance.plot(lags, before, color=style.GREY, lw=1.6, label="untrained models")
             distance.axvspan(2.5, 4.5, color=style.GREY, alpha=0.15, lw=0, zorder=0)
             distance.set(xticks=lags, xlabel="distance k of two items", ylabel="C(k), mean cosine")
-        with kit.missing(growth):
+        with kit.missing(growing):
             table = evidence.table("eigenvalues_summary", gamma=gamma).sort_values(["rank", "step"])
             for rank, here in cast(Any, table.groupby("rank")):
                 if rank > LEADING:
-                    growth.plot(here["step"], here["median"], color=style.GREY, lw=0.7)
+                    growing.plot(here["step"], here["median"], color=style.GREY, lw=0.7)
                     continue
                 colour = style.gamma_colour(float(rank), RANKS)
-                growth.plot(here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}")
-                growth.fill_between(here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0)
-                halves = evidence.table("growth", gamma=gamma, rank=rank)
-                growth.plot(halves["half_step"], halves["final"] / 2, "D", ms=3.2, mfc="white", mec=colour, zorder=4)
-            growth.set(yscale="log", xlabel="training step", ylabel="eigenvalue")
+                growing.plot(here["step"], here["median"], color=colour, lw=1.4, label=f"rank {rank}")
+                growing.fill_between(here["step"], here["lowest"], here["highest"], color=colour, alpha=0.15, lw=0)
+                halves = growth(evidence.table("eigenvalues", gamma=gamma, rank=rank))
+                growing.plot(halves["half_step"], halves["final"] / 2, "D", ms=3.2, mfc="white", mec=colour, zorder=4)
+            growing.set(yscale="log", xlabel="training step", ylabel="eigenvalue")
     kit.legend(figure, 4, [kit.key("half of the final value", style.GREY, "D")])
     return figure
 
@@ -305,3 +310,58 @@ FIGURES = {
     "participation": draw_participation,
     "items": draw_items,
 }
+
+
+def draw_map(evidence: Evidence) -> Figure:
+    """Every axis, save one whose only point stands on another axis too; MissingEvidenceError without members."""
+    points = {axis: {row["point"] for row in evidence.records("cells", axis=axis)} for axis in AXES_SHOWN}
+    if not any(points.values()):
+        raise MissingEvidenceError("This run has no members.")
+    sweeps = {axis: {row["sweep"] for row in evidence.records("cells", axis=axis)} for axis in AXES_SHOWN}
+    shown = {sweep for axis in AXES_SHOWN if len(points[axis]) > 1 for sweep in sweeps[axis]}
+    drawn = []
+    for axis in AXES_SHOWN:
+        if len(points[axis]) > 1 or sweeps[axis] - shown:
+            drawn.append(axis)
+            shown |= sweeps[axis]
+    rows = -(-len(drawn) // 3)
+    columns = -(-len(drawn) // rows)
+    most = [max(len(points[axis]) for axis in drawn[at : at + columns]) for at in range(0, len(drawn), columns)]
+    heights = [max(2.1, 0.6 + 0.25 * n) for n in most]
+    ratios = {"width_ratios": (1.35, 1.0, 1.0)[:columns], "height_ratios": heights}
+    figure, axes = kit.panels(rows, columns, 0.4 + sum(heights), **ratios)
+    for one in axes.flat[len(drawn) :]:
+        one.remove()
+    for one, axis in zip(axes.flat, drawn, strict=False):
+        one.set_title(AXES[axis])
+        _map_panel(one, evidence, axis)
+    kit.legend(figure, 5, [Patch(fc=PHASE_COLOURS[phase], label=phase) for phase in PHASES])
+    return figure
+
+
+def _map_panel(axes: Axes, evidence: Evidence, axis: str) -> None:
+    table = evidence.table("cells", axis=axis)
+    gammas, labels = sorted(table["gamma"].unique()), dict(sorted(zip(table["point"], table["label"], strict=True)))
+    points = list(labels)
+    for (gamma, point), rows in cast(Any, table.groupby(["gamma", "point"])):
+        left, y = gammas.index(gamma) - 0.47, points.index(point)
+        for row in sorted(rows.to_dict("records"), key=lambda row: PHASES.index(row["phase"])):
+            if row["n"]:
+                width = row["share"] * 0.94
+                axes.barh(y, width, 0.86, left=left, fc=PHASE_COLOURS[row["phase"]], ec="white", lw=0.4)
+                axes.text(left + width / 2, y, str(row["n"]), ha="center", va="center", fontsize=5.5)
+                left += width
+    fitted = {row["point"] for row in table.to_dict("records") if row["n"] and row["phase"] != UNFIT}
+    for row in evidence.records("boundaries", axis=axis):
+        if row["crossing"] and row["point"] in fitted:
+            low, at, high = np.interp([row["low"], row["gamma_star"], row["high"]], gammas, range(len(gammas)))
+            top = points.index(row["point"]) + 0.5
+            axes.plot([low, high], [top, top], color=style.INK, lw=1.0, zorder=6)
+            axes.plot(at, top, "D", color=style.INK, ms=3.2, zorder=7, label="boundary γ*, 95 % interval")
+    axes.set(xlim=(-0.55, len(gammas) - 0.45), ylim=(-0.55, len(points) - 0.4), xlabel="γ")
+    axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+    axes.set_yticks(range(len(points)), list(labels.values()))
+    axes.tick_params(length=0)
+
+
+MAP_FIGURES = {"map": draw_map}

@@ -37,17 +37,18 @@ from itertools import combinations
 from typing import NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Int
 
-from rb_interp.errors import ModelError
 from rb_interp.interventions.attention import blocked_edits
 from rb_interp.interventions.hooking import interchange_edits
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.models.protocol import HookedModel
-from rb_interp.runs.measured import Measured
+from rb_interp.runs.measured import Measured, frame
 from rb_interp.runs.shared_member import Circuit
+from rb_interp.statistics.intervals import mean_of_shares, proportion_interval
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.composite.phase import early
+from rb_interp.studies.composite.phase import INFERENTIAL, PHASE_VALUES, SYMMETRIC, Placed, early
 from rb_interp.studies.composite.rows import CompositeDataset
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -63,6 +64,10 @@ TAKEN = {
 ANSWERS = ("base", "source", "kb_ps", "ks_pb")
 CARRIES, ALONE = 0.80, 0.50
 """Share of pairs from which roles carry something, and below which one anchor alone does not."""
+CRITERIA = {VIA_LAST: "attention_last", VIA_ANCHORS: "attention_anchors"}
+"""Flow -> column of the table ``phases`` that says whether attention meets its criterion; ``_unseen``: on unseen."""
+DRAWN_FOR = {INFERENTIAL: VIA_ANCHORS, SYMMETRIC: VIA_LAST}
+"""Phase -> the flow that paper 2 draws for it."""
 SUM, EACH, FIRST_HOP = 0.80, 0.20, 0.50
 """Attention that F1 and F2 ask for: on two anchors together, on each of them, and from an anchor to the key."""
 EDGES = {"anchors_from_key": ("anchor", "key"), "last_from_anchors": ("last", "anchor")}
@@ -122,16 +127,16 @@ class Pairs(NamedTuple):
         return Pairs(base, source, placebo, {name: answers[at] for name, answers in self.answers.items()})
 
 
-def inferential_rows(data: CompositeDataset, set: str = "seen_test") -> Int[np.ndarray, " row"]:
-    """Early rows of a set whose pair is no exception."""
-    rows = data.rows(set)
+def inferential_rows(data: CompositeDataset) -> Int[np.ndarray, " row"]:
+    """Early rows of seen_test whose pair is no exception."""
+    rows = data.rows("seen_test")
     return rows[early(data, rows) & ~data.is_exception(data.pairs[rows])]
 
 
-def draw_pairs(data: CompositeDataset, seed: int = 0) -> Pairs:
-    """Every pair of rows that an interchange may use, whatever a model answers; the same seed draws the same."""
+def draw_pairs(data: CompositeDataset) -> Pairs:
+    """Every pair of rows that an interchange may use, whatever a model answers."""
     rows = inferential_rows(data)
-    other, redrawn = (data.task.counterfactual(data, rows, change, seed) for change in ("both", "noise"))
+    other, redrawn = (data.task.counterfactual(data, rows, change) for change in ("both", "noise"))
     base, at = data.inputs(rows), data.anchor_positions[rows]
     keys = [np.take_along_axis(one.tokens, at[:, :1] - 1, 1)[:, 0] for one in (base, other)]
     pairs = [np.take_along_axis(one.tokens, at, 1) for one in (base, other)]
@@ -144,33 +149,23 @@ def draw_pairs(data: CompositeDataset, seed: int = 0) -> Pairs:
 
 def _one_role_each(inputs: Inputs) -> Inputs:
     """Early rows whose last position is ``last`` alone, and no noise."""
-    noise = early_positions(inputs, "noise")
+    noise = inputs.roles.position("noise")
+    noise = noise[noise != inputs.tokens.shape[1] - 1].reshape(len(noise), -1)
     return replace(inputs, roles=replace(inputs.roles, positions={**inputs.roles.positions, "noise": noise}))
 
 
-def early_positions(inputs: Inputs, role: str) -> Int[np.ndarray, "row n"]:
-    """Where a role stands in early rows. Noise counts without the last position."""
-    at = inputs.roles.position(role)
-    return at[at != inputs.tokens.shape[1] - 1].reshape(len(at), -1) if role == "noise" else at
-
-
 @few_threads
-def read_interchange(
-    model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None, seed: int = 0
-) -> Reading:
+def read_interchange(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> Reading:
     """Shares of pairs by what they are answered once roles are taken from the source, in [0, 1].
 
     Values: ``R:answer`` and ``R:placebo`` of each R of TAKEN, each role and each two, and each of ANSWERS; NaN where
     no pair is answered rightly. n is the number of pairs.
 
     Args:
-        model: a model of two layers. data: whose rows. seed: of sources and noise.
+        model: a model of two layers. data: whose rows.
         untrained: the same model at step 0, read beside it; None for no comparison.
-
-    Raises ModelError for another number of layers.
     """
-    _check_layers(model, "read_interchange")
-    pairs = draw_pairs(data, seed)
+    pairs = draw_pairs(data)
     values, n = _shares(model, pairs)
     before = {} if untrained is None else _shares(untrained, pairs)[0]
     return Reading(
@@ -198,33 +193,28 @@ def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
 
 
 @few_threads
-def read_knock_out(
-    model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None, seed: int = 0
-) -> Reading:
+def read_knock_out(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> Reading:
     """Accuracy on early rows of seen_test that is lost without an edge of L0's attention, in [-1, 1].
 
     Values: ``anchors_from_key`` and ``last_from_anchors``, each with ``:placebo``; ``before``, the accuracy without any
     change. n is the number of rows.
 
     Args:
-        model: a model of two layers. data: whose rows. seed: of the placebo's noise positions.
+        model: a model of two layers. data: whose rows.
         untrained: the same model at step 0, read beside it; None for no comparison.
-
-    Raises ModelError for another number of layers.
     """
-    _check_layers(model, "read_knock_out")
     rows = data.rows("seen_test")
     inputs = data.inputs(rows[early(data, rows)])
-    values = _losses(model, inputs, seed)
-    before = {} if untrained is None else _losses(untrained, inputs, seed)
+    values = _losses(model, inputs)
+    before = {} if untrained is None else _losses(untrained, inputs)
     return Reading("knock_out", values, untrained=before, n=len(inputs))
 
 
-def _losses(model: HookedModel, inputs: Inputs, seed: int) -> dict[str, float]:
+def _losses(model: HookedModel, inputs: Inputs) -> dict[str, float]:
     def accuracy(edits: Sequence = ()) -> float:
         return float((most_likely(model, inputs.tokens, edits) == inputs.labels).mean())
 
-    places, rng = inputs.roles.positions, np.random.default_rng([seed, 12])
+    places, rng = inputs.roles.positions, np.random.default_rng([0, 12])
     values = {"before": accuracy()}
     for name, edge in EDGES.items():
         noise = noise_positions(inputs, rng, after_key=edge[0] == "anchor")
@@ -240,13 +230,6 @@ def noise_positions(inputs: Inputs, rng: np.random.Generator, *, after_key: bool
     later = after_key & (noise > inputs.roles.position("key"))
     order = rng.random(noise.shape) - later + 2.0 * (noise == last)
     return np.take_along_axis(noise, order.argsort(1)[:, :2], 1)
-
-
-def _check_layers(model: HookedModel, asker: str) -> None:
-    if model.cfg.n_layers != LAYERS:
-        raise ModelError(
-            f"{asker} got a model of {model.cfg.n_layers} layers; flows are defined for two, so pass one with two."
-        )
 
 
 RULES = {
@@ -287,3 +270,56 @@ def circuit_of(shares: Mapping[str, float]) -> Circuit:
     name = flow_of(shares)
     decide, rule = RULES.get(name, (tuple(dict.fromkeys(s for of, _ in RULES.values() for s in of)), ""))
     return Circuit(name, "interchange", rule, {share: float(shares[share]) for share in decide})
+
+
+def with_flows(phases: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
+    """The table of phases with the ``flow`` of each member, the pairs that it rests on, and the columns of CRITERIA."""
+    members, rows = dict(list(readings.groupby(["gamma", "seed"]))), []
+    for row in phases.to_dict("records"):
+        own = members[row["gamma"], row["seed"]]
+        moved = own.loc[own["probe"] == "interchange_roles"]
+        flow = flow_of(dict(zip(moved["quantity"], moved["value"], strict=True))) if len(moved) else NONE
+        row |= {"flow": flow, "n_pairs": int(moved["n"].max()) if len(moved) else 0}
+        looks = own.loc[own["probe"] == "attention_between_roles"]
+        for set, end in (("seen_test", ""), ("unseen", "_unseen")):
+            layers = {
+                place: dict(zip(one["quantity"], one["value"], strict=True))
+                for place, one in looks.loc[looks["set"] == set].groupby(["layer", "head"])
+            }
+            met = flows_by_attention(*layers.values()) if [*layers] == [(0, 0), (1, 0)] else {}
+            row |= {f"{column}{end}": met.get(flow, False) for flow, column in CRITERIA.items()}
+        rows.append(row)
+    kinds = " ".join(f"{column}{end}:bool" for end in ("", "_unseen") for column in CRITERIA.values())
+    return frame(rows, f"gamma seed phase:str flow:str {PHASE_VALUES} n_pairs:int {kinds}")
+
+
+def unseen_attention(phases: pd.DataFrame) -> Placed:
+    """Readings ``unseen_attention`` of all gammas together, the units of F9.
+
+    A unit is a member whose attention meets F1's or F2's criterion on trained pairs. ``kept`` is 1 where it meets the
+    same criterion on unseen, else 0. Its seed is the number of the unit.
+    """
+    members = phases.to_dict("records")
+    kept = [row[f"{column}_unseen"] for row in members for column in CRITERIA.values() if row[column]]
+    for unit, same in enumerate(kept):
+        yield np.nan, unit, "unseen", Reading("unseen_attention", {"kept": float(same)}, n=1)
+
+
+def flow_match(phases: pd.DataFrame) -> Placed:
+    """Readings ``flow_match``: whether the flow tells the phase of inferential and symmetric members, of all gammas.
+
+    ``inferential``: share of inferential members with the flow ``via anchors``, among those with that flow or ``via
+    last``; ``symmetric``: share of symmetric ones with ``via last``, among the same. ``balanced_accuracy``: their mean.
+    ``other_flow``: share of all these members with another flow. Each has the ends ``:low`` and ``:high`` of its
+    Clopper-Pearson interval over n members; the mean's are `mean_of_shares`.
+    """
+    decided = phases.loc[phases["phase"].isin(DRAWN_FOR)]
+    drawn = decided.loc[decided["flow"].isin(DRAWN_FOR.values())]
+    of = {phase: drawn.loc[drawn["phase"] == phase, "flow"] for phase in DRAWN_FOR}
+    counts = {phase: (int((of[phase] == flow).sum()), len(of[phase])) for phase, flow in DRAWN_FOR.items()}
+    found = {phase: (proportion_interval(*count), count[1]) for phase, count in counts.items()}
+    found["balanced_accuracy"] = mean_of_shares([*counts.values()]), len(drawn)
+    found["other_flow"] = proportion_interval(len(decided) - len(drawn), len(decided)), len(decided)
+    for name, (interval, n) in found.items():
+        values = dict(zip((name, f"{name}:low", f"{name}:high"), interval, strict=True))
+        yield np.nan, 0, "", Reading("flow_match", values, n=n)

@@ -20,8 +20,7 @@ third rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -29,7 +28,9 @@ from jaxtyping import Bool, Int
 
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.models.protocol import HookedModel
+from rb_interp.runs.measured import frame
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.config import MIDDLE
 from rb_interp.studies.composite.rows import CompositeDataset
 from rb_interp.studies.composite.task import FITTED
 from rb_interp.torch_threads import few_threads
@@ -38,28 +39,8 @@ PHASES = UNFIT, INFERENTIAL, SYMMETRIC, MIXED = ("unfit", "inferential", "symmet
 DECIDED = 0.90
 """Share of answers from which a member is inferential, or symmetric."""
 ACCURACIES = ("train", "seen_train", "seen_test")
-
-Answers = Int[np.ndarray, " row"]
-
-
-class Shares(NamedTuple):
-    """Shares of rows answered inferentially, symmetrically and otherwise; NaN without rows."""
-
-    inferential: float
-    symmetric: float
-    other: float
-
-
-def shares(answers: Answers, inferential: Answers, symmetric: Answers) -> Shares:
-    """I, S and O of answers, beside the two answers that each row could have.
-
-    >>> shares(np.array([40, 44, 44, 7]), np.full(4, 40), np.full(4, 44))
-    Shares(inferential=0.25, symmetric=0.5, other=0.25)
-    """
-    if not len(answers):
-        return Shares(float("nan"), float("nan"), float("nan"))
-    first, second = float((answers == inferential).mean()), float((answers == symmetric).mean())
-    return Shares(first, second, 1 - first - second)
+Row = Int[np.ndarray, " row"]
+PHASE_VALUES = "I S O I_early S_early acc_train acc_seen_train acc_seen_test"
 
 
 def phase_of(seen_test: float, inferential: float, symmetric: float) -> str:
@@ -75,91 +56,106 @@ def phase_of(seen_test: float, inferential: float, symmetric: float) -> str:
     return SYMMETRIC if symmetric >= DECIDED else MIXED
 
 
-def histogram(answers: Answers, inferential: Answers) -> pd.DataFrame:
-    """How often each ``difference`` of answer and inferential answer occurs, ascending: ``count`` and ``share``.
-
-    >>> histogram(np.array([40, 44, 44]), np.full(3, 40))["count"].tolist()
-    [1, 2]
-    """
-    differences, counts = np.unique(answers - inferential, return_counts=True)
-    return pd.DataFrame({"difference": differences, "count": counts, "share": counts / max(1, len(answers))})
-
-
-def by_position(
-    answers: Answers, inferential: Answers, symmetric: Answers, positions: Int[np.ndarray, " row"]
-) -> pd.DataFrame:
-    """I and S of the rows with their key at each position that occurs, ascending, and how many rows these are (n)."""
-    rows = []
-    for position in np.unique(positions):
-        here = positions == position
-        found = shares(answers[here], inferential[here], symmetric[here])
-        rows.append({"position": position, "I": found.inferential, "S": found.symmetric, "n": int(here.sum())})
-    return pd.DataFrame(rows, columns=["position", "I", "S", "n"])
-
-
 def early(data: CompositeDataset, rows: Int[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
     """Which rows have noise between their anchors and the last position: the key stands at 0 to length - 5."""
     return data.key_position[rows] <= data.task.length - 5
 
 
 @few_threads
-def read_phase(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> Reading:
+def read_phase(
+    model: HookedModel,
+    data: CompositeDataset,
+    *,
+    asked: CompositeDataset | None = None,
+    untrained: HookedModel | None = None,
+) -> Reading:
     """Accuracies, I, S and O of a model on the rows of a dataset, in [0, 1].
 
     Values: ``acc_train`` (as many rows that were trained on as other sets have), ``acc_seen_train``, ``acc_seen_test``,
     ``gap`` (seen_train less seen_test), ``I``, ``S``, ``O``, and ``I_early``, ``S_early`` of early rows. Tables:
-    ``answers`` (`histogram`) and ``by_position``. n is the number of rows of ``unseen``.
+    ``answers`` (how often each ``difference`` of answer and inferential answer occurs: ``count`` and ``share``) and
+    ``by_position`` (I and S of the n rows with their key at a ``position``), both ascending. n is the number of rows of
+    ``unseen``.
 
     Args:
-        model: any model that reads the dataset's tokens. data: whose held-out pairs have a symmetric answer.
+        model: any model that reads the dataset's tokens. data: what it was trained on.
+        asked: whose rows of ``unseen`` it answers. For a model that was trained on neither a held-out pair nor its
+            mirror these are rows of the task that trains the mirror, so S is an answer that it has never seen.
         untrained: the same model at step 0, read beside it; None for no comparison.
 
     Raises TaskError where a held-out pair has no symmetric answer.
     """
-    values, tables = _values(model, data)
-    before: Mapping[str, float] = {} if untrained is None else _values(untrained, data)[0]
-    return Reading("phase", values, untrained=before, n=len(data.rows("unseen")), tables=tables)
+    values, tables = _values(model, data, asked or data)
+    before = {} if untrained is None else _values(untrained, data, asked or data)[0]
+    n = len((asked or data).rows("unseen"))
+    return Reading("phase", values, untrained=before, n=n, tables={} if asked else tables)
 
 
-@few_threads
-def read_control(
-    model: HookedModel, data: CompositeDataset, main: CompositeDataset, *, untrained: HookedModel | None = None
-) -> Reading:
-    """I, S and O of a model that was trained on neither the held-out pairs nor their mirrors, in [0, 1].
+def _values(
+    model: HookedModel, data: CompositeDataset, asked: CompositeDataset
+) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
+    values = {}
+    for name in ACCURACIES:
+        rows = data.sample(name, data.task.evaluation_rows)
+        values[f"acc_{name}"] = float((most_likely(model, data.tokens[rows]) == data.labels[rows]).mean())
+    values["gap"] = values["acc_seen_train"] - values["acc_seen_test"]
+    rows = asked.rows("unseen")
+    keys, pairs, answers = asked.keys[rows], asked.pairs[rows], most_likely(model, asked.tokens[rows])
+    inferential, symmetric = asked.task.inferential(keys, pairs), asked.task.symmetric(keys, pairs)
+    found, tables = tell(answers, inferential, symmetric, asked.key_position[rows], early(asked, rows))
+    return values | found, tables
 
-    S is the share answered as the mirrored pair is trained in ``main``: an answer that this model has never seen.
-    Values: as of `read_phase`; accuracies are on ``data``, answers on ``unseen`` of ``main``.
 
-    Args:
-        model: any model that reads the tokens. data: what it was trained on. main: the same with the mirrored pairs.
-        untrained: the same model at step 0, read beside it; None for no comparison.
+def tell(
+    answers: Row, inferential: Row, symmetric: Row, positions: Row, early: Bool[np.ndarray, " row"]
+) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
+    """I, S and O of answers and I and S of the early ones, beside the two answers that each row could have; the tables.
+
+    >>> at, both = np.array([0, 0, 1, 1]), (np.full(4, 40), np.full(4, 44))
+    >>> values, tables = tell(np.array([40, 44, 44, 7]), *both, at, at == 0)
+    >>> [values[name] for name in ("I", "S", "O", "I_early")], tables["answers"]["difference"].tolist()
+    ([0.25, 0.5, 0.25, 0.5], [-33, 0, 4])
     """
-    answered, tables = _answered(model, main)
-    before = {} if untrained is None else _accuracies(untrained, data) | _answered(untrained, main)[0]
-    return Reading(
-        "phase", _accuracies(model, data) | answered, untrained=before, n=len(main.rows("unseen")), tables=tables
-    )
+    told = pd.DataFrame({"position": positions, "I": answers == inferential, "S": answers == symmetric})
+    every, first = told[["I", "S"]].mean(), told.loc[early, ["I", "S"]].mean()
+    values = {"I": every["I"], "S": every["S"], "O": 1 - every.sum(), "I_early": first["I"], "S_early": first["S"]}
+    by_position = told.groupby("position")[["I", "S"]].mean().assign(n=told.groupby("position").size()).reset_index()
+    difference, count = np.unique(answers - inferential, return_counts=True)
+    histogram = pd.DataFrame({"difference": difference, "count": count, "share": count / max(1, len(answers))})
+    return {name: float(value) for name, value in values.items()}, {"answers": histogram, "by_position": by_position}
 
 
-def _values(model: HookedModel, data: CompositeDataset) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
-    answered, tables = _answered(model, data)
-    return _accuracies(model, data) | answered, tables
+def phase_table(readings: pd.DataFrame, column: str = "value") -> pd.DataFrame:
+    """One row a member, of readings ``phase``: sweep, gamma, seed, phase, and the values of `read_phase`."""
+    own = readings.loc[readings["probe"] == "phase"]
+    table = own.pivot(index=["sweep", "gamma", "seed"], columns="quantity", values=column).reset_index()
+    table = frame(table, f"sweep gamma seed {PHASE_VALUES}")
+    return table.assign(phase=[phase_of(*row) for row in table[["acc_seen_test", "I", "S"]].to_numpy()])
 
 
-def _accuracies(model: HookedModel, data: CompositeDataset) -> dict[str, float]:
-    sampled = {name: data.sample(name, data.task.evaluation_rows) for name in ACCURACIES}
-    values = {
-        f"acc_{name}": float((most_likely(model, data.tokens[rows]) == data.labels[rows]).mean())
-        for name, rows in sampled.items()
-    }
-    return values | {"gap": values["acc_seen_train"] - values["acc_seen_test"]}
+Placed = Iterator[tuple[float, int, str, Reading]]
+"""Gamma, seed and set of a reading; gamma is NaN where it is of all gammas together."""
 
 
-def _answered(model: HookedModel, data: CompositeDataset) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
-    rows = data.rows("unseen")
-    keys, pairs, answers = data.keys[rows], data.pairs[rows], most_likely(model, data.tokens[rows])
-    both, first = (data.task.inferential(keys, pairs), data.task.symmetric(keys, pairs)), early(data, rows)
-    every, at_first = shares(answers, *both), shares(answers[first], both[0][first], both[1][first])
-    values = dict(zip("ISO", every, strict=True)) | {"I_early": at_first.inferential, "S_early": at_first.symmetric}
-    positions = by_position(answers, *both, data.key_position[rows])
-    return values, {"answers": histogram(answers, both[0]), "by_position": positions}
+def two_phases(phases: pd.DataFrame) -> Placed:
+    """Readings ``two_phases`` of each seed over its fitted members at gammas of .5 and above, the numbers of C6.
+
+    ``decided``: share of them that are inferential or symmetric, NaN where none is fitted. n is how many there are.
+    """
+    for seed, members in phases.loc[phases["gamma"] >= MIDDLE - 1e-9].groupby("seed"):
+        fitted = members.loc[members["phase"] != UNFIT, "phase"]
+        share = float(fitted.isin((INFERENTIAL, SYMMETRIC)).mean()) if len(fitted) else np.nan
+        yield np.nan, int(seed), "", Reading("two_phases", {"decided": share}, n=len(fitted))  # type: ignore[call-overload]
+
+
+def memorising(phases: pd.DataFrame, curves: pd.DataFrame) -> Placed:
+    """Readings ``memorising`` of every member that is unfit on seen_test, the numbers of C3m.
+
+    ``train``: accuracy on the rows that were trained on; ``gap``: that less accuracy on seen_train; ``loss``: on rows
+    of train at the last evaluation, in nats, NaN where ``curves`` has none.
+    """
+    last = curves.loc[curves["set"] == "train"].sort_values("step").groupby(["gamma", "seed"])["loss"].last()
+    for row in phases.loc[phases["phase"] == UNFIT].to_dict("records"):
+        member = row["gamma"], row["seed"]
+        values = {"train": row["acc_train"], "gap": row["acc_train"] - row["acc_seen_train"]}
+        yield *member, "train", Reading("memorising", {**values, "loss": last.get(member, np.nan)}, n=1)

@@ -1,11 +1,11 @@
-"""What the vectors of a member stand for (paper 2, Figs. 3b and 4, and Sec. 5.2). Layers are counted from 0.
+"""What the vectors of a member stand for, and how complex it is (paper 2, Figs. 3b, 4, 5, 10, 12, 13 and 15).
 
     v(x; a1, a2)    last position after L1's attention, its residual connection and LayerNorm (``resid_mid``)
     u(x; a)         row of L1's value matrix at the position of the first anchor a, all heads as one vector
     g(x; a)         x + s(a), what the first of two steps would give
 
 The *grid* has every trained pair that is no exception, keys 30 to 40, and some draws of noise that all of them share.
-Its key stands at position 2, or at the last early one where rows are shorter than 7 (`key_position`), so noise stands
+Its key stands at position 2, or at the last early one where rows are shorter than 7, so noise stands
 before the key and between the anchors and the last position. Cosines are of two rows with the same noise:
 
     answer_cosines    of v: (3,3) with (2,2), and (1,2) with (1,3); every key of one with every key of the other. The
@@ -28,28 +28,59 @@ the pair already gives the answer .9. So ``answer`` means something only where i
 the last token is noise, and its embedding counts as unexplained; on the grid it does not. An order that adds nothing
 (``order``) beside a pair that explains nothing says nothing. Cosines of u depend on the basis in which W_V and W_O are
 written, which no logit does (docs/probes.md).
+
+Complexity (Sec. 5.3) is that of neurons, matrices and items' embeddings:
+
+    weight_spectra       participation ratio and stable rank of every matrix of every layer
+    condensation         cosines of the neurons of every matrix of every layer
+    lattice              the items' embeddings: order, steps, participation ratio
+    eigenvalue_growth    `order`: Spearman(rank, step) over the five eigenvalues of the items' covariance that end
+                         largest, rank 1 the largest, step the first evaluation at half of the final value or above
+
+Readings of all gammas together, whose gamma is NaN:
+
+    complexity_contrast  `matrices_lower`, one a seed: of the 12 matrices of two layers, those whose participation
+                         ratio at gamma .8 is at most .7 times that at .5; 0 where a member of the two diverged
+    phase_by_complexity  `auc`: the chance that an inferential member has a lower participation ratio of L0's W_Q than a
+                         symmetric one of the same gamma, with the ends `auc:low` and `auc:high` of its interval
+
+K8 is judged on this interval, which holds for any number of members, see ``statistics.groups``. A gamma without both
+phases gives no pair.
+
+How they can mislead. The numbers of single factors depend on the basis of their weights, see
+``probes.weight_spectra``. An eigenvalue that shrinks starts above half of its final value: its step is 0. Eigenvalues
+are sorted at each evaluation, so two that cross are told apart by size alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Int
 
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes._probe import undefined
 from rb_interp.probes.capturing import Source, captured
+from rb_interp.probes.embeddings import lattice
 from rb_interp.probes.labels import cosines_by_target, position_vectors
 from rb_interp.probes.variance import UNDEFINED, omega_squared
+from rb_interp.probes.vectors import spearman
+from rb_interp.probes.weights import condensation, layer_matrices, weight_spectra
+from rb_interp.runs.measured import frame
+from rb_interp.statistics.groups import stratified_auc
 from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.config import MIDDLE, SMALL
 from rb_interp.studies.composite.flow import inferential_rows
+from rb_interp.studies.composite.phase import INFERENTIAL, SYMMETRIC, Placed
 from rb_interp.studies.composite.rows import CompositeDataset, role_positions
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 from rb_interp.torch_threads import few_threads
+from rb_interp.training.member_group import Member
 
 Pair = tuple[int, int]
 
@@ -62,6 +93,13 @@ STEPS_OF = ((1, 2), (2, 3), (1, 3), (3, 4))
 """First anchors whose u are compared."""
 RESID, VALUES = "blocks.{}.hook_resid_mid", "blocks.1.attn.hook_v"
 LAYERS = (0, 1)
+ITEMS = "items"
+"""The items' name among the groups of tokens whose spectrum training keeps."""
+LEADING, HALF = 5, 0.5
+LOWER = 0.7
+"""K2's bound of PR(gamma .8) / PR(gamma .5)."""
+TWO_LAYERS = 12
+DRAWS = 50
 
 Groupings = Mapping[str, Int[np.ndarray, " row"]]
 Cells = Int[np.ndarray, "comparison noise key key 2"]
@@ -105,19 +143,10 @@ def has_grid(data: CompositeDataset) -> bool:
     return there and bool(low <= KEYS[0] and KEYS[-1] <= high)
 
 
-def key_position(length: int) -> int:
-    """Where the grid's key stands: at 2, or at the last early position of shorter rows.
-
-    >>> key_position(9), key_position(6)
-    (2, 1)
-    """
-    return min(2, length - 5)
-
-
-def draw_grid(data: CompositeDataset, seed: int = 0) -> Grid:
-    """The grid of a dataset that has one; the same seed draws the same noise for every dataset of a task."""
-    task, pairs, at = data.task, grid_pairs(data), key_position(data.task.length)
-    noise = np.random.default_rng([seed, 14]).integers(task.items[0], task.items[1] + 1, (NOISES, task.length))
+def draw_grid(data: CompositeDataset) -> Grid:
+    """The grid of a dataset that has one, with the same noise for every dataset of a task."""
+    task, pairs, at = data.task, grid_pairs(data), min(2, data.task.length - 5)
+    noise = np.random.default_rng([0, 14]).integers(task.items[0], task.items[1] + 1, (NOISES, task.length))
     tokens = np.tile(np.repeat(noise, len(KEYS), 0), (len(pairs), 1))
     tokens[:, at] = np.tile(KEYS, len(pairs) * NOISES)
     tokens[:, at + 1 : at + 3] = np.repeat(pairs, NOISES * len(KEYS), 0)
@@ -129,9 +158,7 @@ def draw_grid(data: CompositeDataset, seed: int = 0) -> Grid:
 
 
 @few_threads
-def read_grid(
-    model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None, seed: int = 0
-) -> list[Reading]:
+def read_grid(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> list[Reading]:
     """Readings of the grid: ``answer_cosines`` and ``step_cosines`` of L1, ``variance_shares`` of both layers.
 
     Values of the first two: those of ``cosines_by_target``; arrays: the cosines of each comparison by key, mean over
@@ -139,10 +166,10 @@ def read_grid(
     the mean of their noise. ``variance_shares`` are as in `read_shares`, mean over noises.
 
     Args:
-        model: a model of two layers or more. data: one that `has_grid`. seed: of the noise.
+        model: a model of two layers or more. data: one that `has_grid`.
         untrained: the same model at step 0, read beside it; None for no comparison.
     """
-    grid = draw_grid(data, seed)
+    grid = draw_grid(data)
     now, before = _captured(grid.inputs, [*map(RESID.format, LAYERS), VALUES], model, untrained)
     partners = {first: (first, second) for first, second in reversed(grid.pairs)}  # the lowest second anchor
     answers, steps = grid.cells(ANSWERS_OF), grid.cells([(partners[a], partners[b]) for a, b in STEPS_OF])
@@ -237,3 +264,90 @@ def _share_readings(
         notes = undefined(values, now, UNDEFINED)
         found.append(Reading("variance_shares", values, layer, untrained=start, n=len(inputs), notes=notes))
     return found
+
+
+def read_complexity(
+    model: HookedModel, data: CompositeDataset, untrained: HookedModel, n_null: int = DRAWS
+) -> list[Reading]:
+    """Spectra and condensation of every matrix, layer by layer, and the layout of the items.
+
+    Arrays: those of `lattice`, and the cosines of L0's W_Q neurons with their groups.
+    """
+    found = []
+    for layer in range(model.cfg.n_layers):
+        names = tuple(layer_matrices(model, layer))
+        found.append(replace(weight_spectra(model, layer=layer, untrained=untrained), arrays={}))
+        cosines = condensation(model, layer=layer, untrained=untrained, n_null=n_null, matrices=names)
+        drawn = ("cosines_W_Q", "group_W_Q") if layer == 0 else ()
+        found.append(replace(cosines, arrays={name: np.float32(cosines.arrays[name]) for name in drawn}))
+    items = data.task.tokens("key")
+    return [*found, lattice(model, untrained=untrained, tokens=items, n_null=n_null)]
+
+
+def growth(eigenvalues: pd.DataFrame) -> pd.DataFrame:
+    """Final value and step of half of it, for each member's five eigenvalues that end largest.
+
+    ``half_step`` is NaN where an evaluation is not known.
+    """
+    rows = []
+    for place, here in eigenvalues.groupby(["gamma", "seed", "rank"], sort=False):
+        gamma, seed, rank = cast(tuple, place)
+        if rank > LEADING:
+            continue
+        here = here.sort_values("step")
+        values, steps = here["eigenvalue"].to_numpy(), here["step"].to_numpy()
+        known = np.isfinite(values).all()
+        half = float(steps[np.argmax(values >= HALF * values[-1])]) if known else np.nan
+        rows.append({"gamma": gamma, "seed": seed, "rank": rank, "final": values[-1], "half_step": half})
+    return frame(rows, "gamma seed rank:int final half_step")
+
+
+def growth_order(eigenvalues: pd.DataFrame) -> Placed:
+    """Readings ``eigenvalue_growth``, one a member of the table ``eigenvalues``."""
+    for member, here in growth(eigenvalues).groupby(["gamma", "seed"], sort=False):
+        steps = here["half_step"].to_numpy()
+        order = spearman(here["rank"].to_numpy(), steps) if len(here) == LEADING else np.nan
+        yield *cast(tuple, member), "", Reading("eigenvalue_growth", {"order": order}, n=len(here))
+
+
+def complexity_contrast(readings: pd.DataFrame, members: Sequence[Member]) -> Placed:
+    """Readings ``complexity_contrast``, one a seed with members at both gammas.
+
+    Args:
+        readings: those of the main sweep. members: all of the run, diverged ones included.
+    """
+    own = readings.loc[(readings["probe"] == "weight_spectra") & readings["quantity"].str.startswith("participation_")]
+    for seed in dict.fromkeys(member.seed for member in members):
+        small, middle = (
+            own.loc[np.isclose(own["gamma"], gamma) & (own["seed"] == seed)].set_index(["layer", "quantity"])
+            for gamma in (SMALL, MIDDLE)
+        )
+        trained = {Member(SMALL, seed), Member(MIDDLE, seed)} <= set(members)
+        if trained and {len(small), len(middle)} <= {0, TWO_LAYERS}:
+            now, first = (float((small[c] / middle[c] <= LOWER).sum()) for c in ("value", "untrained"))
+            values, before = {"matrices_lower": now}, {"matrices_lower": first}
+            yield np.nan, seed, "", Reading("complexity_contrast", values, untrained=before, n=TWO_LAYERS)
+
+
+def phase_by_complexity(readings: pd.DataFrame, phases: pd.DataFrame) -> Placed:
+    """The reading ``phase_by_complexity``, the number of K8 with its interval; none where no gamma has both phases."""
+    own = readings.loc[(readings["probe"] == "weight_spectra") & (readings["layer"] == 0)]
+    own = own.loc[own["quantity"] == "participation_W_Q", ["gamma", "seed", "value", "untrained"]]
+    known = phases[["gamma", "seed", "phase"]].merge(own).dropna()
+    now, before = (
+        stratified_auc([
+            tuple(members.loc[members["phase"] == phase, column].tolist() for phase in (INFERENTIAL, SYMMETRIC))
+            for _, members in known.groupby("gamma")
+        ])
+        for column in ("value", "untrained")
+    )  # fmt: skip
+    if now.n_pairs:
+        values = {"auc": now.value, "auc:low": now.low, "auc:high": now.high}
+        yield np.nan, 0, "", Reading("phase_by_complexity", values, untrained={"auc": before.value}, n=now.n_pairs)
+
+
+def eigenvalue_table(spectra: pd.DataFrame, members: Sequence[Member]) -> pd.DataFrame:
+    """The table ``eigenvalues``: those of the items of the given members, from what training kept."""
+    here = spectra.loc[spectra["group"] == ITEMS]
+    kept = [Member(gamma, seed) in set(members) for gamma, seed in zip(here["gamma"], here["seed"], strict=True)]
+    return frame(here.loc[np.array(kept, dtype=bool)], "gamma seed step rank:int eigenvalue")

@@ -14,7 +14,6 @@ length - 3, and one of ``noise`` elsewhere. ``anchor`` is a1 and a2 in order; ke
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,8 +30,6 @@ SETS = ("train", "seen_train", "seen_test", "unseen")
 TRAIN_SETS = SETS[:1]
 TRIES = 100
 """Draws of fresh rows before giving up on finding some that are not trained on."""
-
-Draw = Callable[[Int[np.ndarray, " n"]], tuple[Int[np.ndarray, "n pos"], Int[np.ndarray, " n"]]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -86,14 +83,20 @@ def draw_dataset(task: CompositeTask, seed: int) -> CompositeDataset:
     for number, name in enumerate(SETS):
         pairs, test = _kinds(task, name)
         rng = np.random.default_rng([seed, 2, number])
-        rows = draw_rows(task, pairs, test, rng)
-        if name == "seen_train":
-            _redraw(
-                *rows,
-                drawn[0][0],
-                lambda at, pairs=pairs, test=test, rng=rng: draw_rows(task, pairs[at], test[at], rng),
+        tokens, key = draw_rows(task, pairs, test, rng)
+        known = numbers(drawn[0][0]) if name == "seen_train" else np.zeros(0, dtype=np.uint64)
+        left = np.arange(len(tokens))
+        for _ in range(TRIES):  # rows that are trained on are drawn again
+            left = left[np.isin(numbers(tokens[left]), known)]
+            if not len(left):
+                break
+            tokens[left], key[left] = draw_rows(task, pairs[left], test[left], rng)
+        else:
+            raise TaskError(
+                f"{len(left)} rows of seen_train are trained on however often they are drawn: n_sequences asks for "
+                f"nearly all rows that there are; lower n_sequences or raise length."
             )
-        drawn.append(rows)
+        drawn.append((tokens, key))
     tokens, key = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     return CompositeDataset(
         seed=seed,
@@ -155,22 +158,6 @@ def draw_keys(
     gap, place = np.divmod(number - (first - low), m - 1)  # gap -1: before the first test key
     training = np.where(number < first - low, low + number, first + gap * m + 1 + place)
     return np.where(test, first + number * m, training)
-
-
-def _redraw(
-    tokens: Int[np.ndarray, "row pos"], at: Int[np.ndarray, " row"], trained: Int[np.ndarray, "other pos"], draw: Draw
-) -> None:
-    """Draw those rows again, in place, that are trained on."""
-    known, left = numbers(trained), np.arange(len(tokens))
-    for _ in range(TRIES):
-        left = left[np.isin(numbers(tokens[left]), known)]
-        if not len(left):
-            return
-        tokens[left], at[left] = draw(left)
-    raise TaskError(
-        f"{len(left)} rows of seen_train are trained on however often they are drawn: n_sequences asks for nearly all "
-        f"rows that there are; lower n_sequences or raise length."
-    )
 
 
 def numbers(tokens: Int[np.ndarray, "row pos"]) -> UInt64[np.ndarray, " row"]:

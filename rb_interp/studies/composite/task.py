@@ -16,7 +16,6 @@ are test keys nowhere: of 20..99 those with x mod 9 of 7 or 8.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
@@ -269,69 +268,40 @@ class CompositeTask(Settings):
 
 def check(task: CompositeTask) -> None:
     """Raise TaskError, saying what to change, where the settings contradict each other."""
-    n, (low, high) = len(task.shifts), task.items
-    if low > high:
-        raise TaskError(f"items=({low}, {high}) is no range of tokens; expected low <= high.")
-    if low <= n:
-        raise TaskError(f"items=({low}, {high}) overlap the anchors 1 to {n}; start items at {n + 1} or above.")
-    if high >= task.d_vocab:
-        raise TaskError(f"items=({low}, {high}) reach outside d_vocab={task.d_vocab}; raise d_vocab above {high}.")
-    if high - low + 1 < task.modulus:
-        raise TaskError(
-            f"items=({low}, {high}) with split='{task.split}' leave some position without a test key; use at least "
-            f"{task.modulus} items."
-        )
-    _check_pairs(task)
-    _check_answers(task)
-    _check_random(task)
-    _check_counts(task)
-
-
-def _check_pairs(task: CompositeTask) -> None:
-    """Exceptions and held-out pairs are known, given once, and apart; something is held out and something trained."""
-    n, excepted, held_out = len(task.shifts), [pair for pair, _ in task.exceptions], set(task.held_out)
+    n, (low, high), free = len(task.shifts), task.items, len(random_candidates(task))
+    excepted, items = [pair for pair, _ in task.exceptions], f"items=({low}, {high})"
+    shifts = [2 * min(task.shifts), 2 * max(task.shifts), *(shift for _, shift in task.exceptions)]
+    lowest, highest = low + min(shifts), high + max(shifts)
+    for wrong, message in (
+        (low > high, f"{items} is no range of tokens; expected low <= high."),
+        (low <= n, f"{items} overlap the anchors 1 to {n}; start items at {n + 1} or above."),
+        (high - low + 1 < task.modulus,
+         f"{items} with split='{task.split}' leave some position without a test key; use at least {task.modulus} "
+         f"items."),
+        (lowest < 0 or max(high, highest) >= task.d_vocab,
+         f"answers run from {lowest} to {highest}, outside 0..{task.d_vocab - 1}; change items, shifts or d_vocab."),
+        (len(task.held_out) == n**2, f"all {n**2} pairs are held out; leave one to be trained."),
+        (task.random_exceptions > free,
+         f"random_exceptions={task.random_exceptions}, but {free} trained pairs can become one: those with a trained "
+         f"mirror that are no exceptions yet; ask for at most {free}."),
+        (task.random_exceptions and min(task.shifts) == max(task.shifts),
+         "random_exceptions with equal shifts leave no other shift to draw; use different shifts."),
+        (task.rows_per_pair < 1,
+         f"n_sequences={task.n_sequences} with test_share={task.test_share:g} leaves {n**2} pairs without a row to "
+         f"train on; raise n_sequences or lower test_share."),
+    ):  # fmt: skip
+        if wrong:
+            raise TaskError(message)
     for name, pairs in (("exceptions", excepted), ("held_out", task.held_out)):
-        counts = Counter(pairs)
         for pair in pairs:
             if not all(1 <= anchor <= n for anchor in pair):
                 raise TaskError(f"{name} has the pair {pair}, which is none of the anchors 1 to {n}; use those.")
-            if counts[pair] > 1:
+            if pairs.count(pair) > 1:
                 raise TaskError(f"{name} has the pair {pair} twice; give it once.")
     for pair, shift in task.exceptions:
-        if pair in held_out:
+        if pair in task.held_out:
             raise TaskError(f"the pair {pair} is an exception and held out; exceptions are trained, so choose one.")
         if shift == sum(task.shifts[anchor - 1] for anchor in pair):
             raise TaskError(
                 f"the exception {pair} has the shift {shift}, its anchors' sum; give another or leave it out."
             )
-    if len(task.held_out) == n**2:
-        raise TaskError(f"all {n**2} pairs are held out; leave one to be trained.")
-
-
-def _check_answers(task: CompositeTask) -> None:
-    """Every answer that the task can ask for, inferential ones of exceptions included, is a token."""
-    shifts = [2 * min(task.shifts), 2 * max(task.shifts), *(shift for _, shift in task.exceptions)]
-    lowest, highest = task.items[0] + min(shifts), task.items[1] + max(shifts)
-    if lowest < 0 or highest >= task.d_vocab:
-        raise TaskError(
-            f"answers run from {lowest} to {highest}, outside 0..{task.d_vocab - 1}; change items, shifts or d_vocab."
-        )
-
-
-def _check_random(task: CompositeTask) -> None:
-    free = len(random_candidates(task))
-    if task.random_exceptions > free:
-        raise TaskError(
-            f"random_exceptions={task.random_exceptions}, but {free} trained pairs can become one: those with a "
-            f"trained mirror that are no exceptions yet; ask for at most {free}."
-        )
-    if task.random_exceptions and min(task.shifts) == max(task.shifts):
-        raise TaskError("random_exceptions with equal shifts leave no other shift to draw; use different shifts.")
-
-
-def _check_counts(task: CompositeTask) -> None:
-    if task.rows_per_pair < 1:
-        raise TaskError(
-            f"n_sequences={task.n_sequences} with test_share={task.test_share:g} leaves {len(task.shifts) ** 2} pairs "
-            f"without a row to train on; raise n_sequences or lower test_share."
-        )

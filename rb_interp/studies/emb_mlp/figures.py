@@ -13,6 +13,7 @@ from rb_interp.figures.evidence import Evidence
 from rb_interp.figures.numbers import two_digits
 from rb_interp.figures.paper_1 import draw_embedding, draw_learning, draw_theory
 from rb_interp.settings import LARGE, SMALL
+from rb_interp.statistics.intervals import over_seeds
 from rb_interp.studies.emb_mlp.drift import AGREES, FLOOR
 
 SWEEPS = {
@@ -74,11 +75,11 @@ def _along(axes: Axes, evidence: Evidence, sweep: str, table: str, column: str, 
     own, every = evidence.sweep(sweep), evidence.gammas
     for gamma in own.gammas:
         rows, colour = own.table(table, gamma=gamma, **where).query("step > 0"), style.gamma_colour(gamma, every)
-        means = own.table(f"{table}_curves", gamma=gamma, quantity=column, **where)
-        kit.band(axes, rows, column, means, colour, limits=(FLOOR, 1.0))
+        rows = rows.assign(**{column: rows[column].clip(lower=FLOOR)})
+        kit.band(axes, rows, column, over_seeds(rows, ["step"], [column]), colour, limits=(FLOOR, 1.0))
         at = rows.loc[rows["leaving"]]
         look = {"mfc": colour, "mec": "white", "mew": 0.5, "zorder": 5, "label": f"γ = {gamma:g}, at “leaving”"}
-        axes.plot(at["step"], at[column].clip(lower=FLOOR), style.gamma_marker(gamma, every), ms=5, **look)
+        axes.plot(at["step"], at[column], style.gamma_marker(gamma, every), ms=5, **look)
     kit.steps(axes, 1e5, log=True)
     axes.set_ylim(FLOOR - 0.05, 1.05)
     axes.axhline(AGREES, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
@@ -105,11 +106,10 @@ def draw_agreement(evidence: Evidence) -> Figure:
 
 def _with_positions(axes: Axes, own: Evidence, gammas: list[float], column: str) -> None:
     for gamma in own.gammas:
-        where = {"group": "anchor", "prediction": "positions", "quantity": column}
-        rows = own.table("drift_curves", gamma=gamma, **where).sort_values("step")
-        axes.plot(
-            rows["step"], rows["mean"], color=style.gamma_colour(gamma, gammas), lw=1.2, ls=style.DASHED, zorder=3.5
-        )
+        rows = own.table("drift", gamma=gamma, group="anchor", prediction="positions")
+        means = rows.pivot(index="step", columns="seed", values=column).clip(lower=FLOOR).dropna().mean(axis=1)
+        look = {"lw": 1.2, "ls": style.DASHED, "zorder": 3.5}
+        axes.plot(means.index, means, color=style.gamma_colour(gamma, gammas), **look)
 
 
 def draw_drift_r2(evidence: Evidence) -> Figure:
@@ -153,7 +153,7 @@ def draw_value_flow(evidence: Evidence) -> Figure:
 
 def draw_scaling(evidence: Evidence) -> Figure:
     """Error of Theorem 1 by width and its exponent (Eq. 13), and uniform attention at initialisation (Lemma 1)."""
-    slopes = evidence.table("exponents_summary").sort_values("gamma")
+    slopes = evidence.table("exponents_summary", quantity="exponent").sort_values("gamma")
     gammas = slopes["gamma"].tolist()
     figure, [[errors, exponents, lemma]] = kit.panels(1, 3, 3.6, 9.0)
     for place, (gamma, row) in enumerate(zip(gammas, slopes.to_dict("records"), strict=True)):
@@ -171,7 +171,7 @@ def draw_scaling(evidence: Evidence) -> Figure:
     errors.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
     errors.set_ylabel("largest error of an inner product\n(embedding units squared)")
     exponents.plot(
-        range(len(gammas)), slopes["predicted"], color=style.INK, ls=style.DASHED, label="slope 1 − γ (Eq. 13)"
+        range(len(gammas)), 1 - slopes["gamma"], color=style.INK, ls=style.DASHED, label="slope 1 − γ (Eq. 13)"
     )
     exponents.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     exponents.set(xlabel="rate γ", ylabel="exponent of d_model (no unit)", title="its exponent (below: as allowed)")

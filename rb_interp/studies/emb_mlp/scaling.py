@@ -10,7 +10,6 @@ import pandas as pd
 
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes.vectors import cosines
-from rb_interp.runs import over_seeds
 from rb_interp.studies.emb_mlp.config import Scaling
 from rb_interp.tasks import AnchorDataset, AnchorTask
 from rb_interp.theory.label_distributions import empirical, population
@@ -71,7 +70,6 @@ def scaling_tables(task: AnchorTask, scaling: Scaling, seeds: tuple[int, ...]) -
         "inner_products": errors,
         "inner_products_summary": errors_over_seeds(errors),
         "exponents": slopes,
-        "exponents_summary": over_seeds(slopes, ["gamma", "predicted"], ["exponent"]),
         "lemma_1": lemma,
         "lemma_1_reached": lemma_1_reached(lemma),
     }

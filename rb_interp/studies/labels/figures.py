@@ -85,7 +85,7 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
         means = means.loc[means["n"] == means["n"].max()].sort_values("step")
         axes.plot(means["step"], means["mean"], color=SHADES[(group - 1) % 4], lw=1.4, ls=LINES[(group - 1) % 4])
     rows = evidence.table("in_range", gamma=SMALL, group=1).query("step > 0")
-    means = evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy").query("step > 0")
+    means = evidence.table("in_range_summary", gamma=SMALL, quantity="accuracy", group=1).query("step > 0")
     kit.band(axes, rows, "accuracy", means, style.GREY, limits=(0.0, 1.0))
     ranges = evidence.sweep("ranges")
     for seed in ranges.seeds:
@@ -93,10 +93,10 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
         value = ranges.value("label_range", "lowest_inside", SMALL, seed, stage=BEFORE_MEMORY, set="mem")
         axes.plot([step or np.nan], [value], "v", ms=5, mfc=style.INK, mec="white", mew=0.5, zorder=6)
     kit.threshold(axes, evidence, "R2")
-    for row in evidence.records("label_facts", gamma=SMALL, quantity="pooled")[:1]:
-        axes.axhline(row["mean"], color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
-        kit.note(axes, f"pooled labels alone, group {row['group']:g}", (0.99, row["mean"]), axes.get_yaxis_transform(),
-             ha="right", va="bottom", color="#555555")  # fmt: skip
+    pooled = float(rows["pooled"].iloc[0])
+    axes.axhline(pooled, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
+    look = {"ha": "right", "va": "bottom", "color": "#555555"}
+    kit.note(axes, "pooled labels alone, group 1", (0.99, pooled), axes.get_yaxis_transform(), **look)
     kit.steps(axes, float(rows["step"].to_numpy().max()), log=True)
     axes.set(ylim=(-0.02, 1.04), ylabel="probability, or share correct", title="inside the own range, along training")
 

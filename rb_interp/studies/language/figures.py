@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -14,7 +13,9 @@ from rb_interp.figures import kit, style
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
 from rb_interp.figures.numbers import mean_text
 from rb_interp.settings import SMALL
-from rb_interp.studies.language.claims import PAPER_COSINES
+from rb_interp.statistics.intervals import interval_or_nan, over_seeds
+from rb_interp.studies.language.config import PAPER_COSINES
+from rb_interp.studies.language.measure import delta_table
 from rb_interp.text.config import CORPORA
 
 DOTTED = (0, (1, 1.2))
@@ -68,12 +69,11 @@ def draw_learning(evidence: Evidence) -> Figure:
     losses[0].set_ylabel("loss (nats per token)")
     course, plain, fair = (figure.add_subplot(grid[1, i * len(gammas) : (i + 1) * len(gammas)]) for i in range(3))
     with kit.missing(course):
-        for gamma in gammas:
-            rows = evidence.table("deltas", gamma=gamma)
-            means = evidence.table("course", gamma=gamma, quantity="delta_loss")
+        for gamma, rows in delta_table(evidence.curves).groupby("gamma"):
+            means = over_seeds(rows, ["step"], ["delta_loss"])
             kit.band(course, rows, "delta_loss", means, style.gamma_colour(gamma, gammas), label=f"γ = {gamma:g}")
         kit.zero(course)
-        kit.steps(course, float(evidence.table("deltas")["step"].to_numpy().max()))
+        kit.steps(course, float(evidence.curves["step"].max()))
         course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
     for axes, quantity, claim in ((plain, "delta_loss", "G1"), (fair, "delta_loss_per_entropy", "G1n")):
         with kit.missing(axes):
@@ -146,13 +146,11 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
         kit.level(
             axes_now, x, evidence.untrained("token_similarity", one.quantity, gamma, stage=one.stage), style.GREY, 0.1
         )
-        for row in evidence.records("token_intervals_summary", quantity=one.quantity, gamma=gamma, stage=one.stage):
-            axes_now.vlines(x, row["low"], row["high"], color=one.colour, lw=4.5, alpha=0.28, zorder=0.8)
-        for row in evidence.records(
-            "nulls", probe="token_similarity", quantity=one.quantity, gamma=gamma, stage=one.stage
-        ):
-            ends = row["null_mean"] - 2 * row["null_sd"], row["null_mean"] + 2 * row["null_sd"]
-            axes_now.fill_between([x - 0.1, x + 0.1], *ends, color="#d2d2d2", lw=0, zorder=0)
+        where = {"quantity": one.quantity, "gamma": gamma, "stage": one.stage}
+        low, high = evidence.table("token_intervals", **where)[["low", "high"]].mean()
+        axes_now.vlines(x, low, high, color=one.colour, lw=4.5, alpha=0.28, zorder=0.8)
+        mean, sd = _null(evidence, "token_similarity", one, gamma)
+        axes_now.fill_between([x - 0.1, x + 0.1], mean - 2 * sd, mean + 2 * sd, color="#d2d2d2", lw=0, zorder=0)
 
     for axes_now, stage in ((axes[0, 0], "early"), (axes[0, 1], "final"), (axes[1, 0], "")):
         with kit.missing(axes_now):
@@ -184,12 +182,19 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
     return figure
 
 
+def _null(evidence: Evidence, probe: str, one: kit.Series, gamma: float) -> tuple[float, float]:
+    """Mean and standard deviation of a null, means over seeds; NaN without one."""
+    where = f"probe == '{probe}' and quantity == '{one.quantity}' and stage == '{one.stage}'"
+    rows = evidence.readings.query(f"{where} and abs(gamma - {gamma}) < 1e-9")
+    return rows["null_mean"].mean(), rows["null_sd"].mean()
+
+
 def _course(axes: Axes, evidence: Evidence) -> None:
     """Mean cosines of each list of tokens against kept steps, with the stage ``early`` of every seed."""
     gamma = SMALL if SMALL in evidence.shown_gammas else evidence.shown_gammas[-1]
     table = evidence.table("similarity", gamma=gamma)
     for group in GROUPS:
-        means = evidence.table("course", gamma=gamma, quantity=f"cos_{group}").dropna(subset=["mean"])
+        means = evidence.table("similarity_summary", gamma=gamma, quantity=f"cos_{group}").dropna(subset=["mean"])
         if len(means):  # no control where the stories have fewer typical tokens than PrOntoQA
             kit.band(axes, table, f"cos_{group}", means, style.CORPUS_COLOURS[group])
     kit.zero(axes)
@@ -219,10 +224,12 @@ def draw_embedding_rank(evidence: Evidence) -> Figure:
         kit.named(shares, evidence, found)
         shares.set(ylim=(0, 1.02), title="all tokens: share of the variance\nalong leading directions, final")
     with kit.missing(weights):
-        ratios, found = evidence.table("rank_ratios"), {name: {} for name in ("W_QK", "W_OV", "W_in", "W_out")}
-        for row in evidence.table("rank_ratios_summary").to_dict("records"):
-            here = ratios.loc[(ratios["matrix"] == row["matrix"]) & (ratios["gamma"] == row["gamma"]), "ratio"]
-            found[row["matrix"]][row["gamma"]] = here, kit.interval_of(row)
+        ranks = evidence.readings.query("probe == 'weight_rank' and stage == 'final' and layer == 0")
+        found = {matrix: {} for matrix in ("W_QK", "W_OV", "W_in", "W_out")}
+        for matrix, gamma in ((matrix, gamma) for matrix in found for gamma in evidence.gammas):
+            here = ranks.query(f"quantity == 'stable_rank_{matrix}' and abs(gamma - {gamma}) < 1e-9")
+            ratios = (here["value"] / here["untrained"]).to_numpy()
+            found[matrix][gamma] = ratios, interval_or_nan(ratios)
         kit.named(weights, evidence, found)
         kit.zero(weights, 1.0)
         weights.set(ylim=(0, None), title="L0: stable rank,\nfinal over untrained")
@@ -241,9 +248,7 @@ def draw_next_token(evidence: Evidence) -> Figure:
     for one, (group, colour) in zip(axes, looks, strict=True):
 
         def beside(x: float, series: kit.Series, gamma: float, one: Axes = one) -> None:
-            where = {"quantity": series.quantity, "gamma": gamma, "stage": series.stage}
-            for row in evidence.records("nulls", probe="next_token", **where):
-                kit.level(one, x, row["null_mean"], style.GREY, 0.1)
+            kit.level(one, x, _null(evidence, "next_token", series, gamma)[0], style.GREY, 0.1)
 
         with kit.missing(one):
             marks = {"init": ("untrained", "v"), "early": ("early", "o"), "final": ("final", "s")}
@@ -267,9 +272,9 @@ def draw_skills(evidence: Evidence) -> Figure:
     for (place, one), gamma in zip(np.ndenumerate(axes), [*gammas, *gammas], strict=True):
         with kit.missing(one):
             for kind in kinds[place[0]]:
-                rows = evidence.table("skills_summary", gamma=gamma, accuracy_of=kind).query("hops > 0")
+                where = {"gamma": gamma, "accuracy_of": kind, "step": evidence.config.train.steps}
+                rows = evidence.table("skills_summary", **where, quantity="accuracy").sort_values("hops")
                 label, colour, marker = KINDS[kind]
-                rows = pd.DataFrame(rows).sort_values("hops")
                 one.vlines(rows["hops"], rows["low"].clip(0, 1), rows["high"].clip(0, 1), color=colour, lw=0.9)
                 one.plot(rows["hops"], rows["mean"], color=colour, marker=marker, ms=4, mfc="white", label=label)
             one.set(

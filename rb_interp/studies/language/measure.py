@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
+from rb_interp.errors import RunError
 from rb_interp.models.protocol import HookedModel
 from rb_interp.probes.averaging import uniformity_of_heads
 from rb_interp.probes.chain import chain_accuracy, chain_inputs
@@ -18,9 +19,10 @@ from rb_interp.probes.similarity import token_similarity
 from rb_interp.probes.tokens import token_table
 from rb_interp.probes.weights import weight_rank
 from rb_interp.runs.measured import Measured, readings_table
-from rb_interp.runs.members import MemberModels
+from rb_interp.runs.members import MemberModels, measure_members
+from rb_interp.statistics.corpus_loss import corpus_loss
+from rb_interp.statistics.learning_order import by_set, readings_of_curves
 from rb_interp.statistics.reading import Reading
-from rb_interp.studies.language.tables import KEPT, SIMILARITY, corpus_loss_table, derived
 from rb_interp.tasks import Inputs
 from rb_interp.text.config import CORPORA
 from rb_interp.text.data import TextData
@@ -34,43 +36,31 @@ if TYPE_CHECKING:
 LAYERS = 2
 """Early layers whose attention is read, as far as a model has them."""
 STAGES = ("early", "final")
+SIMILARITY = (
+    *("cos_prontoqa", "cos_stories", "cos_control", "cos_in_range", "cos_counterpart"),
+    *("difference", "difference_control", "difference_counterpart"),
+    *("difference_centred", "difference_control_centred", "difference_counterpart_centred"),
+)
+"""What is read along training."""
+KEPT = "kept"
+"""In the column ``stage`` of the table ``token_intervals``: read along training, at a kept step."""
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
     """Probe all members of a finished run at init, early and final, and their skills at every kept step.
 
-    The tables are those of ``tables.derived`` and ``skills`` (answers and sentences of chains by number of hops, at
-    every kept step), ``similarity`` (mean cosines of token embeddings at every kept step), ``token_intervals`` (their
-    intervals over tokens), ``tokens`` (typical tokens) and ``corpora`` (what was read); docs/tables.md has their
-    columns.
+    The tables are ``skills`` (answers and sentences of chains by number of hops, at every kept step), ``similarity``
+    (mean cosines of token embeddings at every kept step), ``token_intervals`` (their intervals over tokens), ``tokens``
+    (typical tokens) and ``corpora`` (what was read); docs/tables.md has their columns.
 
     Raises RunError where a checkpoint is missing or broken, or the text has changed.
     """
     sweep, config = run.sweep(), cast("LanguageConfig", run.config)
-    models, texts = MemberModels(sweep), {seed: text_of(sweep, seed) for seed in sweep.seeds}
-    rows, skills, courses, intervals, arrays = [], [], [], [], {}
-    for member in tqdm(sweep.sound_members, disable=not progress, unit="member", desc="probing"):
-        text, place = texts[member.seed], {"gamma": member.gamma, "seed": member.seed}
-        for stage, step, where, reading in _readings(models, member, text, config):
-            rows += [{**place, "stage": stage, "step": step, "set": where, **row} for row in reading.rows()]
-            intervals += _intervals(reading, {**place, "stage": stage, "step": step})
-            head = "" if reading.layer is None else f".{reading.layer}.{reading.head}"
-            prefix = f"{member.gamma}/{member.seed}/{stage}/{where}/{reading.probe}{head}"
-            arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
-        for step, similar, reading, table in _along(models, member, text, config.n_null):
-            courses.append({**place, "step": step, **{name: similar.values[name] for name in SIMILARITY}})
-            intervals += _intervals(similar, {**place, "stage": KEPT, "step": step})
-            skills += [{**place, "step": step, **row} for row in table]
-            stage = {0: "init", sweep.config.train.steps: "final"}.get(step)
-            if stage:
-                rows += [{**place, "stage": stage, "step": step, "set": "", **row} for row in reading.rows()]
-    curves = sweep.curves()
-    losses = corpus_loss_table(curves, {seed: text.entropies for seed, text in texts.items()})
-    readings = readings_table(rows, losses)
-    own = {"skills": pd.DataFrame(skills), "similarity": pd.DataFrame(courses), "tokens": _tokens(texts)}
-    own |= {"corpora": corpora(texts), "token_intervals": pd.DataFrame(intervals)}
-    statistics = derived(readings, curves, own["skills"], own["similarity"], own["token_intervals"])
-    return Measured(readings, {**own, **statistics}, arrays)
+    texts = {seed: text_of(sweep, seed) for seed in sweep.seeds}
+    found = measure_members(run, lambda *of: _readings(*of, config), progress=progress)
+    losses = corpus_loss_table(sweep.curves(), {seed: text.entropies for seed, text in texts.items()})
+    tables = {**found.tables, "tokens": _tokens(texts), "corpora": corpora(texts)}
+    return Measured(readings_table(found.readings, losses), tables, found.arrays)
 
 
 def text_of(sweep: Sweep, seed: int) -> TextData:
@@ -93,19 +83,30 @@ def corpora(texts: Mapping[int, TextData]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _readings(
-    models: MemberModels, member: Member, text: TextData, config: LanguageConfig
-) -> Iterator[tuple[str, int, str, Reading]]:
-    """Stage, step, set and reading of every probe; each reading carries the untrained model's values."""
+def _readings(models: MemberModels, member: Member, config: LanguageConfig) -> Iterator[tuple[str, str, Reading]]:
+    """Stage, set and reading of every probe; each reading carries the untrained model's values.
+
+    At every kept step, further, the tables of answers and chains and of mean cosines of token embeddings.
+    """
+    text, train = text_of(models.sweep, member.seed), models.sweep.config.train
     models.load(member, "init")
     start = list(_read(models.untrained, text, config))
     for where, reading in start:
-        yield "init", 0, where, reading
+        yield "init", where, reading
     for stage in STAGES:
-        step = models.load(member, stage).step
+        models.load(member, stage)
         now = _read(models.model, text, config, untrained=models.untrained)
         for (where, reading), (_, before) in zip(now, start, strict=True):
-            yield stage, step, where, reading if reading.untrained else replace(reading, untrained=before.values)
+            yield stage, where, reading if reading.untrained else replace(reading, untrained=before.values)
+    examples, first = chain_inputs(text.examples, text.tokenizer), {}
+    for step in models.sweep.checkpoint_steps:
+        models.load(member, step)
+        chain = chain_accuracy(models.model, examples, n_null=config.n_null)
+        first, stage = first or dict(chain.values), {0: "init", train.steps: "final"}.get(step)
+        yield stage or KEPT, "", replace(chain, values=chain.values if stage else {}, untrained=first)
+        similar = token_similarity(models.model, counts=text.counts, n_null=0)
+        means = pd.DataFrame([{name: similar.values[name] for name in SIMILARITY}])
+        yield KEPT, "", replace(similar, values={}, arrays={}, tables={**similar.tables, "similarity": means})
 
 
 def _read(
@@ -118,33 +119,13 @@ def _read(
     read, lengths = Inputs(text.train.tokens), text.train.lengths
     yield "", next_token(model, read, counts=text.counts, lengths=lengths, n_null=config.n_null)
     for layer in sorted({0, model.cfg.n_layers - 1}):
-        yield "", weight_rank(model, layer=layer)
+        yield "", replace(weight_rank(model, layer=layer), arrays={})
     for corpus in CORPORA:
         held_out = text.rows(f"{corpus}_test")
         tokens, _, targets = held_out.batch(np.arange(min(config.probe_rows, len(held_out))))
         layers = range(min(LAYERS, model.cfg.n_layers))
         for reading in uniformity_of_heads(model, Inputs(tokens), layers=layers, counted=targets):
-            yield corpus, reading
-
-
-def _along(
-    models: MemberModels, member: Member, text: TextData, n_null: int
-) -> Iterator[tuple[int, Reading, Reading, list[dict]]]:
-    """At every kept step: mean cosines of token embeddings, and reading and table of answers and chains."""
-    start: dict[str, float] = {}
-    examples = chain_inputs(text.examples, text.tokenizer)
-    for step in models.sweep.checkpoint_steps:
-        models.load(member, step)
-        reading = chain_accuracy(models.model, examples, n_null=n_null)
-        start = start or dict(reading.values)
-        similar = token_similarity(models.model, counts=text.counts, n_null=0)
-        yield step, similar, replace(reading, untrained=start), reading.tables["skills"].to_dict("records")
-
-
-def _intervals(reading: Reading, place: Mapping) -> list[dict]:
-    """Rows of the table ``token_intervals``; none for a reading of anything but similarity."""
-    table = reading.tables.get("token_intervals")
-    return [] if table is None else [{**place, **row} for row in table.to_dict("records")]
+            yield corpus, replace(reading, arrays={})
 
 
 def _tokens(texts: Mapping[int, TextData]) -> pd.DataFrame:
@@ -154,3 +135,34 @@ def _tokens(texts: Mapping[int, TextData]) -> pd.DataFrame:
         shown = [text.tokenizer.token_text(token) for token in range(text.tokenizer.d_vocab)]
         rows += [{"seed": seed, **row} for row in token_table(text.counts, shown)]
     return pd.DataFrame(rows)
+
+
+def delta_table(curves: pd.DataFrame) -> pd.DataFrame:
+    """Delta L at every evaluation, on text trained on: gamma, seed, step, delta_loss.
+
+    Delta L = (L_stories - L_prontoqa) / L_prontoqa: at least -1; 0 where both losses are equal, without an upper end
+    where PrOntoQA's loss nears 0.
+    """
+    wide = curves.pivot(index=["gamma", "seed", "step"], columns="set", values="loss")
+    delta = (wide["stories_train"] - wide["prontoqa_train"]) / wide["prontoqa_train"]
+    return pd.DataFrame({"delta_loss": delta}).reset_index()
+
+
+def corpus_loss_table(curves: pd.DataFrame, entropies: Mapping[int, tuple[float, float]]) -> pd.DataFrame:
+    """Readings table of every member in a curves table, see `readings_of_curves`; entropies by seed.
+
+    Raises RunError also where a member's sets were not evaluated at the same steps.
+    """
+
+    def read(member: pd.DataFrame, name: str, seed: int) -> Reading:
+        sets, steps = by_set(member), np.unique(member["step"].to_numpy())
+        for key, rows in sets.items():
+            if not np.array_equal(rows["step"].to_numpy(), steps):
+                raise RunError(
+                    f"{name} has {len(rows)} evaluations of '{key}' and {len(steps)} steps; evaluate every set at the "
+                    f"same steps."
+                )
+        losses = {key: rows["loss"].to_numpy(dtype=np.float64) for key, rows in sets.items()}
+        return corpus_loss(losses, steps, entropies.get(seed, (math.nan, math.nan)))
+
+    return readings_of_curves(curves, read)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import pandas as pd
 from made_up import MadeUp
 
 from rb_interp.claims import Verdicts, judge
 from rb_interp.figures.evidence import Evidence
-from rb_interp.runs.measured import arrays_over_seeds, curves_summary, over_seeds
+from rb_interp.runs.measured import arrays_over_seeds
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
-from rb_interp.studies.addition_and_scan.claims import CLAIMS
-from rb_interp.studies.addition_and_scan.config import DECAYS, LARGE, SMALL, TASKS, AdditionAndScanConfig
-from rb_interp.studies.addition_and_scan.contrasts import contrast_rows, contrasts_table
+from rb_interp.studies.addition_and_scan.config import CLAIMS, DECAYS, LARGE, SMALL, TASKS, AdditionAndScanConfig
+from rb_interp.studies.addition_and_scan.measure import contrasts
 
 SIZE = {"addition": 0.0, "scan_small": 0.05, "scan_middle": 0.15, "scan_large": 0.25}
 SETS = {"addition": ("train", "seen_test", "block")}
@@ -36,9 +34,7 @@ def fill_readings(made: MadeUp, seeds: int, share=share) -> None:
         for set in SETS.get(task, COMMANDS):
             where = {"sweep": f"{task}_{decay}", "gamma": gamma, "seed": seed, "step": 100, "set": set}
             made.reading("answers", {"right": share(task, decay, gamma, seed, set)}, untrained=0.0, **where)
-    differences = contrasts_table(made.tables()["readings"])
-    made.extend("contrasts", differences)
-    made.extend("readings", contrast_rows(differences, dict.fromkeys(TASKS, 100)))
+    made.extend("readings", contrasts(made.tables()["readings"]))
 
 
 def verdicts(share) -> Verdicts:
@@ -61,15 +57,7 @@ def make(seeds: int = 8) -> Evidence:
         name, inside = f"addition_{decay}", share("addition", decay, gamma, seed, "block")
         made.arrays[f"{name}/{gamma}/{seed}/final//answers/sums"] = _sums(config.sweeps[name].task, inside, seed)
     made.arrays |= arrays_over_seeds(made.arrays)
-    return made.evidence(_statistics, "paper", command="rb-interp reproduce addition-and-scan", toml="", versions={})
-
-
-def _statistics(evidence: Evidence) -> dict[str, pd.DataFrame]:
-    contrasts = evidence.tables["contrasts"]
-    return {
-        "curves_summary": curves_summary(evidence.curves),
-        "contrasts_summary": over_seeds(contrasts, ["task", "contrast"], ["difference"]),
-    }
+    return made.evidence(lambda _: {}, "paper", command="rb-interp reproduce addition-and-scan", toml="", versions={})
 
 
 def _sums(task, inside: float, seed: int) -> np.ndarray:

@@ -18,10 +18,9 @@ from rb_interp.runs.config import from_mapping, scale_of
 from rb_interp.settings import plain
 from rb_interp.studies.addition_and_scan import ADDITION_AND_SCAN
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
-from rb_interp.studies.addition_and_scan.answers import answers, right
 from rb_interp.studies.addition_and_scan.config import TASKS, AdditionAndScanConfig
 from rb_interp.studies.addition_and_scan.figures import draw_sums
-from rb_interp.studies.addition_and_scan.measure import table_of_sums
+from rb_interp.studies.addition_and_scan.measure import answers, right, table_of_sums
 from rb_interp.studies.addition_and_scan.scan import ScanTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.members import train_members
@@ -104,20 +103,18 @@ def test_the_table_of_sums_and_the_shares_tell_where_an_adder_is_wrong():
     sums = np.ones((10, 10))
     sums[4:6, 4:6] = 0
     np.testing.assert_array_equal(table_of_sums(model, task, data), sums)
-    nothing = answers(model, data, np.array([], dtype=int))
-    assert np.isnan(nothing.values["right"])
-    assert nothing.notes == {"right": "there is no row to read."}
+    assert np.isnan(answers(model, data, np.array([], dtype=int)).values["right"])
 
 
 def test_contrasts_and_verdicts_on_made_up_shares():
     found = make(8)
-    table = found.tables["contrasts"].set_index(["task", "contrast", "seed"])["difference"]
+    table = found.readings.query("probe == 'contrast'").set_index(["quantity", "seed"])["value"]
     for seed in range(8):
-        assert table["scan_large", "both", seed] == pytest.approx(0.5 - 0.01 * seed)
-        assert table["addition", "gamma_low_decay", seed] == pytest.approx(0.4 - 0.01 * seed)
-        assert table["addition", "gamma_high_decay", seed] == pytest.approx(0.4 - 0.01 * seed)
-        assert table["scan_small", "decay_large_init", seed] == pytest.approx(0.1)
-        assert table["scan_small", "decay_small_init", seed] == pytest.approx(0.1)
+        assert table["scan_large:both", seed] == pytest.approx(0.5 - 0.01 * seed)
+        assert table["addition:gamma_low_decay", seed] == pytest.approx(0.4 - 0.01 * seed)
+        assert table["addition:gamma_high_decay", seed] == pytest.approx(0.4 - 0.01 * seed)
+        assert table["scan_small:decay_large_init", seed] == pytest.approx(0.1)
+        assert table["scan_small:decay_small_init", seed] == pytest.approx(0.1)
     judged = {verdict.id: verdict for verdict in found.verdicts}
     assert [judged[id].n_meeting for id in ("P1", "P2")] == [7, 7]  # seed 0 did not learn its rows
     assert [len(judged[id].conditions) for id in ("P1", "P2")] == [3, 9]
@@ -204,5 +201,5 @@ def test_a_run_reads_the_members_that_it_trained(smoke_run):
         assert readings[sweep, 0.8, 1, set, "right"] == own
     read = run.table("readings")
     assert np.isfinite(read.loc[read["probe"] == "answers", ["value", "untrained"]]).all(axis=None)
-    assert len(read) == 8 * 4 * 3 + len(run.table("contrasts")) == 8 * 4 * 3 + 4 * 5 * 2
+    assert len(read) == 8 * 4 * 3 + 4 * 5 * 2
     assert not run.table("curves")["loss"].isna().any()

@@ -32,10 +32,6 @@ STEP, PEAK = 20.0, 30.0
 """Score of a position over the one before it, and of an anchor over other tokens."""
 LENGTH = 200.0
 """Entry of each of the two constant directions."""
-FAINT = 5.5
-"""Score of a glance below what is looked at."""
-GLANCE = math.exp(-FAINT)
-"""Attention to what is glanced at, over that to what is looked at."""
 EQUAL, ORDERED = (1 / 2, 1 / 2), (1 / 3, 2 / 3)
 """Attention to the first and to the second anchor."""
 FLOWS = ("via_last", "via_anchors", "via_a2")
@@ -50,7 +46,7 @@ def pair_shifts(data: CompositeDataset, phase: str) -> np.ndarray:
 
 
 def reference_model(
-    data: CompositeDataset, flow: str, phase: str, shares=ORDERED, table_in: int = 1, norm: str = "post", edge: str = ""
+    data: CompositeDataset, flow: str, phase: str, shares=ORDERED, table_in: int = 1, norm: str = "post"
 ) -> HookedModel:
     """A model of a flow that knows the data's exceptions, and answers held-out pairs as the phase says.
 
@@ -58,16 +54,11 @@ def reference_model(
         data: whose trained shifts it knows. flow: one of FLOWS. phase: ``inferential`` or ``symmetric``.
         shares: attention to each anchor, which via_a2 has no use for. table_in: layer whose MLP knows the pairs; L0
             can know them in via_last alone. norm: ``post`` or ``none``.
-        edge: ``a2_from_a1`` stores the exceptions in that edge of L0's attention, so that the table knows sums alone;
-            by default the table knows them too. Not for via_a2, which needs the edge for every pair.
     """
     assert table_in == 1 or flow == "via_last"
-    assert edge in ("", "a2_from_a1")
-    assert not edge or flow != "via_a2"
     task, n = data.task, len(data.task.shifts)
     groups = ("own", "gathered", "first", "second", "place")
     named = [f"{group}_{i}" for group in groups for i in range(task.length if group == "place" else n)]
-    named += ["flag", *(f"before_{i}" for i in range(n))]
     sizes = {"d_model": len(named) + 16, "d_head": 2 * n + task.length, "d_mlp": 4 * n**2}
     blueprint = Blueprint(task, ["key", "anchor", "seen", "carried", "out", *named], **sizes)
     keys, anchors = task.tokens("key"), task.tokens("anchor")
@@ -78,12 +69,7 @@ def reference_model(
     for i, one_hot in enumerate(np.eye(task.length)):
         blueprint.place(f"place_{i}", one_hot)
     shifts = pair_shifts(data, phase)
-    if edge:
-        sums = np.add.outer(task.shifts, task.shifts)
-        {"via_last": _flag_via_last, "via_anchors": _flag_via_anchors}[flow](blueprint, shifts - sums, shares)
-        shifts = sums
-    else:
-        {"via_last": _via_last, "via_anchors": _via_anchors, "via_a2": _via_a2}[flow](blueprint, n, shares)
+    {"via_last": _via_last, "via_anchors": _via_anchors, "via_a2": _via_a2}[flow](blueprint, n, shares)
     if flow == "via_a2":
         _look_up_apart(blueprint, shifts)
     else:
@@ -155,51 +141,14 @@ def _look_up_apart(blueprint: Blueprint, shifts: np.ndarray) -> None:
     _write_units(blueprint, 1, units)
 
 
-def _flag_via_last(blueprint: Blueprint, extra: np.ndarray, shares: tuple[float, float]) -> None:
-    """As `_via_last`; at a2, L0 finds exceptions by its attention to a1, and L1 takes a glance at a2 for them."""
-    _gather_anchors(blueprint, 0, len(extra), shares)
-    _flag_exceptions(blueprint, extra, "gathered", shares[0])
-    length = blueprint.task.length
-    blueprint.attend(1, {"constant": 1.0}, {
-        "position": STEP, "seen": -STEP * (length + 1), "anchor": STEP * (length - 1) - FAINT,
-    })  # fmt: skip
-    blueprint.move(1, {"key": 1.0 + GLANCE}, {"out": 1.0})
-    blueprint.move(1, {"flag": 1.0 + 1 / GLANCE}, {"out": 1.0})
-
-
-def _flag_via_anchors(blueprint: Blueprint, extra: np.ndarray, shares: tuple[float, float]) -> None:
-    """As `_via_anchors`; L0 takes a glance at a1 from a2 and finds exceptions there, L1 brings them with the key."""
-    for i in range(1, blueprint.task.length):
-        before = {f"place_{i - 1}": PEAK + STEP, **({f"place_{i - 2}": PEAK} if i > 1 else {})}
-        blueprint.attend(0, {f"place_{i}": 1.0}, {**before, "anchor": -STEP - FAINT})
-    blueprint.move(0, {"key": 1.0}, {"carried": 1.0})
-    for i in range(len(extra)):
-        blueprint.move(0, {f"own_{i}": 1.0}, {f"before_{i}": 1.0})
-    _flag_exceptions(blueprint, extra, "before", GLANCE / (1 + GLANCE))
-    _gather_anchors(blueprint, 1, len(extra), shares)
-    blueprint.move(1, {"carried": 1.0}, {"out": 1.0})
-    blueprint.move(1, {"flag": 1 / shares[1]}, {"out": 1.0})
-
-
-def _flag_exceptions(blueprint: Blueprint, extra: np.ndarray, group: str, size: float) -> None:
-    """L0's MLP writes to ``flag`` what an exception adds to the sum, where the first anchor's part has a size."""
-    pairs = np.argwhere(extra).tolist()
-    more = 2 / GLANCE  # than the first anchor's part can be, so that other second anchors are silent
-    units = [({f"{group}_{i}": 1 / size, f"own_{j}": more, "constant": -more}, extra[i, j]) for i, j in pairs]
-    _write_units(blueprint, 0, units, "flag")
-
-
-def _write_units(
-    blueprint: Blueprint, layer: int, units: list[tuple[dict[str, float], float]], direction: str = "out"
-) -> None:
-    """Further units of an MLP by what each reads, and the number that it adds to the answer or to another direction."""
+def _write_units(blueprint: Blueprint, layer: int, units: list[tuple[dict[str, float], float]]) -> None:
+    """Units of an MLP by what each reads, and the number that it adds to the answer."""
     W_in, W_out = (blueprint.weights[f"blocks.{layer}.mlp.{name}"] for name in ("W_in", "W_out"))
-    start = int(W_out.any(1).sum())
-    assert start + len(units) <= W_in.shape[1]
-    for number, (read, shift) in enumerate(units, start):
+    assert len(units) <= W_in.shape[1]
+    for number, (read, shift) in enumerate(units):
         for name, weight in read.items():
             W_in[blueprint.at[name], number] = weight
-        W_out[number, blueprint.at[direction]] = UNIT * shift
+        W_out[number, blueprint.at["out"]] = UNIT * shift
 
 
 def _model(blueprint: Blueprint, norm: str) -> HookedModel:

@@ -13,13 +13,14 @@ from rb_interp.claims import judge
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.runs.measured import readings_table
+from rb_interp.statistics.reading import Reading
 from rb_interp.studies.composite.claims import CLAIMS
-from rb_interp.studies.composite.complexity import (
-    contrast_readings,
+from rb_interp.studies.composite.measure import placed
+from rb_interp.studies.composite.representation import (
+    complexity_contrast,
     growth,
-    growth_readings,
-    phase_auc,
-    phase_readings,
+    growth_order,
+    phase_by_complexity,
     read_complexity,
 )
 from rb_interp.studies.composite.task import CompositeTask
@@ -29,19 +30,28 @@ BY_ID = {claim.id: claim for claim in CLAIMS}
 NAMES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 
 
-def verdict(id: str, readings: pd.DataFrame):
+def verdict(id: str, several):
+    """The verdict on readings, or on those of several members."""
+    readings = several if isinstance(several, pd.DataFrame) else readings_table(placed(list(several), 9))
     (found,) = judge(readings, [BY_ID[id]])
     return found
 
 
+def spectra(numbers) -> pd.DataFrame:
+    """Readings ``weight_spectra``: (gamma, seed, layer, matrix, its participation ratio, the untrained model's)."""
+    return readings_table(placed([
+        (gamma, seed, "", Reading("weight_spectra", {f"participation_{name}": now}, layer,
+                                  untrained={f"participation_{name}": first}))
+        for gamma, seed, layer, name, now, first in numbers
+    ], 9))  # fmt: skip
+
+
 def matrices(participation) -> pd.DataFrame:
-    """The table of matrices of members (gamma, seed), each number given by ``participation(gamma, seed, number)``."""
-    rows = [
-        {"gamma": gamma, "seed": seed, "layer": number // 6, "matrix": NAMES[number % 6],
-         "participation": participation(gamma, seed, number), "participation_untrained": 20.0}
+    """Spectra of members (gamma, seed), each number given by ``participation(gamma, seed, number)``."""
+    return spectra(
+        (gamma, seed, number // 6, NAMES[number % 6], participation(gamma, seed, number), 20.0)
         for gamma, seed, number in product((0.5, 0.8), range(8), range(12))
-    ]  # fmt: skip
-    return table_of(COLUMNS["composite"]["matrices"], rows)
+    )
 
 
 MEMBERS = [Member(gamma, seed) for seed in range(8) for gamma in (0.5, 0.8)]
@@ -84,16 +94,16 @@ def test_k1_asks_for_neurons_on_one_line_in_the_first_layer_s_queries(at, outcom
 @pytest.mark.parametrize(("lower", "outcome"), [(10, "HOLDS"), (9, "FAILS")])
 def test_k2_counts_matrices_of_a_seed(lower, outcome):
     table = matrices(lambda gamma, seed, number: 10.0 if gamma == 0.8 and number < lower else 14.5)
-    found = verdict("K2", contrast_readings(table, MEMBERS, 9))
+    found = verdict("K2", complexity_contrast(table, MEMBERS))
     assert (found.outcome, found.effect, found.untrained) == (outcome, lower, 0)
 
 
 def test_k2_counts_a_diverged_member_as_not_met():
     table = matrices(lambda gamma, seed, number: 1.0 if gamma == 0.8 else 2.0)
     table = table.loc[(table["gamma"] != 0.5) | (table["seed"] != 3)]
-    found = verdict("K2", contrast_readings(table, MEMBERS, 9))
+    found = verdict("K2", complexity_contrast(table, MEMBERS))
     assert dict(zip(found.seeds, found.met, strict=True)) == {seed: seed != 3 for seed in range(8)}
-    assert not len(contrast_readings(table, [member for member in MEMBERS if member.gamma == 0.8], 9))
+    assert not list(complexity_contrast(table, [member for member in MEMBERS if member.gamma == 0.8]))
 
 
 def eigenvalues(steps, gamma: float = 0.8) -> pd.DataFrame:
@@ -111,9 +121,8 @@ def eigenvalues(steps, gamma: float = 0.8) -> pd.DataFrame:
     [((10, 20, 30, 40, 50), 1, "HOLDS"), ((10, 30, 20, 40, 50), 0.9, "HOLDS"), ((50, 40, 30, 20, 10), -1, "FAILS")],
 )
 def test_k4_asks_whether_the_largest_eigenvalue_is_the_first(steps, order, outcome):
-    table = growth(eigenvalues(steps))
-    assert table.query("seed == 0")["half_step"].to_list() == list(steps)
-    found = verdict("K4", growth_readings(table, 50))
+    assert growth(eigenvalues(steps)).query("seed == 0")["half_step"].to_list() == list(steps)
+    found = verdict("K4", growth_order(eigenvalues(steps)))
     assert (found.outcome, found.effect) == (outcome, pytest.approx(order))
 
 
@@ -121,48 +130,40 @@ def test_k4_is_not_judged_where_a_step_is_not_known_or_all_are_the_same():
     lost = eigenvalues((10, 20, 30, 40, 50))
     lost.loc[lost["step"] == 0, "eigenvalue"] = np.nan
     for table in (lost, eigenvalues((20, 20, 20, 20, 20))):
-        found = verdict("K4", growth_readings(growth(table), 50))
+        found = verdict("K4", growth_order(table))
         assert found.outcome == "NOT JUDGED"
         assert "no finite order" in found.reason
 
 
 def members_of(phases: dict[float, str], numbers) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tables ``phases`` and ``matrices``: a letter a seed (i, s, m, u), and PR of L0's W_Q by phase, gamma and seed."""
+    """Spectra and phases: a letter a seed (i, s, m, u), and PR of L0's W_Q by phase, gamma and seed."""
     words = {"i": "inferential", "s": "symmetric", "m": "mixed", "u": "unfit"}
     rows = [(gamma, seed, words[x]) for gamma, text in phases.items() for seed, x in enumerate(text)]
-    named = pd.DataFrame(rows, columns=["gamma", "seed", "phase"])
-    own = [
-        {"gamma": g, "seed": s, "layer": 0, "matrix": "W_Q", "participation": numbers(phase, g, s),
-         "participation_untrained": 30.0 + s}
-        for g, s, phase in rows
-    ]  # fmt: skip
-    return named, table_of(COLUMNS["composite"]["matrices"], own)
+    found = spectra((g, s, 0, "W_Q", numbers(phase, g, s), 30.0 + s) for g, s, phase in rows)
+    return found, pd.DataFrame(rows, columns=["gamma", "seed", "phase"])
 
 
 def test_k8_compares_members_of_one_gamma_alone():
     """Inferential members have the higher number within each gamma; between gammas they would have the lower one."""
     found = members_of({0.5: "ssssi", 0.8: "iiiis"}, lambda phase, g, s: 100 * (g == 0.5) + 10 * (phase[0] == "i") + s)
-    table = phase_auc(*found).iloc[0]
-    assert (table["auc"], table["n"], table["gammas"]) == (0, 8, 2)
-    assert (table["inferential"], table["symmetric"], table["untrained"]) == (5, 5, 0.5)
-    readings = phase_readings(*found, 9)
-    assert readings.set_index("quantity")["value"].to_dict() == {"auc": 0, "auc:low": 0, "auc:high": table["high"]}
+    ((*_, reading),) = phase_by_complexity(*found)
+    assert (reading.values["auc"], reading.values["auc:low"], reading.n) == (0, 0, 8)
+    assert reading.untrained == {"auc": 0.5}
 
 
 @pytest.mark.parametrize(("inferential", "symmetric", "outcome"), [(3, 5, "HOLDS"), (5, 3, "FAILS"), (5, 5, "FAILS")])
 def test_k8_by_hand(inferential, symmetric, outcome):
     pr = {"inferential": inferential, "symmetric": symmetric, "mixed": 1, "unfit": 1}
     found = members_of({0.5: "is" * 10 + "mu", 0.8: "is" * 10}, lambda phase, g, s: pr[phase])
-    judged = verdict("K8", phase_readings(*found, 9))
+    judged = verdict("K8", phase_by_complexity(*found))
     assert (judged.outcome, judged.unit) == (outcome, "interval")
     assert judged.effect == {"HOLDS": 1.0}.get(outcome, 0.5 if inferential == symmetric else 0.0)
 
 
 def test_k8_is_not_judged_where_no_gamma_has_both_phases():
-    readings = phase_readings(*members_of({0.5: "ssm", 0.8: "iiu"}, lambda phase, g, s: 1.0), 9)
-    assert not len(readings)
-    assert verdict("K8", readings).outcome == "NOT JUDGED"
-    few = verdict("K8", phase_readings(*members_of({0.8: "iisss"}, lambda phase, g, s: float(phase[0] == "s")), 9))
+    found = list(phase_by_complexity(*members_of({0.5: "ssm", 0.8: "iiu"}, lambda phase, g, s: 1.0)))
+    assert (found, verdict("K8", found).outcome) == ([], "NOT JUDGED")
+    few = verdict("K8", phase_by_complexity(*members_of({0.8: "iisss"}, lambda phase, g, s: float(phase[0] == "s"))))
     assert (few.outcome, few.effect) == ("OPEN", 1)
 
 

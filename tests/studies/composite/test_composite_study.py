@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from planted import INFERENTIAL, SYMMETRIC, planted
 from reference_models import reference_model
-from table_columns import check_tables
 
 from rb_interp.claims import judge
 from rb_interp.models.build import build_model
@@ -16,34 +15,23 @@ from rb_interp.runs.measured import readings_table
 from rb_interp.studies.composite import COMPOSITE
 from rb_interp.studies.composite.claims import CLAIMS
 from rb_interp.studies.composite.config import BOTH_UNSEEN
-from rb_interp.studies.composite.flow import TAKEN
-from rb_interp.studies.composite.measure import of_members, read_model
-from rb_interp.studies.composite.phase import read_control, read_phase
+from rb_interp.studies.composite.flow import flow_match, with_flows
+from rb_interp.studies.composite.measure import of_members, placed, read_model
+from rb_interp.studies.composite.phase import memorising, phase_table, read_phase, two_phases
 from rb_interp.studies.composite.representation import read_grid, read_shares
-from rb_interp.studies.composite.tables import (
-    MemberFound,
-    flow_match,
-    flow_readings,
-    interchange_by_flow,
-    member_tables,
-    memorising,
-    two_phases,
-    unseen_attention,
-)
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.member_group import Member
 
 pytestmark = pytest.mark.wide
 TASK = CompositeTask(n_sequences=1600, evaluation_rows=300)
 DATA = TASK.dataset(seed=0)
 SIZES = ModelConfig(d_model=16, d_head=8, d_mlp=16, norm="post")
-SEEDS = range(8)
 NAN = float("nan")
 OPEN = {"C3m": "NOT JUDGED", "C13": "NOT JUDGED", "F7": "OPEN", "F9": "OPEN"}
 """Not decided by 8 seeds of the main sweep: too few members, training rows that are not fitted, another sweep."""
 JUDGED = [claim for claim in CLAIMS if claim.id[0] != "K"]
 """Those of complexity have tests of their own."""
+NO_CURVES = pd.DataFrame(columns=["gamma", "seed", "step", "set", "loss"])
 
 
 def test_attention_on_the_unseen_pair_stands_beside_that_on_trained_ones():
@@ -63,43 +51,43 @@ def read():
              0.8: reference_model(DATA, "via_anchors", "inferential")}  # fmt: skip
     codes, found = {0.5: SYMMETRIC, 0.8: INFERENTIAL}, {}
     for gamma, model in known.items():
-        readings = read_model(model, DATA, untrained)
+        found[gamma] = read_model(model, DATA, untrained)
         if gamma in codes:
             with planted(TASK, codes[gamma]) as model:
                 vectors = [("seen_test", one) for one in read_shares(model, DATA)]
                 vectors += [("grid", one) for one in read_grid(model, DATA)]
             probes = {reading.probe for _, reading in vectors}
-            readings = [one for one in readings if one[1].probe not in probes] + vectors
-        found[gamma] = MemberFound(Member(gamma, 0), 9, tuple(readings))
+            found[gamma] = [one for one in found[gamma] if one[1].probe not in probes] + vectors
     return found
 
 
-def members(read, as_gamma=None) -> list[MemberFound]:
-    """Eight seeds alike at each gamma; ``as_gamma`` puts a model at another gamma."""
+def of_seeds(read, as_gamma=None, n=8) -> pd.DataFrame:
+    """Readings of seeds that are alike at each gamma; ``as_gamma`` puts a model at another gamma."""
     of = {gamma: gamma for gamma in read} | (as_gamma or {})
-    return [read[of[gamma]]._replace(member=Member(gamma, seed)) for gamma in read for seed in SEEDS]
+    return readings_table(placed([(g, seed, *one) for g in read for seed in range(n) for one in read[of[g]]], 9))
 
 
-def outcomes(found: list[MemberFound], claims=JUDGED) -> dict[str, str]:
-    tables = member_tables(found)
-    every = {**tables, "flow_match": flow_match(tables["phases"])}
-    curves = pd.DataFrame(columns=["gamma", "seed", "step", "set", "loss"])
-    rows = readings_table([row for one in found for row in one.rows()], *of_members(every, curves, 9))
-    return {verdict.id: verdict.outcome for verdict in judge(rows, claims)}
+def phases_of(readings: pd.DataFrame) -> pd.DataFrame:
+    return with_flows(phase_table(readings), readings)
+
+
+def outcomes(readings: pd.DataFrame, claims=JUDGED) -> dict[str, str]:
+    of_all = placed(list(of_members(phases_of(readings), NO_CURVES)), 9)
+    return {verdict.id: verdict.outcome for verdict in judge(readings_table(readings, of_all), claims)}
 
 
 def test_known_models_meet_the_claims_at_their_gammas_and_fail_them_at_each_others(read):
-    assert outcomes(members(read)) == dict.fromkeys([claim.id for claim in JUDGED], "HOLDS") | OPEN
-    swapped = outcomes(members(read, {0.5: 0.8, 0.8: 0.5, 0.1: 0.5}))
+    assert outcomes(of_seeds(read)) == dict.fromkeys([claim.id for claim in JUDGED], "HOLDS") | OPEN
+    swapped = outcomes(of_seeds(read, {0.5: 0.8, 0.8: 0.5, 0.1: 0.5}))
     assert swapped == dict.fromkeys([claim.id for claim in JUDGED], "FAILS") | {"C4": "HOLDS", "C6": "HOLDS"} | OPEN
 
 
 def test_f7_asks_whether_the_flow_tells_the_phase_over_enough_members(read):
-    phases = pd.concat([member_tables(members(read))["phases"]] * 6)  # 48 members of each phase
+    phases = pd.concat([phases_of(of_seeds(read, n=1))] * 48)  # 48 members of each phase
     mixed = phases[phases["phase"] == "inferential"].assign(flow="via last")
     verdicts = []
     for table, accuracy in ((phases, 1.0), (pd.concat([phases, mixed]), 0.75)):
-        found = flow_readings(flow_match(table), 9)
+        found = readings_table(placed(list(flow_match(table)), 9))
         assert found.set_index("quantity")["value"]["balanced_accuracy"] == accuracy
         verdicts += judge(found, [claim for claim in CLAIMS if claim.id == "F7"])
     assert verdicts[0].outcome == "HOLDS"
@@ -114,66 +102,44 @@ def test_c6_and_c3m_by_hand():
          (0.5, 2, "unfit", 0.5, 0.5)],
         columns=["gamma", "seed", "phase", "acc_train", "acc_seen_train"],
     )  # fmt: skip
-    decided = two_phases(table, 9).set_index("seed")
+    decided = readings_table(placed(list(two_phases(table)), 9)).set_index("seed")
     assert decided["value"].to_dict() == pytest.approx({0: 0.5, 1: 1.0, 2: NAN}, nan_ok=True)
     assert decided["n"].to_dict() == {0: 2, 1: 1, 2: 0}
     curves = pd.DataFrame([(0.1, 0, step, "train", 1 / step) for step in (1, 4)],
                           columns=["gamma", "seed", "step", "set", "loss"])  # fmt: skip
-    found = memorising(table, curves, 9).set_index(["gamma", "seed", "quantity"])["value"]
+    found = readings_table(placed(list(memorising(table, curves)), 9))
+    found = found.set_index(["gamma", "seed", "quantity"])["value"]
     assert len(found) == 9  # of three unfit members
     assert (found[0.1, 0, "train"], found[0.1, 0, "loss"]) == (1, 0.25)
     assert (found[0.1, 0, "gap"], found[0.5, 1, "gap"]) == pytest.approx((0.7, 0.1))
 
 
 def test_f9_asks_whether_attention_stays_the_same_on_the_unseen_pair(read):
-    many = members(read) * 3  # 48 units
-    claims = [claim for claim in CLAIMS if claim.id == "F9"]
-    assert outcomes(many, claims) == {"F9": "HOLDS"}
-    changed = [one._replace(readings=_attention_of(one, read[0.1])) for one in many]
-    assert outcomes(changed, claims) == {"F9": "FAILS"}
-    kept = unseen_attention(member_tables(changed)["phases"], 9)
-    assert kept["value"].tolist() == [0.0] * 48
-    assert kept["gamma"].isna().all()
+    claims, readings = [claim for claim in CLAIMS if claim.id == "F9"], of_seeds(read, n=24)  # 48 units
+    assert outcomes(readings, claims) == {"F9": "HOLDS"}
+    unseen = (readings["probe"] == "attention_between_roles") & (readings["set"] == "unseen")
+    assert outcomes(readings.assign(value=readings["value"].mask(unseen, 0.1)), claims) == {"F9": "FAILS"}
 
 
-def _attention_of(one: MemberFound, other: MemberFound):
-    """A member's readings, with attention on unseen of another member."""
-    own = [found for found in one.readings if (found[0], found[1].probe) != ("unseen", "attention_between_roles")]
-    return (*own, *[("unseen", reading) for reading in other.of("attention_between_roles", "unseen")])
-
-
-def test_tables_name_phase_and_flow_and_fit_the_schema(read):
-    tables = member_tables(list(read.values()))
-    rows = tables["phases"].set_index("gamma")
+def test_phases_and_flows_of_known_members(read):
+    rows = phases_of(of_seeds(read, n=1)).set_index("gamma")
     assert rows["phase"].to_dict() == {0.1: "unfit", 0.5: "symmetric", 0.8: "inferential"}
     assert rows["flow"].to_dict() == {0.1: "none", 0.5: "via last", 0.8: "via anchors"}
     assert rows["n_pairs"].loc[0.1] == 0 < rows["n_pairs"].loc[0.5] == rows["n_pairs"].loc[0.8]
     for column, gamma in (("attention_last", 0.5), ("attention_anchors", 0.8)):
         assert rows[column].to_dict() == rows[f"{column}_unseen"].to_dict() == {g: g == gamma for g in rows.index}
-    moved = tables["interchange"].set_index(["gamma", "roles"]).drop(columns=["seed", "n", "placebo"])
-    assert moved.loc[0.5].sum(axis=1).to_list() == pytest.approx([1] * len(TAKEN))
-    assert moved.loc[(0.8, "a1+a2"), "source"] == 1
-    medians = interchange_by_flow(tables["interchange"], tables["phases"]).set_index(["flow", "roles"])
-    assert {*medians.index.get_level_values("flow")} == {"via last", "via anchors"}  # not the one without a pair
-    assert medians.loc[("via last", "key+last"), ["source", "base", "members"]].to_list() == [1, 0, 1]
-    given = tables["answers"].set_index("gamma")
-    assert given.loc[0.5, ["difference", "count", "share"]].to_list() == [4, 300, 1]
-    seen = tables["attention"].query("gamma == 0.5 and layer == 1 and query == 'last' and set == 'unseen'")
-    assert seen.set_index("key")["attention"].sum() == pytest.approx(1)
-    check_tables(COMPOSITE, tables)
 
 
 def test_flow_match_by_hand():
     kinds = [("inferential", "via anchors")] * 3 + [("inferential", "via last")] + [("symmetric", "via last")] * 2
     kinds += [("symmetric", "several"), ("mixed", "via last"), ("unfit", "via anchors")]
-    found = flow_match(pd.DataFrame(kinds, columns=["phase", "flow"])).set_index("quantity")
-    assert found["value"].to_dict() == pytest.approx(
-        {"inferential": 3 / 4, "symmetric": 1, "balanced_accuracy": 7 / 8, "other_flow": 1 / 7}
-    )
-    assert found["n"].to_dict() == {"inferential": 4, "symmetric": 2, "balanced_accuracy": 6, "other_flow": 7}
-    assert found.loc["other_flow", "low"] < 1 / 7 < found.loc["other_flow", "high"]
+    found = [reading for *_, reading in flow_match(pd.DataFrame(kinds, columns=["phase", "flow"]))]
+    shares, n = {"inferential": 3 / 4, "symmetric": 1, "balanced_accuracy": 7 / 8, "other_flow": 1 / 7}, (4, 2, 6, 7)
+    assert {name: one.values[name] for name, one in zip(shares, found, strict=True)} == pytest.approx(shares)
+    assert tuple(one.n for one in found) == n
+    assert found[-1].values["other_flow:low"] < 1 / 7 < found[-1].values["other_flow:high"]
     nobody = flow_match(pd.DataFrame([("unfit", "none")], columns=["phase", "flow"]))
-    assert nobody["value"].isna().all()
+    assert all(np.isnan(next(iter(reading.values.values()))) for *_, reading in nobody)
 
 
 SMALL_TASK = replace(CompositeTask.preset("smoke"), n_sequences=480, evaluation_rows=60)
@@ -199,21 +165,18 @@ def test_a_run_reads_the_members_that_it_trained(run):
     own = phases.loc[(0.8, 1)]
     assert (own["I"], own["S"], own["acc_seen_test"]) == (values["I"], values["S"], values["acc_seen_test"])
     assert set(phases["phase"]) == {"unfit"}
-    heads = run.table("attention")
-    assert set(zip(heads["layer"], heads["head"], strict=True)) == {
-        (layer, head) for layer in (0, 1) for head in (0, 1)
-    }
     readings = run.table("readings")
+    heads = readings.loc[readings["probe"] == "attention_between_roles"]
+    assert {*zip(heads["layer"], heads["head"], strict=True)} == {(0, 0), (0, 1), (1, 0), (1, 1)}
     complexity = {"weight_spectra", "condensation", "lattice", "eigenvalue_growth", "complexity_contrast"}
-    flow = {"phase", "attention_between_roles", "interchange_roles", "knock_out", "exception_edges"}
+    flow = {"phase", "attention_between_roles", "interchange_roles", "knock_out"}
     vectors = {"answer_cosines", "step_cosines", "variance_shares"}
     assert set(readings["probe"]) == flow | vectors | complexity | {"flow_match", "two_phases", "memorising"}
     assert np.isfinite(readings.loc[readings["probe"] == "phase", "untrained"]).all()
     control = readings.loc[readings["sweep"] == BOTH_UNSEEN]
     assert set(zip(control["gamma"], control["seed"], strict=True)) == {(0.5, 1), (0.8, 1)}
-    other = read_control(
-        run.model(gamma=0.8, seed=1, sweep=BOTH_UNSEEN), run.sweep(BOTH_UNSEEN).dataset(1), run.sweep().dataset(1)
-    )
+    model, data = run.model(gamma=0.8, seed=1, sweep=BOTH_UNSEEN), run.sweep(BOTH_UNSEEN).dataset(1)
+    other = read_phase(model, data, asked=run.sweep().dataset(1))
     found = control.loc[(control["gamma"] == 0.8) & (control["seed"] == 1)].set_index("quantity")["value"].to_dict()
     assert found == other.values
     reason = run.verdicts["F1"].reason
@@ -223,8 +186,8 @@ def test_a_run_reads_the_members_that_it_trained(run):
 def test_models_of_three_layers_have_phases_and_no_flow():
     data = SMALL_TASK.dataset(seed=0)
     models = [build_model(SMALL_TASK, gamma=0.8, seed=seed, config=replace(SIZES, n_layers=3)) for seed in (0, 1)]
-    tables = member_tables([MemberFound(Member(0.8, 0), 4, tuple(read_model(models[0], data, models[1])))])
-    (row,) = tables["phases"].to_dict("records")
+    readings = of_seeds({0.8: read_model(models[0], data, models[1])}, n=1)
+    (row,) = phases_of(readings).to_dict("records")
     assert (row["flow"], row["n_pairs"], row["attention_last"]) == ("none", 0, False)
-    assert set(tables["attention"]["layer"]) == {0, 1, 2}
-    assert not len(tables["interchange"])
+    assert set(readings.loc[readings["probe"] == "attention_between_roles", "layer"]) == {0, 1, 2}
+    assert "interchange_roles" not in set(readings["probe"])

@@ -1,12 +1,9 @@
 """Flows by cause: hand-written models get their own names, and lose their answers with the edge that they use."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from reference_models import EQUAL, FLOWS, reference_model
 
-from rb_interp.errors import ModelError
 from rb_interp.interventions.attention import blocked_edits
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
@@ -197,11 +194,3 @@ def test_each_knock_out_has_a_placebo_in_place_of_the_anchors_alone(monkeypatch)
         np.testing.assert_array_equal(found, np.full_like(key, 8))
     np.testing.assert_array_equal((noise > key).sum(1), np.minimum(2, 5 - key[:, 0]))  # only these see the key
     assert (spread < key)[key[:, 0] <= 3].any()  # the last position sees all of them: not the later ones first
-
-
-def test_flows_are_defined_for_two_layers():
-    model = build_model(TASK, gamma=0.8, config=replace(SIZES, n_layers=3))
-    with pytest.raises(ModelError, match="read_interchange got a model of 3 layers; flows are defined for two"):
-        read_interchange(model, DATA)
-    with pytest.raises(ModelError, match="read_knock_out got a model of 3 layers"):
-        read_knock_out(model, DATA)

@@ -11,17 +11,23 @@ from rb_interp.errors import ConfigError
 from rb_interp.runs.config import stacks
 from rb_interp.runs.measured import readings_table
 from rb_interp.studies.composite.map import COMPOSITE_MAP
-from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, boundary, boundary_interval, cells, order
-from rb_interp.studies.composite.map.claims import CLAIMS
 from rb_interp.studies.composite.map.config import (
     BLOCK_GAMMAS,
+    CLAIMS,
     DECAYS,
     DEPTHS,
     GAMMAS,
     CompositeMapConfig,
     paper_decays,
 )
-from rb_interp.studies.composite.map.measure import map_readings
+from rb_interp.studies.composite.map.measure import (
+    boundaries,
+    boundary,
+    boundary_interval,
+    cells,
+    map_readings,
+    order,
+)
 from rb_interp.studies.composite.phase import PHASES
 
 pytestmark = pytest.mark.wide
@@ -139,7 +145,7 @@ def known(answer):
                     for name, value in values.items()
                 ]
     readings = readings_table(rows)
-    return readings_table(readings, list(map_readings(readings, MAP)))
+    return readings_table(readings, map_readings(readings, MAP))
 
 
 def test_the_gain_begins_at_the_lowest_rate_fitted_or_not_and_ends_at_the_highest_that_is():
@@ -155,7 +161,7 @@ def test_the_gain_begins_at_the_lowest_rate_fitted_or_not_and_ends_at_the_highes
 def test_a_map_with_few_rates_says_nothing_of_them():
     readings = known(lambda sweep, setting, gamma: (min(1.0, 100 * setting), 1.0))
     few = replace(MAP, unseen_factors=MAP.unseen_factors[1:])
-    found = {row["quantity"] for row in map_readings(readings[readings["probe"] == "phase"], few)}
+    found = {*map_readings(readings, few)["quantity"]}
     assert {"decay_order", "decay_gain"} <= found
     assert not {"rate_order", "rate_gain"} & found
 
@@ -194,28 +200,13 @@ def test_seeds_without_a_fitted_member_are_told_beside_the_claim_and_members_unf
     readings = known(lambda sweep, setting, gamma: (gamma, 1.0 if gamma >= 0.6 else 0.4)).query("probe == 'phase'")
     lost = (readings["sweep"] == "depth_6") & (readings["seed"] < 2) & (readings["quantity"] == "acc_seen_test")
     readings = readings.assign(value=readings["value"].mask(lost, 0.5))
-    found = readings_table(readings, list(map_readings(readings, MAP)))
+    found = readings_table(readings, map_readings(readings, MAP))
     unfit = found.query("quantity == 'unfit' and sweep == 'depth_6'").sort_values("seed")["value"].tolist()
     below = sum(gamma < 0.6 for gamma in MAP.gammas)
     assert unfit == [len(MAP.gammas)] * 2 + [below] * 6
     (depth,) = (verdict for verdict in judge(found, CLAIMS) if verdict.id == "C8")
     assert depth.n_seeds == 6
     assert "2 of 8 seeds have no finite fit_rise" in depth.reason
-
-
-def test_the_best_of_learning_rates_may_be_of_two_models():
-    members = world(n=2)
-    own = (members["gamma"] == 0.8) & (members["seed"] == 1)
-    members.loc[own, ["I", "S"]] = [0.2, 0.3]
-    members.loc[own & (members["sweep"] == "rate_3"), ["I", "S"]] = [0.7, 0.0]
-    members.loc[own & (members["sweep"] == "rate_2"), ["I", "S"]] = [0.0, 0.6]
-    members.loc[own & (members["sweep"] == "rate_0.5"), ["I", "S"]] = [0.7, 0.0]
-    members.loc[own & (members["sweep"] == "depth_4"), ["I", "S"]] = [1.0, 1.0]  # another axis
-    members.loc[own & (members["sweep"] == "rate_0.25"), ["I", "S"]] = np.nan
-    found = best_of_lr(members, MAP).set_index(["gamma", "seed"])
-    assert found.loc[(0.8, 1)].tolist() == pytest.approx([4, 0.7, 0.0015, 0.6, 0.006])
-    assert found.loc[(0.8, 0), ["rates", "I", "S"]].tolist() == [5, 1.0, 0.0]
-    assert sorted(set(found.reset_index()["gamma"])) == list(MAP.coarse_gammas)
 
 
 @pytest.mark.slow

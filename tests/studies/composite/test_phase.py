@@ -6,7 +6,7 @@ from reference_models import reference_model
 
 from rb_interp.models.build import build_model
 from rb_interp.models.config import ModelConfig
-from rb_interp.studies.composite.phase import by_position, early, histogram, phase_of, read_control, read_phase, shares
+from rb_interp.studies.composite.phase import early, phase_of, read_phase, tell
 from rb_interp.studies.composite.task import CompositeTask
 
 TASK = CompositeTask(n_sequences=1600)
@@ -33,12 +33,11 @@ def test_shares_histogram_and_positions_by_hand():
     keys, positions = np.array([30, 31, 50, 50, 60]), np.array([0, 0, 6, 6, 2])
     answers = np.array([20, 25, 44, 40, 60])
     inferential, symmetric = keys - 10, keys - 6
-    assert shares(answers, inferential, symmetric) == pytest.approx((2 / 5, 2 / 5, 1 / 5))
-    assert histogram(answers, inferential).to_numpy().tolist() == [[0, 2, 0.4], [4, 2, 0.4], [10, 1, 0.2]]
-    assert by_position(answers, inferential, symmetric, positions).to_numpy().tolist() == [
-        [0, 0.5, 0.5, 2], [2, 0.0, 0.0, 1], [6, 0.5, 0.5, 2],
-    ]  # fmt: skip
-    assert np.isnan(shares(answers[:0], inferential[:0], symmetric[:0])).all()
+    values, tables = tell(answers, inferential, symmetric, positions, positions < 6)
+    assert [values[name] for name in "ISO"] == pytest.approx([2 / 5, 2 / 5, 1 / 5])
+    assert [values["I_early"], values["S_early"]] == pytest.approx([1 / 3, 1 / 3])
+    assert tables["answers"].to_numpy().tolist() == [[0, 2, 0.4], [4, 2, 0.4], [10, 1, 0.2]]
+    assert tables["by_position"].to_numpy().tolist() == [[0, 0.5, 0.5, 2], [2, 0.0, 0.0, 1], [6, 0.5, 0.5, 2]]
 
 
 @pytest.mark.parametrize("phase", ["inferential", "symmetric"])
@@ -62,7 +61,7 @@ def test_reference_models_are_in_the_phase_that_they_were_built_for(phase):
 def test_the_control_counts_answers_that_only_the_main_task_has_trained(phase):
     """One that infers every pair knows the control's rows; one that knows the exception answers as it is trained."""
     control = TASK.both_unseen().dataset(seed=0)
-    reading = read_control(reference_model(DATA, "via_last", phase), control, DATA)
+    reading = read_phase(reference_model(DATA, "via_last", phase), control, asked=DATA)
     inferential = float(phase == "inferential")
     assert (reading.values["I"], reading.values["S"], reading.n) == (inferential, 1 - inferential, 1000)
     assert (reading.values["acc_train"], reading.values["acc_seen_test"]) == (1, 1)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import Term, judge
-from rb_interp.studies.language.claims import CLAIMS, PAPER_COSINES
+from rb_interp.studies.language.config import CLAIMS, PAPER_COSINES
 
 NAN = float("nan")
 BY_ID = {claim.id: claim for claim in CLAIMS}

@@ -9,7 +9,7 @@ import pytest
 from corpus_losses import ENTROPIES, LOSSES, STEPS
 
 from rb_interp.errors import RunError
-from rb_interp.studies.language.tables import corpus_loss_table
+from rb_interp.studies.language.measure import corpus_loss_table
 
 
 def curves(gamma: float = 0.8, seed: int = 0) -> pd.DataFrame:

@@ -21,14 +21,9 @@ COMPOSITE_MAP = Study(
     cost={"quick": "about a quarter of an hour on two free CPU cores"},
     config=f"{_HERE}.config:CompositeMapConfig",
     measure=f"{_HERE}.measure:measure",
-    tables={
-        "members": "sweep gamma seed",
-        "cells": "axis point gamma phase",
-        "boundaries": "axis point",
-        "best_of_lr": "gamma seed",
-    },
-    claims=f"{_HERE}.claims:CLAIMS",
-    figures=f"{_HERE}.figures:FIGURES",
+    tables={"members": "sweep gamma seed", "cells": "axis point gamma phase", "boundaries": "axis point"},
+    claims=f"{_HERE}.config:CLAIMS",
+    figures="rb_interp.studies.composite.figures:MAP_FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
     families={"C": "Phases"},
 )

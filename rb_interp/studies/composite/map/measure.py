@@ -1,31 +1,48 @@
-"""Measure the map: the phase of every member at its last step, and per seed what claims C7 to C12 speak of.
+"""Measure the map: the phase of every member at its last step, cells and boundaries, and what claims C7 to C12 compare.
 
-phase    accuracies, I, S, O; of members that were trained on neither pair as ``phase.read_control``
+phase    accuracies, I, S, O; see ``phase.read_phase``
 map      order        Spearman's correlation of gamma and I - S, with six gammas or more from .5 to 1.0
          gamma_fit    smallest gamma with seen_test >= .90; NaN where there is none
          unfit        how many members along gamma have seen_test < .90
-         gamma_star, crosses     see ``boundary``
+         gamma_star, crosses     the boundary, and whether there is one inside the grid
          fit_rise     gamma_fit at depth 6 less that at depth 2
          distance     |gamma* at depth 4 - gamma* at depth 2|
          rate_order, decay_order     Spearman's correlation of the setting and I, of C10 and C11, with five or more
          rate_gain, decay_gain       I at the highest setting that is fitted, less I at the lowest one
          A number that a seed has no value of, such as the smallest fitted gamma where none is fitted, is NaN.
+
+The boundary between symmetric and inferential answers on a grid of gammas:
+
+    gamma*      where I - S first crosses 0, linear between the points of the grid; if it never does, the grid's end on
+                that side: the upper one where answers are symmetric throughout, the lower one where inferential
+    bracket     the two points of the grid between which it does
+
+One seed's boundary is known no closer than its bracket. So the interval of the mean over seeds reaches from the lower
+end of Student's t interval of the brackets' lower ends to the upper end of that of their upper ends. It covers the mean
+boundary of all seeds with 95 % or more, where boundaries lie inside the grid. Below two seeds its ends are NaN.
+
+How it can mislead: where hardly anything is learned, I - S is near 0 and crosses it by chance. The counts of ``unfit``
+in the cells show that. A boundary at the grid's end may mean that there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 from rb_interp.runs.measured import Measured, frame, readings_table
-from rb_interp.runs.members import MemberModels, each_member
+from rb_interp.runs.members import MemberModels, measure_members
 from rb_interp.runs.run import Run
-from rb_interp.studies.composite.map.cells import best_of_lr, boundaries, boundary, cells, differences, order
-from rb_interp.studies.composite.map.config import CompositeMapConfig
-from rb_interp.studies.composite.phase import UNFIT, phase_of, read_control, read_phase
-from rb_interp.studies.composite.tables import MemberFound
+from rb_interp.statistics.intervals import Interval, interval_or_nan, proportion_interval
+from rb_interp.statistics.reading import Reading
+from rb_interp.studies.composite.map.config import CompositeMapConfig, Place
+from rb_interp.studies.composite.measure import placed
+from rb_interp.studies.composite.phase import PHASE_VALUES, PHASES, UNFIT, phase_table, read_phase
 from rb_interp.studies.composite.task import FITTED
 from rb_interp.training.member_group import Member
 
@@ -38,49 +55,128 @@ FEWEST_SETTINGS = 5
 
 def measure(run: Run, progress: bool = True) -> Measured:
     """Read the phase of every member of a finished map; RunError where a checkpoint is missing or broken."""
-    parts, rows, config = [], [], run.config
-    assert isinstance(config, CompositeMapConfig)
-    for name, sweep in run.sweeps.items():
-        # Which pairs neither mirror was trained of is seen on the task of the other sweeps.
-        trained = {seed: config.task.dataset(seed) for seed in sweep.seeds} if name.startswith("unseen") else {}
+    config = cast(CompositeMapConfig, run.config)
+    main = next(sweep for sweep in run.sweeps.values() if sweep.config.task == config.task)
 
-        def read(models: MemberModels, member: Member, trained: Any = trained) -> MemberFound:
-            step, data = models.load(member, "final").step, models.sweep.dataset(member.seed)
-            if trained:
-                reading = read_control(models.model, data, trained[member.seed], untrained=models.untrained)
-            else:
-                reading = read_phase(models.model, data, untrained=models.untrained)
-            return MemberFound(member, step, [("", reading)])
+    def read(models: MemberModels, member: Member) -> Iterator[tuple[str, str, Reading]]:
+        models.load(member, "final")
+        asked = main.dataset(member.seed) if models.sweep.config.task != config.task else None
+        data = models.sweep.dataset(member.seed)
+        yield "final", "", read_phase(models.model, data, asked=asked, untrained=models.untrained)
 
-        found = each_member(sweep, sweep.sound_members, read, progress=progress, desc=f"probing {name}")
-        parts.append(readings_table([row for one in found for row in one.rows()], sweep=name))
-        for one in found:
-            values = one.of("phase")[0].values
-            phase = phase_of(values["acc_seen_test"], values["I"], values["S"])
-            rows.append({"sweep": name, **one.place, "phase": phase, **values})
-        rows += [{"sweep": name, "gamma": m.gamma, "seed": m.seed, "phase": UNFIT} for m in sweep.diverged]
-    members = frame(rows, "sweep gamma seed phase:str I S I_early S_early acc_train acc_seen_train acc_seen_test")
-    readings = readings_table(*parts, list(map_readings(readings_table(*parts), config)))
-    made = {"cells": cells, "boundaries": boundaries, "best_of_lr": best_of_lr}
-    return Measured(readings, {"members": members} | {name: of(members, config) for name, of in made.items()})
+    found = measure_members(run, read, progress=progress).readings
+    diverged = [
+        {"sweep": name, "gamma": member.gamma, "seed": member.seed, "phase": UNFIT}
+        for name, sweep in run.sweeps.items()
+        for member in sweep.diverged
+    ]
+    known = pd.concat([phase_table(found), pd.DataFrame(diverged)], ignore_index=True)
+    members = frame(known, f"sweep gamma seed phase:str {PHASE_VALUES}")
+    tables = {"members": members, "cells": cells(members, config), "boundaries": boundaries(members, config)}
+    return Measured(readings_table(found, map_readings(found, config)), tables)
 
 
-def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> Iterator[dict[str, Any]]:
+def cells(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
+    """Phases of the members of every cell: count, share and its Clopper-Pearson interval."""
+    rows: list[dict[str, Any]] = []
+    for place in config.places:
+        here = at_place(members, place, config)
+        for gamma in sorted(set(here["gamma"])):
+            phases = here.loc[here["gamma"] == gamma, "phase"]
+            for phase in PHASES:
+                n, total = int((phases == phase).sum()), len(phases)
+                share, low, high = proportion_interval(n, total)
+                found = {"gamma": gamma, "phase": phase, "n": n, "total": total}
+                rows.append({**place._asdict(), **found, "share": share, "low": low, "high": high})
+    return frame(rows, "axis:str point gamma phase:str label:str sweep n total:int share low high")
+
+
+def at_place(members: pd.DataFrame, place: Place, config: CompositeMapConfig) -> pd.DataFrame:
+    """The members of a point of an axis."""
+    wanted = members["sweep"] == place.sweep
+    if place.axis == "rate":  # the preset's own rate is read off a sweep with more gammas
+        wanted &= members["gamma"].isin(config.coarse_gammas)
+    return members.loc[wanted]
+
+
+def differences(members: pd.DataFrame) -> dict[float, float]:
+    """Gamma -> I - S of the members of one seed and sweep; those that diverged are left out."""
+    sound = members.dropna(subset=["I", "S"]).sort_values("gamma")
+    return dict(zip(sound["gamma"], sound["I"] - sound["S"], strict=True))
+
+
+def boundaries(members: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
+    """Boundary of every point that has two gammas or more, over seeds."""
+    rows = []
+    for place in config.places:
+        by_seed = [differences(own) for _, own in at_place(members, place, config).groupby("seed")]
+        found = [boundary(values) for values in by_seed if len(values) > 1]
+        if found:
+            mean, low, high = boundary_interval(found, sorted(set().union(*by_seed)))
+            count = {"crossing": sum(one.crosses for one in found), "n": len(found)}
+            rows.append({**place._asdict(), "gamma_star": mean, "low": low, "high": high, **count})
+    return frame(rows, "axis:str point label:str sweep gamma_star low high crossing:int n:int")
+
+
+class Boundary(NamedTuple):
+    """Where I - S first crosses 0, the points of the grid around it, and whether it does so at all."""
+
+    gamma: float
+    low: float
+    high: float
+    crosses: bool
+
+
+def boundary(difference: Mapping[float, float]) -> Boundary:
+    """The boundary of one seed.
+
+    Args:
+        difference: gamma -> I - S. A value of exactly 0 lies on neither side.
+
+    >>> boundary({0.5: -1.0, 0.6: -0.5, 0.7: 0.5}).gamma
+    0.65
+    >>> boundary({0.5: -1.0, 0.6: -0.5})
+    Boundary(gamma=0.6, low=0.6, high=0.6, crosses=False)
+    >>> boundary({0.5: 1.0, 0.6: 0.5}).gamma
+    0.5
+    """
+    ends = sorted(difference)
+    sided = [(gamma, difference[gamma]) for gamma in ends if difference[gamma]]
+    for (low, before), (high, after) in pairwise(sided):
+        if (before < 0) != (after < 0):
+            found = low + (high - low) * before / (before - after)
+            return Boundary(round(found, 12), low, high, True)
+    end = ends[0] if sided and sided[0][1] > 0 else ends[-1]
+    return Boundary(end, end, end, False)
+
+
+def boundary_interval(found: Sequence[Boundary], grid: Sequence[float]) -> Interval:
+    """Mean boundary over seeds with its 95 % interval, inside the grid; NaN throughout without seeds.
+
+    >>> boundary_interval([Boundary(0.65, 0.6, 0.7, True)] * 8, [0.5, 0.6, 0.7, 0.8])
+    Interval(estimate=0.65, low=0.6, high=0.7)
+    """
+    middle, low, high = (interval_or_nan([getattr(one, name) for one in found]) for name in ("gamma", "low", "high"))
+    return Interval(middle.estimate, float(np.maximum(low.low, min(grid))), float(np.minimum(high.high, max(grid))))
+
+
+def order(values: Mapping[float, float]) -> float:
+    """Spearman's correlation of places and values, in [-1, 1]; 0 where all values are equal, NaN below two places."""
+    if len(values) < 2 or len({*values.values()}) == 1:
+        return NAN if len(values) < 2 else 0.0
+    return float(cast(Any, spearmanr([*values], [*values.values()])).statistic)
+
+
+def map_readings(readings: pd.DataFrame, config: CompositeMapConfig) -> pd.DataFrame:
     """What claims speak of, one number a seed, of trained members and beside it of untrained ones."""
-    of_phase, member = readings[readings["probe"] == "phase"], ["sweep", "gamma", "seed"]
-    now, before = (
-        of_phase.pivot(index=member, columns="quantity", values=column).reset_index()
-        for column in ("value", "untrained")
-    )
-    step = config.train.steps
-    empty = dict.fromkeys(("layer", "head", "null", "null_mean", "null_sd", "p_value"))
+    now, before, found = phase_table(readings), phase_table(readings, "untrained"), []
     for seed in sorted(set(now["seed"])):
-        found, untrained = (_of_seed(table.loc[table["seed"] == seed], config) for table in (now, before))
-        for (sweep, quantity), value in found.items():
-            place = {"sweep": sweep, "gamma": NAN, "seed": seed, "stage": "final", "step": step, "set": ""}
-            first = untrained.get((sweep, quantity), NAN)
-            row = {"probe": "map", "quantity": quantity, "value": value, "untrained": first}
-            yield {**place, **row, **empty, "n": 0}
+        values, first = (_of_seed(table.loc[table["seed"] == seed], config) for table in (now, before))
+        for (sweep, quantity), value in values.items():
+            untrained = {quantity: first.get((sweep, quantity), NAN)}
+            rows = placed([(NAN, seed, "", Reading("map", {quantity: value}, untrained=untrained))], config.train.steps)
+            found += [{**row, "sweep": sweep} for row in rows]
+    return readings_table(found)
 
 
 def _of_seed(members: pd.DataFrame, config: CompositeMapConfig) -> dict[tuple[str, str], float]:

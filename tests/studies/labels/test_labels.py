@@ -1,23 +1,25 @@
-"""The label study, measured on three tiny sweeps, and each number found again another way."""
+"""The label study on three tiny sweeps: its settings, each number found again another way, and what figures draw."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from made_up import places
-from studies.labels.synthetic_labels import make_labels
-from table_columns import check_tables
+from drawing import drawn, texts
+from report.pages import check_page
+from table_columns import check_run
 
 from rb_interp.claims import judge
+from rb_interp.errors import ConfigError
 from rb_interp.models.config import ModelConfig
 from rb_interp.probes.labels import pooled_inside
-from rb_interp.runs.run import Run
+from rb_interp.runs.config import from_mapping
 from rb_interp.studies.labels import LABELS
-from rb_interp.studies.labels.claims import CLAIMS
-from rb_interp.studies.labels.config import LabelsConfig, LabelsSweep
-from rb_interp.studies.labels.measure import label_speed, measure, memory_groups
+from rb_interp.studies.labels.config import CLAIMS, LabelsConfig, LabelsSweep
+from rb_interp.studies.labels.figures import draw_label_range, draw_label_speed
+from rb_interp.studies.labels.measure import label_speed, memory_groups
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 
@@ -41,9 +43,7 @@ TINY = LabelsConfig("smoke", (0, 1), **SWEEPS, probe_rows=120)
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    run = Run.start(tmp_path_factory.mktemp("labels") / "run", LABELS, TINY)
-    run.train(progress=False)
-    return run
+    return LABELS.run(config=TINY, out=tmp_path_factory.mktemp("labels") / "run", progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def sweeps(run):
 
 @pytest.fixture(scope="module")
 def measured(run):
-    return measure(run, progress=False)
+    return run.evidence
 
 
 def reading(measured, probe: str, quantity: str, seed: int, sweep: str) -> dict:
@@ -64,8 +64,8 @@ def reading(measured, probe: str, quantity: str, seed: int, sweep: str) -> dict:
     return row
 
 
-def test_speed_compares_the_areas_of_the_two_parts(measured, sweeps):
-    check_tables(LABELS, {**measured.tables, "readings": measured.readings})
+def test_speed_compares_the_areas_of_the_two_parts(run, measured, sweeps):
+    check_run(run)
     for seed in TINY.seeds:
         areas = []
         for name in ("keys", "near_sum"):
@@ -156,16 +156,6 @@ def test_outputs_are_distributions_whose_mass_inside_is_the_reading(measured):
         inside = rows[(rows["label"] >= rows["low"]) & (rows["label"] <= rows["high"])]["probability"].sum()
         expected = reading(measured, "label_range", f"inside_{group}", seed, "ranges")
         assert inside == pytest.approx(expected["value"])
-        assert set(rows["step"]) == {expected["step"]}
-    array = measured.arrays["ranges/0.8/1/before_memory/mem/label_range/outputs"]
-    np.testing.assert_array_equal(table[table["seed"] == 1]["probability"].to_numpy(), array.reshape(-1))
-
-
-def test_made_up_readings_are_a_part_of_a_runs(measured):
-    """But for groups 3 and 4: the task here has two ranges, ``quick``'s has four."""
-    more = places(make_labels().readings) - places(measured.readings)
-    place = ("ranges", "before_memory", "mem", "label_range")
-    assert more == {(*place, quantity, False, False) for quantity in ("inside_3", "inside_4")}
 
 
 def test_the_claims_find_their_readings(measured):
@@ -187,3 +177,52 @@ def test_memory_groups_follow_the_anchors():
     anchors = data.tokens[rows[:, None], data.anchor_positions[rows]]
     for group, members in enumerate(task.memory_groups()):
         assert set(anchors[groups == group].ravel().tolist()) == set(members.tolist())
+
+
+def test_the_presets_are_the_papers_labels_on_the_anchor_task():
+    config = LABELS.preset("quick")
+    assert list(config.sweeps) == ["keys", "near_sum", "ranges"]
+    assert [sweep.task.memory_labels for sweep in config.sweeps.values()] == list(config.sweeps)
+    assert config.ranges.task.label_ranges == ((30, 49), (30, 69), (30, 89), (30, 109))
+    assert {sweep.gammas for sweep in config.sweeps.values()} == {(0.8,)}
+    assert [LABELS.preset(name).keys.train.steps for name in LabelsConfig.PRESETS] == [300, 4000, 500_000]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"keys": {"train": {"lr": 0.1}}}, "'keys' and 'near_sum' of study 'labels' differ in train.lr (0.1, 0.003)"),
+        ({"keys": {"task": {"memory_labels": "near_sum"}}}, "keys.task.memory_labels='near_sum'; sweep 'keys' of"),
+        ({"ranges": {"train": {"stages": ["half"]}}}, "ranges.train.stages=('half',) lacks 'before_memory', which"),
+        ({"ranges": {"train": {"optimiser": "sgd"}}}, "with optimiser='sgd', which is full-batch here; give"),
+        ({"ranges": {"model": {"n_layers": 1}}}, "n_layers=1; the study's circuits need two layers"),
+    ],
+)
+def test_what_does_not_fit_is_named_in_one_sentence(data, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        from_mapping(LabelsConfig, {"preset": "smoke", **data})
+
+
+def test_figures_draw_speeds_ranges_and_the_judged_seeds(measured, tmp_path):
+    check_page(LABELS, measured, tmp_path)
+    loss, _, index = draw_label_speed(measured).axes
+    for sweep, rows in (("keys", "mem"), ("near_sum", "mem"), ("keys", "rsn_train"), ("near_sum", "rsn_train")):
+        curves = measured.curves[(measured.curves["sweep"] == sweep) & (measured.curves["set"] == rows)]
+        assert drawn(loss, curves.pivot(index="step", columns="seed", values="loss").mean(axis=1))
+    values = measured.readings.query("probe == 'label_speed' and quantity == 'bias'")["value"].to_numpy()
+    assert drawn(index, values)
+    assert drawn(index, [0.05, 0.05])
+    assert drawn(index, [values.mean()] * 2)
+    assert "R1: ≥ .05" in texts(index.figure)
+    *groups, inside = draw_label_range(measured).axes
+    for axes, group in zip(groups, (1, 2), strict=True):
+        rows = measured.tables["outputs"].query("group == @group")
+        assert drawn(axes, rows.pivot(index="label", columns="seed", values="probability").mean(axis=1))
+        (span,) = axes.patches
+        low, high = RANGES[group - 1]
+        assert (span.get_x(), span.get_x() + span.get_width()) == (low - 0.5, high + 0.5)
+    readings = measured.readings.query("quantity == 'lowest_inside'")
+    marks = {tuple(line.get_xydata()[0]) for line in inside.lines if line.get_marker() == "v"}
+    assert marks == {*zip(readings["step"], readings["value"], strict=True)}
+    assert drawn(inside, [0.9, 0.9])
+    assert drawn(inside, [3 / 4] * 2)  # (1 + 1/2) / 2, what the pooled labels give
