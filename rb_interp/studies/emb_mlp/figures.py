@@ -107,9 +107,10 @@ def draw_agreement(evidence: Evidence) -> Figure:
 def _with_positions(axes: Axes, own: Evidence, gammas: list[float], column: str) -> None:
     for gamma in own.gammas:
         rows = own.table("drift", gamma=gamma, group="anchor", prediction="positions")
-        means = rows.pivot(index="step", columns="seed", values=column).clip(lower=FLOOR).dropna().mean(axis=1)
+        means = over_seeds(rows.assign(**{column: rows[column].clip(lower=FLOOR)}), ["step"], [column])
+        means = means.loc[means["n"] == means["n"].max()].sort_values("step")
         look = {"lw": 1.2, "ls": style.DASHED, "zorder": 3.5}
-        axes.plot(means.index, means, color=style.gamma_colour(gamma, gammas), **look)
+        axes.plot(means["step"], means["mean"], color=style.gamma_colour(gamma, gammas), **look)
 
 
 def draw_drift_r2(evidence: Evidence) -> Figure:

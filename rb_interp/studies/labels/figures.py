@@ -55,7 +55,7 @@ def draw_label_range(evidence: Evidence) -> Figure:
     outputs = left.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, group in zip(outputs, groups, strict=True):
         rows = evidence.table("outputs", gamma=SMALL, group=group)
-        means = evidence.table("outputs_summary", gamma=SMALL, group=group)
+        means = evidence.table("outputs_summary", gamma=SMALL, group=group, quantity="probability")
         seeds = rows.pivot(index="label", columns="seed", values="probability")
         low, high = int(rows["low"].iloc[0]), int(rows["high"].iloc[0])
         axes.axvspan(low - 0.5, high + 0.5, color="#fff0cc", lw=0, zorder=0)

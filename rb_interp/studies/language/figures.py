@@ -147,7 +147,7 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
             axes_now, x, evidence.untrained("token_similarity", one.quantity, gamma, stage=one.stage), style.GREY, 0.1
         )
         where = {"quantity": one.quantity, "gamma": gamma, "stage": one.stage}
-        low, high = evidence.table("token_intervals", **where)[["low", "high"]].mean()
+        low, high = over_seeds(evidence.table("token_intervals", **where), ["gamma"], ["low", "high"])["mean"]
         axes_now.vlines(x, low, high, color=one.colour, lw=4.5, alpha=0.28, zorder=0.8)
         mean, sd = _null(evidence, "token_similarity", one, gamma)
         axes_now.fill_between([x - 0.1, x + 0.1], mean - 2 * sd, mean + 2 * sd, color="#d2d2d2", lw=0, zorder=0)
@@ -182,11 +182,11 @@ def draw_token_similarity(evidence: Evidence) -> Figure:
     return figure
 
 
-def _null(evidence: Evidence, probe: str, one: kit.Series, gamma: float) -> tuple[float, float]:
+def _null(evidence: Evidence, probe: str, one: kit.Series, gamma: float) -> list[float]:
     """Mean and standard deviation of a null, means over seeds; NaN without one."""
     where = f"probe == '{probe}' and quantity == '{one.quantity}' and stage == '{one.stage}'"
     rows = evidence.readings.query(f"{where} and abs(gamma - {gamma}) < 1e-9")
-    return rows["null_mean"].mean(), rows["null_sd"].mean()
+    return over_seeds(rows, ["probe"], ["null_mean", "null_sd"])["mean"].tolist() or [math.nan, math.nan]
 
 
 def _course(axes: Axes, evidence: Evidence) -> None:

@@ -69,34 +69,3 @@ def test_random_exceptions_of_a_seed_are_known():
         np.testing.assert_array_equal(
             answers(reference_model(data, flow, "inferential"), data.tokens[rows]), data.labels[rows]
         )
-
-
-def before_the_end(name: str) -> np.ndarray:
-    """Rows whose key stands at positions 0 to 4, so that noise lies between the pair and the last position."""
-    rows = DATA.rows(name)
-    return rows[DATA.key_position[rows] <= 4]
-
-
-@pytest.mark.parametrize("name", ["seen_test", "unseen"])
-def test_attention_is_that_of_the_flow(kind, model, name):
-    rows = before_the_end(name)
-    _, cache = model.run_with_cache(torch.as_tensor(DATA.tokens[rows]))
-    here = np.arange(len(rows))
-
-    def attention(layer: int, query: str, key: str) -> float:
-        pattern = cache[f"blocks.{layer}.attn.hook_pattern"][:, 0].numpy()
-        at = {role: places[rows, 0] for role, places in DATA.positions.items()}
-        return float(pattern[here, at[query], at[key]].mean())
-
-    flow, _, shares, _ = kind
-    both = [pytest.approx(share, abs=0.01) for share in shares]
-    if flow == "via_last":
-        assert [attention(0, "last", "a1"), attention(0, "last", "a2")] == both
-        assert attention(1, "last", "key") > 0.99
-    elif flow == "via_anchors":
-        assert min(attention(0, "a1", "key"), attention(0, "a2", "key")) > 0.99
-        assert [attention(1, "last", "a1"), attention(1, "last", "a2")] == both
-    else:
-        assert attention(0, "a2", "a1") == pytest.approx(0.5, abs=0.01)
-        assert attention(0, "a2", "key") == pytest.approx(0.5, abs=0.01)
-        assert attention(1, "last", "a2") > 0.99

@@ -65,12 +65,9 @@ def measure(run: Run, progress: bool = True) -> Measured:
         yield "final", "", read_phase(models.model, data, asked=asked, untrained=models.untrained)
 
     found = measure_members(run, read, progress=progress).readings
-    diverged = [
-        {"sweep": name, "gamma": member.gamma, "seed": member.seed, "phase": UNFIT}
-        for name, sweep in run.sweeps.items()
-        for member in sweep.diverged
-    ]
-    known = pd.concat([phase_table(found), pd.DataFrame(diverged)], ignore_index=True)
+    known = phase_table(found).to_dict("records")
+    for name, sweep in run.sweeps.items():
+        known += [{"sweep": name, "gamma": one.gamma, "seed": one.seed, "phase": UNFIT} for one in sweep.diverged]
     members = frame(known, f"sweep gamma seed phase:str {PHASE_VALUES}")
     tables = {"members": members, "cells": cells(members, config), "boundaries": boundaries(members, config)}
     return Measured(readings_table(found, map_readings(found, config)), tables)
