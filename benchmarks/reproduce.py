@@ -1,4 +1,4 @@
-"""Wall time, peak memory and where the time goes, for the main job as a user runs it; and what importing costs.
+"""Wall time and peak memory of the main job as a user runs it; and what importing costs.
 
     python benchmarks/reproduce.py [--preset quick] [--out FOLDER]
 
@@ -8,7 +8,6 @@ The run folder must not exist: a finished run would be measured as nothing.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import statistics
 import subprocess
@@ -37,9 +36,7 @@ def main() -> None:
     folder = options.out or Path(tempfile.mkdtemp()) / options.preset
     seconds = wall(["-m", "rb_interp", "reproduce", "--preset", options.preset, "--out", str(folder)])
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    timing = json.loads((folder / "timing.json").read_text())
-    parts = ", ".join(f"{name} {timing[name]:.0f} s" for name in timing if name != "total")
-    print(f"reproduce --preset {options.preset}: {seconds:.0f} s, peak {peak:.2f} GiB ({parts})")
+    print(f"reproduce --preset {options.preset}: {seconds:.0f} s, peak {peak:.2f} GiB")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from textwrap import dedent
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from rb_interp.runs.registry import names, study
+from rb_interp.runs.protocol import names, study
 from rb_interp.settings import Settings, plain
 
 HEAD = "| name | default | what it may be | meaning |\n|---|---|---|---|\n"

@@ -22,7 +22,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from rb_interp import __version__
 from rb_interp.errors import ConfigError, RbInterpError, StudyError, nearest, printable
-from rb_interp.runs.registry import DEFAULT, installed_studies, names, study
+from rb_interp.runs.protocol import DEFAULT, installed_studies, names, study
 from rb_interp.runs.store import read_run, write_file
 
 REGISTRY = ConstructorRegistry()
@@ -57,11 +57,10 @@ class Train:
 
     def start(self, line: str) -> Any:
         """The run, made or opened."""
-        from rb_interp.runs.reproduction import default_folder
         from rb_interp.runs.run import Run
 
         chosen = study(self.study)
-        folder = self.out or default_folder(chosen, self.settings)
+        folder = self.out or chosen.folder(self.settings)
         run = Run.start(folder, chosen, self.settings, line)
         print(f"run folder: {folder}", *_notes(run), sep="\n", file=sys.stderr)
         return run
@@ -80,14 +79,12 @@ class Reproduce(Train):
     """Add seeds until no claim about them is OPEN, up to 20 seeds."""
 
     def carry_out(self, line: str) -> None:
-        from rb_interp.runs.reproduction import finish
-
         config = self.settings
         steps = sum(len(sweep.gammas) * len(config.seeds) * sweep.train.steps for sweep in config.sweeps.values())
         known = study(self.study).cost.get(config.preset, "its time was not measured")
         print(f"cost of the preset {config.preset}: {known}; {steps:,} steps of members here", file=sys.stderr)
         run = self.start(line)
-        finish(run, until_decided=self.until_decided)
+        run.reproduce(until_decided=self.until_decided)
         _show_verdicts(run)
         print(f"report: {run.report}")
 

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from rb_interp.runs import registry
+from rb_interp.runs import protocol
 
 PACKAGE = Path(__file__).parents[1] / "rb_interp"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -28,9 +28,9 @@ def test_figures_and_reports_compute_no_statistic():
 
 
 def test_general_code_names_no_study():
-    """The registry names the study that is meant where none is named. The anchor of ``intervene`` is a role."""
+    """``runs.protocol`` names the study that is meant where none is named. The anchor of ``intervene`` is a role."""
     own = {path.parent.name for path in (PACKAGE / "studies").glob("*/__init__.py")}
-    every = own | {name.replace("_", "-") for name in own} | set(registry.names())
+    every = own | {name.replace("_", "-") for name in own} | set(protocol.names())
     found = []
     for path in FILES:
         place = path.relative_to(PACKAGE)
@@ -41,4 +41,4 @@ def test_general_code_names_no_study():
         words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         assert not any(re.search(rf"studies\.({'|'.join(own)})\b", word) for word in words), place
         found += [(str(place), word) for word in words & (every if machine else every - ROLES_AND_WORDS)]
-    assert found == [("runs/intervene.py", "anchor"), ("runs/registry.py", "anchor")]
+    assert found == [("runs/intervene.py", "anchor"), ("runs/protocol.py", "anchor")]

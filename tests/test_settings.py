@@ -8,7 +8,7 @@ import pytest
 
 from rb_interp.errors import ConfigError, ModelError, RbInterpError, TaskError
 from rb_interp.models.config import MatrixGammas, ModelConfig, check_gamma
-from rb_interp.runs.registry import names, study
+from rb_interp.runs.protocol import names, study
 from rb_interp.settings import Settings, fingerprint, fitted, read_toml
 from rb_interp.studies.addition_and_scan.addition import AdditionTask
 from rb_interp.studies.anchor.config import AnchorConfig

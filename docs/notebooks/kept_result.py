@@ -35,7 +35,7 @@ run
 # There are no checkpoints, so nothing here can be trained or probed again. What made it stands in its settings.
 
 # %%
-run.has_checkpoints, run.config.seeds, run.config.gammas, run.metadata["command"]
+run.is_copy, run.config.seeds, run.config.gammas, run.metadata["command"]
 
 # %% [markdown]
 # ## Verdicts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from rich.console import Console
@@ -12,14 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from rb_interp.claims.verdict import OUTCOMES
-from rb_interp.errors import RunError, printable
+from rb_interp.errors import RunError, StudyError, printable
 from rb_interp.figures.numbers import interval_text, number, share_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from rb_interp.claims import Verdict, Verdicts, Within
-    from rb_interp.runs.registry import InstalledStudy
+    from rb_interp.runs.protocol import Study
     from rb_interp.runs.run import Run
     from rb_interp.runs.sweep import Sweep
 
@@ -160,13 +160,13 @@ def _sweep(sweep: Sweep, is_copy: bool) -> str:
     return f"gammas {list(sweep.config.gammas)}; {kind}{size}; {progress}"
 
 
-def print_studies(studies: Iterable[InstalledStudy], console: Console | None = None) -> None:
-    """Print every study that is installed: its name, where it comes from, its question and its cost."""
+def print_studies(studies: Mapping[str, Study | StudyError], console: Console | None = None) -> None:
+    """Print every study that is installed: its name, its question and its cost, or why it does not load."""
     screen = Screen(console)
-    for found in studies:
-        screen.say(f"{found.name} ({found.distribution})", "bold")
-        if (study := found.study) is None:
-            screen.say(f"  {found.problem}", "red")
+    for name, study in studies.items():
+        screen.say(name, "bold")
+        if isinstance(study, Exception):
+            screen.say(f"  {study}", "red")
         else:
             screen.say(f"  {study.question}\n  Cost of {'; '.join(map(': '.join, study.cost.items()))}.")
 

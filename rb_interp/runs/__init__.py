@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rb_interp.runs.measured import summary_table as summary_table
     from rb_interp.runs.members import MemberModels as MemberModels
     from rb_interp.runs.protocol import Study as Study
-    from rb_interp.runs.registry import study as study
-    from rb_interp.runs.reproduction import reproduce as reproduce
+    from rb_interp.runs.protocol import study as study
     from rb_interp.runs.run import Run as Run
     from rb_interp.runs.shared_member import Circuit as Circuit
     from rb_interp.runs.shared_member import SharedMember as SharedMember

@@ -1,15 +1,18 @@
-"""What a study is: one frozen value. Its fields load at first use, so listing studies imports none of them."""
+"""What a study is, and which are installed: found by their entry points, and loaded one at a time.
+
+A `Study` is one frozen value. Its fields load at first use, so listing studies imports none of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.errors import ConfigError, StudyError, first_line, nearest, shown
+from rb_interp.errors import StudyError, first_line, nearest, shown
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
@@ -20,13 +23,10 @@ if TYPE_CHECKING:
 
 GROUP = "rb_interp.studies"
 """The group of entry points by which studies are found."""
+DEFAULT = "anchor"
+"""The study that is meant where none is named."""
 Lazy = str
 """An object by its place, ``package.module:name``, as in entry points."""
-
-
-def distribution(point: EntryPoint) -> str:
-    """The distribution that brings an entry point, by the name that pip knows."""
-    return point.dist.name if point.dist is not None else "unknown"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,6 @@ class Study:
             for members that are shared (`Run.export`).
         info: ``info(run) -> {word: text}``: what ``rb-interp info`` shows of a run in addition.
         train_note: ``train_note(config) -> sentences`` to show before training, for instance about stand-ins for data.
-
-    Raises StudyError for a name that is no word of the command line.
     """
 
     name: str
@@ -81,45 +79,28 @@ class Study:
     info: Callable[[Run], Mapping[str, str]] | Lazy | None = None
     train_note: Callable[[Any], list[str]] | Lazy | None = None
 
-    def __post_init__(self) -> None:
-        name = self.name if isinstance(self.name, str) else ""
-        if not name or not all(c.isalnum() or c == "-" for c in name) or name != name.lower():
-            raise StudyError(f"a study is called {shown(self.name)}; give lower-case letters, digits and dashes.")
-
     def __repr__(self) -> str:
         return f"Study({self.name}: {self.title})"
 
     @typed
     def load(self, name: str) -> Any:
-        """A field's object, imported where the field names a place.
-
-        Raises StudyError for an unknown field, and where that place has no such object.
-        """
-        known = [f.name for f in fields(self)]
-        if name not in known:
-            raise StudyError(f"a study has no '{name}'; {nearest(name, known)}")
+        """A field's object, imported where the field names a place; StudyError where there is no such object."""
         value = getattr(self, name)
-        if not (isinstance(value, str) and name not in ("name", "title", "question")):
+        if not isinstance(value, str) or name in ("name", "title", "question"):
             return value
         module, _, attribute = value.partition(":")
         try:
             return getattr(import_module(module), attribute)
         except (Exception, SystemExit) as error:  # a study of somebody else may fail in any way
             reason = f"{type(error).__name__}: {first_line(error)}"
-            brought = [distribution(point) for point in entry_points(group=GROUP, name=self.name)]
-            what = f"mend or uninstall '{brought[0]}'." if brought else f"mend '{module}'."
-            problem = f"study '{self.name}' gives {name} = '{value}', which does not load ({reason}); "
-            raise StudyError(problem + what) from error
+            raise StudyError(
+                f"study '{self.name}' gives {name} = '{value}', which does not load ({reason})."
+            ) from error
 
     @typed
     def preset(self, preset: str = "quick", **changes: Any) -> StudyConfig:
         """The configuration of a preset, with fields replaced; ConfigError for an unknown preset or field."""
-        config = self.load("config")
-        known = [f.name for f in fields(config)]
-        for name in changes:
-            if name not in known:
-                raise ConfigError(f"study '{self.name}' has no setting '{name}'; {nearest(name, known)}")
-        return config.from_preset(preset, **changes)
+        return self.load("config").from_preset(preset, **changes)
 
     @typed
     def run(
@@ -142,7 +123,56 @@ class Study:
 
         Raises ConfigError for settings that do not fit, RunError for a folder that holds something else.
         """
-        from rb_interp.runs.reproduction import reproduce
+        from rb_interp.runs.run import Run
 
         settings = config or self.preset(preset, **changes)
-        return reproduce(self, settings, out, progress=progress, until_decided=until_decided)
+        return Run.start(out or self.folder(settings), self, settings).reproduce(progress, until_decided)
+
+    def folder(self, config: StudyConfig) -> Path:
+        """``runs/anchor-quick`` for a preset as it stands; a variation gets its fingerprint at the end of the name."""
+        from rb_interp.runs.config import fingerprint
+
+        name, mark = f"{self.name}-{config.preset}", fingerprint(self.name, config)
+        as_it_stands = mark == fingerprint(self.name, self.preset(config.preset))
+        return Path("runs") / (name if as_it_stands else f"{name}-{mark}")
+
+
+def names() -> list[str]:
+    """Names of all studies that are installed, sorted; no study is imported."""
+    return sorted(entry_points(group=GROUP).names)
+
+
+@typed
+def study(name: str) -> Study:
+    """A study by its name; no other study is imported.
+
+    >>> study("anchor").name
+    'anchor'
+
+    Raises:
+        StudyError: for an unknown name, and where a study does not load (naming its distribution).
+    """
+    points = entry_points(group=GROUP)
+    if name not in points.names:
+        raise StudyError(f"no study '{name}' is installed; {nearest(name, points.names)}")
+    point = points[name]
+    told = f"study '{name}' of the distribution '{point.dist.name if point.dist else 'unknown'}'"
+    try:
+        found = point.load()
+    except (Exception, SystemExit) as error:  # a plugin may fail in any way
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise StudyError(f"{told} does not load ({reason}); mend or uninstall it.") from error
+    if not isinstance(found, Study) or found.name != name:
+        raise StudyError(f"{told} is {shown(found)}; expected a Study of this name.")
+    return found
+
+
+def installed_studies() -> dict[str, Study | StudyError]:
+    """Every installed study by its name, or the reason why it does not load."""
+    listed: dict[str, Study | StudyError] = {}
+    for name in names():
+        try:
+            listed[name] = study(name)
+        except StudyError as error:
+            listed[name] = error
+    return listed

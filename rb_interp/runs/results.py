@@ -14,19 +14,19 @@ from rb_interp.claims import CheckedCause, Verdicts, Within, expected_by_chance,
 from rb_interp.errors import StudyError
 from rb_interp.figures.evidence import Evidence
 from rb_interp.runs.measured import Measured, curves_summary, summary_table
-from rb_interp.runs.store import PROBE, SETTINGS, code_version
+from rb_interp.runs.store import PROBE, SETTINGS, code_version, write_file
 from rb_interp.settings import to_toml
 from rb_interp.training.member_group import Member
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rb_interp.runs.run_folder import RunFolder
+    from rb_interp.runs.run import Run
 
 ARRAYS, VERDICTS, WITHIN, CHECKS = "arrays.safetensors", "verdicts.json", "verdicts_within.json", "checks.json"
 
 
-def write_measured(run: RunFolder, measured: Measured) -> None:
+def write_measured(run: Run, measured: Measured) -> None:
     """Judge what was measured, and write the files of the step ``probe``.
 
     Raises StudyError for other tables than the study declares, and for two rows of one key.
@@ -50,14 +50,14 @@ def write_measured(run: RunFolder, measured: Measured) -> None:
     for name, table in tables.items():
         run.store.write_table(name, table, keys[name].split())
     whole = {name: np.asarray(array, order="C") for name, array in measured.arrays.items()}  # as save assumes
-    run.store.write(ARRAYS, save(whole))
+    write_file(run.folder / ARRAYS, save(whole))
     for name, content in verdicts.items():
         run.store.write_json(name, content)
     files = [*(f"{name}.parquet" for name in tables), ARRAYS, *verdicts]
     run.store.finish(PROBE, files, _code_version(run))
 
 
-def _with_reached(run: RunFolder, table: pd.DataFrame) -> pd.DataFrame:
+def _with_reached(run: Run, table: pd.DataFrame) -> pd.DataFrame:
     """A table with the column ``reached``: whether the member's learning curves came to the stage of the row.
 
     Tables without stage, gamma and seed stay as they are. Numbers of several sweeps together count as reached.
@@ -73,18 +73,18 @@ def _with_reached(run: RunFolder, table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(reached=np.array(reached, dtype=bool))
 
 
-def measured_already(run: RunFolder) -> bool:
+def measured_already(run: Run) -> bool:
     """Whether the run was measured from the checkpoints of now, by the code of now."""
     return run.store.is_current(PROBE) and run.store.steps[PROBE]["version"] == _code_version(run)
 
 
-def _code_version(run: RunFolder) -> str:
+def _code_version(run: Run) -> str:
     """That of this package, and of the study if it comes from elsewhere."""
     place = Path(inspect.getfile(inspect.unwrap(run.study.load("measure")))).resolve().parent
     return code_version(*([] if place.is_relative_to(Path(__file__).parents[1]) else [place]))
 
 
-def _judged(run: RunFolder, measured: Measured) -> dict[str, Any]:
+def _judged(run: Run, measured: Measured) -> dict[str, Any]:
     """File -> verdicts as plain data: of claims, within groups of seeds, of causal checks on the table ``effects``."""
     context, checks, within = _context(run), run.study.load("checks"), _judged_within(run, measured)
     claims = tuple(map(run.config.judged, run.study.load("claims")))
@@ -99,7 +99,7 @@ def _judged(run: RunFolder, measured: Measured) -> dict[str, Any]:
     return judged
 
 
-def _judged_within(run: RunFolder, measured: Measured) -> Within | None:
+def _judged_within(run: Run, measured: Measured) -> Within | None:
     """Verdicts within the study's groups of seeds; None if it has no groups."""
     groups = run.study.load("groups")
     if groups is None:
@@ -109,17 +109,17 @@ def _judged_within(run: RunFolder, measured: Measured) -> Within | None:
     return judge_within(measured.readings, grouping, standings=_standings(run), **_context(run))
 
 
-def _context(run: RunFolder) -> dict[str, Any]:
+def _context(run: Run) -> dict[str, Any]:
     """What every verdict of this run needs besides its readings."""
     diverged = [(name, m.gamma, m.seed) for name, sweep in run.sweeps.items() for m in sweep.diverged]
     return {"scale": run.scale, "diverged": diverged}
 
 
-def _standings(run: RunFolder) -> Any:
+def _standings(run: Run) -> Any:
     return {} if run.calibration is None else run.calibration.standings
 
 
-def read_evidence(run: RunFolder) -> Evidence:
+def read_evidence(run: Run) -> Evidence:
     """Everything that figures and report use; RunError for a damaged file."""
     files, read = run.store.steps[PROBE]["files"], run.store.read_json
     tables = {name: run.table(name) for name in run.table_keys if name == "curves" or f"{name}.parquet" in files}

@@ -3,44 +3,57 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rb_interp.errors import ArgumentError, ConfigError, RunError, shown
+from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, nearest, shown
 from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
 from rb_interp.runs.measured import KEYS
 from rb_interp.runs.protocol import Study
-from rb_interp.runs.registry import study as find_study
-from rb_interp.runs.run_folder import RunFolder
+from rb_interp.runs.protocol import study as find_study
 from rb_interp.runs.store import (
     FORMAT,
+    PROBE,
     REPORT,
     RUN,
     SETTINGS,
     START,
     TRAIN,
-    check_free,
-    holds_run,
+    Store,
     read_run,
     versions,
+    write_file,
 )
-from rb_interp.runs.sweep import train_sweeps
-from rb_interp.settings import class_name, differences, plain, to_toml
+from rb_interp.runs.sweep import Sweep, train_sweeps
+from rb_interp.settings import differences, plain, to_toml
 from rb_interp.training.loop import resolve_device
 from rb_interp.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
-    from rb_interp.runs.shared_member import SharedMember
+    from rb_interp.claims import Verdict, Verdicts
+    from rb_interp.figures.evidence import Evidence
+    from rb_interp.models.protocol import HookedModel
+    from rb_interp.runs.sharing import SharedMember
+
+MOST_SEEDS, SEEDS_A_TIME = 20, 4
 
 
-class Run(RunFolder):
-    """A run folder that exists, with the verbs of a run; see `RunFolder` for what it reads back.
+class Run:
+    """A run folder: what is in it, and the verbs that train, measure, judge and report.
+
+    A copy of the folder without ``checkpoints`` opens and reports as the run does; it trains and measures nothing.
+
+    Attributes:
+        folder: its path. study, config: the study and its settings, with the seeds that were added.
+        metadata: content of ``run.json``. sweeps: its sweeps by name. store: its files, and the right to write them.
+        batches: the seeds that it began with, and those that were added, as they were trained together.
 
     >>> import tempfile
     >>> import rb_interp as rb
@@ -49,6 +62,20 @@ class Run(RunFolder):
     >>> Run.open(folder).config == run.config, list(run.sweeps)
     (True, ['', 'fixed_average'])
     """
+
+    @typed
+    def __init__(self, folder: Path, study: Study, config: StudyConfig, metadata: dict[str, Any]) -> None:
+        self.folder, self.study, self.store = Path(folder), study, Store(folder)
+        self._take(config, metadata)
+
+    def _take(self, config: StudyConfig, metadata: dict[str, Any]) -> None:
+        self.metadata, self._evidence = metadata, (None, None)
+        self.batches = [config.seeds, *(tuple(seeds) for seeds in metadata["added_seeds"])]
+        self.config = replace(config, seeds=tuple(seed for seeds in self.batches for seed in seeds))
+        self.sweeps = {
+            name: Sweep(self.folder / name, name, sweep, self.batches, config.sibling_stages, self.store)
+            for name, sweep in config.sweeps.items()
+        }
 
     @classmethod
     @typed
@@ -60,22 +87,18 @@ class Run(RunFolder):
         """
         _check_config(study, config)
         folder, mark = Path(folder), fingerprint(study.name, config)
-        if holds_run(folder):
+        if (folder / RUN).is_file():
             metadata = read_run(folder)
-            if metadata["study"] != study.name:
-                raise RunError(
-                    f"{folder} holds a run of study '{metadata['study']}', not of '{study.name}'; nothing was changed. "
-                    f"Use another --out."
-                )
             if metadata["fingerprint"] != mark:
-                held = from_mapping(type(config), metadata["config"], str(folder / RUN))
-                differing = differences(held, config) or "its task is of another class"
+                differing = f"it is of study '{metadata['study']}'"
+                if metadata["study"] == study.name:
+                    held = from_mapping(type(config), metadata["config"], str(folder / RUN))
+                    differing = differences(held, config) or "its task is of another class"
                 raise RunError(
                     f"{folder} holds a run with another configuration ({differing}); nothing was changed. Use another "
                     f"--out, or repeat the command that made it to continue it."
                 )
             return cls(folder, study, config, metadata)
-        check_free(folder)
         config.check_sources()
         check_lr(config)
         _prepare(config, config.seeds)
@@ -88,13 +111,13 @@ class Run(RunFolder):
             "scale": scale_of(config),
             "versions": versions(),
             "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
-            "tasks": {name: [class_name(s.task), s.task.fingerprint()] for name, s in config.sweeps.items()},
             "config": plain(config),
             "added_seeds": [],
         }
         run = cls(folder, study, config, metadata)
+        if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
+            raise RunError(f"{folder} holds something else than this run; nothing was changed. Give another folder.")
         with run.store.writing():
-            check_free(folder)  # another process may have begun there
             run._write_start(metadata)
         return run
 
@@ -113,30 +136,150 @@ class Run(RunFolder):
         folder = Path(folder)
         metadata = read_run(folder)
         study = study or find_study(metadata["study"])
-        if study.name != metadata["study"]:
-            raise RunError(
-                f"{folder} holds a run of study '{metadata['study']}', not of '{study.name}'; give that study."
-            )
-        if config is not None:
-            _check_config(study, config)
-        else:
-            config = from_mapping(study.load("config"), metadata["config"], str(folder / RUN))
+        config = config or from_mapping(study.load("config"), metadata["config"], str(folder / RUN))
         assert config is not None
-        for name, (kind, _) in metadata["tasks"].items():
-            if name not in config.sweeps or class_name(config.sweeps[name].task) != kind:
-                raise RunError(
-                    f"{folder} was trained on a task of class {kind}, which its study's configuration does not make; "
-                    f"open it from Python with Run.open(folder, config=...), giving the configuration with that task."
-                )
-        mark = fingerprint(study.name, config)
-        if metadata["fingerprint"] != mark:
+        _check_config(study, config)
+        if metadata["fingerprint"] != fingerprint(study.name, config):
             raise RunError(
-                f"{folder / RUN} says fingerprint {metadata['fingerprint']}, its configuration gives {mark}; the "
-                f"task's class or the settings have changed since. Open it with the code that made it, or run again."
+                f"{folder / RUN} has another fingerprint than its configuration gives: a task's class or the settings "
+                f"have changed. Open it with the code that made it, or with Run.open(folder, config=...)."
             )
         run = cls(folder, study, config, metadata)
         run.store.verified(RUN)
         return run
+
+    # -- what it holds
+
+    @property
+    def finished(self) -> bool:
+        """Whether every sweep is trained to its last step."""
+        return self.is_copy or all(sweep.finished for sweep in self.sweeps.values())
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the folder is a copy without checkpoints: it opens and reports, and has no members."""
+        held = any((sweep.folder / "checkpoints").is_dir() for sweep in self.sweeps.values())
+        return TRAIN in self.store.steps and not held
+
+    def check_checkpoints(self) -> None:
+        """Raise RunError for a copy without checkpoints, which has no members."""
+        if self.is_copy:
+            raise RunError(
+                f"{self.folder} holds tables alone, without checkpoints, so nothing is trained or measured there; make "
+                f"the run again: rb-interp reproduce --config {self.folder / SETTINGS} --out "
+                f"{Path('runs') / self.folder.resolve().name}"
+            )
+
+    @property
+    def scale(self) -> str:
+        """How serious the run is: its preset's name, or ``custom`` if sizes differ from the preset's."""
+        return scale_of(self.config)
+
+    @property
+    def calibration(self) -> Any:
+        """Error rates of the study's probes for these models, a ``claims.Calibration``; None if it has none."""
+        find = self.study.load("calibration")
+        return None if find is None else find(self.config)
+
+    @typed
+    def sweep(self, name: str = "") -> Sweep:
+        """A sweep by its name. A study with a single sweep needs no name.
+
+        Raises RunError if the name is not one of the run's sweeps.
+        """
+        if name not in self.sweeps:
+            raise RunError(f"this run has no sweep '{name}'; give sweep='...': {nearest(name, self.sweeps)}")
+        return self.sweeps[name]
+
+    @typed
+    def model(self, *, gamma: float, seed: int, stage: str | int = "final", sweep: str = "") -> HookedModel:
+        """One member as a TransformerLens model, with exactly the trained weights.
+
+        Args:
+            gamma, seed: the member. stage: ``init``, ``final``, a stage that the run kept, or a step that it kept.
+            sweep: needed if the study has several.
+
+        Raises RunError for a member, stage, step or sweep that the run does not have.
+        """
+        self.check_checkpoints()
+        return self.sweep(sweep).model(gamma=gamma, seed=seed, stage=stage)
+
+    @typed
+    def figure(self, name: str) -> Figure:
+        """A figure of the study, drawn from this run; StudyError for an unknown name."""
+        from rb_interp.figures.save import draw
+
+        drawings = self.study.load("figures")
+        if name not in drawings:
+            raise StudyError(f"study '{self.study.name}' has no figure '{name}'; {nearest(name, drawings)}")
+        return draw(drawings[name], self.evidence)
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """Learning curves of every sweep so far: sweep, gamma, seed, step, set, loss (nats), accuracy."""
+        import pandas as pd
+
+        if self.is_copy:
+            return self.table("curves")
+        tables = {name: sweep.curves() for name, sweep in self.sweeps.items()}
+        return pd.concat(tables, names=["sweep", None]).reset_index("sweep").reset_index(drop=True)
+
+    @property
+    def table_keys(self) -> dict[str, str]:
+        """Table -> the columns that tell its rows apart, with spaces between."""
+        return {**KEYS, **self.study.load("tables")}
+
+    def _check(self, step: str) -> None:
+        """Raise RunError if the files of a step are not those of this run as it was opened."""
+        if read_run(self.folder) != self.metadata:
+            raise RunError(f"{self.folder} has been changed since it was opened; open it again, then continue.")
+        self.store.check(step)
+
+    @typed
+    def table(self, name: str) -> pd.DataFrame:
+        """Read ``name.parquet``.
+
+        Raises RunError if the table is not there yet, is damaged, or was made from other checkpoints than those of now,
+        and if the study has no such table.
+        """
+        if name not in self.table_keys:
+            raise RunError(f"study '{self.study.name}' has no table '{name}'; {nearest(name, self.table_keys)}")
+        self._check(TRAIN if name == "curves" else PROBE)
+        return self.store.read_table(name)
+
+    @property
+    def readings(self) -> pd.DataFrame:
+        """The readings of all probes, as a table."""
+        return self.table("readings")
+
+    @property
+    def evidence(self) -> Evidence:
+        """Everything that figures and report use; RunError if the run was not measured, or a file is damaged."""
+        from rb_interp.runs.results import read_evidence
+
+        self._check(PROBE)
+        record, (read, evidence) = self.store.steps[PROBE], self._evidence
+        if evidence is None or read != record:
+            evidence = read_evidence(self)
+            self._evidence = record, evidence
+        return evidence
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """What was decided of each claim."""
+        return self.evidence.verdicts
+
+    @property
+    def verdicts_within(self) -> dict[str, Verdicts]:
+        """Group of seeds -> what was decided within it, the largest group first; empty in a study without groups."""
+        within = self.evidence.within
+        return {} if within is None else {group.name: group.verdicts for group in within.groups}
+
+    @property
+    def report(self) -> Path:
+        """The report's page; RunError if it is not written yet, was made from other tables, or is damaged."""
+        self._check(REPORT)
+        return self.store.verified("report.html")
 
     # -- the verbs that write
 
@@ -144,7 +287,7 @@ class Run(RunFolder):
         self.store.begin(START)
         self.store.write_json(RUN, metadata)
         config = replace(self.config, seeds=self.batches[0])
-        self.store.write(SETTINGS, to_toml(self.study.name, config).encode())
+        write_file(self.folder / SETTINGS, to_toml(self.study.name, config).encode())
         self.store.finish(START, [RUN, SETTINGS])
 
     @contextmanager
@@ -156,7 +299,7 @@ class Run(RunFolder):
         """
         self.check_checkpoints()
         with self.store.writing():
-            self._check_unchanged()
+            self._check(START)
             if START not in self.store.steps:  # the process that wrote it was killed
                 self._write_start(self.metadata)
             yield
@@ -179,6 +322,26 @@ class Run(RunFolder):
             self.store.write_table("curves", self.curves, KEYS["curves"].split())
             written = [name for sweep in self.sweeps.values() for name in sweep.written]
             self.store.finish(TRAIN, [*written, "curves.parquet"])
+
+    @typed
+    def reproduce(self, progress: bool = True, until_decided: bool = False) -> Run:
+        """Train, measure, judge and report, from wherever an earlier call was stopped; returns the run.
+
+        What was measured already, from the same checkpoints and by the same code, is not measured again. With
+        ``until_decided`` seeds are added, four at a time and up to 20, as long as a claim about seeds is OPEN.
+        """
+        from rb_interp.runs.results import measured_already
+
+        with self.writing():
+            self.train(progress)
+            if not measured_already(self):
+                self.probe(progress)
+            while until_decided and (n := seeds_to_add(self.verdicts, len(self.config.seeds))):
+                self.add_seeds(n)
+                self.train(progress)
+                self.probe(progress)
+            self.write_report()
+        return self
 
     @typed
     def add_seeds(self, n: int) -> None:
@@ -254,7 +417,7 @@ class Run(RunFolder):
             out = Path("runs") / f"{self.folder.resolve().name}-report"
         if out is not None and Path(out).resolve() != self.folder.resolve():
             place = Path(out).resolve()
-            if any(holds_run(folder) for folder in (place, *place.parents)):
+            if any((folder / RUN).is_file() for folder in (place, *place.parents)):
                 raise RunError(f"{out} is in a folder that holds a run; nothing was changed. Use another --out.")
             return write_report(self.study, self.evidence, out)
         with self.writing():
@@ -274,9 +437,7 @@ class Run(RunFolder):
         path: Path | str,
         stage: str | int = "final",
         sweep: str = "",
-        name: str = "",
-        description: str = "",
-        licence: str = "mit",
+        **facts: str,
     ) -> SharedMember:
         """Write one member into a folder of its own, to share it: weights, what it learned, and what was measured.
 
@@ -286,15 +447,13 @@ class Run(RunFolder):
         Args:
             gamma, seed, stage, sweep: as of `model`.
             path: the folder, which must be new or empty.
-            name: by default that of the folder. description: a sentence for the card.
-            licence: of the weights, as the Hub spells it; by default that of this package.
+            facts: ``name``, ``description`` and ``licence``, as of `save_member`.
 
         Raises RunError for a member, stage, step or sweep that the run does not have, and for a folder that holds
         something; nothing is changed then.
         """
         from rb_interp.runs.sharing import export
 
-        facts = {"name": name, "description": description, "licence": licence}
         return export(self, path, gamma=gamma, seed=seed, stage=stage, sweep=sweep, **facts)
 
     def __repr__(self) -> str:
@@ -305,9 +464,7 @@ def _check_config(study: Study, config: StudyConfig) -> None:
     """Raise ConfigError for a configuration of another class than the study's."""
     kind = study.load("config")
     if not isinstance(config, kind):
-        raise ConfigError(
-            f"study '{study.name}' got {shown(config)}; expected its own {kind.__name__}, as its preset() gives it."
-        )
+        raise ConfigError(f"study '{study.name}' got {shown(config)}; expected its own {kind.__name__}.")
 
 
 def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
@@ -317,3 +474,14 @@ def _prepare(config: StudyConfig, seeds: tuple[int, ...]) -> None:
         prepare = getattr(sweep.task, "prepare", None)
         if prepare is not None:
             prepare(tuple(dict.fromkeys(map(sweep.data_seed_of, seeds))))
+
+
+def seeds_to_add(verdicts: Iterable[Verdict], n_seeds: int) -> int:
+    """How many seeds to add so that more claims can be decided; 0 if none can, or the run has 20.
+
+    Seeds decide claims that are OPEN and about seeds.
+    """
+    from rb_interp.claims.rule import FEWEST
+
+    able = any(verdict.outcome == "OPEN" and verdict.unit == "seed" for verdict in verdicts)
+    return max(0, min(MOST_SEEDS, max(FEWEST, n_seeds + SEEDS_A_TIME)) - n_seeds) if able else 0

@@ -31,7 +31,7 @@ from torch import Tensor
 from rb_interp.errors import RbInterpError, RunError, first_line
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.schemes import draw
-from rb_interp.runs.registry import study
+from rb_interp.runs.protocol import study
 from rb_interp.settings import class_name, overlay, plain
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.protocol import Task
@@ -64,42 +64,25 @@ class Circuit:
 
 
 @dataclass(frozen=True)
-class TaskSpec:
-    """A task in ``config.json``.
-
-    Attributes:
-        kind: its class, ``module:qualname``. fingerprint: of class and settings. settings: plain data.
-        study: name of a study that trains tasks of this class; "" if there is none.
-        sources: settings that name files of whoever trained the member; they are left out.
-    """
-
-    kind: str
-    fingerprint: str
-    settings: Mapping[str, Any]
-    study: str = ""
-    sources: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Content:
     """What ``config.json`` says of a member.
 
     Attributes:
         name, description: of the member. model, d_vocab, n_ctx, dtype: what the weights are.
-        task: what it was trained on. data_seed: of the rows that it learned.
+        task: what it was trained on, see `task_spec`. data_seed: of the rows that it learned.
         gamma, seed: of its initialisation; both None for weights that no scheme has drawn.
         stage, step: where in training it stands.
         untrained: ``drawn`` (from scheme, gamma and seed), ``stored``, or ``none``. checksum: of the untrained weights.
         sha256: of each file of weights. training: settings of the training. circuit: None if nobody has named it.
         accuracy: set -> share of its rows that are answered rightly. readings: rows of a table of readings.
-        licence: of the weights. versions: of what made it.
+        licence: of the weights, as the Hub spells it. versions: of what made it.
     """
 
     name: str
     model: ModelConfig
     d_vocab: int
     n_ctx: int
-    task: TaskSpec
+    task: Mapping[str, Any]
     dtype: str = "float32"
     description: str = ""
     data_seed: int = 0
@@ -190,11 +173,11 @@ class SharedMember:
             task = _made(spec) if self.given is None else self.given
         except (RbInterpError, ImportError, AttributeError, TypeError) as error:
             raise RunError(f"the task of '{self.name}' cannot be made here ({first_line(error)}); {remedy}") from None
-        if (class_name(task), task.fingerprint()) != (spec.kind, spec.fingerprint):
+        told, now = (spec["kind"], spec["fingerprint"]), (class_name(task), task.fingerprint())
+        if told != now:
             raise RunError(
-                f"'{self.name}' learned a {spec.kind} with the fingerprint {spec.fingerprint}; this one is a "
-                f"{class_name(task)} with {task.fingerprint()}. Use the version of the code that it was made with, or "
-                f"{remedy}"
+                f"'{self.name}' learned a {' with the fingerprint '.join(told)}; this one is a {' with '.join(now)}. "
+                f"Use the version of the code that it was made with, or {remedy}"
             )
         return task
 
@@ -208,14 +191,8 @@ class SharedMember:
         """Tokens, labels and roles of up to ``n`` rows of a set, the same at every call."""
         return self.data.inputs(self.data.sample(set, n))
 
-    def push_to_hub(self, repo_id: str, *, private: bool | None = None) -> str:
-        """Upload its folder to the Hub; see `push_to_hub`."""
-        from rb_interp.runs.sharing import push_to_hub
-
-        return push_to_hub(self.folder, repo_id, private=private)
-
     def __repr__(self) -> str:
-        content, task = self.content, self.content.task.kind.rpartition(":")[2]
+        content, task = self.content, self.content.task["kind"].rpartition(":")[2]
         drawn = "" if content.seed is None else f", gamma {content.gamma:g}, seed {content.seed}"
         circuit = content.circuit.name if content.circuit else "not named"
         return f"SharedMember({self.name}: circuit {circuit}, {task}{drawn}, {content.stage}, step {content.step:,})"
@@ -228,9 +205,8 @@ def read(folder: Path, task: Any = None) -> SharedMember:
     if content.untrained == "stored":
         initial = _weights(folder / UNTRAINED, content)
     elif content.untrained == "drawn":
-        initial = drawn_weights(
-            content.model, content.d_vocab, content.n_ctx, content.gamma, content.seed, content.dtype
-        )
+        sizes = content.model, content.d_vocab, content.n_ctx
+        initial = drawn_weights(*sizes, content.gamma, content.seed, content.dtype)
         if checksum(initial) != content.checksum:
             made = ", ".join(f"{name} {version}" for name, version in content.versions.items())
             raise RunError(
@@ -249,7 +225,6 @@ def read_content(folder: Path) -> Content:
         if told.pop("format") != FORMAT:
             raise RunError(f"its format is not '{FORMAT}', which this version reads")
         told["model"] = overlay(ModelConfig(), told["model"], "model")
-        told["task"] = TaskSpec(**told["task"])
         told["circuit"] = told["circuit"] and Circuit(**told["circuit"])
         return Content(**told)
     except (OSError, RbInterpError, ValueError, KeyError, TypeError) as error:
@@ -260,10 +235,7 @@ def _weights(path: Path, content: Content) -> dict[str, Tensor]:
     """The weights in a file; RunError if it has another SHA-256 than ``config.json`` says."""
     held = path.read_bytes() if path.is_file() else b""
     if hashlib.sha256(held).hexdigest() != content.sha256.get(path.name):
-        raise RunError(
-            f"{path} is missing or damaged, or something else has changed it: its SHA-256 is not the one in {FILE}. "
-            f"Get a sound copy of the folder."
-        )
+        raise RunError(f"{path} is missing or damaged: its SHA-256 is not the one in {FILE}. Get a sound copy.")
     return load(held)
 
 
@@ -294,39 +266,41 @@ def content_bytes(content: Content) -> bytes:
     return json.dumps(_plain(told), indent=1, allow_nan=False, ensure_ascii=False).encode()
 
 
-def _is_unknown(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items() if not _is_unknown(inner)}
+        return {str(k): _plain(v) for k, v in value.items() if not isinstance(v, float) or math.isfinite(v)}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-def task_spec(task: Task, study: str = "") -> TaskSpec:
-    """What ``config.json`` says of a task. Names of files that it reads are left out."""
+def task_spec(task: Task, study: str = "") -> dict[str, Any]:
+    """What ``config.json`` says of a task.
+
+    That is ``kind``, its class as ``module:qualname``; ``fingerprint``, of class and settings; ``settings``; ``study``,
+    the name of a study that trains tasks of this class; and ``sources``, settings that name files of whoever trained
+    the member, and are left out.
+    """
     defaults = {f.name: f.default for f in fields(task)} if is_dataclass(task) else {}  # others have to be given again
-    settings = plain(task) if defaults else {}
     sources = [name for name in getattr(task, "source_fields", ()) if getattr(task, name) != defaults.get(name)]
-    settings |= {name: defaults.get(name) for name in sources}
-    return TaskSpec(class_name(task), task.fingerprint(), settings, study, sources)
+    settings = (plain(task) if defaults else {}) | {name: defaults.get(name) for name in sources}
+    told = {"kind": class_name(task), "fingerprint": task.fingerprint(), "settings": settings}
+    return {**told, "study": study, "sources": sources}
 
 
-def _made(spec: TaskSpec) -> Task:
+def _made(spec: Mapping[str, Any]) -> Task:
     """A task from its description: of a class of this package, or of one that its study has in a preset."""
-    if spec.sources:
-        raise RunError(f"it reads files of whoever trained the member: {', '.join(spec.sources)}")
-    module, _, name = spec.kind.partition(":")
-    if re.fullmatch(r"rb_interp\.tasks\.\w+:[A-Z]\w*", spec.kind):
+    if spec["sources"]:
+        raise RunError(f"it reads files of whoever trained the member: {', '.join(spec['sources'])}")
+    kind = spec["kind"]
+    module, _, name = kind.partition(":")
+    if re.fullmatch(r"rb_interp\.tasks\.\w+:[A-Z]\w*", kind):
         tasks: list[Any] = [getattr(import_module(module), name)()]
     else:
-        config = study(spec.study).load("config")
+        config = study(spec["study"]).load("config")
         presets = [config.from_preset(preset) for preset in config.PRESETS]
         tasks = [sweep.task for preset in presets for sweep in preset.sweeps.values()]
     for task in tasks:
-        if class_name(task) == spec.kind and is_dataclass(task):
-            return overlay(task, spec.settings, "the task's settings")
-    raise RunError(f"{spec.kind} is no task of this package, and the study '{spec.study}' trains none of this class")
+        if class_name(task) == kind and is_dataclass(task):
+            return overlay(task, spec["settings"], "the task's settings")
+    raise RunError(f"{kind} is no task of this package, and the study '{spec['study']}' trains none of this class")

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +35,7 @@ from rb_interp.runs.shared_member import (
     read_content,
     task_spec,
 )
-from rb_interp.runs.store import PROBE, versions
+from rb_interp.runs.store import PROBE, versions, write_file
 from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.config import TrainConfig
@@ -49,14 +47,11 @@ if TYPE_CHECKING:
     from rb_interp.models.protocol import HookedModel
     from rb_interp.runs.run import Run
 
-HERE = Path(__file__).parent
-ZOO, ZOO_FOLDER = "zoo", HERE / "zoo"
+ZOO, ZOO_FOLDER = "zoo", Path(__file__).parent / "zoo"
 LOOKS = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track_drift")
 """Settings of a training that say what is looked at and kept, and change no step."""
-ROWS = 1000
-"""Rows of each set that the accuracy is of, at most."""
-AT_ONCE = 100_000
-"""Tokens that go through a model at once."""
+ROWS, AT_ONCE = 1000, 100_000
+"""Rows of each set that the accuracy is of, at most; tokens that go through a model at once."""
 COLUMNS = ("probe", "layer", "head", "quantity", "set", "value", "untrained", "null_mean", "n")
 MOST_READINGS = 20
 """Readings that a card shows; all of them stand in config.json."""
@@ -89,15 +84,11 @@ def from_pretrained(
     folder = ZOO_FOLDER if str(path) == ZOO else Path(path)
     if not folder.is_dir():
         folder = _downloaded(str(path), revision, member)
-    elif revision is not None:
-        raise RunError(f"{path} is a folder here, and revision='{revision}' is of a repository; leave it out.")
     found = members(folder)
     if member is not None and member not in found:
         raise RunError(f"{path} holds no member '{member}'; {nearest(member, found)}")
     if member is None and not (folder / FILE).exists():
-        if not found:
-            raise RunError(f"{path} holds no shared member: it has no {FILE}. Run.export(...) writes one.")
-        if len(found) > 1:
+        if len(found) != 1:
             raise RunError(f"{path} holds {len(found)} members; name one with member=: {', '.join(found)}.")
         (member,) = found
     return read(folder / (member or ""), task)
@@ -125,7 +116,7 @@ def listing(folder: Path) -> pd.DataFrame:
     for name in members(folder):
         content = read_content(folder / name)
         circuit = content.circuit or Circuit("", "")
-        row = {"member": name, "task": content.task.kind.rpartition(":")[2], "norm": content.model.norm}
+        row = {"member": name, "task": _task_name(content), "norm": content.model.norm}
         row |= {"gamma": content.gamma, "seed": content.seed, "circuit": circuit.name, "named_by": circuit.named_by}
         row["share"] = math.nan if circuit.name == "mixed" else min(circuit.shares.values(), default=math.nan)
         row["accuracy"] = ", ".join(f"{name} {value:.2f}" for name, value in content.accuracy.items())
@@ -145,32 +136,22 @@ def save_member(
     model: ModelConfig,
     weights: Mapping[str, Tensor],
     task: Task,
-    gamma: float | None = None,
-    seed: int | None = None,
     initial: Mapping[str, Tensor] | None = None,
     data: Any = None,
-    data_seed: int = 0,
     study: str = "",
-    name: str = "",
-    stage: str = "final",
-    step: int = 0,
-    training: Mapping[str, Any] = {},
-    circuit: Circuit | None = None,
-    readings: Sequence[Mapping[str, Any]] = (),
-    description: str = "",
-    licence: str = "mit",
+    **facts: Any,
 ) -> SharedMember:
     """Write a member into a folder of its own, read it back, and return it. `Run.export` does it for one of a run.
 
     Args:
         path: the folder, which must be new or empty.
         model, weights: what it is, by TransformerLens name, as `train_members` leaves it.
-        task, data, data_seed: what it learned; ``data`` is drawn by its seed if it is not given.
-        gamma, seed: of its initialisation; none for weights that were written by hand.
+        task, data: what it learned; ``data`` is drawn by its seed if it is not given.
         initial: its weights at step 0; None if scheme, gamma and seed draw them.
         study: an installed study that trains tasks of this class, by which the task is found again.
-        name: by default that of the folder. stage, step, training: where in which training it stands.
-        circuit, readings, description: what is known of it. licence: of the weights, as the Hub spells it.
+        facts: what else is known of it, as fields of `Content`: ``gamma`` and ``seed`` of its initialisation (none for
+            weights that were written by hand), ``data_seed``, ``name`` (by default that of the folder), ``stage``,
+            ``step``, ``training``, ``circuit``, ``readings``, ``description``, ``licence``.
 
     Raises RunError if the folder holds something, ModelError if the weights do not fit the model.
 
@@ -191,8 +172,11 @@ def save_member(
     if not all(weight.isfinite().all() for weight in weights.values()):
         raise ModelError("not all weights are finite; a model that diverged is not shared.")
     folder, (dtype,) = Path(path), types
-    data = task.dataset(data_seed) if data is None else data
+    if folder.exists() and (folder.is_file() or {path.name for path in folder.iterdir()} - {WEIGHTS, UNTRAINED, CARD}):
+        raise RunError(f"{folder} holds something; nothing was changed. Give the path of a new folder.")
+    data = task.dataset(facts.get("data_seed", 0)) if data is None else data
     sizes, type_name = (model, vocabulary(task, data), task.length), str(dtype).removeprefix("torch.")
+    gamma, seed = facts.get("gamma"), facts.get("seed")
     drawn = {} if seed is None else drawn_weights(*sizes, gamma, seed, type_name)
     first, held = drawn if initial is None else initial, {WEIGHTS: weights}
     untrained = "none" if not first else "drawn" if checksum(first) == checksum(drawn) else "stored"
@@ -204,32 +188,16 @@ def save_member(
         for name, tensors in held.items()
     }
     content = Content(
-        name=name or folder.resolve().name, description=description, licence=licence,
-        model=model, d_vocab=sizes[1], n_ctx=sizes[2], dtype=type_name, gamma=gamma, seed=seed,
-        task=task_spec(task, study), data_seed=data_seed, training=training, stage=stage, step=step,
+        **{"name": folder.resolve().name, **facts},
+        model=model, d_vocab=sizes[1], n_ctx=sizes[2], dtype=type_name, task=task_spec(task, study),
         untrained=untrained, checksum=checksum(first) if first else "",
         sha256={name: hashlib.sha256(packed).hexdigest() for name, packed in files.items()},
-        circuit=circuit, accuracy=accuracy(lens_model(*sizes, weights, dtype), data), readings=readings,
+        accuracy=accuracy(lens_model(*sizes, weights, dtype), data),
         versions={name: versions()[name] for name in ("rb-interp", "torch", "numpy", "transformer-lens")},
     )  # fmt: skip
-    _write(folder, {**files, FILE: content_bytes(content), CARD: model_card(content).encode()})
+    for name, packed in {**files, CARD: model_card(content).encode(), FILE: content_bytes(content)}.items():
+        write_file(folder / name, packed)  # config.json last: without it there is no member
     return read(folder)
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a new folder with all of its files, or nothing; RunError if the folder holds something."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-            whole = Path(temporary) / "member"
-            whole.mkdir()
-            for name, held in files.items():
-                (whole / name).write_bytes(held)
-            os.replace(whole, folder)  # the system refuses a folder that is not empty, a file and a link
-    except OSError as error:
-        raise RunError(
-            f"{folder} could not be written ({error.strerror}); nothing was changed. Give the path of a new folder."
-        ) from None
 
 
 def model_card(content: Content) -> str:
@@ -237,7 +205,7 @@ def model_card(content: Content) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     page = Environment(
-        loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True,
     )  # fmt: skip
     page.filters["cell"] = _cell
@@ -245,9 +213,12 @@ def model_card(content: Content) -> str:
     for row in content.readings:
         chosen.setdefault((row.get("probe"), row.get("layer"), row.get("head"), row.get("set")), row)
     shown = [[row.get(column) for column in COLUMNS] for row in list(chosen.values())[:MOST_READINGS]]
-    return page.get_template("member_card.md.jinja").render(
-        member=content, task=content.task.kind.rpartition(":")[2], columns=COLUMNS, readings=shown
-    )
+    template = page.get_template("member_card.md.jinja")
+    return template.render(member=content, task=_task_name(content), columns=COLUMNS, readings=shown)
+
+
+def _task_name(content: Content) -> str:
+    return content.task["kind"].rpartition(":")[2]
 
 
 def _cell(value: Any) -> str:
@@ -278,9 +249,9 @@ def accuracy(model: HookedModel, data: Dataset) -> dict[str, float]:
 
 
 def export(
-    run: Run, path: Path | str, *, gamma: float, seed: int, stage: str | int, sweep: str, **facts: Any
+    run: Run, path: Path | str, *, gamma: float, seed: int, stage: str | int, sweep: str, **facts: str
 ) -> SharedMember:
-    """Write one member of a run into a folder, see `Run.export`; ``facts`` are name, description and licence."""
+    """Write one member of a run into a folder, see `Run.export`."""
     run.check_checkpoints()
     own, circuit, readings = run.sweep(sweep), None, []
     checkpoint = own.checkpoint(stage, gamma, seed)
@@ -305,9 +276,8 @@ def training_of(train: TrainConfig, **changes: Any) -> dict[str, Any]:
     >>> training_of(TrainConfig(), lr=4e-3)["lr"], "workers" in training_of(TrainConfig())
     (0.004, False)
     """
-    return {
-        f.name: getattr(train, f.name) for f in fields(train) if f.name not in (*train.host_fields, *LOOKS)
-    } | changes
+    decide = [f.name for f in fields(train) if f.name not in (*train.host_fields, *LOOKS)]
+    return {name: getattr(train, name) for name in decide} | changes
 
 
 def _downloaded(repo_id: str, revision: str | None, member: str | None) -> Path:
@@ -339,9 +309,7 @@ def push_to_hub(path: Path | str, repo_id: str, *, private: bool | None = None) 
     import huggingface_hub
 
     folder = Path(path)
-    names = [""] if (folder / FILE).exists() else members(folder)
-    if not names:
-        raise RunError(f"{folder} holds no shared member: it has no {FILE}. Run.export(...) writes one.")
+    names = members(folder) or [""]
     for name in names:
         read(folder / name)
     files = [CARD, *(str(Path(name) / file) for name in names for file in (FILE, WEIGHTS, UNTRAINED, CARD))]

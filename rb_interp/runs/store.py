@@ -12,13 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +24,16 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from rb_interp import __version__
-from rb_interp.errors import RunError, StudyError, first_line
+from rb_interp.errors import RunError, StudyError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = "rb_interp run 5"
-RUN, SETTINGS, STEPS, LOCK = "run.json", "config.toml", "steps.json", ".lock"
+RUN, SETTINGS, STEPS = "run.json", "config.toml", "steps.json"
 START, TRAIN, PROBE, REPORT = ORDER = ("start", "train", "probe", "report")
 """The steps of a run: its configuration; checkpoints and curves; tables and verdicts; figures and page."""
-PACKAGES = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
+BEFORE = dict(zip(ORDER[1:], ORDER, strict=False))
 
 
 def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
@@ -46,28 +44,26 @@ def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
 
     Raises RunError if the file cannot be written; what was there before is untouched then.
 
+    >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "note.txt"
     >>> write_file(place, b"done")
     >>> place.read_text(), len(list(place.parent.iterdir()))
     ('done', 1)
     """
-    path, temporary = Path(path), None
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(handle)
-        temporary = Path(name)
         content(temporary) if callable(content) else temporary.write_bytes(content)
-        temporary.chmod(0o644)
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:  # a full disk may arrive as either
         raise RunError(
-            f"{path} could not be written ({error}); what was there before is untouched. Free some space or choose "
-            f"another folder, then run the same command: it continues."
+            f"{path} could not be written ({error}); what was there before is untouched. Free some space, then run the "
+            f"same command: it continues."
         ) from None
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 class Store:
@@ -78,7 +74,7 @@ class Store:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self._lock = FileLock(self.folder / LOCK, timeout=0)
+        self._lock = FileLock(self.folder / ".lock", timeout=0)
         self._compared: dict[str, str] = {}
 
     @contextmanager
@@ -88,16 +84,11 @@ class Store:
         Raises RunError while another process or thread has it.
         """
         try:
-            if not self._lock.is_locked:
-                self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
-        except Timeout:
-            raise RunError(
-                f"{self.folder} is being written by another process; nothing was changed. Wait until it ends, or give "
-                f"another folder."
-            ) from None
         except OSError as error:
-            raise RunError(f"{self.folder} could not be written ({error}); choose another folder.") from None
+            why = "is being written by another process" if isinstance(error, Timeout) else f"is not writable ({error})"
+            raise RunError(f"{self.folder} {why}; nothing was changed. Wait, or give another folder.") from None
         try:
             if self._lock.lock_counter == 1:  # what a killed process left, here and as safetensors names it
                 for left in (path for pattern in (".*.tmp", ".tmp??????") for path in self.folder.rglob(pattern)):
@@ -106,13 +97,9 @@ class Store:
         finally:
             self._lock.release()
 
-    def write(self, name: str, content: bytes | Callable[[Path], object]) -> None:
-        """Write a file as `write_file` does."""
-        write_file(self.folder / name, content)
-
     def write_json(self, name: str, content: Any) -> None:
         """Write plain data as JSON; ValueError for NaN and infinity."""
-        self.write(name, json.dumps(content, indent=1, allow_nan=False).encode())
+        write_file(self.folder / name, json.dumps(content, indent=1, allow_nan=False).encode())
 
     def write_table(self, name: str, table: pd.DataFrame, keys: Sequence[str]) -> None:
         """Write ``name.parquet``; StudyError if two rows agree in all keys, which would leave claims open."""
@@ -120,7 +107,7 @@ class Store:
         if twice.any():
             place = ", ".join(f"{key} = {table.loc[twice, key].iloc[0]}" for key in keys)
             raise StudyError(f"the table '{name}' has two rows with {place}; measure each once.")
-        self.write(f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
+        write_file(self.folder / f"{name}.parquet", lambda path: table.to_parquet(path, index=False))
 
     def read_json(self, name: str) -> Any:
         """The content of a JSON file; raises as `verified`."""
@@ -138,17 +125,17 @@ class Store:
         Raises RunError if the file is missing, or is not what it was when its step was finished.
         """
         path = self.folder / name
+        if not path.is_file():
+            raise RunError(f"{path} is not there. Put a copy of it back, or repeat the command that made it.")
         for step, record in self.steps.items():
             wanted = record["files"].get(name)
-            if wanted and self._compared.get(name) != wanted and path.is_file():
+            if wanted and self._compared.get(name) != wanted:
                 if _sha256(path) != wanted:
                     raise RunError(
                         f"{path} is damaged, or something else has changed it: its SHA-256 is not the one in {STEPS}. "
                         f"Put a sound copy of it back, or remove it and make it again: {self.command(step)}"
                     )
                 self._compared[name] = wanted
-        if not path.is_file():
-            raise RunError(f"{path} is not there. Put a copy of it back, or repeat the command that made it.")
         return path
 
     @property
@@ -164,32 +151,29 @@ class Store:
 
     def finish(self, step: str, names: Iterable[str], version: str = "") -> None:
         """Note that a step is finished: its files, when, by which code, and from which files of the step before."""
-        made_from = next((_digest(self.steps.get(one)) for one, then in pairwise(ORDER) if then == step), "")
         files = {name: _sha256(self.folder / name) for name in sorted(names)}
         finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        record = {"made_from": made_from, "version": version or code_version(), "finished": finished, "files": files}
-        self.write_json(STEPS, {**self.steps, step: record})
+        record = {"made_from": _digest(self.steps.get(BEFORE.get(step))), "version": version or code_version()}
+        self.write_json(STEPS, {**self.steps, step: {**record, "finished": finished, "files": files}})
         self._compared |= files
 
     def check(self, step: str) -> None:
         """Raise RunError if a step, or one before it, is not finished, or was made from files that have changed."""
         steps = self.steps
-        for before, now in pairwise(ORDER[: ORDER.index(step) + 1]):
+        for now in ORDER[1 : ORDER.index(step) + 1]:
+            before, again = BEFORE[now], self.command(now)
             if now not in steps:
-                raise RunError(f"{self.folder} has no finished {now} yet; this makes it: {self.command(now)}")
+                raise RunError(f"{self.folder} has no finished {now} yet; this makes it: {again}")
             if steps[now]["made_from"] != _digest(steps.get(before)):
-                raise RunError(
-                    f"{self.folder}: its {now} was made from another {before} than the one that is there now; this "
-                    f"makes it again: {self.command(now)}"
-                )
+                raise RunError(f"{self.folder}: its {now} was made from another {before}; this makes it again: {again}")
 
     def is_current(self, step: str) -> bool:
         """Whether `check` accepts a step, and all of its own files are there."""
         try:
             self.check(step)
+            return all((self.folder / name).is_file() for name in self.steps[step]["files"])
         except RunError:
             return False
-        return all((self.folder / name).is_file() for name in self.steps[step]["files"])
 
     def command(self, step: str) -> str:
         """The command that carries out a step."""
@@ -198,45 +182,24 @@ class Store:
         return f"rb-interp train --config {self.folder / SETTINGS} --out {self.folder}"
 
 
-def holds_run(folder: Path) -> bool:
-    """Whether a folder is a run folder, readable or not."""
-    return os.path.isfile(Path(folder) / RUN)
-
-
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of ``run.json``; RunError if the folder is no run folder, or has another format."""
     path = Path(folder) / RUN
-    if not holds_run(folder):
-        made = "Make one with 'rb-interp reproduce' or 'rb-interp train'."
-        raise RunError(f"{folder} is not a run folder: it has no {RUN}. {made}")
+    if not path.is_file():
+        raise RunError(f"{folder} is not a run folder: it has no {RUN}. Make one with 'rb-interp reproduce'.")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        format = content["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} does not say what a run is ({first_line(error)}); put a sound copy back.") from None
-    if format != FORMAT:
-        raise RunError(
-            f"{path} has the format {format!r}; this version reads {FORMAT!r}. Make the run again with 'rb-interp "
-            f"reproduce', or open it with the version of rb_interp that wrote it."
-        )
+    except ValueError:
+        content = {}
+    if content.get("format") != FORMAT:
+        raise RunError(f"{path} is not of the format {FORMAT!r}, which this version reads; make the run again.")
     return content
-
-
-def check_free(folder: Path) -> None:
-    """Raise RunError if a folder holds something; names that begin with a dot are what a killed process left."""
-    if os.path.exists(folder) and not (os.path.isdir(folder) and all(n.startswith(".") for n in os.listdir(folder))):
-        raise RunError(f"{folder} holds something else than this run; nothing was changed. Give another folder.")
 
 
 def versions() -> dict[str, str]:
     """Installed versions of what results depend on."""
-    found = {"rb-interp": __version__}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    packages = ("torch", "transformer-lens", "numpy", "scipy", "pandas", "matplotlib")
+    return {"rb-interp": __version__, **{package: metadata.version(package) for package in packages}}
 
 
 @cache
@@ -255,8 +218,4 @@ def _digest(record: Mapping[str, Any] | None) -> str:
 
 
 def _sha256(path: Path) -> str:
-    total = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            total.update(block)
-    return total.hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()

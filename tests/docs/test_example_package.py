@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rb_interp.runs import registry
+from rb_interp.runs import protocol
 
 pytestmark = pytest.mark.wide
 
 ROOT = Path(__file__).parents[2]
 RUN = """
 import json, sys
-from rb_interp.runs.registry import names, study
+from rb_interp.runs.protocol import names, study
 found = study("modular-addition")
 loaded = sorted(name for name in sys.modules if name.startswith("rb_interp.studies."))
 run = found.run(preset="smoke", out="run", progress=False)
@@ -74,15 +74,10 @@ def test_a_plugin_that_does_not_load_is_one_sentence_and_stops_no_other(tmp_path
         "STUDY = Study('fine-study', 'Fine', 'Is it?', {}, config='a:b', measure='a:b')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found = {
-        one.name: one
-        for one in registry.installed_studies()
-        if one.name in ("broken-study", "leaving-study", "fine-study")
-    }
-    assert found["fine-study"].study is registry.study("fine-study")
-    assert found["fine-study"].problem == ""
+    found = protocol.installed_studies()
+    assert found["fine-study"] is protocol.study("fine-study")
     told = "study 'broken-study' of the distribution 'broken' does not load (ModuleNotFoundError: No module named "
-    assert found["broken-study"].problem == f"{told}'no_such_package'); mend or uninstall 'broken'."
-    assert "'leaving' does not load (SystemExit: needs a GPU)" in found["leaving-study"].problem
-    with pytest.raises(registry.StudyError, match="of the distribution 'broken' does not load"):
-        registry.study("broken-study")
+    assert str(found["broken-study"]) == f"{told}'no_such_package'); mend or uninstall it."
+    assert "'leaving' does not load (SystemExit: needs a GPU)" in str(found["leaving-study"])
+    with pytest.raises(protocol.StudyError, match="of the distribution 'broken' does not load"):
+        protocol.study("broken-study")

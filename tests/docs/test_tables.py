@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from table_columns import COLUMNS, OVER_SEEDS, columns_of, table_of
 
-from rb_interp.runs.registry import study as find_study
+from rb_interp.runs.protocol import study as find_study
 
 DOCS = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
 

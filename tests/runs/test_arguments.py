@@ -4,26 +4,22 @@ import numpy as np
 import pytest
 from own_studies import ONE, TWO
 
-from rb_interp.errors import ArgumentError, ConfigError, RunError
+from rb_interp.errors import ArgumentError, ConfigError
 from rb_interp.runs.measured import over_seeds, readings_table, summary_table
-from rb_interp.runs.reproduction import reproduce
 from rb_interp.runs.run import Run
 
 
 def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
-    message = r"^study 'one' got a Two; expected its own One, as its preset"
+    message = r"^study 'one' got a Two; expected its own One."
     out = tmp_path / "run"
     for ask in (
         lambda: Run.start(out, ONE, TWO.preset("smoke")),
-        lambda: reproduce(ONE, TWO.preset("smoke"), out, progress=False),
         lambda: ONE.run(config=TWO.preset("smoke"), out=out, progress=False),
         lambda: Run.open(one.folder, study=ONE, config=TWO.preset("smoke")),
     ):
         with pytest.raises(ConfigError, match=message):
             ask()
     assert not out.exists()
-    with pytest.raises(RunError, match="holds a run of study 'one', not of 'two'; give that study"):
-        Run.open(one.folder, study=TWO)
 
 
 CALLS = {
@@ -33,13 +29,10 @@ CALLS = {
     "summary_table": lambda run: summary_table(run.readings.drop(columns="head")),
     "over_seeds": lambda run: over_seeds(run.readings, ["gama"], ["value"]),
     "over_seeds of no place": lambda run: over_seeds(run.readings, [], ["value"]),
-    "probe_members": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2),
-    "probe_members with a class": lambda run: run.probe_members(type(test_arguments_of_other_kinds_are_told), rows=2),
-    "probe_members with options": lambda run: run.probe_members(lambda model, inputs, untrained: 3, rows=2, layer=0),
 }
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_arguments_of_other_kinds_are_told(one, call):
-    with pytest.raises(ArgumentError, match=r"(got|gave) .*(; expected | more than it takes|; its columns are )"):
+    with pytest.raises(ArgumentError, match=r"got .*(; expected |; its columns are )"):
         CALLS[call](one)

@@ -88,7 +88,7 @@ def test_a_study_of_several_sweeps_is_the_same_case(two):
     assert (set(first.readings["sweep"]), first.gammas, first.seeds) == ({""}, [0.8], [0, 1])
     assert list(first.array("size", "norms", 0.8, stage="final")) == [0, 1]
     assert two.model(gamma=0.8, seed=0, sweep="second").cfg.d_model == 16
-    with pytest.raises(RunError, match="this run has several sweeps; name one of them: sweep='first'"):
+    with pytest.raises(RunError, match="this run has no sweep ''; give sweep=.*first, second"):
         two.model(gamma=0.8, seed=0)
     with pytest.raises(RunError, match="did you mean 'first'"):
         two.model(gamma=0.8, seed=0, sweep="frst")
@@ -115,7 +115,7 @@ def test_another_configuration_is_refused_and_nothing_changes(tmp_path):
     before = snapshot(tmp_path)
     with pytest.raises(RunError, match=r"another configuration \(seeds: \[0\] there, \[1\] here\); nothing"):
         start(tmp_path / "run", replace(SMALL, seeds=(1,)))
-    with pytest.raises(RunError, match="holds a run of study 'one', not of 'two'; nothing was changed"):
+    with pytest.raises(RunError, match="another configuration .it is of study 'one'.; nothing was changed"):
         start(tmp_path / "run", TWO.preset("smoke"), TWO)
     assert snapshot(tmp_path) == before
 
@@ -129,9 +129,7 @@ def test_a_task_of_another_class_is_another_run(tmp_path):
     start(tmp_path / "run", other)
     with pytest.raises(RunError, match="its task is of another class"):
         start(tmp_path / "run")
-    with pytest.raises(
-        RunError, match=r"trained on a task of class .*:Shifted, .* with Run.open\(folder, config=...\)"
-    ):
+    with pytest.raises(RunError, match=r"a task's class or the settings have changed.* Run.open\(folder, config=...\)"):
         Run.open(tmp_path / "run", study=ONE)
     assert Run.open(tmp_path / "run", study=ONE, config=other).config == other
 
@@ -166,12 +164,10 @@ def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
     assert sweep.checkpoint("init", 0.8, 0).step == 0
     assert sweep.checkpoint("final", 0.8, 0).step == sweep.checkpoint(20, 0.5, 0).step == 20
     assert sweep.checkpoint("matched", 0.5, 0).step == sweep.stage_steps()[sweep.members[1]]
-    with pytest.raises(RunError, match="kept steps"):
+    with pytest.raises(RunError, match="step_00000007.safetensors does not exist; this run holds: .*step_00000010"):
         sweep.weights(0.8, 0, 7)
-    with pytest.raises(RunError, match=r"there is no stage 'finl', and it is no step; did you mean 'final'\?$"):
+    with pytest.raises(RunError, match=r"this run kept no stage 'finl'; did you mean 'final'\?$"):
         sweep.weights(0.8, 0, "finl")
-    with pytest.raises(RunError, match="kept no stage 'leaving'"):
-        sweep.weights(0.8, 0, "leaving")
     with pytest.raises(RunError, match="no member with gamma=0.3, seed=0"):
         sweep.weights(0.3, 0)
     with pytest.raises(RunError, match="no finished probe yet; this makes it: rb-interp probe"):

@@ -11,7 +11,7 @@ from own_studies import ONE, One
 
 from rb_interp.errors import ArgumentError, RunError
 from rb_interp.runs import Run
-from rb_interp.runs.reproduction import seeds_to_add
+from rb_interp.runs.run import seeds_to_add
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.plain import evaluate_model
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from rb_interp.models.schemes import draw
 from rb_interp.runs import Circuit, Run, save_member
 from rb_interp.runs.measured import Measured
 from rb_interp.runs.shared_member import FILE, UNTRAINED, WEIGHTS, task_spec
-from rb_interp.runs.sharing import from_pretrained
+from rb_interp.runs.sharing import from_pretrained, members
 from rb_interp.studies.anchor.circuits import circuits as anchor_circuits
 from rb_interp.studies.composite.flow import circuits as flows
 from rb_interp.studies.composite.task import CompositeTask
@@ -98,7 +98,7 @@ def test_weights_of_either_type_and_untrained_ones_that_no_seed_draws_come_back(
 
 def test_a_task_comes_back_by_its_study_or_is_asked_for_in_one_sentence(exported, copy, tmp_path):
     assert from_pretrained(exported.folder).task == TASK  # one of this package
-    change_config(copy, task={**asdict(exported.content.task), "kind": "elsewhere:Task"})
+    change_config(copy, task={**exported.content.task, "kind": "elsewhere:Task"})
     with pytest.raises(RunError, match=r"cannot be made here \(no study 'one' is installed.*task=\.\.\."):
         _ = from_pretrained(copy).task
     with pytest.raises(RunError, match=r"learned a rb_interp.tasks.anchor:AnchorTask with the fingerprint"):
@@ -108,28 +108,28 @@ def test_a_task_comes_back_by_its_study_or_is_asked_for_in_one_sentence(exported
     weights = {name: torch.from_numpy(weight).float() for name, weight in draw(model, *sizes, 0.5, 0).items()}
     assert save_member(place, model=model, weights=weights, task=task, study="composite").task == task
     for kind in ("subprocess:Popen", "rb_interp.tasks.anchor:replace", "rb_interp.training.config:TrainConfig"):
-        change_config(place, task={**asdict(task_spec(task, "composite")), "kind": kind})
+        change_config(place, task={**task_spec(task, "composite"), "kind": kind})
         with pytest.raises(RunError, match=f"{kind} is no task of this package, and the study 'composite' trains none"):
             _ = from_pretrained(place).task
 
 
 def test_names_of_files_are_left_out_of_a_shared_task():
     told = task_spec(TextTask(stories="/home/me/stories.jsonl"), "language")
-    assert (told.sources, told.settings["stories"]) == (["stories"], TextTask().stories)
-    assert told.fingerprint == TextTask(stories="/home/me/stories.jsonl").fingerprint()
+    assert (told["sources"], told["settings"]["stories"]) == (["stories"], TextTask().stories)
+    assert told["fingerprint"] == TextTask(stories="/home/me/stories.jsonl").fingerprint()
 
 
 def test_a_folder_that_holds_something_is_refused(one, copy):
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
     for path in (copy, copy / FILE):
-        with pytest.raises(RunError, match="could not be written .*; nothing was changed. Give the path of a new"):
+        with pytest.raises(RunError, match="holds something; nothing was changed. Give the path of a new"):
             one.export(**WHO, path=path)
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
 def test_a_member_is_written_whole_or_not_at_all(one, tmp_path, monkeypatch, failing):
-    """Each of the three files is tried as the one at which the disk is full."""
+    """Each of the three files is tried as the one at which the disk is full. The folder can be used again."""
     written, write = 0, Path.write_bytes
 
     def fail(path, held):
@@ -139,10 +139,12 @@ def test_a_member_is_written_whole_or_not_at_all(one, tmp_path, monkeypatch, fai
             raise OSError(28, "No space left on device")
         return write(path, held)
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    with pytest.raises(RunError, match="No space left on device"):
-        one.export(**WHO, path=tmp_path / "new")
-    assert list(tmp_path.iterdir()) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", fail)
+        with pytest.raises(RunError, match="No space left on device"):
+            one.export(**WHO, path=tmp_path / "new")
+    assert members(tmp_path) == []
+    assert one.export(**WHO, path=tmp_path / "new").name == "new"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_damaged_or_other_weights_are_refused(copy):
         (copy / WEIGHTS).unlink()
         if damaged is not None:
             (copy / WEIGHTS).write_bytes(damaged)
-        with pytest.raises(RunError, match="is missing or damaged, or something else has changed it"):
+        with pytest.raises(RunError, match="is missing or damaged: its SHA-256 is not"):
             from_pretrained(copy)
         (copy / WEIGHTS).write_bytes(held)
 

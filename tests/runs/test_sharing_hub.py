@@ -55,7 +55,7 @@ def stand_in(tmp_path, monkeypatch):
 
 
 def test_a_member_goes_to_the_hub_and_comes_back(stand_in, exported):
-    assert exported.push_to_hub("me/one") == "https://hub/me/one"
+    assert rb.push_to_hub(exported.folder, "me/one") == "https://hub/me/one"
     assert stand_in.files("me/one") == {FILE, WEIGHTS, "README.md"}
     again = rb.from_pretrained("me/one")
     assert (again.content, again.card) == (exported.content, exported.card)
@@ -83,6 +83,6 @@ def test_what_is_not_there_or_damaged_is_one_sentence(stand_in, copy, tmp_path):
     (copy / WEIGHTS).write_bytes(b"0")
     with pytest.raises(RunError, match="is missing or damaged"):
         rb.push_to_hub(copy, "me/one")
-    with pytest.raises(RunError, match="holds no shared member"):
+    with pytest.raises(RunError, match="does not say what a member is"):
         rb.push_to_hub(tmp_path / "empty", "me/one")
     assert not (tmp_path / "hub").exists()
