@@ -33,7 +33,7 @@ FORMAT = "rb_interp run 5"
 RUN, SETTINGS, STEPS = "run.json", "config.toml", "steps.json"
 START, TRAIN, PROBE, REPORT = ORDER = ("start", "train", "probe", "report")
 """The steps of a run: its configuration; checkpoints and curves; tables and verdicts; figures and page."""
-BEFORE = dict(zip(ORDER[1:], ORDER, strict=False))
+BEFORE: dict[str, str] = dict(zip(ORDER[1:], ORDER, strict=False))
 
 
 def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
@@ -153,7 +153,7 @@ class Store:
         """Note that a step is finished: its files, when, by which code, and from which files of the step before."""
         files = {name: _sha256(self.folder / name) for name in sorted(names)}
         finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        record = {"made_from": _digest(self.steps.get(BEFORE.get(step))), "version": version or code_version()}
+        record = {"made_from": _digest(self.steps.get(BEFORE.get(step, ""))), "version": version or code_version()}
         self.write_json(STEPS, {**self.steps, step: {**record, "finished": finished, "files": files}})
         self._compared |= files
 

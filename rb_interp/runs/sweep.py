@@ -90,7 +90,7 @@ class Sweep:
         """Members of the finished sweep whose last losses, on what they were trained on, are not finite."""
         sets, found = [self.config.task.sets.index(name) for name in self.config.task.train_sets], []
         for curves in self._curves():
-            sound = np.isfinite(curves.evaluations[-1][1][:, sets, 0]).all(axis=1)
+            sound = np.isfinite(curves.evaluations[-1][1][:, sets, 0]).all(axis=1).tolist()
             found += [member for member, fine in zip(curves.members, sound, strict=True) if not fine]
         return tuple(found)
 
@@ -272,7 +272,7 @@ class Sweep:
             name = stage_name(own, Member(of, seed))
         else:
             known = (*steps, *self.config.train.stages, *self.siblings)
-            raise RunError(f"this run kept no stage '{stage}'; {nearest(stage, known)}")
+            raise RunError(f"this run kept no stage '{stage}'; {nearest(str(stage), known)}")
         (store,) = (store for seeds, store in self.stores.items() if seed in seeds)
         return store.read(name, member=(gamma, seed))
 

@@ -67,8 +67,9 @@ class Training:
     ) -> None:
         self.shares, self.train = shares, train
         sizes = slices(len(own) for own, _ in parts)
-        self.parts = [(tuple(own), at, store) for (own, store), at in zip(parts, sizes, strict=True)]
-        self.stored = [part for part in self.parts if part[2] is not None]
+        self.parts = [tuple(own) for own, _ in parts]
+        places = zip(self.parts, sizes, (store for _, store in parts), strict=True)
+        self.stored = [(own, at, store) for own, at, store in places if store is not None]
         self.trained_on = [task.sets.index(name) for name in task.train_sets]
         self.stages = {name: task.stages[name] for name in train.stages}
         self.groups = [group for share in self.shares for group in share]
@@ -126,7 +127,7 @@ class Training:
             reached = self.reached[name]
             for member, now in zip(self.members, stage.reached(values, first), strict=True):
                 if (member not in reached and (now or last)) if stage.keep == "first" else now:
-                    part = next(own for own, *_ in self.parts if member in own)
+                    part = next(own for own in self.parts if member in own)
                     siblings = [m for m in part if m.seed == member.seed]
                     due.append((stage_name(name, member), siblings if stage.with_siblings else [member]))
                     reached_now.append((reached, member))
