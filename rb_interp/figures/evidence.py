@@ -130,7 +130,9 @@ class Evidence:
         """
         found, base = self.tables.get(name), name.removesuffix("_summary")
         if found is None and base != name and "seed" in self.keys.get(base, "").split():
-            return self._over_seeds(base, **where)
+            rows, keys = self.table(base, **where), self.keys[base].split()
+            columns = rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
+            return over_seeds(rows, [key for key in keys if key != "seed"], columns)
         if found is None or found.empty:
             raise MissingEvidenceError(f"This run has no {'table' if found is None else 'rows in the table'} “{name}”.")
         for column, value in where.items():
@@ -139,11 +141,6 @@ class Evidence:
             place = ", ".join(f"{column} = {value}" for column, value in where.items())
             raise MissingEvidenceError(f"The table “{name}” has no row with {place}.")
         return found
-
-    def _over_seeds(self, name: str, quantity: str = "", **where: Any) -> pd.DataFrame:
-        rows, keys = self.table(name, **where), self.keys[name].split()
-        columns = [quantity] if quantity else rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
-        return over_seeds(rows, [key for key in keys if key != "seed"], columns)
 
     def records(self, name: str, **where: Any) -> list[dict[Any, Any]]:
         """Those rows of a further table as dictionaries; none where the run lacks them."""
