@@ -1,9 +1,10 @@
 """Lines and files of each package beside the limits of docs/design.md; exits 1 where a package has more lines.
 
-What git tracks is counted: an installation leaves files beside the sources. The page's table has rows
-`| name | limit | target |`; a commit that lowers a number lowers the limit there.
+What git tracks is counted: an installation leaves files beside the sources. Pages count without what is made in them.
+The page's table has rows `| name | limit | target |`; a commit that lowers a number lowers the limit there.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,14 @@ def packages() -> dict[str, list[Path]]:
     return found
 
 
+def counted(path: Path) -> int:
+    """Lines of a file, without what docs/made_pages.py makes in a page."""
+    text = path.read_text("utf-8")
+    if path.name == "api.md":
+        text = text.partition("\n## rb_interp\n")[0]
+    return len(re.sub(r"(<!-- made: .*? -->\n).*?(<!-- end -->)", r"\1\2", text, flags=re.DOTALL).splitlines())
+
+
 def limits() -> dict[str, tuple[int, str]]:
     """Row of the table -> its limit today, and its target."""
     rows = (line.split("|")[1:-1] for line in (ROOT / "docs/design.md").read_text("utf-8").splitlines() if "|" in line)
@@ -46,7 +55,7 @@ def main() -> int:
     stated, over = limits(), []
     print(f"{'package':32} {'lines':>7} {'limit':>7} {'target':>7} {'files':>5}")
     for name, paths in packages().items():
-        lines = sum(len(path.read_text("utf-8").splitlines()) for path in paths)
+        lines = sum(map(counted, paths))
         limit, target = stated.get(name, (0, ""))
         over += [f"{name}: {lines:,} lines, {limit:,} allowed"] if lines > limit else []
         print(f"{name:32} {lines:7,} {limit:7,} {target:>7} {len(paths):5}")
