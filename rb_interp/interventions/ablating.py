@@ -6,10 +6,9 @@ Ablation sets a component's output to zero, to its mean, or to what it is on ano
     mean       mean over the inputs at each position, or each position of the site's role
     resample   its value on another of the inputs, the same for the whole site of a row
 
-All three stand beside each other because they answer differently: zero also takes away a constant that later layers
-count on, mean leaves the constant, resample also brings the wrong values of another input. The control gives the
-component the value that it has on the same row with its noise redrawn. It tells what the change costs although key,
-anchors and answer stay the same.
+They answer differently: zero also takes away a constant that later layers count on, mean leaves the constant, resample
+also brings the wrong values of another input. The control gives the component the value that it has on the same row
+with its noise redrawn: what the change costs although key, anchors and answer stay the same.
 
 Interchange runs a base input with a site's activation taken from a source input, role to role, and says beforehand
 what the answer becomes. Its control takes the same sites from the same row with its noise redrawn.
@@ -34,15 +33,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError, nearest
 from rb_interp.interventions.effect import Effect, effect_of
 from rb_interp.interventions.hooking import Edit, interchange_edits, with_edits, write_at
-from rb_interp.interventions.metrics import (
-    AnswerAt,
-    Comparison,
-    Measured,
-    answer_logits,
-    answers_of,
-    measure,
-    metric_of,
-)
+from rb_interp.interventions.metrics import AnswerAt, Comparison, Measured, answer_logits
 from rb_interp.interventions.sites import Site, Sites, intervention, parse_sites, told, values_at
 from rb_interp.models.protocol import HookedModel
 from rb_interp.tasks.inputs import Inputs
@@ -122,7 +113,7 @@ def ablation(
 
     Args:
         inputs: rows, and the roles that the sites name; with labels, where the metric asks for them.
-        sites: any components of one model. method: what stands in their place, of METHODS.
+        method: what stands in their place, of METHODS.
         control: the same rows with their noise redrawn, or None for no control.
 
     Raises ModelError for a method, site or metric that there is not.
@@ -179,22 +170,16 @@ def interchange(
     *,
     control: Inputs,
     hold: Sites = (),
-    metric: Measured | None = None,
     answer_at: AnswerAt = None,
 ) -> Effect:
     """Share of base inputs whose answer becomes the predicted one when sites are taken from the source, in [0, 1].
-
-    With a metric, what it rises by instead (after less before), where the clean rows are the source with the predicted
-    answers, and the corrupted ones the base: ``logit_diff`` is the logit of the predicted answer less the base's.
 
     Args:
         base, source, control: as many rows each; ``control`` has the base's key, anchors and position, and other noise.
         sites: what is taken, all together. hold: sites that keep their base value meanwhile.
         predicted: the answer that each base input should get.
 
-    The control is 1 where taking the sites from ``control`` changes the answer at all; with a metric, what it rises by.
-
-    Raises ModelError where rows do not match, and for a site that there is not.
+    The control is 1 where taking the sites from ``control`` changes the answer at all: the stricter count.
     """
     if len(predicted) != len(base):
         raise ModelError(f"got {len(predicted)} predicted answers for {len(base)} inputs; give one for each input.")
@@ -203,10 +188,5 @@ def interchange(
     edits = ([], *([*held, *interchange_edits(model, base, rows, taken)] for rows in (source, control)))
     before, after, other = (answer_logits(model, base, some, answer_at) for some in edits)
     place = told(taken, model) + (f"; held: {told(kept, model)}" if kept else "")
-    if metric is None:
-        moved, changed = after.argmax(1).numpy() == predicted, other.argmax(1) != before.argmax(1)
-        return effect_of("interchange", place, "moved_as_predicted", [moved * 1.0, changed.numpy() * 1.0])
-    known, aim = metric_of(metric), Inputs(source.tokens, predicted)
-    pair = answers_of(aim, answer_logits(model, source, (), answer_at)), answers_of(base, before)
-    start, *ends = (measure(known, logits, *pair).numpy() for logits in (before, after, other))
-    return effect_of("interchange", place, f"{known.name}_change", [end - start for end in ends])
+    moved, changed = after.argmax(1).numpy() == predicted, other.argmax(1) != before.argmax(1)
+    return effect_of("interchange", place, "moved_as_predicted", [moved * 1.0, changed.numpy() * 1.0])

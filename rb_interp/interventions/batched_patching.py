@@ -49,9 +49,9 @@ class CellRuns:
     ``late``: a run begins at the block of its cell (a HookedTransformer, by ``start_at_layer`` and the mask of the
     whole pass). A cell that acts on its own position alone begins a block later, with what one pass of its block leaves
     there. ``narrow``: the last block computes the position of the answer alone after its attention. Both are done where
-    they give the logits of the whole pass in every row. Left out are runs whose patch changes no value, runs whose
-    changed positions nothing later reads, and cells that write what another cell writes. A model with hooks of the
-    caller's, which may tell rows apart, runs one cell a pass, all rows in their order.
+    they give the logits of the whole pass in every row. Left out are runs that change nothing or that nothing later
+    reads, and cells that write what another writes. Under hooks of the caller's, which may tell rows apart, a pass has
+    one cell, all rows in their order.
     """
 
     def __init__(

@@ -113,17 +113,14 @@ class Effect(Record):
     def summary(self) -> dict[str, float | str | int]:
         """One row of a table of effects: effect, control and difference with intervals, p_value, names, n."""
         mean_control = self.control.mean(0) if len(self.control) else np.full(len(self.values), np.nan)
-        row: dict[str, float | str | int] = {
-            "intervention": self.intervention,
-            "site": self.site,
-            "quantity": self.quantity,
-        }
+        row: dict[str, float | str | int] = {}
         named = {"effect": self.values, "control": mean_control, "difference": self.values - mean_control}
         for name, values in named.items():
             interval = _interval(values, self.quantity, lowest=0 if name != "difference" else -1)
             prefix = "" if name == "effect" else f"{name}_"
             row |= {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
-        return {**row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
+        words = {"intervention": self.intervention, "site": self.site, "quantity": self.quantity}
+        return {**words, **row, "p_value": self.p_value, "control_name": self.control_name, "n": len(self.values)}
 
 
 def effect_of(
@@ -164,9 +161,8 @@ def ratio_interval(
 ) -> tuple[Float[np.ndarray, "*cell"], Float[np.ndarray, "*cell"]]:
     """Ends of the 95 % interval of mean(part) / mean(whole) over paired inputs (Fieller, 1954).
 
-    It holds every ratio r for which the mean of ``part - r whole`` is within t standard errors of 0, and so covers as
-    promised however small the mean of ``whole``. Where that itself is within t standard errors of 0, any ratio may be
-    true: the interval is the whole line.
+    It holds every ratio r for which the mean of ``part - r whole`` is within t standard errors of 0. Where the mean of
+    ``whole`` itself is within t standard errors of 0, any ratio may be true: the interval is the whole line.
 
     >>> low, high = ratio_interval(np.array([[0.0, 1.0, 2.0, 1.0]]), np.array([2.0, 2.0, 2.0, 2.0]))
     >>> low.round(2).tolist(), high.round(2).tolist()

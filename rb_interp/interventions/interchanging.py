@@ -61,24 +61,13 @@ from rb_interp.tasks.dataset import AnchorDataset
 __all__ = ["KeyAndSum", "key_and_sum", "permuted_number_line"]
 
 
-class Carrier(NamedTuple):
-    """Where a circuit carries the key and where the sum; ``{last}`` stands for the last layer.
-
-    ``hold`` stays as in the base while the sum is taken from the source. ``same_position``: the site also holds the
-    position, so that source and base must have their key at the same one.
-    """
-
-    key: str
-    sum: str
-    hold: tuple[str, ...] = ()
-    same_position: bool = False
-
-
 CARRIERS = {
-    "average-then-key": Carrier("attn_out.{last}@last", "attn_out.0@last"),
-    "key-to-anchors": Carrier("attn_out.0@anchor", "resid_pre.0@anchor", ("attn_out.0",), same_position=True),
+    "average-then-key": ("attn_out.{last}@last", "attn_out.0@last"),
+    "key-to-anchors": ("attn_out.0@anchor", "resid_pre.0@anchor", "attn_out.0"),
 }
-"""Circuit name -> its carriers."""
+"""Circuit -> where it carries the key and where the sum, and what stays as in the base while the sum is taken."""
+HOLDS_POSITION = ("key-to-anchors",)
+"""Circuits whose sites also hold the position, so that source and base must have their key at the same one."""
 
 
 def check_reasoning(data: AnchorDataset, set: str, asker: str) -> None:
@@ -136,11 +125,8 @@ def key_and_sum(
     """
     if not other_answers:
         check_reasoning(data, set, "key_and_sum")
-    carrier = CARRIERS[circuit]
-    key_at, sum_at, *hold = (
-        text.format(last=model.cfg.n_layers - 1) for text in (carrier.key, carrier.sum, *carrier.hold)
-    )
-    shared = carrier.same_position if same_position is None else same_position
+    key_at, sum_at, *hold = (text.format(last=model.cfg.n_layers - 1) for text in CARRIERS[circuit])
+    shared = circuit in HOLDS_POSITION if same_position is None else same_position
     base_rows, source_rows = _pairs(model, data, n, set, shared, seed)
     if not len(base_rows):
         places = key_at, sum_at + (f"; held: {' + '.join(hold)}" if hold else "")

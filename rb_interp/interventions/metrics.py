@@ -13,10 +13,8 @@ A metric is a name of these, what ``logit_diff``, ``logit`` and ``probability`` 
     metric(logits, clean, corrupted) -> one number for each row
 
 ``logits`` ``[row, d_vocab]`` are those of the run at hand at each row's answer position, on CPU, all rows in order.
-``clean`` and ``corrupted`` are the `Answers` of the two kinds of rows as they are: ``clean.logits`` ``[row, d_vocab]``
-and ``clean.labels`` ``[row]`` (None where the inputs have none). Who has a single kind of rows, such as an ablation,
-gives them as ``clean``, and None as ``corrupted``. All are torch tensors. Attribution patching also asks that the
-function can be differentiated.
+``clean`` and ``corrupted`` are the `Answers` of the two kinds of rows as they are; with a single kind of rows, as in an
+ablation, ``corrupted`` is missing. All are torch tensors. Attribution patching differentiates the function.
 
 ``answer_at`` is a position for all rows (negative ones count from the end), a role that stands at one position of each
 row, or positions ``[row]``; by default the last position. A role is looked up in the roles of each kind of rows.
@@ -75,10 +73,7 @@ class Metric:
 
     @property
     def change(self) -> str:
-        """What a change is called, so that a positive one is a loss: ``loss_increase``, ``accuracy_drop``.
-
-        ``_change`` (after less before) where nobody knows which way is worse.
-        """
+        """A loss by name: ``loss_increase``, ``accuracy_drop``, or ``_change`` where nobody knows what is worse."""
         return self.name + {1: "_increase", -1: "_drop", 0: "_change"}[self.worse]
 
 
@@ -185,8 +180,6 @@ def _logit_of(logits: Float[Tensor, "row d_vocab"], tokens: Any) -> Float[Tensor
 
 def answer_positions(answer_at: AnswerAt, rows: Inputs) -> Int[Tensor, " row"] | None:
     """The position of each row's answer; None where it is the last one of every row.
-
-    Raises ModelError for positions that rows do not have, RolesError for a role that is not at one position of each.
 
     >>> answer_positions(-3, Inputs([[1, 2, 3, 4]])), answer_positions(3, Inputs([[1, 2, 3, 4]]))
     (tensor([1]), None)

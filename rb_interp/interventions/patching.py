@@ -228,6 +228,7 @@ class Cells:
 def default_roles(rows: Inputs, *others: Inputs) -> tuple[str, ...]:
     """The caller's own roles in their order, then those of ``ROLES``, as far as all rows have them.
 
+    >>> from rb_interp.tasks import Roles
     >>> default_roles(Inputs([[3, 1, 4, 1, 5]], None, Roles({"subject": [[0]], "verb": [[2]]})))
     ('subject', 'verb', 'last')
     """

@@ -99,8 +99,6 @@ class Site:
                 f"site '{self}' names a head or neuron, and {self.component} has none; heads have "
                 f"{', '.join(PER_HEAD)}, neurons mlp_post."
             )
-        if self.component in EMBEDDINGS and self.layer != 0:
-            raise ModelError(f"{self.component} stands before the first layer, and got layer={self.layer}; use 0.")
 
     @staticmethod
     @typed

@@ -17,12 +17,11 @@ A random subspace misses an embedding that fills few dimensions. Two controls do
 too (``matched_spans``): spans of as many random tokens of another group (claim M4b: keys), centred as the group is, or
 Gaussian directions with the covariance of the embeddings in use.
 
-How it can mislead. The norm of a change of W_V depends on the basis of the head's values. So a
-control depends on it, and so does W_V's leading direction; the effect of a span of tokens does not. A large W_V
-direction that nothing reads costs nothing to remove. Tokens that share a mean share their subspace too, and then
-removing one group's removes the other's: so bases are less the mean over all anchors and keys. k
-tokens span k dimensions, however little lies in most of them. With LayerNorm before the attention, token vectors are
-LayerNorm's output; what earlier layers write is in them for layers above the first.
+How it can mislead. The norm of a change of W_V depends on the basis of the head's values. So a control depends on it,
+and so does W_V's leading direction; the effect of a span of tokens does not. A large W_V direction that nothing reads
+costs nothing to remove. Tokens that share a mean share their subspace too, so bases are less the mean over all anchors
+and keys. k tokens span k dimensions, however little lies in most of them. With LayerNorm before the attention, token
+vectors are LayerNorm's output; what earlier layers write is in them for layers above the first.
 """
 
 from __future__ import annotations
@@ -162,8 +161,8 @@ def subspace_effect(
 ) -> Effect:
     """What each input loses without a subspace of a layer's value input, or with nothing else (``keep``).
 
-    Control: random subspaces of the same dimension, or those of ``match``,
-    whose change of W_V (for ``keep``: whose W_V) has the same Frobenius norm.
+    Control: random subspaces of the same dimension, or those of ``match``, whose change of W_V (for ``keep``: whose
+    W_V) has the same Frobenius norm.
 
     Args:
         inputs: rows, with labels where the metric asks for them.
@@ -172,8 +171,7 @@ def subspace_effect(
         head: the only head that is changed, with those that share its values where queries are grouped.
         match: the control's subspaces in place of random ones, from ``matched_spans``.
 
-    Raises ModelError for a basis that is not orthonormal, for a derived W_V, and for a layer, head or metric that there
-    is not.
+    Raises ModelError for a basis that is not orthonormal, and for a derived W_V.
     """
     pair = Comparison(model, metric, answer_at, inputs)
     check_layer_head(model, layer, head, "the value subspace")

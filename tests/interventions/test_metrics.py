@@ -11,7 +11,6 @@ from rb_interp.interventions import (
     ablation,
     blocked_attention,
     forced_average,
-    interchange,
     patching_effect,
     patching_matrix,
     path_patch,
@@ -134,17 +133,7 @@ def test_costs_are_differences_of_the_metric_at_the_answer():
             call(metric="loss")
 
 
-def test_an_interchange_and_a_path_under_a_metric():
-    moved = {"control": CLEAN, "answer_at": AT, "metric": "logit_diff"}
-    found = interchange(MODEL, CORRUPTED, CLEAN, "z.0@key", CLEAN.labels, **moved)
-    logits, before = (
-        by_hooks(MODEL, CORRUPTED, CLEAN, sites, torch.from_numpy(AT)).double().numpy()
-        for sites in ([("z", 0, None, "key")], [])
-    )
-    rows = np.arange(3)
-    change = (logits - before)[rows, CLEAN.labels] - (logits - before)[rows, CORRUPTED.labels]
-    np.testing.assert_allclose(found.values, change, atol=1e-4)
-    assert found.quantity == "logit_diff_change"
+def test_a_path_under_a_metric():
     along = path_logits(MODEL, CORRUPTED, CLEAN, Site("resid_pre", 0), [Site("attn_out", 0)], answer_at=2)[0]
     everything = path_patch(MODEL, CORRUPTED, CLEAN, "resid_pre.0", "attn_out.0", metric="kl", answer_at=2)
     expected = patched(MODEL, CORRUPTED, CLEAN, "attn_out.0", answer_at=2)

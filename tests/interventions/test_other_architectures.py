@@ -18,7 +18,6 @@ from rb_interp.interventions.path import path_logits
 from rb_interp.interventions.sites import Site, read_at
 from rb_interp.interventions.subspace import with_subspace
 from rb_interp.models.generations import GENERATION
-from rb_interp.probes import weight_rank
 from rb_interp.probes.capturing import capture
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.roles import Roles
@@ -194,9 +193,3 @@ def test_cells_have_what_forward_alone_does_whichever_rows_come_first(kind, tmp_
             expected = found[row, clean.labels] - found[row, corrupted.labels]
             cell = matrix.patched.reshape(-1, 12)[number]
             np.testing.assert_allclose(cell, expected, atol=1e-5 * np.abs(expected).max(), err_msg=f"{name} {layer}")
-
-
-def test_ranks_of_a_model_of_attention_alone_are_those_of_attention():
-    values = weight_rank(attention_alone(), CLEAN).values
-    assert set(values) == {"stable_rank_W_QK", "stable_rank_W_OV"}
-    assert all(1 <= value <= 4 for value in values.values())
