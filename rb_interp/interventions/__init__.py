@@ -4,18 +4,6 @@ The calls that measure an effect are here. Edits, contexts, tables of many sites
 the submodules.
 """
 
-from rb_interp.interventions import (
-    ablating,
-    attention,
-    hooking,
-    interchanging,
-    metrics,
-    patching,
-    path,
-    route_shares,
-    sites,
-    subspace,
-)
 from rb_interp.interventions.ablating import ablation, interchange
 from rb_interp.interventions.attention import blocked_attention, forced_average
 from rb_interp.interventions.effect import Effect, Matrix
@@ -29,26 +17,16 @@ __all__ = [
     "Effect",
     "Matrix",
     "Site",
-    "ablating",
     "ablation",
-    "attention",
     "attribution_matrix",
     "blocked_attention",
     "circuit_by_cause",
     "forced_average",
-    "hooking",
     "interchange",
-    "interchanging",
-    "metrics",
-    "patching",
     "patching_effect",
     "patching_matrix",
-    "path",
     "path_matrix",
     "path_patch",
-    "route_shares",
     "routes",
-    "sites",
-    "subspace",
     "subspace_effect",
 ]

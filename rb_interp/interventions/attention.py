@@ -53,7 +53,7 @@ def forced_pattern(
 
     Raises ModelError for a layer or head that is not there, and for a pattern that looks ahead.
     """
-    site, wanted = Site("pattern", layer, head=head), torch.as_tensor(pattern)
+    site, wanted = Site("pattern", layer, unit=head), torch.as_tensor(pattern)
     site.check(model)
     if wanted.triu(1).any():
         raise ModelError("the pattern attends to later positions; rows are queries, columns keys, later ones 0.")
@@ -155,7 +155,7 @@ def forced_average(
     every = [average_operator(length) if pattern is None else pattern, *beside]
     runs = (pair.run(forced_pattern(model, one, layer=layer, head=head)) for one in every)
     name = "attention forced to 1/i" if pattern is None else "attention of another model"
-    return pair.cost(name, str(Site("pattern", layer, head=head)), runs, control)
+    return pair.cost(name, str(Site("pattern", layer, unit=head)), runs, control)
 
 
 @intervention
@@ -203,7 +203,7 @@ def blocked_edits(
     head: int | None = None,
 ) -> list[Edit]:
     """Edits that set each row's attention from some positions to others to 0 and scale the rest to sum to 1."""
-    site = Site("pattern", layer, head=head)
+    site = Site("pattern", layer, unit=head)
     site.check(model)
 
     def change(activation: Tensor, rows: Int[Tensor, " batch"]) -> Tensor:

@@ -201,7 +201,7 @@ class Cells:
                     self.notes["pattern"] = why
             self.components = tuple(name for name in wanted if name not in self.notes)
         self.groups = [
-            Site(name, layer, head=head)
+            Site(name, layer, unit=head)
             for name, layer in product(self.components, self.layers)
             if name not in EMBEDDINGS or layer == 0
         ]

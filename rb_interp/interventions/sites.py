@@ -76,10 +76,12 @@ def intervention(function: F) -> F:
 @typed
 @dataclass(frozen=True)
 class Site:
-    """A component of one layer, at the positions of one role (None: everywhere), in one head or neuron (None: all).
+    """A component of one layer, at the positions of one role (None: everywhere).
+
+    ``unit`` is one head, for ``mlp_post`` one neuron; None for all.
 
     >>> Site.parse("z.0.2@key")
-    Site(component='z', layer=0, role='key', head=2, neuron=None)
+    Site(component='z', layer=0, role='key', unit=2)
     >>> str(Site("attn_out", 1, "last")), Site("attn_out", 1, "last").hook
     ('attn_out.1@last', 'blocks.1.hook_attn_out')
     """
@@ -87,14 +89,12 @@ class Site:
     component: str
     layer: int
     role: str | None = None
-    head: int | None = None
-    neuron: int | None = None
+    unit: int | None = None
 
     def __post_init__(self) -> None:
         if self.component not in HOOKS:
             raise ModelError(f"there is no component '{self.component}'; {nearest(self.component, HOOKS)}")
-        wrong = self.neuron is not None and self.component != "mlp_post"
-        if wrong or (self.head is not None and self.component not in PER_HEAD):
+        if self.unit is not None and self.component not in (*PER_HEAD, "mlp_post"):
             raise ModelError(
                 f"site '{self}' names a head or neuron, and {self.component} has none; heads have "
                 f"{', '.join(PER_HEAD)}, neurons mlp_post."
@@ -122,18 +122,12 @@ class Site:
                 f"cannot read the site '{text}'; write component.layer@role, such as attn_out.1@last, with a head "
                 f"component.layer.head@role, such as z.0.2@key, and an embedding without numbers: embed@last."
             )
-        unit = {"neuron" if component == "mlp_post" else "head": int(numbers[1])} if numbers[1:] else {}
-        return Site(component, int(numbers[0]), role or None, **unit)
+        return Site(component, int(numbers[0]), role or None, int(numbers[1]) if numbers[1:] else None)
 
     def __str__(self) -> str:
         numbers = () if self.component in EMBEDDINGS else (self.layer, self.unit)
         place = ".".join([self.component, *(str(number) for number in numbers if number is not None)])
         return place + (f"@{self.role}" if self.role else "")
-
-    @property
-    def unit(self) -> int | None:
-        """The head or neuron, where the site is a single one."""
-        return self.head if self.neuron is None else self.neuron
 
     @property
     def hook(self) -> str:
@@ -148,15 +142,15 @@ class Site:
     def in_hook(self, model: HookedModel) -> Site:
         """The same place with the head's number in its hook, which has fewer keys and values than a model has heads."""
         shared = getattr(model.cfg, "n_key_value_heads", None) if self.component in ("k", "v") else None
-        if self.head is None or not shared or getattr(model.cfg, "ungroup_grouped_query_attention", False):
+        if self.unit is None or not shared or getattr(model.cfg, "ungroup_grouped_query_attention", False):
             return self
-        return replace(self, head=self.head * shared // model.cfg.n_heads)
+        return replace(self, unit=self.unit * shared // model.cfg.n_heads)
 
     def shared(self, model: HookedModel) -> str:
         """Which other heads have the same keys or values, in words; empty where each head has its own."""
-        every = [replace(self, head=head) for head in range(model.cfg.n_heads if self.head is not None else 0)]
-        here = self.in_hook(model)
-        others = [str(one.head) for one in every if one != self and one.in_hook(model) == here]
+        heads = range(model.cfg.n_heads if self.component in ("k", "v") and self.unit is not None else 0)
+        every, here = [replace(self, unit=head) for head in heads], self.in_hook(model)
+        others = [str(one.unit) for one in every if one != self and one.in_hook(model) == here]
         return f"shared with head{'s' * (len(others) > 1)} {', '.join(others)}" if others else ""
 
     def check(self, model: HookedModel) -> None:
@@ -164,8 +158,9 @@ class Site:
         if self.component not in (there := components_of(model)):
             has = ", ".join(there) or "no transformer layer: edit its hooks by name"
             raise ModelError(f"site '{self}' is not in this model, a {type(model).__name__}; it has {has}.")
-        counted = ("layer", self.layer, model.cfg.n_layers), ("head", self.head, model.cfg.n_heads)
-        for what, given, count in (*counted, ("neuron", self.neuron, getattr(model.cfg, "d_mlp", None) or 0)):
+        mlp = self.component == "mlp_post"
+        unit = ("neuron", self.unit, model.cfg.d_mlp) if mlp else ("head", self.unit, model.cfg.n_heads)
+        for what, given, count in (("layer", self.layer, model.cfg.n_layers), unit):
             if given is not None and not 0 <= given < count:
                 raise ModelError(
                     f"site '{self}' is in {what} {given}; this model has {count} {what}s, counted from 0. "

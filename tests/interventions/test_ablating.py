@@ -42,7 +42,7 @@ def test_the_model_computes_with_what_stands_in_the_place(kind, site):
     place, name = Site.parse(site), Site.parse(site).hook
     at = {None: np.tile(np.arange(9), (30, 1)), "last": np.full((30, 1), 8)}.get(place.role)
     at = INPUTS.roles.position(place.role) if at is None else at
-    rows, heads = np.arange(30)[:, None], slice(None) if place.head is None else place.head
+    rows, heads = np.arange(30)[:, None], slice(None) if place.unit is None else place.unit
     seen = {}
 
     def see(activation, hook):
@@ -56,7 +56,7 @@ def test_the_model_computes_with_what_stands_in_the_place(kind, site):
         with ablate(model, INPUTS, site, method=method, seed=7), model.hooks(fwd_hooks=[(name, see)]), torch.no_grad():
             model(torch.from_numpy(INPUTS.tokens))
         found, expected = seen["value"][rows, at], before.clone()
-        if place.head is None:
+        if place.unit is None:
             expected = wanted[method]
         else:
             expected[:, :, heads] = wanted[method][:, :, heads]

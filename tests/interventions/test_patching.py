@@ -130,7 +130,7 @@ def test_cells_side_by_side_are_cells_run_one_by_one(kind, monkeypatch):
 def test_passes_begin_late_and_end_narrow_where_the_model_can(kind):
     """Else the matrix is right and slow, and nobody would see it."""
     logits = last_logits(model := MODELS[kind](), BOTH.tokens)
-    for sites in ([Site(name, 0) for name in (*COMPONENTS, "mlp_post")], [Site(name, 1, head=1) for name in PER_HEAD]):
+    for sites in ([Site(name, 0) for name in (*COMPONENTS, "mlp_post")], [Site(name, 1, unit=1) for name in PER_HEAD]):
         runs = CellRuns(model, BOTH, sites, ROLES, None, logits)
         assert (runs.late, runs.narrow) == (GENERATION == 3, True)
 

@@ -73,9 +73,7 @@ def readings(model, data) -> dict[str, np.ndarray]:
     found |= {f"routes: {name}": share for name, share in shares.items()}
     found["ablation: "] = interventions.ablation(model, given, "attn_out.0", metric="loss").values
     found["patching: "] = interventions.patching_matrix(model, given, other, metric="loss").values
-    found["one site: "] = interventions.patching_effect(
-        model, given, other, "attn_out.1", metric="loss"
-    ).values
+    found["one site: "] = interventions.patching_effect(model, given, other, "attn_out.1", metric="loss").values
     edited = interventions.subspace_effect(
         model, given, token_basis(model, given, "reasoning_anchor"), head=0, n_draws=2
     )
