@@ -23,7 +23,7 @@ from rb_interp.report.page import write_report
 from rb_interp.runs import side_by_side
 from rb_interp.studies.anchor.causes import measure_causes
 from rb_interp.studies.anchor.dynamics import dynamics
-from rb_interp.studies.anchor.equivalence import measure_equivalence
+from rb_interp.studies.anchor.measure import measure_equivalence
 from rb_interp.studies.anchor.readings import read_members
 from rb_interp.torch_threads import few_threads
 

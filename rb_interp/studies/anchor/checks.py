@@ -54,10 +54,7 @@ INTERVENTIONS: dict[str, tuple[str, str]] = {
         "the anchors' embeddings taken from another input, L0's attention output held everywhere",
         NOISE,
     ),
-    "number_line": (
-        "the reasoning anchors' coordinates along the leading direction of L0's W_V reversed",
-        DIRECTION,
-    ),
+    "number_line": ("the reasoning anchors' coordinates along the leading direction of L0's W_V reversed", DIRECTION),
     "number_line_component": (
         "the reasoning anchors' coordinates along their own first principal component reversed",
         DIRECTION,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 
 from rb_interp.claims.criterion import (
     Claim,
@@ -44,23 +45,19 @@ def _attention(set: str, inputs: str) -> Term:
     return Term("attention_by_role", "key", SMALL, "final", set, 1, label)
 
 
-def _share(quantity: str, label: str) -> Term:
-    return Term("variance_explained", quantity, SMALL, "final", "rsn_train", label=label)
+def _on_reasoning(probe: str, quantity: str, label: str, stage: str = "final") -> Term:
+    return Term(probe, quantity, SMALL, stage, "rsn_train", label=label)
 
 
-def _swap(what: str, quantity: str, label: str) -> Term:
-    return Term(f"swap_{what}", quantity, SMALL, "final", "rsn_train", label=label)
-
-
-def _route(quantity: str, label: str) -> Term:
-    return Term("routes", quantity, SMALL, "final", "rsn_train", label=label)
+_share, _route = partial(_on_reasoning, "variance_explained"), partial(_on_reasoning, "routes")
+_forced = partial(_on_reasoning, "forced_average", stage="half")
 
 
 def _swapped(suffix: str, pairs: str) -> tuple[Condition, ...]:
     """M9's conditions: the answer follows key and sum, and does not follow new noise."""
 
     def part(what: str, quantity: str, label: str, layer: int) -> Term:
-        return _swap(f"{what}{suffix}", quantity, f"share of {label}, L{layer}'s output swapped{pairs}")
+        return _on_reasoning(f"swap_{what}{suffix}", quantity, f"share of {label}, L{layer}'s output swapped{pairs}")
 
     return (
         Condition(part("key", "effect", "pairs answered z_source + sum_base", 1), ">=", 0.90),
@@ -68,10 +65,6 @@ def _swapped(suffix: str, pairs: str) -> tuple[Condition, ...]:
         Condition(part("key", "control", "answers changed by new noise", 1), "<=", 0.10),
         Condition(part("sum", "control", "answers changed by new noise", 0), "<=", 0.10),
     )
-
-
-def _forced(quantity: str, label: str) -> Term:
-    return Term("forced_average", quantity, SMALL, "half", "rsn_train", label=label)
 
 
 def _disagreement(battery: str, inputs: str) -> Term:
@@ -122,12 +115,7 @@ EMBEDDING = (
         "Fig. 5A bottom",
         (ordered_anchors(),),
     ),
-    Claim(
-        "E2",
-        "Memory anchors share one direction early in training.",
-        "Fig. 5A top",
-        (alike_anchors("half"),),
-    ),
+    Claim("E2", "Memory anchors share one direction early in training.", "Fig. 5A top", (alike_anchors("half"),)),
     Claim(
         "E3",
         "The leading principal component of the embedding orders keys and reasoning anchors by value.",
@@ -252,10 +240,10 @@ CAUSAL = (
         "key + sum, causal",
         _swapped("", ""),
         context=(
-            _swap("key_in_place", "effect", "key swapped between inputs with the key at one position"),
-            _swap("sum_in_place", "effect", "sum swapped between inputs with the key at one position"),
-            _swap("key_carried", "effect", "key swapped where the other circuit carries it"),
-            _swap("sum_carried", "effect", "sum swapped where the other circuit carries it"),
+            _on_reasoning("swap_key_in_place", "effect", "key swapped between inputs with the key at one position"),
+            _on_reasoning("swap_sum_in_place", "effect", "sum swapped between inputs with the key at one position"),
+            _on_reasoning("swap_key_carried", "effect", "key swapped where the other circuit carries it"),
+            _on_reasoning("swap_sum_carried", "effect", "sum swapped where the other circuit carries it"),
         ),
     ),
     Claim(

@@ -16,7 +16,7 @@ from rb_interp.figures.numbers import SIGNS, seeds_text, two_digits
 from rb_interp.settings import SMALL
 from rb_interp.studies.anchor.checks import AT_HALF, CHECKS
 from rb_interp.studies.anchor.claims import CAUSAL, SECOND
-from rb_interp.studies.anchor.events import MECHANISMS, OFFSET
+from rb_interp.studies.anchor.dynamics import MECHANISMS, OFFSET
 
 PARTS = {
     "resid_pre": "stream, start", "q": "queries", "k": "keys", "v": "values", "pattern": "pattern",

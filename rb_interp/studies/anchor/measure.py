@@ -8,29 +8,52 @@ are the ends of a 95 % Student t interval and NaN below two seeds. Arrays are
     uniformity/tv_per_row, geometry/cos_reasoning_matrix
     value_alignment/relative_singular_values    s_k / s_1
     value_alignment/abs_leading_cosines         |cos(u1, token)|, in the order of value_alignment/tokens
+
+Equivalence: are two circuits two mechanisms? What do members of each answer to the same rows, some unlike any they
+learned?
+
+At gamma .8, final, on the rows of `tasks.battery`. With d_ab the share of rows that members a and b answer differently
+(argmax), a seed's reading ``equivalence/<battery>`` is its mean over partners of other circuits less its mean over
+partners of its own; NaN where it has no partner of one kind. The permutation test over members and the means over pairs
+are those of `statistics.groups`. Members named ``none`` take no part, since they learned nothing. ``mixed``
+counts as a circuit like the others.
+
+How equivalence can mislead. Untrained models read about 0 too, at or near the bound of Q1, since their later circuit
+says nothing of their answers: read the accuracy beside it. A circuit whose members all fail on a battery, each in its
+own way, has a disagreement within itself that is as large as that with others. Its seeds then read about 0, although
+the other circuit answers rightly: look at the means of each circuit. ``mixed`` means that no rule fits; two such
+members need share nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
 
+from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.route_shares import CAUSES
 from rb_interp.runs.intervene import ablation_means
-from rb_interp.runs.measured import Measured, arrays_over_seeds, curves_summary, over_seeds, readings_table
+from rb_interp.runs.measured import Measured, arrays_over_seeds, curves_summary, frame, over_seeds, readings_table
+from rb_interp.runs.members import MemberModels, each_member
 from rb_interp.runs.run import Run
+from rb_interp.settings import SMALL
+from rb_interp.statistics.groups import between_less_within, disagreement, excess_disagreement, pair_means
 from rb_interp.statistics.intervals import interval_or_nan, proportion_interval
 from rb_interp.statistics.learning_order import label_entropy, learning_order_table
 from rb_interp.studies.anchor.causes import measure_causes
-from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_table
+from rb_interp.studies.anchor.circuits import CIRCUITS, circuit_of_seed, circuit_table
 from rb_interp.studies.anchor.config import FIXED
-from rb_interp.studies.anchor.dynamics import dynamics
-from rb_interp.studies.anchor.equivalence import measure_equivalence
-from rb_interp.studies.anchor.events import OFFSET, order_table, own_signs
+from rb_interp.studies.anchor.dynamics import OFFSET, dynamics, order_table, own_signs
 from rb_interp.studies.anchor.readings import read_members
 from rb_interp.tasks import SETS
+from rb_interp.tasks.battery import Battery, batteries
+from rb_interp.training.member_group import Member
 
 
 def measure(run: Run, progress: bool = True) -> Measured:
@@ -176,3 +199,115 @@ def array_means(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             new, derive = AVERAGED[probe, name]
             drawn[f"{place}/{probe}/{new}"] = derive(array)
     return drawn | arrays_over_seeds(drawn)
+
+
+Answers = Mapping[int, Int[np.ndarray, " row"]]
+"""Seed -> answer of its member to each row of one battery."""
+
+COLUMNS = {
+    "disagreement": "battery:str gamma seed_a:int seed_b:int circuit_a:str circuit_b:str disagreement n",
+    "disagreement_means": "battery:str gamma circuit_a:str circuit_b:str mean smallest largest n",
+    "equivalence": (
+        "battery:str gamma groups:str within between difference p_value n_relabelings:int exact:bool n_members:int"
+    ),
+    "battery_accuracy": "battery:str gamma seed circuit:str accuracy second_accuracy n",
+}
+"""Table -> its columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Equivalence:
+    """What members answer to the battery; the columns stand in COLUMNS and docs/tables.md.
+
+    Attributes:
+        readings: rows of readings, one a member and battery.
+        tables: ``disagreement``, ``disagreement_means``, ``equivalence`` and ``battery_accuracy``.
+    """
+
+    readings: list[dict[str, Any]]
+    tables: dict[str, pd.DataFrame]
+
+
+def measure_equivalence(run: Run, circuits: pd.DataFrame, progress: bool = True) -> Equivalence:
+    """Let every member at gamma .8 answer the battery, trained and untrained; empty where the run has none.
+
+    Args:
+        run: a finished run. circuits: the table of that name.
+
+    Raises RunError where a checkpoint is missing or broken.
+    """
+    config: Any = run.config
+    sweep, names, step = run.sweep(), circuit_of_seed(circuits), 0
+    members = [member for member in sweep.sound_members if member.gamma == SMALL]
+    battery = batteries(config.task) if members else {}
+    answers, before = ({name: {} for name in battery} for _ in range(2))
+
+    def answer(models: MemberModels, member: Member) -> tuple[int, dict[str, list[np.ndarray]]]:
+        last = models.load(member, "final").step
+        both = models.model, models.untrained
+        given = {name: [most_likely(model, rows.inputs.tokens) for model in both] for name, rows in battery.items()}
+        return last, given
+
+    found = each_member(sweep, members, answer, progress=progress, desc="battery")
+    for member, (last, given) in zip(members, found, strict=True):
+        step = last
+        for name in battery:
+            answers[name][member.seed], before[name][member.seed] = given[name]
+    return compare(battery, answers, before, names, step)
+
+
+def compare(
+    battery: Mapping[str, Battery],
+    answers: Mapping[str, Answers],
+    untrained: Mapping[str, Answers],
+    names: Mapping[int, str],
+    step: int,
+) -> Equivalence:
+    """Readings and tables of answers that were given.
+
+    Args:
+        battery: rows by name. answers, untrained: by the same names, of the members at the end and at step 0.
+        names: seed -> circuit. step: the last one.
+    """
+    found: dict[str, list] = {name: [] for name in ("disagreement", "disagreement_means", "equivalence")}
+    found |= {"battery_accuracy": [], "readings": []}
+    for name, rows in battery.items():
+        place = {"battery": name, "gamma": SMALL}
+        named = [seed for seed in answers[name] if names[seed] != "none"]
+        groups = [names[seed] for seed in named]
+        d, d_before = (
+            disagreement(np.array([given[name][seed] for seed in named])) if named else np.zeros((0, 0))
+            for given in (answers, untrained)
+        )
+        found["disagreement"] += [
+            {**place, "seed_a": named[a], "seed_b": named[b], "circuit_a": groups[a], "circuit_b": groups[b],
+             "disagreement": d[a, b], "n": len(rows.inputs)}
+            for a, b in combinations(range(len(named)), 2)
+        ]  # fmt: skip
+        found["disagreement_means"] += [
+            {**place, "circuit_a": a, "circuit_b": b, "mean": values.mean(), "smallest": values.min(),
+             "largest": values.max(), "n": len(values)}
+            for (a, b), values in pair_means(d, groups).items()
+        ]  # fmt: skip
+        counts = ", ".join(f"{circuit} {groups.count(circuit)}" for circuit in sorted({*groups}))
+        tested = between_less_within(d, groups)._asdict()
+        found["equivalence"].append({**place, "groups": counts, **tested, "n_members": len(groups)})
+        found["battery_accuracy"] += [
+            {**place, "seed": seed, "circuit": names[seed], **_accuracy(rows, given), "n": len(rows.inputs)}
+            for seed, given in answers[name].items()
+        ]
+        value, at_start = (dict(zip(named, excess_disagreement(m, groups), strict=True)) for m in (d, d_before))
+        about = {"gamma": SMALL, "stage": "final", "step": step, "set": "", "probe": "equivalence", "quantity": name}
+        about |= {"layer": np.nan, "head": np.nan, "null": None, "null_mean": np.nan, "null_sd": np.nan}
+        about |= {"p_value": np.nan, "n": len(rows.inputs)}
+        found["readings"] += [
+            {**about, "seed": s, "value": value.get(s, np.nan), "untrained": at_start.get(s, np.nan)}
+            for s in answers[name]
+        ]
+    readings = found.pop("readings")
+    return Equivalence(readings, {name: frame(rows, COLUMNS[name]) for name, rows in found.items()})
+
+
+def _accuracy(rows: Battery, answers: np.ndarray) -> dict[str, float]:
+    right = {"accuracy": rows.inputs.labels, "second_accuracy": rows.second}
+    return {name: np.nan if labels is None else float((answers == labels).mean()) for name, labels in right.items()}

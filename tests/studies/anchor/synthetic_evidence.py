@@ -21,8 +21,7 @@ from rb_interp.statistics.learning_order import learning_order_table
 from rb_interp.studies.anchor import ANCHOR
 from rb_interp.studies.anchor.causes import Causes
 from rb_interp.studies.anchor.config import AnchorConfig
-from rb_interp.studies.anchor.equivalence import Equivalence, compare
-from rb_interp.studies.anchor.measure import array_means, summaries
+from rb_interp.studies.anchor.measure import Equivalence, array_means, compare, summaries
 from rb_interp.tasks import SETS
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.battery import batteries

@@ -20,10 +20,16 @@ from rb_interp.probes import (
 )
 from rb_interp.runs.run import Run
 from rb_interp.studies.anchor import ANCHOR
-from rb_interp.studies.anchor.circuits import ANCHORS_MIN, CARRY_MIN, KEY_MIN
-from rb_interp.studies.anchor.claims import CLAIMS
-from rb_interp.studies.anchor.dynamics import Dynamics, dynamics
-from rb_interp.studies.anchor.events import MECHANISMS, QUANTITIES, event_step, event_table, loss_step, order_table
+from rb_interp.studies.anchor.dynamics import (
+    MECHANISMS,
+    QUANTITIES,
+    Dynamics,
+    dynamics,
+    event_step,
+    event_table,
+    loss_step,
+    order_table,
+)
 from rb_interp.studies.anchor.readings import OPTIONS
 from rb_interp.tasks import SETS
 
@@ -50,26 +56,6 @@ PLANTED = [
 @pytest.mark.parametrize(("values", "threshold", "side", "expected"), PLANTED)
 def test_planted_series_cross_where_they_were_planted(values, threshold, side, expected):
     assert event_step(STEPS, np.array(values), threshold, side) == pytest.approx(expected, nan_ok=True)
-
-
-def test_thresholds_are_those_of_claims_and_circuits():
-    claims = {claim.id: claim for claim in CLAIMS}
-    circuit = {
-        "attention_by_role/key": KEY_MIN,
-        "attention_by_role/anchors": ANCHORS_MIN,
-        "attention_to_key/key_from_last_anchor": CARRY_MIN,
-    }
-    for mechanism in MECHANISMS:
-        quantity = mechanism.quantity.replace(".last:", ".1:")
-        if mechanism.source == "circuit":
-            assert (mechanism.side, mechanism.threshold) == (">=", circuit[quantity])
-            continue
-        conditions = {f"{c.of.probe}/{c.of.quantity}": c for c in claims[mechanism.source].conditions}
-        side = {"M1": ">"}.get(
-            mechanism.source, conditions[quantity].operator
-        )  # M1 asks for an average; this, for its end
-        assert (mechanism.side, mechanism.threshold) == (side, conditions[quantity].threshold)
-    assert len({mechanism.event for mechanism in MECHANISMS}) == len(MECHANISMS) == 10
 
 
 def test_a_loss_is_halved_at_its_first_evaluation_below():
@@ -103,14 +89,6 @@ def test_events_are_dated_or_censored():
     assert events["event_of"].tolist() == ["loss"] * 3 + ["mechanism"] * 10
 
 
-def test_values_that_are_missing_or_doubled_are_named():
-    values, curves = planted_tables()
-    with pytest.raises(RunError, match=r"gamma=0\.8, seed=3 lack attention_by_role/key; .*dynamics\(run\)"):
-        event_table(values[values.quantity != "attention_by_role/key"], curves, 200)
-    with pytest.raises(RunError, match=r"gamma=0\.8, seed=3 has a quantity twice"):
-        event_table(pd.concat([values, values.tail(1)]), curves, 200)
-
-
 def planted_events(mechanism, loss, gamma=0.8):
     rows = [(gamma, seed, "it forms", "mechanism", step) for seed, step in enumerate(mechanism)]
     rows += [(gamma, seed, "rsn_train", "loss", step) for seed, step in enumerate(loss)]
@@ -131,21 +109,20 @@ def test_order_of_planted_events():
     assert np.isnan(other.log2_ratio)
 
 
+def test_a_member_that_is_there_twice_and_steps_that_do_not_ascend_are_refused():
+    events = planted_events([75], [375])
+    with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 is there twice"):
+        order_table(pd.concat([events, events]))
+    with pytest.raises(RunError, match="the steps do not ascend"):
+        event_step(STEPS[::-1], np.zeros(5), 0.5, ">=")
+
+
 def test_order_by_circuit_keeps_members_apart():
     events = planted_events([75, 175, 775], [375, 375, 375])
     circuits = pd.DataFrame({"gamma": 0.8, "seed": [0, 1, 7], "circuit": ["a", "b", "a"]})
     order = order_table(events, circuits).set_index("circuit")
     assert order["log2_ratio"].to_dict() == pytest.approx({"a": -2.0, "b": -1.0, "not named": 1.0})
     assert order["n"].to_dict() == {"a": 1, "b": 1, "not named": 1}
-
-
-def test_members_given_twice_are_refused():
-    events = planted_events([75], [375])
-    with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 has an event twice.*different seeds"):
-        order_table(pd.concat([events, events]))
-    twice = pd.DataFrame({"gamma": 0.8, "seed": [0, 0], "circuit": ["a", "b"]})
-    with pytest.raises(RunError, match=r"gamma=0\.8, seed=0 has a circuit twice"):
-        order_table(events, twice)
 
 
 TWO_HEADS = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from synthetic_evidence import make_evidence
 
-from rb_interp.studies.anchor.equivalence import compare
 from rb_interp.studies.anchor.figures import draw_equivalence
+from rb_interp.studies.anchor.measure import compare
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.battery import Battery
 
@@ -42,16 +42,6 @@ def test_answers_worked_by_hand():
     assert right["accuracy"].tolist() == [1, 0.75, 0.5, 0.25, 0]
     assert right["second_accuracy"].tolist() == [0, 0.25, 0.5, 0.75, 0]
     assert right.at[4, "circuit"] == "none"
-
-
-def test_without_two_named_members_tables_are_empty_and_readings_missing():
-    names = {0: "none", 1: "none"}
-    given = {"two": {seed: ANSWERS[seed] for seed in names}}
-    found = compare({"two": ROWS}, given, given, names, step=7)
-    assert [row["value"] for row in found.readings] == pytest.approx([np.nan] * 2, nan_ok=True)
-    assert found.tables["disagreement"].empty
-    assert np.isnan(found.tables["equivalence"]["difference"].iloc[0])
-    assert found.tables["battery_accuracy"]["accuracy"].tolist() == [1, 0.75]
 
 
 def test_every_member_of_a_run_answers_the_same_rows(run):
