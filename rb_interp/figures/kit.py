@@ -244,10 +244,7 @@ def rates_axis(axes: Axes, evidence: Evidence) -> None:
 
 
 def named(
-    axes: Axes,
-    evidence: Evidence,
-    found: Mapping[str, Mapping[float, tuple[ArrayLike, Interval]]],
-    width: float = 0.25,
+    axes: Axes, evidence: Evidence, found: Mapping[str, Mapping[float, tuple[ArrayLike, Interval]]], width: float = 0.25
 ) -> None:
     """Seeds and their interval by name, the rates beside each other; ``found``: name -> rate -> values and interval."""
     gammas = evidence.gammas

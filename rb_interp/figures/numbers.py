@@ -42,13 +42,27 @@ def two_digits(value: float) -> str:
     return text.removeprefix("0").replace("-0.", "−.").replace("-", "−") if text != "0" else text
 
 
-def share_text(mean: float, low: float, high: float) -> str:
-    """``mean [low, high]`` with two decimals, for the headings of panels whose numbers are of the order of 1.
+def interval_text(mean: float, low: float, high: float, write: Callable[[float], str] = number) -> str:
+    """``mean [low, high]``, or the mean alone where there is no interval; ``n/a`` where there is nothing.
+
+    >>> interval_text(0.5, 0.25, 0.75), interval_text(0.5, 0.25, math.nan)
+    ('0.500 [0.250, 0.750]', '0.500')
+    """
+    if not math.isfinite(mean):
+        return "n/a"
+    return f"{write(mean)} [{write(low)}, {write(high)}]" if math.isfinite(low) and math.isfinite(high) else write(mean)
+
+
+def share_text(mean: float, low: float, high: float, digits: int = 2) -> str:
+    """``mean [low, high]`` with a fixed number of decimals, for numbers of the order of 1.
 
     >>> share_text(-0.2, -0.301, -0.1)
     '−0.20 [−0.30, −0.10]'
     """
-    return _with_ends(lambda value: _fixed(value, 2), mean, low, high)
+    zero = f"{0:.{digits}f}"
+    return interval_text(
+        mean, low, high, lambda value: f"{value:,.{digits}f}".replace(f"-{zero}", zero).replace("-", "−")
+    )
 
 
 def mean_text(mean: float, low: float, high: float) -> str:
@@ -58,29 +72,7 @@ def mean_text(mean: float, low: float, high: float) -> str:
     ('0.60 [−0.67, 1.87]', '0.071', 'n/a')
     """
     whole = abs(mean) > 1 and all(float(end).is_integer() for end in (mean, low, high))
-    digits = 0 if whole or abs(mean) >= 100 else 2 if abs(mean) >= 0.1 else 3
-    return _with_ends(lambda value: _fixed(value, digits), mean, low, high)
-
-
-def interval_text(mean: float, low: float, high: float) -> str:
-    """``mean [low, high]``, or the mean alone where there is no interval.
-
-    >>> interval_text(0.5, 0.25, 0.75)
-    '0.500 [0.250, 0.750]'
-    """
-    return _with_ends(number, mean, low, high)
-
-
-def _with_ends(write: Callable[[float], str], mean: float, low: float, high: float) -> str:
-    if not math.isfinite(mean):
-        return "n/a"
-    return f"{write(mean)} [{write(low)}, {write(high)}]" if math.isfinite(low) and math.isfinite(high) else write(mean)
-
-
-def _fixed(value: float, digits: int) -> str:
-    """A fixed number of decimals, no sign before 0, a true minus sign."""
-    zero = f"{0:.{digits}f}"
-    return f"{value:,.{digits}f}".replace(f"-{zero}", zero).replace("-", "−")
+    return share_text(mean, low, high, 0 if whole or abs(mean) >= 100 else 2 if abs(mean) >= 0.1 else 3)
 
 
 def seeds_text(n: int) -> str:

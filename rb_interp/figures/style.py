@@ -40,29 +40,13 @@ WIDTH = 7.2
 """Inches, the text width of a paper with one column."""
 
 STYLE = {
-    "font.size": 7.5,
-    "axes.titlesize": 8,
-    "axes.labelsize": 7.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#6b6b6b",
-    "axes.linewidth": 0.7,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "legend.fontsize": 7,
-    "legend.edgecolor": "none",
-    "legend.borderpad": 0.2,
-    "path.simplify_threshold": 0.4,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "rb_interp",
-}
+    "font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7,
+    "legend.fontsize": 7, "legend.edgecolor": "none", "legend.borderpad": 0.2,
+    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+    "axes.edgecolor": "#6b6b6b", "axes.linewidth": 0.7, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
+    "text.color": INK, "axes.labelcolor": INK, "xtick.color": "#444444", "ytick.color": "#444444",
+    "path.simplify_threshold": 0.4, "svg.fonttype": "path", "svg.hashsalt": "rb_interp",
+}  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")

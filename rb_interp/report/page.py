@@ -144,12 +144,12 @@ class Page:
             problem = "it is shown already" if id in self.placed else nearest(id, self.images)
             raise StudyError(f"the report of '{self.study.name}' shows the figure '{id}'; {problem}")
         self.placed.append(id)
-        source = Markup("data:image/svg+xml;base64,") + b64encode(self.images[id]).decode()
         links = ", ".join(f"[{claim}](#claim-{claim})" for claim in claims.split())
-        text = (
-            '### {}\n\n<figure id="figure-{}"><img src="{}" alt="{}">\n<figcaption>\n\n{}{}\n\n</figcaption></figure>\n'
+        image = Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(
+            b64encode(self.images[id]).decode(), title
         )
-        return Markup(text).format(title, id, source, title, caller(), f" Claims: {links}." if links else "")
+        text = Markup('### {}\n\n<figure id="figure-{}">{}\n<figcaption>\n\n{}{}\n\n</figcaption></figure>\n')
+        return text.format(title, id, image, caller(), f" Claims: {links}." if links else "")
 
     def rest(self) -> list[str]:
         """Figures that the template has not shown, in their order."""
@@ -211,17 +211,15 @@ class Page:
     def checks(self) -> Markup:
         """Each causal check: what is done and its control, effect and control by rate, both verdicts."""
         gammas, own = self.evidence.gammas, {verdict.id: verdict for verdict in self.evidence.verdicts}
-        lines = []
+        lines, both = [], Markup("{}<br>control {}")
         for check in self.evidence.checks:
             done = f"{check.done}. Control: {check.control_done}. Refuted if {check.refuted_if}. In {check.quantity}."
-            by_gamma = {float(cell["gamma"]): cell for cell in check.by_gamma}
-            cells = [by_gamma.get(gamma, {}) for gamma in gammas]
-            both = Markup("{}<br>control {}")
-            read = [both.format(_cell(c, "effect"), _cell(c, "control")) if c else "" for c in cells]
-            decided = [
-                Markup("{} {}").format(badge(v.outcome), v.met_by) for v in (check.verdict, own.get(check.of)) if v
-            ]
-            lines.append([check.of, typeset(done), *read, *decided, *[""] * (2 - len(decided))])
+            cells = {
+                float(cell["gamma"]): both.format(*(_cell(cell, n) for n in ("effect", "control")))
+                for cell in check.by_gamma
+            }
+            read = (cells.get(gamma, "") for gamma in gammas)
+            lines.append([check.of, typeset(done), *read, *map(_decided, (check.verdict, own.get(check.of)))])
         columns = ("claim", "intervention", *(f"γ = {gamma:g}" for gamma in gammas), "it decides", "the claim")
         return self.table(columns, lines)
 
@@ -240,13 +238,10 @@ class Page:
         assert self.evidence.within is not None
         groups = self.evidence.within.groups
         every = {verdict.id: verdict for verdict in self.evidence.verdicts}
-        sizes = [
-            f"{len(group.seeds)} of {group.total}, {share_text(group.share, group.low, group.high)}" for group in groups
-        ]
-        lines = [["seeds", "", *sizes]]
+        lines = [["seeds", "", *(f"{len(g.seeds)} of {g.total}, {share_text(g.share, g.low, g.high)}" for g in groups)]]
         for verdict in groups[0].verdicts:
             of = [every.get(verdict.id), *(group.verdicts[verdict.id] for group in groups)]
-            lines.append([verdict.id, *(Markup("{} {}").format(badge(v.outcome), v.met_by) if v else "" for v in of)])
+            lines.append([verdict.id, *map(_decided, of)])
         return self.table(["claim", "all seeds", *(group.name for group in groups)], lines)
 
     def all_claims(self) -> Markup:
@@ -290,6 +285,11 @@ HEADINGS = {"median": "median over seeds [lowest, highest]", "mean": "mean over 
 def badge(outcome: str) -> Markup:
     """An outcome as a coloured word."""
     return Markup('<span class="verdict {}">{}</span>').format(outcome.replace(" ", "-"), outcome)
+
+
+def _decided(verdict: Verdict | None) -> str:
+    """An outcome and how many seeds meet the claim; nothing without a verdict."""
+    return Markup("{} {}").format(badge(verdict.outcome), verdict.met_by) if verdict else ""
 
 
 def effect(judged: Any) -> str:

@@ -106,10 +106,7 @@ def empirical(
 
 
 def label_counts(
-    tokens: Int[Tensor, "*member row pos"],
-    labels: Int[Tensor, "*member row"],
-    d_vocab: int,
-    count: str = "occurrences",
+    tokens: Int[Tensor, "*member row pos"], labels: Int[Tensor, "*member row"], d_vocab: int, count: str = "occurrences"
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
     """How often each token (row) stands in a row with each label (column), in double precision.
 
