@@ -62,7 +62,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from rb_interp.errors import TaskError
-from rb_interp.theory.label_distributions import label_counts
+from rb_interp.theory.label_distributions import Count, label_counts
 from rb_interp.typed import typed
 
 ROUNDING = 1e-6
@@ -74,14 +74,14 @@ def pull(
     tokens: Int[Tensor, "*member row pos"],
     labels: Int[Tensor, "*member row"],
     d_vocab: int,
-    count: str = "occurrences",
+    count: Count = "occurrences",
     last: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
     """R[s] = r_s (P^s - u) of the given rows (Eq. 4): row s sums to 0, and is 0 where token s does not occur.
 
     ``count="sequences"`` counts a row once however often the token stands in it; ``last`` counts the last position
-    alone. Raises ConfigError for an unknown ``count``, TaskError for tokens or labels outside the vocabulary.
+    alone. Raises TaskError for tokens or labels outside the vocabulary.
 
     >>> pull(torch.tensor([[3, 1, 1], [3, 2, 1]]), torch.tensor([0, 1]), 4)[1]      # twice with 0, once with 1
     tensor([ 0.6250,  0.1250, -0.3750, -0.3750])

@@ -18,14 +18,14 @@ cosine of raw distributions is large between all reasoning anchors (.88 at least
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ConfigError, TaskError, nearest
+from rb_interp.errors import TaskError
 from rb_interp.tasks.labels import label_bounds
 from rb_interp.typed import typed
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 GROUPS = ("key", "memory_anchor", "reasoning_anchor")
 """Token groups that have label distributions."""
-COUNTS = ("occurrences", "sequences")
-"""Ways to count a token that stands twice in a row: twice, or once."""
+Count = Literal["occurrences", "sequences"]
+"""How a token counts that stands twice in a row: twice, or once."""
 
 
 @typed
@@ -86,11 +86,11 @@ def population_pull(task: AnchorTask, masked: bool = False) -> Float[np.ndarray,
 
 @typed
 def empirical(
-    data: AnchorDataset, tokens: Int[np.ndarray, " token"], count: str = "occurrences", rows: str = "train"
+    data: AnchorDataset, tokens: Int[np.ndarray, " token"], count: Count = "occurrences", rows: str = "train"
 ) -> tuple[Float[np.ndarray, " token"], Float[np.ndarray, "token d_vocab"]]:
     """Rates r_s and label distributions P^s in the rows of a set; P^s of a token that is not there is nan.
 
-    Raises ConfigError for an unknown ``count``, TaskError for an unknown set.
+    Raises TaskError for an unknown set.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> data = AnchorTask().dataset(seed=0)
@@ -106,18 +106,19 @@ def empirical(
 
 
 def label_counts(
-    tokens: Int[Tensor, "*member row pos"], labels: Int[Tensor, "*member row"], d_vocab: int, count: str = "occurrences"
+    tokens: Int[Tensor, "*member row pos"],
+    labels: Int[Tensor, "*member row"],
+    d_vocab: int,
+    count: Count = "occurrences",
 ) -> Float[Tensor, "*member d_vocab d_vocab"]:
     """How often each token (row) stands in a row with each label (column), in double precision.
 
-    ``count="sequences"`` counts a row once however often the token stands in it; ConfigError for an unknown one.
+    ``count="sequences"`` counts a row once however often the token stands in it.
 
     >>> label_counts(torch.tensor([[1, 1], [1, 0]]), torch.tensor([0, 1]), 2)
     tensor([[0., 1.],
             [2., 1.]], dtype=torch.float64)
     """
-    if count not in COUNTS:
-        raise ConfigError(f"count='{count}' is no way to count a token; {nearest(count, COUNTS)}")
     seen, weight = tokens.long(), torch.ones(tokens.shape, dtype=torch.float64, device=tokens.device)
     if count == "sequences":
         seen = seen.sort(-1).values

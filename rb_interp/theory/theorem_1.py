@@ -45,14 +45,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ArgumentError, ConfigError, TaskError, nearest
+from rb_interp.errors import ArgumentError, ConfigError, TaskError
 from rb_interp.theory.label_distributions import reasoning_moments
 from rb_interp.typed import typed
 
@@ -61,26 +61,21 @@ if TYPE_CHECKING:
 
 WIDTH = 12.0
 """Denominator of the exponent in Eq. (14)."""
-KINDS = ("reasoning", "key")
-CENTRES = ("token", "label")
-"""Where a profile peaks: at its token, as Eq. (12) is printed, or at its mean label."""
 
 
 @typed
 def theorem_1_embeddings(
-    values: Int[np.ndarray, " token"], n_coordinates: int, kind: str
+    values: Int[np.ndarray, " token"], n_coordinates: int, kind: Literal["reasoning", "key"]
 ) -> Float[np.ndarray, "token coordinate"]:
     """Embeddings that Eq. (14) gives tokens of these values, in [-1/n_coordinates, 1].
 
-    ``kind`` is ``reasoning`` or ``key``; ConfigError for others, which have no formula (memory anchors).
+    Memory anchors have no formula.
 
     >>> from rb_interp.probes.vectors import cosines
     >>> w = theorem_1_embeddings(np.arange(15, 21), 200, "reasoning")
     >>> cosines(w)[0, 1:].round(3).tolist()
     [0.959, 0.844, 0.683, 0.507, 0.344]
     """
-    if kind not in KINDS:
-        raise ConfigError(f"Eq. (14) has no formula for kind='{kind}'; {nearest(kind, KINDS)}")
     distance = np.arange(n_coordinates)[None, :] - np.asarray(values)[:, None]
     bump = np.exp(-(distance**2) / WIDTH)
     return bump - 1 / n_coordinates if kind == "reasoning" else bump
@@ -93,22 +88,21 @@ def gaussian_profile(
     d_model: int,
     C_1: float = 1.0,
     *,
-    centre: str = "token",
+    centre: Literal["token", "label"] = "token",
     gamma: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> Float[np.ndarray, "token d_model"]:
     """Eq. (12) for reasoning anchors of these values; without ``rng`` there is no noise.
 
-    In the units of an embedding; without noise each row sums to 0 but for what falls beyond the edges. Raises
-    ConfigError for an unknown ``centre``, and for noise without its ``gamma``.
+    In the units of an embedding; without noise each row sums to 0 but for what falls beyond the edges. A profile
+    peaks at its token, as Eq. (12) is printed, or at its mean label.
+    Raises ConfigError for noise without its ``gamma``.
 
     >>> from rb_interp.tasks import AnchorTask
     >>> w = gaussian_profile(AnchorTask.preset("paper"), np.array([15]), 200, centre="label")[0]
     >>> int(w.argmax()), round(float(w.max()) + 1 / 200, 5)                # 86 + 15, (2 pi 841.5)^-1/2
     (101, 0.01375)
     """
-    if centre not in CENTRES:
-        raise ConfigError(f"a profile cannot be centred at '{centre}'; {nearest(centre, CENTRES)}")
     if rng is not None and gamma is None:
         raise ConfigError("rng was given without gamma, which sets the size of the noise; give both or neither.")
     shift, variance = reasoning_moments(task)
@@ -137,7 +131,7 @@ def inner_product_error(
     d_head: int = 32,
     d_mlp: int = 128,
     C_1: float | None = None,
-    centre: str = "label",
+    centre: Literal["token", "label"] = "label",
 ) -> InnerProducts:
     """Left side of Eq. (13), at d_vocab = d_model, and the size of what it compares; both at least 0.
 
