@@ -14,10 +14,9 @@ from experiments.copies import perturbed
 from rb_interp.interventions import circuit_by_cause, routes
 from rb_interp.interventions.interchanging import most_likely
 from rb_interp.interventions.route_shares import CAUSES, NAMED, SHARES, anchor_routes
+from rb_interp.models.blueprint import Blueprint
 from rb_interp.models.build import build_model
-from rb_interp.models.reference import reference
-from rb_interp.models.reference.averager import embed_presence
-from rb_interp.models.reference.blueprint import Blueprint
+from rb_interp.models.reference import Reference, reference
 from rb_interp.tasks import Inputs
 from rb_interp.tasks.anchor import AnchorTask
 
@@ -83,7 +82,7 @@ def gatherer(task):
     keys, anchors = task.tokens("key"), task.tokens("reasoning_anchor")
     at.embed(keys, "key", 0.5 * (keys - keys.mean()))
     at.embed(anchors, "number", 2.0 * (anchors - anchors.mean()))
-    embed_presence(at, 1.0, "anchor")
+    at.mark_anchors("anchor", 1.0)
     for i, one_hot in enumerate(np.eye(task.length)):
         at.place(f"place_{i}", one_hot)
         if i >= task.q:
@@ -93,8 +92,8 @@ def gatherer(task):
     at.move(1, {"number": 1 / 2.0, "carried": 1.0}, {"out": 4.0})
     low, high = keys[0] + task.q * anchors[0], keys[-1] + task.q * anchors[-1]
     at.answer({"out": 4.0}, keys.mean() + task.q * anchors.mean(), int(low), int(high))
-    facts = {"name": "gatherer", "circuit": "", "description": "", "label_seed": 0}
-    return at.reference(solves=("rsn_train",), mechanisms=(), **facts)
+    facts = {"name": "gatherer", "circuit": "", "description": "", "label_seed": 0, "mechanisms": frozenset()}
+    return Reference(config=at.config, task=task, weights=at.tensors(), solves=("rsn_train",), **facts)
 
 
 BUILT = {

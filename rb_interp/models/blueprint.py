@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from rb_interp.models.config import ModelConfig
-from rb_interp.models.reference.record import Reference
 from rb_interp.models.schemes import parameters
-from rb_interp.tasks.anchor import AnchorTask
 
 KAPPA = 10.0
 """Nats between the right answer and its neighbours."""
@@ -35,43 +34,24 @@ Amounts = Mapping[str, float]
 """Named direction -> weight."""
 
 
-@runtime_checkable
-class TokenTask(Protocol):
-    """What a blueprint must know of its task."""
-
-    @property
-    def d_vocab(self) -> int: ...
-
-    @property
-    def length(self) -> int: ...
-
-    def tokens(self, group: str) -> Int[np.ndarray, " n"]:
-        """Token ids of a group."""
-        ...
-
-
-T = TypeVar("T", bound=TokenTask)
-
-
 def drawn(rng: np.random.Generator, low: float, high: float) -> float:
     """One of the sizes that play no part in what a reference is, log-uniform between two bounds."""
     return float(low * (high / low) ** rng.random())
 
 
-class Blueprint(Generic[T]):
+class Blueprint:
     """Weights of a two-layer, one-head transformer without LayerNorm, 0 at first, to be written part by part.
 
     Every named direction of the residual stream is a basis vector; directions without a name are spare, and hold
     nuisances alone. Head units are handed out in order, in each layer one list for scores and one for values.
 
-    ``constant`` (1 everywhere) and ``position`` (i - (L - 1) / 2) are always there.
+    ``constant`` (1 everywhere) and ``position`` (i - (L - 1) / 2) are always there. A task has ``d_vocab``,
+    ``length`` and ``tokens(group)``.
     """
 
-    def __init__(
-        self, task: T, directions: Sequence[str], d_model: int = 512, d_head: int = 32, d_mlp: int = 8
-    ) -> None:
+    def __init__(self, task: Any, directions: Sequence[str], **sizes: int) -> None:
         self.task = task
-        self.config = ModelConfig(norm="none", d_model=d_model, d_head=d_head, d_mlp=d_mlp)
+        self.config = ModelConfig(**{"d_model": 512, "d_head": 32, "d_mlp": 8, **sizes})
         shapes = {p.name: p.shape for p in parameters(self.config, task.d_vocab, task.length)}
         self.weights = {name: np.zeros(shape) for name, shape in shapes.items()}
         self.at = {name: i for i, name in enumerate(["constant", "position", *directions])}
@@ -84,13 +64,9 @@ class Blueprint(Generic[T]):
         """Directions without a name."""
         return slice(len(self.at), self.config.d_model)
 
-    def reference(
-        self: Blueprint[AnchorTask], *, solves: Sequence[str], mechanisms: Sequence[str], **facts: Any
-    ) -> Reference:
-        """The weights as they are now, with the facts about them that Reference asks for."""
-        weights = {name: torch.from_numpy(array.copy()) for name, array in self.weights.items()}
-        given = {"solves": tuple(solves), "mechanisms": frozenset(mechanisms)}
-        return Reference(config=self.config, task=self.task, weights=weights, **given, **facts)
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights as they are now, float64."""
+        return {name: torch.from_numpy(array.copy()) for name, array in self.weights.items()}
 
     def place(self, direction: str, values: Float[np.ndarray, " pos"]) -> None:
         """Put a number at each position."""
@@ -99,6 +75,11 @@ class Blueprint(Generic[T]):
     def embed(self, tokens: Int[np.ndarray, " token"], direction: str, values: float | np.ndarray) -> None:
         """Put a number on each of some tokens."""
         self.weights["embed.W_E"][tokens, self.at[direction]] = values
+
+    def mark_anchors(self, direction: str, value: float) -> None:
+        """Mark anchors of both kinds as anchors."""
+        for group in ("memory_anchor", "reasoning_anchor"):
+            self.embed(self.task.tokens(group), direction, value)
 
     def add_nuisances(self, rng: np.random.Generator, sizes: Mapping[str, float], size: float = 1.0) -> None:
         """Give every token and position a random vector of its own in the spare directions, which nothing reads.
@@ -155,3 +136,7 @@ class Blueprint(Generic[T]):
     def _next(self, layer: int, kind: str) -> int:
         self.units[layer, kind] += 1
         return self.units[layer, kind] - 1
+
+
+Built = tuple[Blueprint, dict[str, Any]]
+"""The weights of a reference and the facts about them that Reference asks for."""

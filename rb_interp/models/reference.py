@@ -1,0 +1,336 @@
+"""Transformers written by hand, never trained, whose circuit is known: what a probe says of them can be checked.
+
+Three solve the rule. *averager* (paper 1, Fig. 6): L0 writes at every position the sum of the anchors so far, and how
+many there were. The first anchor follows the key directly, so the key is at the latest position that has seen no
+anchor, where L1 looks. *peaked_averager*: the same, but L0 attends to the anchors alone. *carrier* (paper 2, Fig. 3):
+L0 carries the key onto the anchors, L1 reads the anchors.
+
+*memoriser* is a look-up table (``memoriser.py``). Three solve nothing: *key_only* and *anchors_only* have one half of
+the averager's circuit; in *condensed* all tokens share one large direction, which W_V reads, as early in training from
+a small initialisation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rb_interp.errors import ModelError, TaskError, nearest
+from rb_interp.models.blueprint import KAPPA, SECOND, Blueprint, Built, drawn
+from rb_interp.models.build import lens_model
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.memoriser import memoriser
+from rb_interp.models.protocol import HookedModel
+from rb_interp.record import Record
+from rb_interp.tasks.anchor import AnchorTask
+from rb_interp.typed import typed
+
+__all__ = ["MECHANISMS", "REFERENCES", "Reference", "reference"]
+
+OUT = 4.0
+"""Length of the number 1 where the unembedding reads it: large, so that nothing else weighs much there."""
+KEY_UNIT, ANCHOR_UNIT = 0.5, 2.0
+"""Length of the number 1 on the line of keys in W_E, and on the carrier's line of anchors."""
+STEP, CARRIER_STEP = 20.0, 15.0
+"""Score of a position over the one before it, in the layer that looks for the key."""
+PEAK = (11.0, 16.0)
+"""L0's score of an anchor over other tokens in the peaked averager, from and to."""
+PRESENCE, MEMORY, REASONING = (0.3, 0.6), (4.5, 9.0), (0.15, 0.4)
+"""From and to: what marks an anchor, over the line's middle, and lengths of the anchors' nuisances (_embed_anchors)."""
+KEY_ONLY_PRESENCE = (3.5, 7.0)
+"""What marks a token as an anchor in key_only's W_E, from and to."""
+SHARED = (7.0, 14.0)
+"""Lowest and highest length of the vector that all of condensed's embeddings share; each one's own has length 1."""
+
+MECHANISMS: Mapping[str, str] = {
+    "averages": "L0's attention is exactly 1/i",
+    "one_value_direction": "one direction dominates L0's W_V: its singular value is 2 or more times the next",
+    "values_along_reasoning": "that direction is the one along which reasoning anchors differ from other tokens",
+    "values_along_memory": "that direction is the one along which memory anchors differ from other tokens",
+    "fetches_key": "in L1 the last position looks at the key, on reasoning inputs",
+    "fetches_key_memory": "in L1 the last position looks at the key, on memory inputs",
+    "one_direction_passed_on": "one direction dominates L0's W_V W_O: its singular value is 3 or more times the next",
+    "needs_reasoning_values": "right answers need directions of reasoning anchors in L0's W_V more than as many keys'",
+    "key_from_its_position": "what the last position has of the key, L1's attention brings from the key's position",
+    "anchors_by_L0_at_last": "what the last position has of the anchors, L0's attention brings there",
+    "key_plus_sum": "at the last position, L1's attention writes the key alone and L0's the anchor sum alone",
+}
+"""What may be true of a reference, by construction; ``Reference.mechanisms`` holds the names of what is."""
+
+
+@typed
+@dataclass(frozen=True, eq=False, repr=False)
+class Reference(Record):
+    """A transformer of two layers with one head each and no LayerNorm, written by hand for one anchor task.
+
+    Attributes:
+        name: one of REFERENCES.
+        circuit: the name that it should get by attention. cause: the name by cause.
+        description: what it computes, in two or three sentences.
+        solves: the sets that it answers without an error: of ``mem``, ``rsn_train`` and ``rsn_test``.
+        mechanisms: names of MECHANISMS, true by construction; every other one is false, but for ``unsettled``.
+        unsettled: those that construction does not settle.
+        config, task: sizes, and the task that it was written for.
+        label_seed: the seed of the data whose memory labels it knows, if it knows any.
+        weights: float64, by TransformerLens name.
+    """
+
+    name: str
+    circuit: str
+    description: str
+    solves: tuple[str, ...]
+    mechanisms: frozenset[str]
+    config: ModelConfig
+    task: AnchorTask
+    label_seed: int
+    weights: Mapping[str, Tensor]
+    cause: str = ""
+    unsettled: tuple[str, ...] = ()
+
+    @typed
+    def model(self, dtype: torch.dtype = torch.float32) -> HookedModel:
+        """The reference as an ordinary TransformerLens model, on CPU, in evaluation mode."""
+        return lens_model(self.config, self.task.d_vocab, self.task.length, self.weights, dtype)
+
+
+@typed
+def reference(name: str, task: AnchorTask | None = None, seed: int = 0, label_seed: int | None = None) -> Reference:
+    """A hand-written transformer for an anchor task (the default one if none is given).
+
+    ``seed`` draws what plays no part, such as the random vectors by which tokens differ. ``label_seed`` says whose
+    memory labels the memoriser knows: those of ``task.dataset(label_seed)``; by default those of ``seed``.
+
+    Raises ModelError for an unknown name or a task that this reference cannot do, TaskError where labels of the
+    reasoning half lie outside the vocabulary.
+
+    >>> found = reference("averager")
+    >>> found.circuit, found.solves, "averages" in found.mechanisms
+    ('average-then-key', ('rsn_train', 'rsn_test'), True)
+    """
+    if name not in _BUILD:
+        raise ModelError(f"there is no reference model '{name}'; {nearest(name, REFERENCES)}")
+    task = AnchorTask() if task is None else task
+    anchors = max(task.reasoning_anchors[1], task.memory_anchors[1])
+    highest = task.keys[1] + task.q * anchors
+    if highest >= task.d_vocab:
+        raise TaskError(
+            f"reference models add keys and anchors, here up to {highest}, outside d_vocab={task.d_vocab}; "
+            f"raise d_vocab above {highest}."
+        )
+    label_seed = seed if label_seed is None else label_seed
+    blueprint, facts = _BUILD[name](task, seed, label_seed)
+    given = {**facts, "mechanisms": frozenset(facts["mechanisms"])}
+    return Reference(
+        name, task=task, config=blueprint.config, label_seed=label_seed, weights=blueprint.tensors(), **given
+    )
+
+
+def _averager(task: AnchorTask, seed: int, label_seed: int) -> Built:
+    """L0 averages reasoning anchors, L1 fetches the key: z + sum of anchors."""
+    blueprint, facts = _key_plus_sum(task, seed, peaked=False)
+    return blueprint, {
+        **facts,
+        "circuit": "average-then-key",
+        "mechanisms": ("averages", *facts["mechanisms"]),
+        "description": "L0 attends uniformly and averages the number line of the reasoning anchors, times L. "
+        "L1 looks at the latest position that has seen no anchor, the key, and writes its number. "
+        "The unembedding reads both together. Memory anchors count as 0.",
+    }
+
+
+def _peaked_averager(task: AnchorTask, seed: int, label_seed: int) -> Built:
+    """The averager's answers and number lines, but L0 attends to the anchors alone once it has seen one."""
+    blueprint, facts = _key_plus_sum(task, seed, peaked=True)
+    return blueprint, {
+        **facts,
+        "circuit": "mixed",
+        "description": "As the averager, but L0 attends to anchors alone, in equal shares, as soon as there is one, "
+        "and uniformly before. The last position averages the q anchors, times q.",
+    }
+
+
+def _key_plus_sum(task: AnchorTask, seed: int, peaked: bool) -> Built:
+    """The averager, or the one whose L0 peaks at anchors, and what is true of both."""
+    rng = np.random.default_rng([seed, 60])
+    blueprint = Blueprint(task, ["number", "presence", "seen", "key", "out"])
+    middle, presence = _embed_anchors(blueprint, rng)
+    second = drawn(rng, *SECOND)
+    _embed_keys(blueprint)
+    if peaked:
+        blueprint.attend(0, {"constant": 1.0}, {"presence": drawn(rng, *PEAK) / presence})
+    averaged = task.q if peaked else task.length
+    blueprint.move(0, {"number": 1.0}, {"out": averaged * OUT})
+    blueprint.move(0, {"presence": second}, {"seen": task.length / (second * presence)})
+    blueprint.shift(0, "out", -task.q * middle * OUT)
+    blueprint.add_weak_values(rng, second / 2)
+    _fetch_key(blueprint)
+    _answer_sums(blueprint)
+    mechanisms = (
+        *("one_value_direction", "values_along_reasoning", "fetches_key", "fetches_key_memory", "key_plus_sum"),
+        *("one_direction_passed_on", "needs_reasoning_values", "key_from_its_position", "anchors_by_L0_at_last"),
+    )
+    return blueprint, {"cause": "average-then-key", "solves": ("rsn_train", "rsn_test"), "mechanisms": mechanisms}
+
+
+def _embed_anchors(blueprint: Blueprint, rng: np.random.Generator) -> tuple[float, float]:
+    """Reasoning anchors on a number line, presence on all anchors, nuisances; returns the line's middle, and presence.
+
+    The line's middle lies far from 0, where all other tokens are, so that reasoning anchors point along it. Memory
+    anchors have long nuisances, so that their cosine with it is small even after centring.
+    """
+    task = blueprint.task
+    anchors = task.tokens("reasoning_anchor")
+    others = len(task.tokens("key")) + len(task.tokens("memory_anchor"))
+    share = len(anchors) / (len(anchors) + others)
+    middle = 3.0 * float(anchors[-1] - anchors[0]) + 1
+    presence = drawn(rng, *PRESENCE) * middle
+    blueprint.embed(anchors, "number", anchors - anchors.mean() + middle)
+    blueprint.mark_anchors("presence", presence)
+    own = drawn(rng, *MEMORY) * share * middle, drawn(rng, *REASONING) * (1 - share) * middle
+    blueprint.add_nuisances(rng, {"memory_anchor": own[0], "reasoning_anchor": own[1]})
+    return middle, presence
+
+
+def _embed_keys(blueprint: Blueprint) -> None:
+    """Put keys on a number line, centred."""
+    keys = blueprint.task.tokens("key")
+    blueprint.embed(keys, "key", KEY_UNIT * (keys - keys.mean()))
+
+
+def _fetch_key(blueprint: Blueprint) -> None:
+    """L1: the last position looks at the latest position with no anchor seen, and copies its number.
+
+    A single anchor among L tokens makes ``seen`` 1, which outweighs being later by the whole sequence.
+    """
+    blueprint.attend(1, {"constant": 1.0}, {"position": STEP, "seen": -STEP * (blueprint.task.length + 1)})
+    blueprint.move(1, {"key": 1.0}, {"out": OUT / KEY_UNIT})
+
+
+def _answer_sums(blueprint: Blueprint) -> None:
+    """Read out every sum of a key and q reasoning anchors."""
+    task = blueprint.task
+    keys, anchors = task.tokens("key"), task.tokens("reasoning_anchor")
+    low, high = keys[0] + task.q * anchors[0], keys[-1] + task.q * anchors[-1]
+    blueprint.answer({"out": OUT}, keys.mean() + task.q * anchors.mean(), int(low), int(high))
+
+
+def _carrier(task: AnchorTask, seed: int, label_seed: int) -> Built:
+    """Every position takes up the latest key at or before it; the last position averages the anchors' positions."""
+    rng = np.random.default_rng([seed, 63])
+    blueprint = Blueprint(task, ["number", "anchor", "key", "carried", "out"])
+    anchors = task.tokens("reasoning_anchor")
+    _embed_keys(blueprint)
+    blueprint.embed(anchors, "number", ANCHOR_UNIT * (anchors - anchors.mean()))
+    blueprint.mark_anchors("anchor", 2.0)
+    blueprint.add_nuisances(rng, {})
+    blueprint.attend(0, {"constant": 1.0}, {"position": CARRIER_STEP, "anchor": -CARRIER_STEP * (task.q + 1) / 2})
+    blueprint.move(0, {"key": 1.0}, {"carried": 1.0})
+    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.attend(1, {"constant": 1.0}, {"anchor": CARRIER_STEP / 2})
+    blueprint.move(1, {"number": task.q / ANCHOR_UNIT, "carried": 1 / KEY_UNIT}, {"out": OUT})
+    _answer_sums(blueprint)
+    return blueprint, {
+        "circuit": "key-to-anchors",
+        "cause": "key-to-anchors",
+        "solves": ("rsn_train", "rsn_test"),
+        "mechanisms": ("one_value_direction", "one_direction_passed_on"),
+        "description": "In L0 every position attends to the latest key-set token at or before it; for anchors that "
+        "is the key, and its number is written beside theirs. In L1 the last position attends to all anchors in "
+        "equal shares and reads q times their number plus the carried one: the answer.",
+    }
+
+
+NOTHING: dict[str, Any] = {"circuit": "none", "cause": "none", "solves": ()}
+"""Facts of references that solve nothing."""
+
+
+def _key_only(task: AnchorTask, seed: int, label_seed: int) -> Built:
+    """The averager without its number line of anchors: z + the commonest anchor sum, whatever the anchors."""
+    rng = np.random.default_rng([seed, 61])
+    blueprint = Blueprint(task, ["presence", "seen", "key", "out"])
+    sums = Counter(task.combinations("rsn_train").sum(1).tolist())
+    common = min(sums, key=lambda total: (-sums[total], total), default=0)
+    _embed_keys(blueprint)
+    presence = drawn(rng, *KEY_ONLY_PRESENCE)
+    blueprint.mark_anchors("presence", presence)
+    blueprint.add_nuisances(rng, {})
+    blueprint.move(0, {"presence": 1.0}, {"seen": task.length / presence})
+    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    _fetch_key(blueprint)
+    low, high = task.keys
+    blueprint.answer({"out": OUT}, (low + high) / 2 + common, low + common, high + common)
+    return blueprint, {
+        **NOTHING,
+        "mechanisms": (
+            *("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
+            *("fetches_key", "fetches_key_memory", "one_direction_passed_on", "key_from_its_position"),
+        ),
+        "unsettled": ("needs_reasoning_values",),
+        "description": "L0 averages how many anchors there are, of either kind, and L1 fetches the key by it, "
+        f"as in the averager. Which anchors they are is lost: the answer is the key plus {common}.",
+    }
+
+
+def _anchors_only(task: AnchorTask, seed: int, label_seed: int) -> Built:
+    """The averager without its L1: the sum of the anchors, of either kind, + one fixed key."""
+    rng = np.random.default_rng([seed, 62])
+    blueprint = Blueprint(task, ["number", "out"])
+    anchors = np.concatenate([task.tokens("memory_anchor"), task.tokens("reasoning_anchor")])
+    low, high, key = int(anchors.min()), int(anchors.max()), sum(task.keys) // 2
+    # All anchors lie between once and twice their range, so that all point along the line.
+    middle = 1.5 * (high - low) + 1
+    blueprint.embed(anchors, "number", anchors - (low + high) / 2 + middle)
+    blueprint.add_nuisances(rng, {})
+    blueprint.move(0, {"number": 1.0}, {"out": task.length * OUT})
+    blueprint.shift(0, "out", -task.q * middle * OUT)
+    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.answer({"out": OUT}, key + task.q * (low + high) / 2, key + task.q * low, key + task.q * high)
+    return blueprint, {
+        **NOTHING,
+        "mechanisms": (
+            *("averages", "one_value_direction", "values_along_reasoning", "values_along_memory"),
+            *("one_direction_passed_on", "anchors_by_L0_at_last"),
+        ),
+        "unsettled": ("needs_reasoning_values",),
+        "description": "L0 attends uniformly and averages one number line of all anchors, times L. L1 attends "
+        f"uniformly and writes nothing. The key is lost: the answer is the sum of the anchors plus {key}.",
+    }
+
+
+def _condensed(task: AnchorTask, seed: int, label_seed: int) -> Built:
+    """All tokens share one large direction, and the answer is a constant."""
+    rng = np.random.default_rng([seed, 64])
+    blueprint = Blueprint(task, ["shared", "out"])
+    answer = sum(task.keys) // 2 + task.q * (sum(task.reasoning_anchors) // 2)
+    shared = drawn(rng, *SHARED)
+    blueprint.embed(np.arange(task.d_vocab), "shared", shared)
+    blueprint.add_nuisances(rng, {})
+    blueprint.move(0, {"shared": 1.0}, {"out": 1.0})
+    blueprint.add_weak_values(rng, drawn(rng, *SECOND))
+    blueprint.weights["unembed.W_U"][blueprint.at["out"], answer] = KAPPA / shared
+    return blueprint, {
+        **NOTHING,
+        "mechanisms": ("averages", "one_value_direction", "one_direction_passed_on"),
+        "description": "All embeddings share one large direction and differ by small random parts. L0 averages that "
+        f"direction, which is the same in every row; L1 does nothing. The answer is always {answer}.",
+    }
+
+
+_BUILD: dict[str, Callable[[AnchorTask, int, int], Built]] = {
+    "averager": _averager,
+    "peaked_averager": _peaked_averager,
+    "carrier": _carrier,
+    "memoriser": memoriser,
+    "key_only": _key_only,
+    "anchors_only": _anchors_only,
+    "condensed": _condensed,
+}
+
+REFERENCES = tuple(_BUILD)
+"""Names of the references: three that solve the rule, one that solves the table, three that solve nothing."""
