@@ -17,9 +17,7 @@ tensor name, shared across gammas: models of one seed differ in scale alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 from zlib import crc32
@@ -199,17 +197,12 @@ def _rate(parameter: Parameter, gammas: MatrixGammas, gamma: float | None) -> fl
     return rates.pop()
 
 
-def normal_stream(parameter: Parameter, scheme: str, seed: int) -> Callable[[tuple[int, ...]], np.ndarray]:
-    """The unit-variance numbers of one tensor, shape -> array: its own stream of the seed, whatever else there is."""
+def standard_draw(parameter: Parameter, scheme: str, seed: int) -> np.ndarray:
+    """The unit-variance draw of one tensor: its own stream of the seed, whatever else there is."""
     rng = np.random.default_rng([seed, 4, crc32(parameter.name.encode())])
     if scheme == "torch_default" and parameter.group != "embedding":
-        return partial(rng.uniform, -math.sqrt(3), math.sqrt(3))
-    return rng.standard_normal
-
-
-def standard_draw(parameter: Parameter, scheme: str, seed: int) -> np.ndarray:
-    """The unit-variance draw of one tensor."""
-    return normal_stream(parameter, scheme, seed)(parameter.shape)
+        return rng.uniform(-math.sqrt(3), math.sqrt(3), parameter.shape)
+    return rng.standard_normal(parameter.shape)
 
 
 def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed: int) -> dict[str, np.ndarray]:

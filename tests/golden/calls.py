@@ -449,7 +449,7 @@ UNSTABLE = {"anchor": 0.3, "composite": 0.1}
 Largest difference of a reading of these runs between AVX2 and the oldest instruction set: anchor 2 at gamma .3 (and in
 ``forced_average``, whose control has the entropies of that member, at every gamma), 4e-6 in routes at .5 and 1e-7
 elsewhere; composite 1e-5 at gamma .1 and 2e-8 elsewhere; labels 6e-10; emb-mlp 5e-14 (means of nulls 1e-9);
-composite-map and addition-and-scan 0; language 3e-7.
+composite-map and addition-and-scan 0; language 5e-7.
 """
 OF_ONE_GENERATION = ("grouped-rotary", "condensation")
 """A model and a call whose numbers of W_V are those of TransformerLens 3.9 alone: there a head of W_V that two heads
