@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rb_interp.errors import ModelError, nearest
+from rb_interp.errors import ModelError
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import live_parameters, make_lens_model, write_weights
-from rb_interp.models.post_norm import PostNormTransformer
+from rb_interp.models.hooked import EmbMLP, OneLayer, PostNormTransformer
 from rb_interp.models.protocol import HookedModel
-from rb_interp.models.schemes import DRAWN, Drawn, check_sizes, draw, parameters
-from rb_interp.models.simplified import EmbMLP, OneLayer
+from rb_interp.models.schemes import DRAWN, Drawn, draw, parameters
 from rb_interp.typed import typed
 
 SIMPLIFIED = {"emb_mlp": EmbMLP, "one_layer": OneLayer}
@@ -59,8 +58,13 @@ def build_model(
     >>> tuple(model.W_V.shape), round(model.W_E.std().item() * 64**0.8, 1)
     ((2, 2, 64, 32), 1.0)
     """
-    config = _configure(config or ModelConfig(), norm=norm, scheme=scheme, **sizes)
-    check_sizes(task)
+    given = {name: value for name, value in {"norm": norm, "scheme": scheme, **sizes}.items() if value is not None}
+    config = replace(config or ModelConfig(), **given)
+    if isinstance(task, type) or not all(isinstance(getattr(task, name, None), int) for name in ("d_vocab", "length")):
+        raise ModelError(
+            f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with "
+            f"d_vocab and length."
+        )
     model = lens_model(config, task.d_vocab, task.length, draw(config, task.d_vocab, task.length, gamma, seed), dtype)
     DRAWN[model] = Drawn(config, gamma)
     return model
@@ -98,11 +102,3 @@ def exported(weights: Mapping[str, Tensor | np.ndarray], config: ModelConfig) ->
         return dict(weights)
     W_E = weights["embed.W_E"]
     return {**weights, "unembed.W_U": W_E.T, "unembed.b_U": 0 * W_E[:, 0]}
-
-
-def _configure(config: ModelConfig, **given: Any) -> ModelConfig:
-    known = [field.name for field in fields(ModelConfig)]
-    for name in given:
-        if name not in known:
-            raise ModelError(f"a model has no setting '{name}'; {nearest(name, [*known, 'gamma', 'seed'])}")
-    return replace(config, **{name: value for name, value in given.items() if value is not None})

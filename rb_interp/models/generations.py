@@ -69,12 +69,7 @@ def lens_config(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtyp
 
 
 def make_lens_model(config: ModelConfig, d_vocab: int, n_ctx: int, dtype: torch.dtype = torch.float32) -> HookedModel:
-    """A model whose weights hold nothing yet, on CPU; the caller's random state stays as it was.
-
-    Raises ModelError for ``norm="post"``, which TransformerLens does not have.
-    """
-    if config.norm == "post":
-        raise ModelError("TransformerLens has no post-norm model; use rb_interp.models.post_norm.PostNormTransformer.")
+    """A model whose weights hold nothing yet, on CPU; the caller's random state stays as it was."""
     named = replace(config, act="relu") if config.act == "tanh" else config
     cfg = lens_config(named, d_vocab, n_ctx, dtype)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():

@@ -113,54 +113,51 @@ def parameters(model: ModelConfig, d_vocab: int, n_ctx: int) -> list[Parameter]:
     ['embed.W_E', 'pos_embed.W_pos', 'blocks.0.attn.W_Q']
     """
     d, h, k, m = model.d_model, model.n_heads, model.d_head, model.d_mlp
-    biases, embedding = model.train_biases, lens_parameter("embed.W_E", (d_vocab, d), d, True)
+    found: list[Parameter] = []
+
+    def add(name: str, shape: tuple[int, ...], d_in: int = 0, trained: bool = True) -> None:
+        found.append(lens_parameter(name, shape, d_in, trained))
+
+    def add_norm(name: str) -> None:
+        add(f"{name}.w", (d,))
+        add(f"{name}.b", (d,))
+
+    add("embed.W_E", (d_vocab, d), d)
     if model.architecture == "emb_mlp":
-        layers = [lens_parameter("mlp.W_in", (d, m), d, True), lens_parameter("mlp.W_out", (m, d_vocab), m, True)]
-        return [embedding, *layers]
-    found = [embedding]
+        add("mlp.W_in", (d, m), d)
+        add("mlp.W_out", (m, d_vocab), m)
+        return found
     if model.architecture == "transformer":
-        found += [lens_parameter("pos_embed.W_pos", (n_ctx, d), d, True)]
+        add("pos_embed.W_pos", (n_ctx, d), d)
     elif d != d_vocab:
         raise ModelError(
             f"d_model={d} and d_vocab={d_vocab} with architecture='one_layer', which has no unembedding; give both the "
             f"same value."
         )
     for layer in range(model.n_layers):
-        block = f"blocks.{layer}."
+        block, biases = f"blocks.{layer}.", model.train_biases
         if model.norm != "none":
-            found += _layer_norm(block + "ln1", d)
+            add_norm(block + "ln1")
         uniform = layer in model.uniform_layers  # a query of 0 gives every key the same score
-        found += [lens_parameter(f"{block}attn.W_Q", (h, d, k), 0 if uniform else d, not uniform)]
-        found += [lens_parameter(f"{block}attn.W_{x}", (h, d, k), d, True) for x in "KV"]
-        found += [lens_parameter(f"{block}attn.W_O", (h, k, d), h * k, True)]
-        found += [lens_parameter(f"{block}attn.b_Q", (h, k), 0, biases and not uniform)]
-        found += [lens_parameter(f"{block}attn.b_{x}", (h, k), 0, biases) for x in "KV"]
-        found += [lens_parameter(f"{block}attn.b_O", (d,), 0, biases)]
+        for x in "QKV":
+            still = uniform and x == "Q"
+            add(f"{block}attn.W_{x}", (h, d, k), 0 if still else d, not still)
+        add(f"{block}attn.W_O", (h, k, d), h * k)
+        for x in "QKV":
+            add(f"{block}attn.b_{x}", (h, k), trained=biases and not (uniform and x == "Q"))
+        add(f"{block}attn.b_O", (d,), trained=biases)
         if model.norm != "none":
-            found += _layer_norm(block + "ln2", d)
-        found += [
-            lens_parameter(f"{block}mlp.W_in", (d, m), d, True),
-            lens_parameter(f"{block}mlp.b_in", (m,), 0, biases),
-        ]
-        found += [
-            lens_parameter(f"{block}mlp.W_out", (m, d), m, True),
-            lens_parameter(f"{block}mlp.b_out", (d,), 0, biases),
-        ]
-    if model.architecture == "one_layer":
-        return found
-    if model.norm == "pre":
-        found += _layer_norm("ln_final", d)
-    if model.tied:
-        return found
-    return [
-        *found,
-        lens_parameter("unembed.W_U", (d, d_vocab), d, True),
-        lens_parameter("unembed.b_U", (d_vocab,), 0, True),
-    ]
-
-
-def _layer_norm(name: str, d_model: int) -> list[Parameter]:
-    return [lens_parameter(f"{name}.w", (d_model,), 0, True), lens_parameter(f"{name}.b", (d_model,), 0, True)]
+            add_norm(block + "ln2")
+        add(f"{block}mlp.W_in", (d, m), d)
+        add(f"{block}mlp.b_in", (m,), trained=biases)
+        add(f"{block}mlp.W_out", (m, d), m)
+        add(f"{block}mlp.b_out", (d,), trained=biases)
+    if model.architecture == "transformer" and model.norm == "pre":
+        add_norm("ln_final")
+    if model.architecture == "transformer" and not model.tied:
+        add("unembed.W_U", (d, d_vocab), d)
+        add("unembed.b_U", (d_vocab,))
+    return found
 
 
 def intended_std(parameter: Parameter, model: ModelConfig | Rule, gamma: float | None) -> float:
@@ -220,12 +217,3 @@ def draw(model: ModelConfig, d_vocab: int, n_ctx: int, gamma: float | None, seed
         else:
             weights[parameter.name] = np.full(parameter.shape, parameter.constant)
     return weights
-
-
-def check_sizes(task: Any) -> None:
-    """Raise ModelError where an object does not tell the sizes that a model takes from its task."""
-    if isinstance(task, type) or not all(isinstance(getattr(task, name, None), int) for name in ("d_vocab", "length")):
-        raise ModelError(
-            f"a {type(task).__name__} tells no vocabulary and length; pass an AnchorTask, or anything with "
-            f"d_vocab and length."
-        )

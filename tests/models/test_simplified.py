@@ -18,9 +18,9 @@ from rb_interp.interventions.hooking import Edit, last_logits
 from rb_interp.models.build import build_model, lens_model
 from rb_interp.models.config import ModelConfig
 from rb_interp.models.generations import read_weights, write_weights
+from rb_interp.models.hooked import EmbMLP, OneLayer
 from rb_interp.models.initialise import initialisation_table
 from rb_interp.models.schemes import draw, parameters
-from rb_interp.models.simplified import EmbMLP, OneLayer
 from rb_interp.probes import (
     attention_by_role,
     attention_to_key,
