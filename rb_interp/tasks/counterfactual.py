@@ -3,12 +3,15 @@
 Position, set and everything that is not named stay as they were. Patching asks what carries the difference between a
 row and its counterfactual. A counterfactual in noise alone has the same answer; it shows what a patch does that carries
 nothing.
+
+The rows are of an AnchorDataset, or of another dataset with a key and anchors in each row: it has ``anchor_positions``
+and ``fresh_keys(rows, rng)``, and its task has ``q``, ``tokens("key")``, ``combinations(set)`` and
+``answers(data, rows, tokens)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -16,7 +19,6 @@ from jaxtyping import Bool, Int
 from rb_interp.errors import TaskError, nearest
 from rb_interp.settings import class_name
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.roles import Roles
 
 CHANGES = {"key": ("key",), "anchors": ("anchors",), "both": ("key", "anchors"), "noise": ("noise",)}
 """What ``counterfactual`` can change, besides one anchor alone: ``anchor_1`` .. ``anchor_q``."""
@@ -24,51 +26,17 @@ TRIES = 1000
 """Draws of a row before giving up on finding another answer."""
 
 
-@runtime_checkable
-class KeyAndAnchors(Protocol):
-    """A dataset whose rows hold a key and anchors, such as AnchorDataset.
-
-    Its task has ``q`` (anchors of a row), ``tokens("key")`` (noise is drawn from them), ``combinations(set)`` and
-    ``answers(data, rows, tokens)``.
-    """
-
-    @property
-    def task(self) -> Any: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def tokens(self) -> Int[np.ndarray, "row pos"]: ...
-
-    @property
-    def labels(self) -> Int[np.ndarray, "row ..."]: ...
-
-    @property
-    def set(self) -> Int[np.ndarray, " row"]: ...
-
-    @property
-    def sets(self) -> tuple[str, ...]: ...
-
-    @property
-    def positions(self) -> Mapping[str, np.ndarray]: ...
-
-    @property
-    def anchor_positions(self) -> Int[np.ndarray, "row q"]: ...
-
-    def fresh_keys(self, rows: Int[np.ndarray, " row"], rng: np.random.Generator) -> Int[np.ndarray, " row"]:
-        """A key for each row, drawn evenly from those that its set may have where its key stands."""
-        ...
-
-    def roles(self, rows: Int[np.ndarray, " n"] | None = None) -> Roles: ...
-
-
-def changed_rows(data: KeyAndAnchors, rows: Int[np.ndarray, " row"], change: str, seed: int) -> Inputs:
+def changed_rows(data: Any, rows: Int[np.ndarray, " row"], change: str, seed: int) -> Inputs:
     """The rows with a change, and their answers by ``data.task.answers``; see ``AnchorTask.counterfactual``."""
     changes = CHANGES | {name: (name,) for name in single_anchors(data.task.q)}
     if change not in changes:
         raise TaskError(f"a counterfactual cannot change '{change}'; {nearest(change, changes)}")
-    _check_rule(data, rows)
+    wrong = int((data.task.answers(data, rows, data.tokens[rows]) != data.labels[rows]).sum())
+    if wrong:
+        raise TaskError(
+            f"{wrong} of {len(rows)} labels are not what {class_name(data.task)}.answers gives, so the answers of "
+            f"changed rows are not known; override answers(data, rows, tokens) as well as the labels."
+        )
     tokens, labels = data.tokens[rows].copy(), data.labels[rows].copy()
     rng, left = np.random.default_rng([data.seed, seed, 5]), np.arange(len(rows))
     for _ in range(TRIES):
@@ -97,18 +65,8 @@ def single_anchors(q: int) -> tuple[str, ...]:
     return tuple(f"anchor_{number + 1}" for number in range(q))
 
 
-def _check_rule(data: KeyAndAnchors, rows: Int[np.ndarray, " row"]) -> None:
-    """Raise TaskError where the rows' labels are not what the task's own rule says."""
-    wrong = int((data.task.answers(data, rows, data.tokens[rows]) != data.labels[rows]).sum())
-    if wrong:
-        raise TaskError(
-            f"{wrong} of {len(rows)} labels are not what {class_name(data.task)}.answers gives, so the answers of "
-            f"changed rows are not known; override answers(data, rows, tokens) as well as the labels."
-        )
-
-
 def _changed(
-    data: KeyAndAnchors, rows: Int[np.ndarray, " row"], parts: tuple[str, ...], rng: np.random.Generator
+    data: Any, rows: Int[np.ndarray, " row"], parts: tuple[str, ...], rng: np.random.Generator
 ) -> Int[np.ndarray, "row pos"]:
     """The rows with a fresh key, fresh anchors of their own set (all, or one), or fresh noise, drawn evenly."""
     tokens, keys = data.tokens[rows].copy(), data.task.tokens("key")
@@ -123,23 +81,13 @@ def _changed(
             here = np.flatnonzero(data.set[rows] == number)
             if len(here):
                 combinations, at = data.task.combinations(name), data.anchor_positions[rows[here]]
-                if single:
-                    drawn = _with_one_other(combinations, tokens[here[:, None], at], single[0], rng)
+                if single:  # a combination that agrees in all places but one, drawn evenly; its own counts
+                    fits = _agree_elsewhere(combinations, tokens[here[:, None], at], single[0])
+                    chosen = (rng.random(fits.shape) * fits).argmax(1)
                 else:
-                    drawn = combinations[rng.integers(0, len(combinations), len(here))]
-                tokens[here[:, None], at] = drawn
+                    chosen = rng.integers(0, len(combinations), len(here))
+                tokens[here[:, None], at] = combinations[chosen]
     return tokens
-
-
-def _with_one_other(
-    combinations: Int[np.ndarray, "combination q"],
-    anchors: Int[np.ndarray, "row q"],
-    number: int,
-    rng: np.random.Generator,
-) -> Int[np.ndarray, "row q"]:
-    """For each row a combination that agrees with its anchors in all places but one, drawn evenly; its own counts."""
-    fits = _agree_elsewhere(combinations, anchors, number)
-    return combinations[(rng.random(fits.shape) * fits).argmax(1)]
 
 
 def _agree_elsewhere(
@@ -150,7 +98,7 @@ def _agree_elsewhere(
     return (anchors[:, None, others] == combinations[None, :, others]).all(2)
 
 
-def can_change_anchor(data: KeyAndAnchors, rows: Int[np.ndarray, " row"], number: int) -> Bool[np.ndarray, " row"]:
+def can_change_anchor(data: Any, rows: Int[np.ndarray, " row"], number: int) -> Bool[np.ndarray, " row"]:
     """Whether the set of each row has another combination that differs from its own in one anchor alone.
 
     >>> from rb_interp.tasks import AnchorTask

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from rb_interp.errors import TaskError, nearest
 from rb_interp.record import Record
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.labels import bounds_of, draw_label_table, first_of_its_anchors
+from rb_interp.tasks.labels import bounds_of, first_of_its_anchors
 from rb_interp.tasks.roles import Roles, selected
 from rb_interp.typed import typed
 
@@ -140,7 +140,8 @@ class AnchorDataset(Dataset):
 def draw_dataset(task: AnchorTask, seed: int) -> AnchorDataset:
     """Draw the label table (stream 1 of the seed) and the rows (stream 2); the labels are left at 0."""
     keys, memory = task.tokens("key"), task.combinations("mem")
-    table = draw_label_table(*bounds_of(task), np.random.default_rng([seed, 1]))
+    low, high = bounds_of(task)
+    table = np.random.default_rng([seed, 1]).integers(low, high + 1)
     if task.unordered:
         table = table[first_of_its_anchors(memory)]
     per_set = [np.repeat(task.combinations(set), task.rows_per_combination(set), axis=0) for set in SETS]

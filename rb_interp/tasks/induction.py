@@ -13,7 +13,7 @@ what stands there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -23,7 +23,6 @@ from rb_interp.errors import TaskError
 from rb_interp.settings import Settings, fingerprint
 from rb_interp.tasks.dataset import Dataset
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.tasks.protocol import Stage
 from rb_interp.tasks.roles import Roles
 from rb_interp.typed import typed
 
@@ -47,6 +46,8 @@ class InductionTask(Settings):
     """
 
     ERROR = TaskError
+    sets, train_sets, predicts = SETS, SETS[:1], "next"
+    name, stages = "the induction task", MappingProxyType({})
 
     d_vocab: Annotated[int, Field(ge=3, le=1_000_000)] = 16
     """Number of tokens; no token is special."""
@@ -60,26 +61,6 @@ class InductionTask(Settings):
     def __post_init__(self) -> None:
         if self.block > self.d_vocab:
             raise TaskError(f"block={self.block} of d_vocab={self.d_vocab} tokens; its tokens differ, so give fewer.")
-
-    @property
-    def sets(self) -> tuple[str, ...]:
-        """``seen`` and ``unseen``."""
-        return SETS
-
-    @property
-    def train_sets(self) -> tuple[str, ...]:
-        """``seen``."""
-        return SETS[:1]
-
-    @property
-    def predicts(self) -> str:
-        """Tokens in the row, not the last answer alone."""
-        return "next"
-
-    @property
-    def stages(self) -> Mapping[str, Stage]:
-        """None."""
-        return {}
 
     @property
     def length(self) -> int:
@@ -98,9 +79,7 @@ class InductionTask(Settings):
         labels[:, self.block :: 2] = np.take_along_axis(tokens, first + 1, 1)
         set = (np.arange(len(tokens)) >= self.n_sequences).astype(np.int64)
         roles = self._roles(first[:, -1:])
-        return Dataset(
-            seed, tokens, labels, set, self.sets, self.train_sets, roles.positions, roles.tokens, self.name
-        )  # fmt: skip
+        return Dataset(seed, tokens, labels, set, SETS, SETS[:1], roles.positions, roles.tokens, self.name)
 
     @typed
     def inputs(self, n: int, seed: int = 0) -> Inputs:
@@ -112,11 +91,6 @@ class InductionTask(Settings):
         tokens, first = self._rows(n, np.random.default_rng([seed, 1]))
         answers = np.take_along_axis(tokens, first[:, -1:] + 1, 1)[:, 0]
         return Inputs(tokens, answers, self._roles(first[:, -1:]))
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return "the induction task"
 
     def _rows(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Tokens, and where in the block each pair begins ``[row, pair]``."""

@@ -53,13 +53,6 @@ def bounds_of(
     return label_bounds(task.memory_labels, combinations, task.tokens("key"), groups, task.label_ranges)
 
 
-def draw_label_table(
-    low: Int[np.ndarray, "combination key"], high: Int[np.ndarray, "combination key"], rng: np.random.Generator
-) -> Int[np.ndarray, "combination key"]:
-    """Draw one label per combination and key, uniform on its bounds (inclusive)."""
-    return rng.integers(low, high + 1)
-
-
 def range_entropy(data: AnchorDataset) -> float:
     """Mean entropy (nats) of a memory label that is known to lie in its range, over the memory rows; nan without any.
 
