@@ -105,9 +105,7 @@ COLUMNS = {
     },
     "composite": {
         "phases": (
-            "gamma seed | phase:str flow:str I S O I_early S_early acc_train acc_seen_train acc_seen_test "
-            "n_pairs:int attention_last:bool attention_anchors:bool attention_last_unseen:bool "
-            "attention_anchors_unseen:bool"
+            "gamma seed | phase:str flow:str I S O I_early S_early acc_train acc_seen_train acc_seen_test n_pairs:int"
         ),
         "answers": "gamma seed difference:int | count:int share",
         "by_position": "gamma seed position:int | I S n",

@@ -1,9 +1,4 @@
-"""Figures of the study of addition and commands, by cell of gamma and weight decay (paper 2, Figs. 6a and 17a).
-
-commands      exact match on commands by number of training rows
-sums          which sums are answered rightly
-differences   what initialisation and weight decay do to held-out rows, together and each alone
-"""
+"""Figures of the study of addition and commands, by cell of gamma and weight decay (paper 2, Figs. 6a and 17a)."""
 
 from __future__ import annotations
 
@@ -37,11 +32,7 @@ LOOKS = {
 
 
 def cell_text(decay: str, gamma: float) -> str:
-    """What a cell is called.
-
-    >>> cell_text("high", 0.8)
-    'γ = 0.8, weight decay 0.1'
-    """
+    """What a cell is called."""
     return f"γ = {gamma:g}, weight decay {DECAYS[decay]:g}"
 
 

@@ -123,7 +123,7 @@ def phrases(verbs: tuple[str, ...]) -> list[Sentence]:
     found = []
     for verb, turn, times in product(verbs, (None, *TURNS), (None, *TIMES)):
         command = tuple(word for word in (verb, turn, times) if word)
-        once = (*((TURNS[turn],) if turn else ()), action(verb))
+        once = (*((TURNS[turn],) if turn else ()), verb.upper())
         found.append(Sentence(command, once * TIMES.get(times or "", 1)))
     return found
 
@@ -140,11 +140,6 @@ def sentences(verbs: tuple[str, ...]) -> list[Sentence]:
         actions = first.actions + second.actions if joint == "and" else second.actions + first.actions
         found.append(Sentence((*first.command, joint, *second.command), actions))
     return found
-
-
-def action(verb: str) -> str:
-    """The action that a verb orders."""
-    return verb.upper()
 
 
 SETS = ("train", "seen_test", "composites")
@@ -194,7 +189,7 @@ class ScanTask(SequenceTask):
     def words(self) -> tuple[str, ...]:
         """Every word, by its token id."""
         verbs = VERBS[: self.verbs]
-        return (END, ARROW, *TURNS, *TIMES, *JOINTS, *TURNS.values(), *verbs, *map(action, verbs))
+        return (END, ARROW, *TURNS, *TIMES, *JOINTS, *TURNS.values(), *verbs, *map(str.upper, verbs))
 
     def dataset(self, seed: int) -> Dataset:
         """The rows of a seed (stream 2), which draws the commands that are trained on; composites are always all."""
@@ -202,7 +197,7 @@ class ScanTask(SequenceTask):
         order = np.random.default_rng([seed, 2]).permutation(len(others))
         drawn = [others[number] for number in order]
         n = self.n_sequences - self.n_alone
-        alone = Sentence((PRIMITIVE,), (action(PRIMITIVE),))
+        alone = Sentence((PRIMITIVE,), (PRIMITIVE.upper(),))
         train = [*[alone] * self.n_alone, *drawn[:n]]
         return self.in_sets(seed, [train, drawn[n:], composites], "the task of commands")
 

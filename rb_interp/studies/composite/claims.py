@@ -12,6 +12,7 @@ and from 1 in the paper: its first layer is L0.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from rb_interp.claims import Calibration, Claim, Condition, Standing, Term
 from rb_interp.studies.composite.config import BOTH_UNSEEN, MIDDLE, SMALL, VERY_LARGE, CompositeConfig
@@ -147,13 +148,7 @@ def _match(quantity: str, label: str) -> Term:
 
 def _unseen(*conditions: Condition) -> tuple[Term, ...]:
     """The same attention on rows of the pair that was never trained."""
-    found = []
-    for condition in conditions:
-        query, _, key = condition.of.quantity.partition("_to_")
-        assert condition.of.layer is not None
-        assert condition.of.gamma is not None
-        found.append(_attention(condition.of.layer, query, key, condition.of.gamma, "unseen"))
-    return tuple(found)
+    return tuple(replace(one.of, set="unseen", label=f"{one.of.label}, on (4,3)") for one in conditions)
 
 
 _BY_LAST = (*_gathers(0, MIDDLE), Condition(_attention(1, "last", "key", MIDDLE), ">=", SUM))

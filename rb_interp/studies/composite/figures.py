@@ -242,24 +242,19 @@ def draw_condensation(evidence: Evidence) -> Figure:
 def draw_participation(evidence: Evidence) -> Figure:
     """Participation ratio of every matrix of every layer: members, median and range by rate, untrained models."""
     layers = range(evidence.config.model.n_layers)
+    looks = zip(MATRICES, style.MARKERS, strict=False)
+    series = [kit.Series(f"participation_{matrix}", matrix, style.INK, marker) for matrix, marker in looks]
     figure, axes = kit.panels(len(layers), 1, 0.6 + 2.0 * len(layers))
     for (one,), layer in zip(axes, layers, strict=True):
         with kit.missing(one):
             tables = {name: getattr(evidence, name) for name in ("readings", "summary")}
             own = replace(evidence, **{name: table.loc[table["layer"] == layer] for name, table in tables.items()})
-            found: dict[str, dict] = {matrix: {} for matrix in MATRICES}
-            width = 0.4 if len(evidence.gammas) > 1 else 0.0
-            for gamma, shift in zip(evidence.gammas, np.linspace(-width, width, len(evidence.gammas)), strict=True):
-                for x, matrix in enumerate(MATRICES):
-                    read = "weight_spectra", f"participation_{matrix}", gamma
-                    found[matrix][gamma] = own.values(*read), own.spread(*read)
-                    kit.level(one, x + 0.75 * shift, own.untrained(*read), style.GREY, 0.1, "untrained models")
-            kit.named(one, evidence, found, 0.75 * width)
+            kit.rates(one, own, "weight_spectra", *series, untrained=True, spread=0.03)
             one.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
             one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             one.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             one.yaxis.set_minor_formatter(NullFormatter())
-    kit.legend(figure, len(evidence.gammas) + 1)
+    kit.legend(figure, len(series) + 1)
     return figure
 
 
@@ -313,17 +308,11 @@ FIGURES = {
 
 
 def draw_map(evidence: Evidence) -> Figure:
-    """Every axis, save one whose only point stands on another axis too; MissingEvidenceError without members."""
+    """Every axis with members; MissingEvidenceError without any."""
     points = {axis: {row["point"] for row in evidence.records("cells", axis=axis)} for axis in AXES_SHOWN}
     if not any(points.values()):
         raise MissingEvidenceError("This run has no members.")
-    sweeps = {axis: {row["sweep"] for row in evidence.records("cells", axis=axis)} for axis in AXES_SHOWN}
-    shown = {sweep for axis in AXES_SHOWN if len(points[axis]) > 1 for sweep in sweeps[axis]}
-    drawn = []
-    for axis in AXES_SHOWN:
-        if len(points[axis]) > 1 or sweeps[axis] - shown:
-            drawn.append(axis)
-            shown |= sweeps[axis]
+    drawn = [axis for axis in AXES_SHOWN if points[axis]]
     rows = -(-len(drawn) // 3)
     columns = -(-len(drawn) // rows)
     most = [max(len(points[axis]) for axis in drawn[at : at + columns]) for at in range(0, len(drawn), columns)]

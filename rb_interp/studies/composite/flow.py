@@ -64,15 +64,12 @@ TAKEN = {
 ANSWERS = ("base", "source", "kb_ps", "ks_pb")
 CARRIES, ALONE = 0.80, 0.50
 """Share of pairs from which roles carry something, and below which one anchor alone does not."""
-CRITERIA = {VIA_LAST: "attention_last", VIA_ANCHORS: "attention_anchors"}
-"""Flow -> column of the table ``phases`` that says whether attention meets its criterion; ``_unseen``: on unseen."""
 DRAWN_FOR = {INFERENTIAL: VIA_ANCHORS, SYMMETRIC: VIA_LAST}
 """Phase -> the flow that paper 2 draws for it."""
 SUM, EACH, FIRST_HOP = 0.80, 0.20, 0.50
 """Attention that F1 and F2 ask for: on two anchors together, on each of them, and from an anchor to the key."""
 EDGES = {"anchors_from_key": ("anchor", "key"), "last_from_anchors": ("last", "anchor")}
 """Knocked-out edges of L0: name -> query and key."""
-NO_PAIRS = "no pair of inputs is answered rightly."
 LAYERS = 2
 
 
@@ -96,11 +93,7 @@ def flow_of(shares: Mapping[str, float]) -> str:
 
 
 def flows_by_attention(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, bool]:
-    """Whether attention meets the criterion of F1 (``via last``) and of F2 (``via anchors``).
-
-    Args:
-        first, second: L0's and L1's attention between roles, as the probe ``attention`` names it.
-    """
+    """Whether L0's and L1's attention meets the criterion of F1 (``via last``) and of F2 (``via anchors``)."""
 
     def gathers(attention: Mapping[str, float]) -> bool:
         parts = attention["last_to_a1"], attention["last_to_a2"]
@@ -160,17 +153,12 @@ def read_interchange(model: HookedModel, data: CompositeDataset, *, untrained: H
 
     Values: ``R:answer`` and ``R:placebo`` of each R of TAKEN, each role and each two, and each of ANSWERS; NaN where
     no pair is answered rightly. n is the number of pairs.
-
-    Args:
-        model: a model of two layers. data: whose rows.
-        untrained: the same model at step 0, read beside it; None for no comparison.
     """
     pairs = draw_pairs(data)
     values, n = _shares(model, pairs)
     before = {} if untrained is None else _shares(untrained, pairs)[0]
-    return Reading(
-        "interchange_roles", values, untrained=before, n=n, notes={} if n else dict.fromkeys(values, NO_PAIRS)
-    )
+    notes = {} if n else dict.fromkeys(values, "no pair of inputs is answered rightly.")
+    return Reading("interchange_roles", values, untrained=before, n=n, notes=notes)
 
 
 def _shares(model: HookedModel, pairs: Pairs) -> tuple[dict[str, float], int]:
@@ -198,10 +186,6 @@ def read_knock_out(model: HookedModel, data: CompositeDataset, *, untrained: Hoo
 
     Values: ``anchors_from_key`` and ``last_from_anchors``, each with ``:placebo``; ``before``, the accuracy without any
     change. n is the number of rows.
-
-    Args:
-        model: a model of two layers. data: whose rows.
-        untrained: the same model at step 0, read beside it; None for no comparison.
     """
     rows = data.rows("seen_test")
     inputs = data.inputs(rows[early(data, rows)])
@@ -215,21 +199,16 @@ def _losses(model: HookedModel, inputs: Inputs) -> dict[str, float]:
         return float((most_likely(model, inputs.tokens, edits) == inputs.labels).mean())
 
     places, rng = inputs.roles.positions, np.random.default_rng([0, 12])
-    values = {"before": accuracy()}
+    noise, values = places["noise"], {"before": accuracy()}
     for name, edge in EDGES.items():
-        noise = noise_positions(inputs, rng, after_key=edge[0] == "anchor")
-        for what, anchors in ((name, places["anchor"]), (f"{name}:placebo", noise)):
+        # two of the noise, not the last one; those after the key first where no other one sees it
+        order = rng.random(noise.shape) + 2.0 * (noise == inputs.tokens.shape[1] - 1)
+        order -= (noise > places["key"]) & (edge[0] == "anchor")
+        others = np.take_along_axis(noise, order.argsort(1)[:, :2], 1)
+        for what, anchors in ((name, places["anchor"]), (f"{name}:placebo", others)):
             query, key = (anchors if role == "anchor" else places[role] for role in edge)
             values[what] = values["before"] - accuracy(blocked_edits(model, query, key, layer=0))
     return values
-
-
-def noise_positions(inputs: Inputs, rng: np.random.Generator, *, after_key: bool) -> Int[np.ndarray, "row 2"]:
-    """Two noise positions of each row, not the last one; those after the key first where that is asked for."""
-    noise, last = inputs.roles.position("noise"), inputs.tokens.shape[1] - 1
-    later = after_key & (noise > inputs.roles.position("key"))
-    order = rng.random(noise.shape) - later + 2.0 * (noise == last)
-    return np.take_along_axis(noise, order.argsort(1)[:, :2], 1)
 
 
 RULES = {
@@ -251,57 +230,48 @@ RULES = {
 """Flow -> the shares that it needs, and the same in words."""
 
 
+def moved(readings: pd.DataFrame) -> dict[tuple[float, int], tuple[dict[str, float], int]]:
+    """Gamma and seed of each member with readings ``interchange_roles`` -> its shares, and the pairs behind them."""
+    found = readings.loc[(readings["probe"] == "interchange_roles") & (readings["stage"] == "final")]
+    return {
+        cast(tuple, place): (dict(zip(own["quantity"], own["value"], strict=True)), int(own["n"].max()))
+        for place, own in found.groupby(["gamma", "seed"])
+    }
+
+
 def circuits(measured: Measured) -> dict[tuple[float, int], Circuit]:
     """Gamma and seed of each member -> its flow, with the shares that the name rests on."""
-    table, found = measured.readings, {}
-    shares = table[(table["probe"] == "interchange_roles") & (table["stage"] == "final")]
-    for place, own in shares.groupby(["gamma", "seed"]):
-        gamma, seed = cast(tuple, place)
-        found[float(gamma), int(seed)] = circuit_of(dict(zip(own["quantity"], own["value"], strict=True)))
-    return found
+    return {place: circuit_of(shares) for place, (shares, _) in moved(measured.readings).items()}
 
 
 def circuit_of(shares: Mapping[str, float]) -> Circuit:
-    """The flow by the shares of ``read_interchange``, as a circuit.
-
-    >>> circuit_of({"last:kb_ps": 0.1, "key:ks_pb": 0.0, "a1+a2:source": 0.9, "a1:source": 0.2, "a2:source": 0.3}).name
-    'via anchors'
-    """
+    """The flow by the shares of ``read_interchange``, as a circuit."""
     name = flow_of(shares)
     decide, rule = RULES.get(name, (tuple(dict.fromkeys(s for of, _ in RULES.values() for s in of)), ""))
     return Circuit(name, "interchange", rule, {share: float(shares[share]) for share in decide})
 
 
 def with_flows(phases: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
-    """The table of phases with the ``flow`` of each member, the pairs that it rests on, and the columns of CRITERIA."""
-    members, rows = dict(list(readings.groupby(["gamma", "seed"]))), []
-    for row in phases.to_dict("records"):
-        own = members[row["gamma"], row["seed"]]
-        moved = own.loc[own["probe"] == "interchange_roles"]
-        flow = flow_of(dict(zip(moved["quantity"], moved["value"], strict=True))) if len(moved) else NONE
-        row |= {"flow": flow, "n_pairs": int(moved["n"].max()) if len(moved) else 0}
-        looks = own.loc[own["probe"] == "attention_between_roles"]
-        for set, end in (("seen_test", ""), ("unseen", "_unseen")):
-            layers = {
-                place: dict(zip(one["quantity"], one["value"], strict=True))
-                for place, one in looks.loc[looks["set"] == set].groupby(["layer", "head"])
-            }
-            met = flows_by_attention(*layers.values()) if [*layers] == [(0, 0), (1, 0)] else {}
-            row |= {f"{column}{end}": met.get(flow, False) for flow, column in CRITERIA.items()}
-        rows.append(row)
-    kinds = " ".join(f"{column}{end}:bool" for end in ("", "_unseen") for column in CRITERIA.values())
-    return frame(rows, f"gamma seed phase:str flow:str {PHASE_VALUES} n_pairs:int {kinds}")
+    """The table of phases with the ``flow`` of each member, and the pairs that it rests on."""
+    known = {place: (flow_of(shares), n) for place, (shares, n) in moved(readings).items()}
+    found = [known.get(place, (NONE, 0)) for place in zip(phases["gamma"], phases["seed"], strict=True)]
+    table = phases.assign(flow=[flow for flow, _ in found], n_pairs=[n for _, n in found])
+    return frame(table, f"gamma seed phase:str flow:str {PHASE_VALUES} n_pairs:int")
 
 
-def unseen_attention(phases: pd.DataFrame) -> Placed:
-    """Readings ``unseen_attention`` of all gammas together, the units of F9.
+def unseen_attention(readings: pd.DataFrame) -> Placed:
+    """Readings ``unseen_attention`` of all gammas together, the units of F9; none of models of several heads.
 
     A unit is a member whose attention meets F1's or F2's criterion on trained pairs. ``kept`` is 1 where it meets the
     same criterion on unseen, else 0. Its seed is the number of the unit.
     """
-    members = phases.to_dict("records")
-    kept = [row[f"{column}_unseen"] for row in members for column in CRITERIA.values() if row[column]]
-    for unit, same in enumerate(kept):
+    looks, units = readings.loc[readings["probe"] == "attention_between_roles"], []
+    for _, own in looks.groupby(["gamma", "seed"]):
+        layers = own.pivot_table("value", "quantity", ["set", "layer", "head"], aggfunc="first").to_dict()
+        if len(layers) == 2 * LAYERS and not own["head"].any():
+            seen, unseen = (flows_by_attention(layers[set, 0, 0], layers[set, 1, 0]) for set in ("seen_test", "unseen"))
+            units += [unseen[flow] for flow, met in seen.items() if met]
+    for unit, same in enumerate(units):
         yield np.nan, unit, "unseen", Reading("unseen_attention", {"kept": float(same)}, n=1)
 
 

@@ -118,7 +118,8 @@ def tell(
     """
     told = pd.DataFrame({"position": positions, "I": answers == inferential, "S": answers == symmetric})
     every, first = told[["I", "S"]].mean(), told.loc[early, ["I", "S"]].mean()
-    values = {"I": every["I"], "S": every["S"], "O": 1 - every.sum(), "I_early": first["I"], "S_early": first["S"]}
+    values = {"I": every["I"], "S": every["S"], "I_early": first["I"], "S_early": first["S"]}
+    values["O"] = 1 - values["I"] - values["S"]
     by_position = told.groupby("position")[["I", "S"]].mean().assign(n=told.groupby("position").size()).reset_index()
     difference, count = np.unique(answers - inferential, return_counts=True)
     histogram = pd.DataFrame({"difference": difference, "count": count, "share": count / max(1, len(answers))})

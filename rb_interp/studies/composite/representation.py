@@ -34,18 +34,6 @@ Complexity (Sec. 5.3) is that of neurons, matrices and items' embeddings:
     weight_spectra       participation ratio and stable rank of every matrix of every layer
     condensation         cosines of the neurons of every matrix of every layer
     lattice              the items' embeddings: order, steps, participation ratio
-    eigenvalue_growth    `order`: Spearman(rank, step) over the five eigenvalues of the items' covariance that end
-                         largest, rank 1 the largest, step the first evaluation at half of the final value or above
-
-Readings of all gammas together, whose gamma is NaN:
-
-    complexity_contrast  `matrices_lower`, one a seed: of the 12 matrices of two layers, those whose participation
-                         ratio at gamma .8 is at most .7 times that at .5; 0 where a member of the two diverged
-    phase_by_complexity  `auc`: the chance that an inferential member has a lower participation ratio of L0's W_Q than a
-                         symmetric one of the same gamma, with the ends `auc:low` and `auc:high` of its interval
-
-K8 is judged on this interval, which holds for any number of members, see ``statistics.groups``. A gamma without both
-phases gives no pair.
 
 How they can mislead. The numbers of single factors depend on the basis of their weights, see
 ``probes.weight_spectra``. An eigenvalue that shrinks starts above half of its final value: its step is 0. Eigenvalues
@@ -93,25 +81,17 @@ STEPS_OF = ((1, 2), (2, 3), (1, 3), (3, 4))
 """First anchors whose u are compared."""
 RESID, VALUES = "blocks.{}.hook_resid_mid", "blocks.1.attn.hook_v"
 LAYERS = (0, 1)
-ITEMS = "items"
-"""The items' name among the groups of tokens whose spectrum training keeps."""
 LEADING, HALF = 5, 0.5
 LOWER = 0.7
 """K2's bound of PR(gamma .8) / PR(gamma .5)."""
 TWO_LAYERS = 12
-DRAWS = 50
 
 Groupings = Mapping[str, Int[np.ndarray, " row"]]
 Cells = Int[np.ndarray, "comparison noise key key 2"]
 
 
 class Grid(NamedTuple):
-    """Rows of every pair, noise and key, in this order; labels are the inferential answers.
-
-    Attributes:
-        inputs: the rows, ``[pair x noise x key]``. pairs: the pairs, in order. steps: g(x; a1) of each row.
-        noise: number of each row's noise. groupings: see `groupings`.
-    """
+    """Rows of every pair, noise and key, in this order, with g(x; a1); labels are the inferential answers."""
 
     inputs: Inputs
     pairs: Sequence[Pair]
@@ -164,26 +144,23 @@ def read_grid(model: HookedModel, data: CompositeDataset, *, untrained: HookedMo
     Values of the first two: those of ``cosines_by_target``; arrays: the cosines of each comparison by key, mean over
     noises, ``3_3:2_2`` and so on, ``[key, key]``, and behind ``centred_`` the cosines of vectors less
     the mean of their noise. ``variance_shares`` are as in `read_shares`, mean over noises.
-
-    Args:
-        model: a model of two layers or more. data: one that `has_grid`.
-        untrained: the same model at step 0, read beside it; None for no comparison.
     """
-    grid = draw_grid(data)
-    now, before = _captured(grid.inputs, [*map(RESID.format, LAYERS), VALUES], model, untrained)
+    grid, hooks = draw_grid(data), [*map(RESID.format, LAYERS), VALUES]
+    now, before = (one and captured(one, grid.inputs.tokens, hooks) for one in (model, untrained))
     partners = {first: (first, second) for first, second in reversed(grid.pairs)}  # the lowest second anchor
     answers, steps = grid.cells(ANSWERS_OF), grid.cells([(partners[a], partners[b]) for a, b in STEPS_OF])
     common = {"untrained": before, "n_null": 0, "within": grid.noise}
-
+    below = np.tri(len(KEYS), k=-1, dtype=bool)  # Fig. 4 shows these of the first comparison, those above of the second
+    shown = [of[:, side].reshape(-1, 2) for of, side in zip(answers, (below, below.T), strict=True)]
     first, drawn = (
         cosines_by_target(now, grid.inputs, hook=RESID.format(1), pairs=pairs, **common)
-        for pairs in (answers.reshape(-1, 2), np.concatenate(_drawn(answers)))
+        for pairs in (answers.reshape(-1, 2), np.concatenate(shown))
     )
     of_steps = {"hook": VALUES, "role": "a1", "targets": grid.steps, "pairs": steps.reshape(-1, 2)}
     second = cosines_by_target(now, grid.inputs, **of_steps, **common)
     values, start = (
-        {**all_of, "different_drawn": shown["different"]} if shown else {}
-        for all_of, shown in ((first.values, drawn.values), (first.untrained, drawn.untrained))
+        {**all_of, "different_drawn": few["different"]} if few else {}
+        for all_of, few in ((first.values, drawn.values), (first.untrained, drawn.untrained))
     )
     first = replace(first, values=values, untrained=start)
     return [
@@ -202,26 +179,16 @@ def _as_matrices(reading: Reading, probe: str, names: Sequence[str]) -> Reading:
     return replace(reading, probe=probe, layer=1, arrays=arrays)
 
 
-def _drawn(cells: Cells) -> list[np.ndarray]:
-    """The cells that Fig. 4 shows: below the diagonal of the first comparison, and above that of the second."""
-    below = np.tri(len(KEYS), k=-1, dtype=bool)
-    return [of[:, shown].reshape(-1, 2) for of, shown in zip(cells, (below, below.T), strict=True)]
-
-
 @few_threads
 def read_shares(model: HookedModel, data: CompositeDataset, *, untrained: HookedModel | None = None) -> list[Reading]:
     """Reading ``variance_shares`` of L0 and of L1, on early rows of seen_test whose pair is no exception.
 
     Values: shares that `groupings` explain, about 0 or up to 1, and ``order``, what ``pair`` explains beyond
     ``unordered_pair``. n is the number of rows.
-
-    Args:
-        model: a model of two layers or more. data: whose rows.
-        untrained: the same model at step 0, read beside it; None for no comparison.
     """
     rows = inferential_rows(data)
     inputs = data.inputs(rows)
-    now, before = _captured(inputs, [*map(RESID.format, LAYERS)], model, untrained)
+    now, before = (one and captured(one, inputs.tokens, [*map(RESID.format, LAYERS)]) for one in (model, untrained))
     labels = groupings(data.keys[rows], data.pairs[rows], data.labels[rows])
     return _share_readings(now, before, inputs, labels, np.zeros(len(rows), dtype=np.int64))
 
@@ -229,19 +196,9 @@ def read_shares(model: HookedModel, data: CompositeDataset, *, untrained: Hooked
 def groupings(
     keys: Int[np.ndarray, " row"], pairs: Int[np.ndarray, "row 2"], answers: Int[np.ndarray, " row"]
 ) -> dict[str, Int[np.ndarray, " row"]]:
-    """The group of each row by ``answer``, ``key``, ``unordered_pair`` and (ordered) ``pair``.
-
-    >>> groupings(np.array([5, 5]), np.array([[1, 2], [2, 1]]), np.array([8, 8]))["unordered_pair"].tolist()
-    [5, 5]
-    """
+    """The group of each row by ``answer``, ``key``, ``unordered_pair`` and (ordered) ``pair``."""
     base = np.array([pairs.max() + 1, 1])
     return {"answer": answers, "key": keys, "unordered_pair": np.sort(pairs, 1) @ base, "pair": pairs @ base}
-
-
-def _captured(
-    inputs: Inputs, hooks: Sequence[str], model: HookedModel, untrained: HookedModel | None
-) -> tuple[Source, Source | None]:
-    return captured(model, inputs.tokens, hooks), untrained and captured(untrained, inputs.tokens, hooks)
 
 
 def _share_readings(
@@ -267,7 +224,7 @@ def _share_readings(
 
 
 def read_complexity(
-    model: HookedModel, data: CompositeDataset, untrained: HookedModel, n_null: int = DRAWS
+    model: HookedModel, data: CompositeDataset, untrained: HookedModel, n_null: int = 50
 ) -> list[Reading]:
     """Spectra and condensation of every matrix, layer by layer, and the layout of the items.
 
@@ -303,7 +260,11 @@ def growth(eigenvalues: pd.DataFrame) -> pd.DataFrame:
 
 
 def growth_order(eigenvalues: pd.DataFrame) -> Placed:
-    """Readings ``eigenvalue_growth``, one a member of the table ``eigenvalues``."""
+    """Readings ``eigenvalue_growth``, one a member of the table ``eigenvalues``.
+
+    ``order``: Spearman(rank, step) over the five eigenvalues of the items' covariance that end largest, rank 1 the
+    largest, step the first evaluation at half of the final value or above.
+    """
     for member, here in growth(eigenvalues).groupby(["gamma", "seed"], sort=False):
         steps = here["half_step"].to_numpy()
         order = spearman(here["rank"].to_numpy(), steps) if len(here) == LEADING else np.nan
@@ -311,10 +272,10 @@ def growth_order(eigenvalues: pd.DataFrame) -> Placed:
 
 
 def complexity_contrast(readings: pd.DataFrame, members: Sequence[Member]) -> Placed:
-    """Readings ``complexity_contrast``, one a seed with members at both gammas.
+    """Readings ``complexity_contrast``, one a seed with members at both gammas, diverged ones included.
 
-    Args:
-        readings: those of the main sweep. members: all of the run, diverged ones included.
+    ``matrices_lower``: of the 12 matrices of two layers, those whose participation ratio at gamma .8 is at most .7
+    times that at .5; 0 where a member of the two diverged.
     """
     own = readings.loc[(readings["probe"] == "weight_spectra") & readings["quantity"].str.startswith("participation_")]
     for seed in dict.fromkeys(member.seed for member in members):
@@ -330,7 +291,11 @@ def complexity_contrast(readings: pd.DataFrame, members: Sequence[Member]) -> Pl
 
 
 def phase_by_complexity(readings: pd.DataFrame, phases: pd.DataFrame) -> Placed:
-    """The reading ``phase_by_complexity``, the number of K8 with its interval; none where no gamma has both phases."""
+    """The reading ``phase_by_complexity``, the number of K8; none where no gamma has both phases.
+
+    ``auc``: the chance that an inferential member has a lower participation ratio of L0's W_Q than a symmetric one of
+    the same gamma, with the ends ``auc:low`` and ``auc:high`` of its interval, see ``statistics.auc``.
+    """
     own = readings.loc[(readings["probe"] == "weight_spectra") & (readings["layer"] == 0)]
     own = own.loc[own["quantity"] == "participation_W_Q", ["gamma", "seed", "value", "untrained"]]
     known = phases[["gamma", "seed", "phase"]].merge(own).dropna()
@@ -348,6 +313,6 @@ def phase_by_complexity(readings: pd.DataFrame, phases: pd.DataFrame) -> Placed:
 
 def eigenvalue_table(spectra: pd.DataFrame, members: Sequence[Member]) -> pd.DataFrame:
     """The table ``eigenvalues``: those of the items of the given members, from what training kept."""
-    here = spectra.loc[spectra["group"] == ITEMS]
+    here = spectra.loc[spectra["group"] == "items"]
     kept = [Member(gamma, seed) in set(members) for gamma, seed in zip(here["gamma"], here["seed"], strict=True)]
     return frame(here.loc[np.array(kept, dtype=bool)], "gamma seed step rank:int eigenvalue")

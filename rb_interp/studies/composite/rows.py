@@ -118,7 +118,9 @@ def _draw_shifts(task: CompositeTask, rng: np.random.Generator) -> Int[np.ndarra
     table, candidates = task.shift_table(), random_candidates(task)
     for number in rng.permutation(len(candidates))[: task.random_exceptions]:
         first, second = candidates[number]
-        table[first - 1, second - 1] = rng.choice(random_shifts(task, (first, second)))
+        own = task.shifts[first - 1] + task.shifts[second - 1]
+        others = [shift for shift in range(2 * min(task.shifts), 2 * max(task.shifts) + 1) if shift != own]
+        table[first - 1, second - 1] = rng.choice(others)
     return table
 
 
@@ -183,9 +185,3 @@ def random_candidates(task: CompositeTask) -> list[tuple[int, int]]:
     """Pairs that random exceptions are drawn from: trained ones with a trained mirror, which are no exceptions yet."""
     taken = {*task.held_out, *(pair[::-1] for pair in task.held_out), *(pair for pair, _ in task.exceptions)}
     return [pair for pair in task.trained if pair not in taken]
-
-
-def random_shifts(task: CompositeTask, pair: tuple[int, int]) -> list[int]:
-    """Shifts that a random exception may have."""
-    own = sum(task.shifts[anchor - 1] for anchor in pair)
-    return [shift for shift in range(2 * min(task.shifts), 2 * max(task.shifts) + 1) if shift != own]

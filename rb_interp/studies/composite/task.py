@@ -151,14 +151,11 @@ class CompositeTask(Settings):
         """Right answers of tokens that hold key and anchors where the given rows do; inferential for held-out pairs.
 
         Args:
-            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
-            tokens: the tokens to answer, ``[row, pos]``.
+            data: the dataset that the rows are of. rows: their numbers in it. tokens: the tokens to answer.
 
-        Raises TaskError for tokens of another length, and where no key and no anchors stand.
+        Raises TaskError where no key and no anchors stand.
         """
         rows = selected(rows, len(data))
-        if tokens.shape[1] != self.length:
-            raise TaskError(f"got tokens of shape {list(tokens.shape)}; expected [row, {self.length}].")
         keys = np.take_along_axis(tokens, data.positions["key"][rows], 1)[:, 0]
         pairs = np.take_along_axis(tokens, data.anchor_positions[rows], 1)
         if not np.isin(keys, self.tokens("key")).all() or not np.isin(pairs, self.tokens("anchor")).all():
@@ -170,18 +167,13 @@ class CompositeTask(Settings):
     ) -> Inputs:
         """The same rows with another ``key``, other ``anchors``, ``both``, or other ``noise``, and their right answers.
 
-        A changed key is drawn evenly from the keys of the same kind at the row's position: test keys for a test key,
-        training keys for a training key. A changed pair is drawn evenly from the pairs of the row's set, again and
-        again until it has another right answer; exceptions count among the trained pairs. ``anchor_1`` and ``anchor_2``
-        change one anchor alone. Noise is drawn anew from all items. The same seed gives the same rows.
+        A changed key is drawn evenly from the keys of the same kind (test or training) at the row's position. A changed
+        pair is drawn evenly from the pairs of the row's set, again and again until it has another right answer;
+        exceptions count among the trained pairs. ``anchor_1`` and ``anchor_2`` change one anchor alone. Noise is drawn
+        anew from all items. The same seed gives the same rows.
 
-        Args:
-            data: the dataset that the rows are of. rows: their numbers in it, ``[row]``.
-            change: ``key``, ``anchors``, ``anchor_1``, ``anchor_2``, ``both`` or ``noise``. seed: of the draws.
-
-        Raises:
-            TaskError: for an unknown change, and where a row has no counterfactual with another answer: a changed pair
-                in ``unseen`` where one pair is held out.
+        Raises TaskError for an unknown change, and where a row has no counterfactual with another answer: a changed
+        pair in ``unseen`` where one pair is held out.
 
         >>> task = CompositeTask(n_sequences=1600)
         >>> data = task.dataset(seed=0)
@@ -193,22 +185,14 @@ class CompositeTask(Settings):
         return changed_rows(data, rows, change, seed)
 
     def tokens(self, group: str) -> Int[np.ndarray, " n"]:
-        """Token ids of ``key`` (all items) or ``anchor``, ascending.
-
-        Raises:
-            TaskError: for another group.
-        """
+        """Token ids of ``key`` (all items) or ``anchor``, ascending; TaskError for another group."""
         spans = {"key": self.items, "anchor": (1, len(self.shifts))}
         if group not in spans:
             raise TaskError(f"the composite task has no token group '{group}'; {nearest(group, spans)}")
         return np.arange(spans[group][0], spans[group][1] + 1)
 
     def combinations(self, set: str) -> Int[np.ndarray, "pair 2"]:
-        """Ordered pairs of a set: the held-out ones of ``unseen``, else the trained ones.
-
-        Raises:
-            TaskError: for an unknown set.
-        """
+        """Ordered pairs of a set: the held-out ones of ``unseen``, else the trained ones; TaskError for another set."""
         if set not in SETS:
             raise TaskError(f"there is no set '{set}'; {nearest(set, SETS)}")
         return np.array(self.held_out if set == "unseen" else self.trained, dtype=np.int64)

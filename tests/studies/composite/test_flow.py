@@ -14,7 +14,6 @@ from rb_interp.studies.composite.flow import (
     draw_pairs,
     flow_of,
     flows_by_attention,
-    noise_positions,
     read_interchange,
     read_knock_out,
 )
@@ -156,17 +155,3 @@ def test_exceptions_are_in_no_pair_even_random_ones():
     pairs = draw_pairs(data)
     np.testing.assert_array_equal(pairs.base.labels, pairs.answers["base"])  # an exception has another label
     np.testing.assert_array_equal(pairs.source.labels, pairs.answers["source"])
-
-
-def test_placebo_positions_are_two_of_the_noise_but_the_last_one_and_see_the_key_where_they_can():
-    rows = DATA.rows("seen_test")
-    inputs = DATA.inputs(rows[DATA.key_position[rows] <= 4])
-    key = inputs.roles.position("key")[:, 0]
-    for after_key in (True, False):
-        found = noise_positions(inputs, np.random.default_rng(0), after_key=after_key)
-        for at, places in zip(key, found, strict=True):
-            assert len({*places}) == 2
-            assert not {*places} & {at, at + 1, at + 2, 8}
-            if after_key:
-                assert (places > at).sum() == min(2, 8 - (at + 3))
-    assert {tuple(sorted(places)) for places in found[key == 0].tolist()} > {(3, 4), (6, 7)}

@@ -20,7 +20,7 @@ from rb_interp.studies.composite.map.config import (
     CompositeMapConfig,
     paper_decays,
 )
-from rb_interp.studies.composite.map.measure import (
+from rb_interp.studies.composite.measure import (
     boundaries,
     boundary,
     boundary_interval,

@@ -20,7 +20,7 @@ COMPOSITE_MAP = Study(
     ),
     cost={"quick": "about a quarter of an hour on two free CPU cores"},
     config=f"{_HERE}.config:CompositeMapConfig",
-    measure=f"{_HERE}.measure:measure",
+    measure="rb_interp.studies.composite.measure:measure_map",
     tables={"members": "sweep gamma seed", "cells": "axis point gamma phase", "boundaries": "axis point"},
     claims=f"{_HERE}.config:CLAIMS",
     figures="rb_interp.studies.composite.figures:MAP_FIGURES",
