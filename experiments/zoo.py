@@ -108,11 +108,11 @@ def trained(study: str, norm: str, folder: Path, progress: bool) -> Iterator[dic
     if not all(part.store.exists(step_name(part.train.steps)) for part in parts):
         train_together(base.task, model, parts, progress=progress)
     for part in parts:
-        last, first = (part.store.read(step_name(step)) for step in (part.train.steps, 0))
+        last = part.store.read(step_name(part.train.steps))
         for gamma, seed in last.members:
             yield {
                 "study": study, "model": model, "task": base.task, "gamma": gamma, "seed": seed, "data_seed": seed,
-                "weights": last.member(gamma, seed), "initial": first.member(gamma, seed), "step": last.step,
+                "weights": last.member(gamma, seed), "step": last.step,
                 "training": training_of(part.train), "description": ABOUT[study],
             }  # fmt: skip
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rb_interp.errors import ModelError, RunError, TaskError, nearest
+from rb_interp.errors import RunError, TaskError
 from rb_interp.interventions.ablating import METHODS, ablations
 from rb_interp.interventions.patching import patching_matrix
-from rb_interp.interventions.sites import Site, site_positions
+from rb_interp.interventions.sites import Site
 from rb_interp.runs.measured import over_seeds
 from rb_interp.runs.members import MemberModels
 from rb_interp.runs.run import Run
@@ -48,17 +48,16 @@ def patch_member(
     Raises RunError for a member, stage or set that the run does not have, TaskError for an unknown corruption and for a
     task without counterfactuals, ModelError and RolesError for an unknown component, metric or role.
     """
-    if pairs < 2:
-        raise RunError(f"pairs={pairs}; an interval over pairs of inputs needs at least 2.")
-    run.check_checkpoints()
     of = run.sweep(sweep)
-    model, data = of.model(gamma=gamma, seed=seed, stage=stage), of.dataset(seed)
+    model, data = run.model(gamma=gamma, seed=seed, stage=stage, sweep=sweep), of.dataset(seed)
     chosen = data.sample(set or of.config.task.train_sets[-1], pairs)
     corrupted = _counterfactual(of, data, chosen, corrupt)
     control = corrupted.with_tokens_of(_counterfactual(of, data, chosen, "noise"), "noise")
+    known = data.roles().positions
+    own = ROLES if {"key", "anchor", "noise"} <= {*known} else (*known, "last")
     found = patching_matrix(
         model, data.inputs(chosen), corrupted, components=tuple(dict.fromkeys(components)),
-        roles=tuple(dict.fromkeys(roles or _roles(data))), metric=metric, control=control,
+        roles=tuple(dict.fromkeys(roles or own)), metric=metric, control=control,
     )  # fmt: skip
     return found.to_frame().assign(gamma=gamma, seed=seed, stage=str(stage), counterfactual=corrupt)
 
@@ -88,19 +87,21 @@ def ablate_members(
     """
     run.check_checkpoints()
     of = run.sweep(sweep)
+    if not {*gammas} <= {*of.config.gammas}:
+        raise RunError(f"gammas={list(gammas)}; this run has the gammas {list(of.config.gammas)}.")
     sublayers = [f"{one}.{layer}" for layer in range(of.config.model.n_layers) for one in ("attn_out", "mlp_out")]
-    parsed = [Site.parse(site) for site in list(sites) or sublayers]
-    _check(of, gammas, methods, n)
-    models, tables = MemberModels(of), []
-    data = of.dataset(of.seeds[0])
-    for site in parsed:
-        site.check(models.model)
-        site_positions(site, data.inputs(np.arange(len(data))))
+    parsed, models, tables = [Site.parse(site) for site in list(sites) or sublayers], MemberModels(of), []
     members = [member for member in of.members if not gammas or member.gamma in gammas]
     for member in tqdm(members, disable=not progress, unit="member", desc="ablating"):
         models.load(member, stage)
         place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage)}
-        tables += [table.assign(**place) for table in _each_set(models, member.seed, parsed, methods, n)]
+        data, has = of.dataset(member.seed), hasattr(of.config.task, "counterfactual")
+        for name in of.config.task.sets:
+            chosen = data.sample(name, n)
+            if len(chosen) > 1:
+                control = _counterfactual(of, data, chosen, "noise") if has else None
+                table = ablations(models.model, data.inputs(chosen), parsed, control=control, methods=tuple(methods))
+                tables.append(table.assign(set=name, **place))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -118,37 +119,5 @@ def ablation_means(table: pd.DataFrame) -> pd.DataFrame:
 def _counterfactual(sweep: Sweep, data: Any, rows: np.ndarray, change: str) -> Inputs:
     make = getattr(sweep.config.task, "counterfactual", None)
     if make is None:
-        raise TaskError(
-            f"the task {type(sweep.config.task).__name__} has no counterfactual(data, rows, change, seed), which "
-            f"patching asks for; add it to the task."
-        )
+        raise TaskError(f"{type(sweep.config.task).__name__} has no counterfactual(data, rows, change, seed); add it.")
     return make(data, rows, change)
-
-
-def _roles(data: Any) -> tuple[str, ...]:
-    own = data.roles().positions
-    return ROLES if {"key", "anchor", "noise"} <= set(own) else (*own, "last")
-
-
-def _check(sweep: Sweep, gammas: Sequence[float], methods: Sequence[str], n: int) -> None:
-    for gamma in gammas:
-        if gamma not in sweep.config.gammas:
-            raise RunError(f"this run has no member with gamma={gamma:g}; its gammas are {list(sweep.config.gammas)}.")
-    if n < 2:
-        raise RunError(f"n={n}; resampling takes values from another input, so give at least 2 inputs of each set.")
-    for method in methods:
-        if method not in METHODS:
-            raise ModelError(f"there is no ablation '{method}'; {nearest(method, METHODS)}")
-
-
-def _each_set(
-    models: MemberModels, seed: int, sites: Sequence[Site], methods: Sequence[str], n: int
-) -> Iterator[pd.DataFrame]:
-    data = models.sweep.dataset(seed)
-    for name in models.sweep.config.task.sets:
-        chosen = data.sample(name, n)
-        if len(chosen) > 1:
-            has = hasattr(models.sweep.config.task, "counterfactual")
-            control = _counterfactual(models.sweep, data, chosen, "noise") if has else None
-            table = ablations(models.model, data.inputs(chosen), sites, control=control, methods=tuple(methods))
-            yield table.assign(set=name)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pandas as pd
+import torch
+from tqdm import tqdm
 
-from rb_interp.errors import ArgumentError, RunError, shown
+from rb_interp.errors import RunError
 from rb_interp.models.build import exported, lens_model
 from rb_interp.models.generations import write_weights
 from rb_interp.runs.measured import Measured, readings_table
-from rb_interp.runs.side_by_side import check_stop, side_by_side
 from rb_interp.runs.sweep import Sweep
 from rb_interp.statistics.reading import Reading
-from rb_interp.torch_threads import few_threads
 from rb_interp.training.member_group import Member
 from rb_interp.training.store import Checkpoint
 from rb_interp.typed import typed
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from rb_interp.runs.run import Run
 
 Found = TypeVar("Found")
+MOST = 4
+"""Threads, at most: Python's own part of a small model's pass is done by one at a time."""
 
 
 @typed
@@ -37,6 +41,7 @@ class MemberModels:
     """
 
     step: int
+    stopped = False
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep, first = sweep, sweep.members[0]
@@ -45,7 +50,8 @@ class MemberModels:
 
     def load(self, member: Member, stage: str | int) -> Checkpoint:
         """Write a member at a stage into ``model``, and its untrained model into ``untrained``."""
-        check_stop()
+        if self.stopped:
+            raise RunError("another member's work has failed, or Ctrl-C ended it.")
         checkpoint = self.sweep.checkpoint(stage, member.gamma, member.seed)
         weights = checkpoint.member(member.gamma, member.seed)
         if not all(weight.isfinite().all() for weight in weights.values()):
@@ -68,11 +74,37 @@ def each_member(
     progress: bool = True,
     desc: str = "",
 ) -> list[Found]:
-    """``work(models, member)`` of members, in their order, with as many at once as ``train.workers`` says."""
+    """``work(models, member)`` of members, in their order, with as many at once as ``train.workers`` says.
+
+    Each thread has models of its own. Threads and not processes: torch lets the others run while it computes, and a new
+    process would first import it. What a member's work raises reaches the caller as it is; the others end when they
+    load the next checkpoint, as they do after Ctrl-C.
+    """
     for seed in dict.fromkeys(member.seed for member in members):
         sweep.dataset(seed)  # drawn once, before several ask for it
-    workers = sweep.config.train.workers
-    return side_by_side(lambda: MemberModels(sweep), members, work, workers=workers, progress=progress, desc=desc)
+    n = min(sweep.config.train.workers or min(os.cpu_count() or 1, MOST), len(members))
+    every = [MemberModels(sweep) for _ in range(n)]
+    idle = every.copy()
+
+    def one(member: Member) -> Found:
+        models = idle.pop()
+        try:
+            return work(models, member)
+        finally:
+            idle.append(models)
+
+    bar = {"disable": not progress, "unit": "member", "desc": desc}
+    if n < 2:
+        return [one(member) for member in tqdm(members, **bar)]
+    with ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)) as pool:
+        futures = [pool.submit(copy_context().run, one, member) for member in members]
+        try:
+            return [future.result() for future in tqdm(futures, **bar)]
+        except BaseException:
+            for models in every:
+                models.stopped = True
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 Plan = Callable[[MemberModels, Member], Iterable[tuple[str, str, Reading]]]
@@ -104,36 +136,3 @@ def measure_members(run: Run, plan: Plan, sweeps: Iterable[str] | None = None, p
                     tables[table].append(reading.tables[table].assign(**keys))
     joined = {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
     return Measured(readings_table(rows), joined, arrays)
-
-
-@few_threads
-def probe_members(
-    sweep: Sweep, probe: Callable[..., Reading], stage: str | int, set: str, rows: int, options: Mapping[str, Any]
-) -> pd.DataFrame:
-    """Readings of one probe on every member of a sweep; see ``Run.probe_members``."""
-    _check_takes(probe, options)
-    models, found = MemberModels(sweep), []
-    for member in sweep.sound_members:
-        data = sweep.dataset(member.seed)
-        inputs = data.inputs(data.sample(set, rows))
-        step = models.load(member, stage).step
-        reading = probe(models.model, inputs, untrained=models.untrained, **options)
-        if not isinstance(reading, Reading):
-            raise ArgumentError(f"the probe gave {shown(reading)}; expected a Reading.")
-        place = {"gamma": member.gamma, "seed": member.seed, "stage": str(stage), "step": step, "set": set}
-        place["reached"] = sweep.reached(stage)[member]
-        found += [{**place, **row} for row in reading.rows()]
-    return readings_table(found, sweep=sweep.name)
-
-
-def _check_takes(probe: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raise ArgumentError for a probe that does not take a model, inputs, an untrained model and the options."""
-    try:
-        taken = signature(probe)
-    except (ValueError, TypeError):  # as of some that are written in C
-        return
-    try:
-        taken.bind(None, None, untrained=None, **options)
-    except TypeError as error:
-        call = ", ".join(("model", "inputs", "untrained=...", *(f"{name}=..." for name in options)))
-        raise ArgumentError(f"got the probe {shown(probe)}; expected one that takes ({call}): {error}.") from None

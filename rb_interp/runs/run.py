@@ -221,8 +221,8 @@ class Run:
 
         if self.is_copy:
             return self.table("curves")
-        tables = {name: sweep.curves() for name, sweep in self.sweeps.items()}
-        return pd.concat(tables, names=["sweep", None]).reset_index("sweep").reset_index(drop=True)
+        found = pd.concat([sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()], ignore_index=True)
+        return found[["sweep", *found.columns[:-1]]]
 
     @property
     def table_keys(self) -> dict[str, str]:
@@ -255,7 +255,7 @@ class Run:
     @property
     def evidence(self) -> Evidence:
         """Everything that figures and report use; RunError if the run was not measured, or a file is damaged."""
-        from rb_interp.runs.results import read_evidence
+        from rb_interp.runs.measured import read_evidence
 
         self._check(PROBE)
         record, (read, evidence) = self.store.steps[PROBE], self._evidence
@@ -330,7 +330,7 @@ class Run:
         What was measured already, from the same checkpoints and by the same code, is not measured again. With
         ``until_decided`` seeds are added, four at a time and up to 20, as long as a claim about seeds is OPEN.
         """
-        from rb_interp.runs.results import measured_already
+        from rb_interp.runs.measured import measured_already
 
         with self.writing():
             self.train(progress)
@@ -370,7 +370,7 @@ class Run:
         Raises RunError if training is not finished or a checkpoint is damaged, StudyError if the measurement returns
         other tables than the study declares, or two rows of one key.
         """
-        from rb_interp.runs.results import write_measured
+        from rb_interp.runs.measured import write_measured
         from rb_interp.torch_threads import few_threads
 
         with self.writing():
@@ -398,10 +398,17 @@ class Run:
 
         Raises RunError for a stage, step or sweep that the run does not have.
         """
-        from rb_interp.runs.members import probe_members
+        from rb_interp.runs.measured import with_reached
+        from rb_interp.runs.members import measure_members
+
+        def plan(models: Any, member: Any) -> Iterator[tuple[str, str, Any]]:
+            models.load(member, stage)
+            data = models.sweep.dataset(member.seed)
+            inputs = data.inputs(data.sample(set, rows))
+            yield str(stage), set, probe(models.model, inputs, untrained=models.untrained, **options)
 
         self.check_checkpoints()
-        return probe_members(self.sweep(sweep), probe, stage, set, rows, options)
+        return with_reached(self, measure_members(self, plan, [self.sweep(sweep).name], progress=False).readings)
 
     @typed
     def write_report(self, out: Path | str | None = None) -> Path:

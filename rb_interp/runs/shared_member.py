@@ -1,8 +1,7 @@
 """A shared member as it is read: a folder with weights, task, circuit and readings.
 
-    config.json             what the member is (`Content`), with the SHA-256 of each file of weights
+    config.json             what the member is (`Content`), with the SHA-256 of the file of weights
     model.safetensors       its weights, by TransformerLens name
-    untrained.safetensors   its weights at step 0, only if scheme, gamma and seed do not draw them again
     README.md               its card, written from ``member_card.md.jinja``
 
 A member is refused if it is not what its ``config.json`` says: its weights by their SHA-256, untrained weights that are
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from rb_interp.models.protocol import HookedModel
 
 FORMAT = "rb_interp member 2"
-FILE, WEIGHTS, UNTRAINED, CARD = "config.json", "model.safetensors", "untrained.safetensors", "README.md"
+FILE, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class Content:
         task: what it was trained on, see `task_spec`. data_seed: of the rows that it learned.
         gamma, seed: of its initialisation; both None for weights that no scheme has drawn.
         stage, step: where in training it stands.
-        untrained: ``drawn`` (from scheme, gamma and seed), ``stored``, or ``none``. checksum: of the untrained weights.
-        sha256: of each file of weights. training: settings of the training. circuit: None if nobody has named it.
+        untrained: ``drawn`` (from scheme, gamma and seed), or ``none``. checksum: of the untrained weights.
+        sha256: of the file of weights. training: settings of the training. circuit: None if nobody has named it.
         accuracy: set -> share of its rows that are answered rightly. readings: rows of a table of readings.
         licence: of the weights, as the Hub spells it. versions: of what made it.
     """
@@ -201,10 +200,11 @@ class SharedMember:
 def read(folder: Path, task: Any = None) -> SharedMember:
     """The member in a folder; raises as `from_pretrained`."""
     content = read_content(folder)
-    weights, initial = _weights(folder / WEIGHTS, content), {}
-    if content.untrained == "stored":
-        initial = _weights(folder / UNTRAINED, content)
-    elif content.untrained == "drawn":
+    path, initial = folder / WEIGHTS, {}
+    held = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(held).hexdigest() != content.sha256.get(WEIGHTS):
+        raise RunError(f"{path} is missing or damaged: its SHA-256 is not the one in {FILE}. Get a sound copy.")
+    if content.untrained == "drawn":
         sizes = content.model, content.d_vocab, content.n_ctx
         initial = drawn_weights(*sizes, content.gamma, content.seed, content.dtype)
         if checksum(initial) != content.checksum:
@@ -214,7 +214,7 @@ def read(folder: Path, task: Any = None) -> SharedMember:
                 f"{content.seed} give here; use the versions that it was made with: {made}."
             )
     card = folder / CARD
-    return SharedMember(content, card.read_text("utf-8") if card.exists() else "", folder, weights, initial, task)
+    return SharedMember(content, card.read_text("utf-8") if card.exists() else "", folder, load(held), initial, task)
 
 
 def read_content(folder: Path) -> Content:
@@ -229,14 +229,6 @@ def read_content(folder: Path) -> Content:
         return Content(**told)
     except (OSError, RbInterpError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} does not say what a member is ({first_line(error)}); get a sound copy.") from None
-
-
-def _weights(path: Path, content: Content) -> dict[str, Tensor]:
-    """The weights in a file; RunError if it has another SHA-256 than ``config.json`` says."""
-    held = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(held).hexdigest() != content.sha256.get(path.name):
-        raise RunError(f"{path} is missing or damaged: its SHA-256 is not the one in {FILE}. Get a sound copy.")
-    return load(held)
 
 
 def drawn_weights(

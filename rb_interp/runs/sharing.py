@@ -23,7 +23,6 @@ from rb_interp.runs.measured import Measured
 from rb_interp.runs.shared_member import (
     CARD,
     FILE,
-    UNTRAINED,
     WEIGHTS,
     Circuit,
     Content,
@@ -52,9 +51,6 @@ LOOKS = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track
 """Settings of a training that say what is looked at and kept, and change no step."""
 ROWS, AT_ONCE = 1000, 100_000
 """Rows of each set that the accuracy is of, at most; tokens that go through a model at once."""
-COLUMNS = ("probe", "layer", "head", "quantity", "set", "value", "untrained", "null_mean", "n")
-MOST_READINGS = 20
-"""Readings that a card shows; all of them stand in config.json."""
 
 
 @typed
@@ -136,7 +132,6 @@ def save_member(
     model: ModelConfig,
     weights: Mapping[str, Tensor],
     task: Task,
-    initial: Mapping[str, Tensor] | None = None,
     data: Any = None,
     study: str = "",
     **facts: Any,
@@ -147,7 +142,6 @@ def save_member(
         path: the folder, which must be new or empty.
         model, weights: what it is, by TransformerLens name, as `train_members` leaves it.
         task, data: what it learned; ``data`` is drawn by its seed if it is not given.
-        initial: its weights at step 0; None if scheme, gamma and seed draw them.
         study: an installed study that trains tasks of this class, by which the task is found again.
         facts: what else is known of it, as fields of `Content`: ``gamma`` and ``seed`` of its initialisation (none for
             weights that were written by hand), ``data_seed``, ``name`` (by default that of the folder), ``stage``,
@@ -172,31 +166,24 @@ def save_member(
     if not all(weight.isfinite().all() for weight in weights.values()):
         raise ModelError("not all weights are finite; a model that diverged is not shared.")
     folder, (dtype,) = Path(path), types
-    if folder.exists() and (folder.is_file() or {path.name for path in folder.iterdir()} - {WEIGHTS, UNTRAINED, CARD}):
+    if folder.exists() and (folder.is_file() or {path.name for path in folder.iterdir()} - {WEIGHTS, CARD}):
         raise RunError(f"{folder} holds something; nothing was changed. Give the path of a new folder.")
     data = task.dataset(facts.get("data_seed", 0)) if data is None else data
     sizes, type_name = (model, vocabulary(task, data), task.length), str(dtype).removeprefix("torch.")
-    gamma, seed = facts.get("gamma"), facts.get("seed")
-    drawn = {} if seed is None else drawn_weights(*sizes, gamma, seed, type_name)
-    first, held = drawn if initial is None else initial, {WEIGHTS: weights}
-    untrained = "none" if not first else "drawn" if checksum(first) == checksum(drawn) else "stored"
-    if untrained == "stored":
-        lens_model(*sizes, first, dtype)  # raises ModelError if they do not fit the model
-        held[UNTRAINED] = first
-    files = {
-        name: save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, {"format": "pt"})
-        for name, tensors in held.items()
-    }
+    drawn = facts.get("seed") is not None
+    first = drawn_weights(*sizes, facts.get("gamma"), facts["seed"], type_name) if drawn else {}
+    packed = save({name: weight.detach().cpu().contiguous() for name, weight in weights.items()}, {"format": "pt"})
     content = Content(
         **{"name": folder.resolve().name, **facts},
         model=model, d_vocab=sizes[1], n_ctx=sizes[2], dtype=type_name, task=task_spec(task, study),
-        untrained=untrained, checksum=checksum(first) if first else "",
-        sha256={name: hashlib.sha256(packed).hexdigest() for name, packed in files.items()},
+        untrained="drawn" if drawn else "none", checksum=checksum(first) if drawn else "",
+        sha256={WEIGHTS: hashlib.sha256(packed).hexdigest()},
         accuracy=accuracy(lens_model(*sizes, weights, dtype), data),
         versions={name: versions()[name] for name in ("rb-interp", "torch", "numpy", "transformer-lens")},
     )  # fmt: skip
-    for name, packed in {**files, CARD: model_card(content).encode(), FILE: content_bytes(content)}.items():
-        write_file(folder / name, packed)  # config.json last: without it there is no member
+    write_file(folder / WEIGHTS, packed)
+    write_file(folder / CARD, model_card(content).encode())
+    write_file(folder / FILE, content_bytes(content))  # the last: without it there is no member
     return read(folder)
 
 
@@ -209,12 +196,7 @@ def model_card(content: Content) -> str:
         keep_trailing_newline=True,
     )  # fmt: skip
     page.filters["cell"] = _cell
-    chosen: dict[Any, Mapping[str, Any]] = {}
-    for row in content.readings:
-        chosen.setdefault((row.get("probe"), row.get("layer"), row.get("head"), row.get("set")), row)
-    shown = [[row.get(column) for column in COLUMNS] for row in list(chosen.values())[:MOST_READINGS]]
-    template = page.get_template("member_card.md.jinja")
-    return template.render(member=content, task=_task_name(content), columns=COLUMNS, readings=shown)
+    return page.get_template("member_card.md.jinja").render(member=content, task=_task_name(content))
 
 
 def _task_name(content: Content) -> str:
@@ -263,7 +245,7 @@ def export(
         if find is not None and stage == "final" and not own.name:  # of these alone a study names circuits
             circuit = find(Measured(run.evidence.readings, run.evidence.tables)).get((gamma, seed))
     return save_member(
-        path, model=own.config.model, weights=checkpoint.member(gamma, seed), initial=own.weights(gamma, seed, "init"),
+        path, model=own.config.model, weights=checkpoint.member(gamma, seed),
         task=own.config.task, data=own.dataset(seed), data_seed=own.config.data_seed_of(seed), study=run.study.name,
         gamma=gamma, seed=seed, stage=str(stage), step=checkpoint.step, circuit=circuit, readings=readings,
         training=training_of(own.config.train, lr=dict(own.config.rates).get(gamma, own.config.train.lr)), **facts,
@@ -312,7 +294,7 @@ def push_to_hub(path: Path | str, repo_id: str, *, private: bool | None = None) 
     names = members(folder) or [""]
     for name in names:
         read(folder / name)
-    files = [CARD, *(str(Path(name) / file) for name in names for file in (FILE, WEIGHTS, UNTRAINED, CARD))]
+    files = [CARD, *(str(Path(name) / file) for name in names for file in (FILE, WEIGHTS, CARD))]
     huggingface_hub.create_repo(repo_id, private=private, exist_ok=True)
     commit = huggingface_hub.upload_folder(repo_id=repo_id, folder_path=folder, allow_patterns=files)
     return commit.commit_url

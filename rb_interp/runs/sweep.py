@@ -90,8 +90,8 @@ class Sweep:
         """Members of the finished sweep whose last losses, on what they were trained on, are not finite."""
         sets, found = [self.config.task.sets.index(name) for name in self.config.task.train_sets], []
         for curves in self._curves():
-            sound = np.isfinite(curves.evaluations[-1][1][:, sets, 0]).all(axis=1).tolist()
-            found += [member for member, fine in zip(curves.members, sound, strict=True) if not fine]
+            last = zip(curves.members, curves.evaluations[-1][1][:, sets, 0], strict=True)
+            found += [member for member, losses in last if not np.isfinite(losses).all()]
         return tuple(found)
 
     @property

@@ -1,11 +1,10 @@
 """Wrong arguments of a run and of a whole study are refused in a sentence, before anything is written."""
 
-import numpy as np
 import pytest
 from own_studies import ONE, TWO
 
 from rb_interp.errors import ArgumentError, ConfigError
-from rb_interp.runs.measured import over_seeds, readings_table, summary_table
+from rb_interp.runs.measured import over_seeds, summary_table
 from rb_interp.runs.run import Run
 
 
@@ -23,9 +22,6 @@ def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
 
 
 CALLS = {
-    "readings_table of an array": lambda run: readings_table(np.array(3)),
-    "readings_table of rows that are none": lambda run: readings_table([1]),
-    "readings_table of texts": lambda run: readings_table(run.readings.assign(head="x")),
     "summary_table": lambda run: summary_table(run.readings.drop(columns="head")),
     "over_seeds": lambda run: over_seeds(run.readings, ["gama"], ["value"]),
     "over_seeds of no place": lambda run: over_seeds(run.readings, [], ["value"]),

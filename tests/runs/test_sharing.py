@@ -16,7 +16,7 @@ from rb_interp.errors import ModelError, RunError
 from rb_interp.models.schemes import draw
 from rb_interp.runs import Circuit, Run, save_member
 from rb_interp.runs.measured import Measured
-from rb_interp.runs.shared_member import FILE, UNTRAINED, WEIGHTS, task_spec
+from rb_interp.runs.shared_member import FILE, WEIGHTS, task_spec
 from rb_interp.runs.sharing import from_pretrained, members
 from rb_interp.studies.anchor.circuits import circuits as anchor_circuits
 from rb_interp.studies.composite.flow import circuits as flows
@@ -83,17 +83,12 @@ def test_the_card_has_the_hubs_front_matter(tmp_path):
     assert saved.circuit == circuit
 
 
-def test_weights_of_either_type_and_untrained_ones_that_no_seed_draws_come_back(tmp_path):
-    first, last = drawn(5, torch.float64), drawn(6, torch.float64)
-    given = {"model": MODEL, "weights": last, "task": TASK}
-    stored = save_member(tmp_path / "a", **given, initial=first, gamma=0.8, seed=0)
-    by_seed = save_member(tmp_path / "b", **given, initial=first, gamma=0.8, seed=5)
-    for member, untrained in ((stored, "stored"), (by_seed, "drawn")):
-        assert member.content.untrained == untrained
-        assert (member.folder / UNTRAINED).exists() == (untrained == "stored")
-        assert all(torch.equal(member.initial[name], first[name]) for name in first)
-    assert stored.model(TOKENS).dtype == torch.float64
-    assert save_member(tmp_path / "c", **given).untrained is None
+def test_weights_of_either_type_come_back_and_untrained_ones_are_drawn_by_their_seed(tmp_path):
+    given = {"model": MODEL, "weights": drawn(6, torch.float64), "task": TASK}
+    member = save_member(tmp_path / "a", **given, gamma=0.8, seed=5)
+    assert all(torch.equal(member.initial[name], first) for name, first in drawn(5, torch.float64).items())
+    assert member.model(TOKENS).dtype == torch.float64
+    assert save_member(tmp_path / "b", **given).untrained is None
 
 
 def test_a_task_comes_back_by_its_study_or_is_asked_for_in_one_sentence(exported, copy, tmp_path):
@@ -152,7 +147,6 @@ def test_a_member_is_written_whole_or_not_at_all(one, tmp_path, monkeypatch, fai
     [
         ({"format": "other 9"}, "its format is not 'rb_interp member 2'"),
         ({"model": {"weights_only": False}}, "unknown key 'weights_only'"),
-        ({"untrained": "stored"}, "untrained.safetensors is missing or damaged"),
         ({"checksum": "0" * 64}, "another checksum of its untrained weights"),
         ({"seed": 2}, "another checksum of its untrained weights"),
     ],

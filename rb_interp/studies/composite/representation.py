@@ -294,7 +294,7 @@ def phase_by_complexity(readings: pd.DataFrame, phases: pd.DataFrame) -> Placed:
     """The reading ``phase_by_complexity``, the number of K8; none where no gamma has both phases.
 
     ``auc``: the chance that an inferential member has a lower participation ratio of L0's W_Q than a symmetric one of
-    the same gamma, with the ends ``auc:low`` and ``auc:high`` of its interval, see ``statistics.auc``.
+    the same gamma, with the ends ``auc:low`` and ``auc:high`` of its interval, see ``statistics.groups``.
     """
     own = readings.loc[(readings["probe"] == "weight_spectra") & (readings["layer"] == 0)]
     own = own.loc[own["quantity"] == "participation_W_Q", ["gamma", "seed", "value", "untrained"]]

@@ -1,0 +1,90 @@
+"""Members read side by side: results in order, models to oneself, and an end to all when one fails or at Ctrl-C."""
+
+import gc
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from own_studies import TASK
+
+from rb_interp.errors import RunError
+from rb_interp.runs import members
+from rb_interp.runs.members import each_member
+from rb_interp.training.member_group import Member
+
+MEMBERS = [Member(0.5, seed) for seed in range(12)]
+
+
+@pytest.fixture
+def sweep(one, monkeypatch):
+    """A sweep whose models are made at once and load nothing."""
+
+    class Models:
+        stopped = False
+
+        def __init__(self, sweep):
+            self.in_use = False
+
+        def load(self):
+            if self.stopped:
+                raise RunError("stopped")
+
+    monkeypatch.setattr(members, "MemberModels", Models)
+    sweep = one.sweep()
+    monkeypatch.setattr(sweep, "dataset", lambda seed: TASK)
+    return sweep
+
+
+def with_workers(sweep, n, monkeypatch):
+    monkeypatch.setattr(sweep, "config", replace(sweep.config, train=replace(sweep.config.train, workers=n)))
+    return sweep
+
+
+def test_results_keep_their_order_and_no_models_are_shared(sweep, monkeypatch):
+    used = set()
+
+    def work(models, member):
+        assert not models.in_use
+        models.in_use = True
+        time.sleep(0.02 if member.seed % 2 else 0.005)
+        models.in_use = False
+        used.add(models)
+        return member, threading.current_thread()
+
+    found = each_member(with_workers(sweep, 3, monkeypatch), MEMBERS, work, progress=False)
+    assert ([member for member, _ in found], len(used)) == (MEMBERS, 3)
+    alone = each_member(with_workers(sweep, 1, monkeypatch), MEMBERS[:2], work, progress=False)
+    assert {thread for _, thread in alone} == {threading.current_thread()}
+
+
+@pytest.fixture
+def ctrl_c():
+    """Python's own answer to Ctrl-C, which a shell takes from what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # Python drops what is raised inside a callback of its collector, and test tools have one
+    yield
+    gc.enable()
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("how", ["error", "ctrl-c"])
+def test_a_failure_and_ctrl_c_stop_the_others(sweep, how, ctrl_c, monkeypatch):
+    begun = []
+
+    def work(models, member):
+        begun.append(member)
+        if member.seed == 0:
+            time.sleep(0.1)
+            if how == "error":
+                raise RunError("the file is broken.")
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        for _ in range(500):
+            models.load()
+            time.sleep(0.01)
+
+    error, message = (RunError, "^the file is broken.$") if how == "error" else (KeyboardInterrupt, None)
+    with pytest.raises(error, match=message):
+        each_member(with_workers(sweep, 2, monkeypatch), MEMBERS, work, progress=False)
+    assert len(begun) <= 3
