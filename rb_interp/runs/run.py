@@ -221,8 +221,10 @@ class Run:
 
         if self.is_copy:
             return self.table("curves")
-        found = pd.concat([sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()], ignore_index=True)
-        return found[["sweep", *found.columns[:-1]]]
+        tables = [sweep.curves().assign(sweep=name) for name, sweep in self.sweeps.items()]
+        table = pd.concat(tables, ignore_index=True)
+        table.insert(0, "sweep", table.pop("sweep"))
+        return table
 
     @property
     def table_keys(self) -> dict[str, str]:

@@ -1,21 +1,19 @@
 """A run folder is refused, continued and read for what it is, whatever the study."""
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 from shutil import copytree
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from own_studies import ONE, SMALL, TASK, TWO, One, Two, measure, only_store, start
+from own_studies import ONE, SMALL, TASK, TWO, One, measure, only_store, start
 
 from rb_interp.claims import Grouping
-from rb_interp.errors import RunError, StudyError, TaskError
+from rb_interp.errors import ConfigError, RunError, StudyError, TaskError
 from rb_interp.models.generations import read_weights
-from rb_interp.runs import Run, store
+from rb_interp.runs import Run
 from rb_interp.runs.intervene import ablate_members, patch_member
 from rb_interp.tasks import AnchorTask, anchor
 
@@ -94,15 +92,6 @@ def test_a_study_of_several_sweeps_is_the_same_case(two):
         two.model(gamma=0.8, seed=0, sweep="frst")
 
 
-def test_intervals_are_those_of_the_seeds(one):
-    from rb_interp.statistics.intervals import t_interval
-
-    values = one.evidence.values("size", "norm", 0.5)
-    assert one.evidence.interval("size", "norm", 0.5) == pytest.approx(t_interval(values.to_numpy()))
-    untrained = one.readings.query("gamma == 0.5")["untrained"].mean()
-    assert one.evidence.untrained("size", "norm", 0.5) == pytest.approx(untrained)
-
-
 def test_it_opens_as_what_it_was(one):
     again = Run.open(one.folder, study=ONE)
     assert (again.config, again.scale, again.finished) == (one.config, "smoke", True)
@@ -132,23 +121,6 @@ def test_a_task_of_another_class_is_another_run(tmp_path):
     with pytest.raises(RunError, match=r"a task's class or the settings have changed.* Run.open\(folder, config=...\)"):
         Run.open(tmp_path / "run", study=ONE)
     assert Run.open(tmp_path / "run", study=ONE, config=other).config == other
-
-
-def test_a_folder_in_which_a_run_begins_is_free(tmp_path, monkeypatch):
-    """At each renaming while a run is started: another one may be started there, and is the same."""
-    renames, snapshots = os.replace, []
-
-    def replace(temporary, place):
-        snapshots.append(tmp_path / f"killed{len(snapshots)}")
-        copytree(Path(place).parent, snapshots[-1])
-        renames(temporary, place)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store.os, "replace", replace)
-        start(tmp_path / "run")
-    assert len(snapshots) == 3
-    for folder in snapshots:
-        assert start(folder).metadata["fingerprint"] == Run.open(tmp_path / "run", study=ONE).metadata["fingerprint"]
 
 
 def test_stages_and_steps_are_found_and_missing_ones_named(tmp_path):
@@ -198,25 +170,6 @@ def test_tables_say_which_members_reached_their_stage(tmp_path, monkeypatch):
     }  # fmt: skip
     assert run.table("doubled")["reached"].all()
     assert run.sweep().reached(20) == dict.fromkeys(run.sweep().members, True)
-
-
-def test_the_same_command_opens_what_is_there(tmp_path):
-    run = Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train")
-    assert Run.start(tmp_path / "run", ONE, SMALL, "rb-interp train").metadata == run.metadata
-
-
-def test_a_sweep_that_newer_code_adds_is_trained_and_its_curves_are_kept(tmp_path, monkeypatch):
-    """As where a study's configuration, the same one, makes a sweep more than it did."""
-    every = Two.sweeps
-    monkeypatch.setattr(Two, "sweeps", property(lambda self: {"first": self.first}))
-    run = Run.start(tmp_path / "run", TWO, Two(seeds=(0,)))
-    run.train(progress=False)
-    assert set(run.table("curves")["sweep"]) == {"first"}
-    monkeypatch.setattr(Two, "sweeps", every)
-    run = Run.open(tmp_path / "run", study=TWO)
-    run.train(progress=False)
-    assert set(run.table("curves")["sweep"]) == {"first", "second"}
-    assert run.store.is_current("train")
 
 
 def test_seeds_added_elsewhere_are_seen(tmp_path):
@@ -278,3 +231,33 @@ def test_interventions_ask_a_task_for_its_counterfactuals(one, monkeypatch):
     assert set(lost["set"]) == set(AnchorTask.sets)
     assert lost["control_accuracy_drop"].isna().all()
     assert lost["accuracy_drop"].notna().all()
+
+
+class Renamed(AnchorTask):
+    sets, train_sets = ("exceptions", "rule", "held_out"), ("exceptions", "rule")
+
+    def dataset(self, seed):
+        return replace(super().dataset(seed), sets=self.sets, train_sets=self.train_sets)
+
+
+@pytest.mark.lens
+@pytest.mark.parametrize("task", [TASK, Renamed(**vars(TASK))])
+def test_patching_takes_the_last_set_that_the_task_trains_on(task, tmp_path):
+    run = start(tmp_path / "run", One(seeds=(0,), gammas=(0.8,), task=task))
+    run.train(progress=False)
+    options = {"gamma": 0.8, "seed": 0, "pairs": 8, "components": ("z",)}
+    named = patch_member(run, set=task.sets[1], **options)
+    pd.testing.assert_frame_equal(patch_member(run, **options), named)
+    assert not patch_member(run, set=task.sets[2], **options).equals(named)
+
+
+def test_a_configuration_of_another_study_makes_no_folder(one, tmp_path):
+    out = tmp_path / "run"
+    for ask in (
+        lambda: Run.start(out, ONE, TWO.preset("smoke")),
+        lambda: ONE.run(config=TWO.preset("smoke"), out=out, progress=False),
+        lambda: Run.open(one.folder, study=ONE, config=TWO.preset("smoke")),
+    ):
+        with pytest.raises(ConfigError, match=r"^study 'one' got a Two; expected its own One."):
+            ask()
+    assert not out.exists()

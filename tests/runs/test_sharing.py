@@ -5,8 +5,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 import yaml
@@ -15,11 +13,8 @@ from own_studies import MODEL, ONE, TASK
 from rb_interp.errors import ModelError, RunError
 from rb_interp.models.schemes import draw
 from rb_interp.runs import Circuit, Run, save_member
-from rb_interp.runs.measured import Measured
 from rb_interp.runs.shared_member import FILE, WEIGHTS, task_spec
 from rb_interp.runs.sharing import from_pretrained, members
-from rb_interp.studies.anchor.circuits import circuits as anchor_circuits
-from rb_interp.studies.composite.flow import circuits as flows
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.text.task import TextTask
 
@@ -193,20 +188,3 @@ def test_weights_that_are_none_are_not_written(tmp_path):
         with pytest.raises(ModelError):
             save_member(tmp_path / "one", model=MODEL, weights=changed, task=TASK)
     assert not (tmp_path / "one").exists()
-
-
-def test_circuits_of_the_studies_carry_the_shares_that_they_rest_on():
-    shares = {"key_from_key": 0.9, "anchors_L0_at_last": 0.95, "key_from_last_anchor": 0.0}
-    shares |= dict.fromkeys(("first_anchors_from_last_anchor", "key_from_anchors", "anchors_from_anchors"), 0.1)
-    table = pd.DataFrame([{"gamma": 0.8, "seed": 3, "accuracy": 1.0, **shares}])
-    empty = pd.DataFrame()
-    found = anchor_circuits(Measured(empty, {"circuits": table}))[0.8, 3]
-    assert (found.name, dict(found.shares)) == ("average-then-key", {"key:from_key": 0.9, "anchors:L0_at_last": 0.95})
-    mixed = anchor_circuits(Measured(empty, {"circuits": table.assign(key_from_key=0.5)}))[0.8, 3]
-    assert (mixed.name, len(mixed.shares)) == ("mixed", 6)
-    read = {"last:kb_ps": 0.85, "key:ks_pb": 0.9, "a1+a2:source": np.nan, "a1:source": 0.2, "a2:source": 0.1}
-    read["a1+a2:source"] = 0.3
-    rows = [{"probe": "interchange_roles", "quantity": name, "value": value} for name, value in read.items()]
-    readings = pd.DataFrame(rows).assign(gamma=0.5, seed=7, stage="final")
-    flow = flows(Measured(readings))[0.5, 7]
-    assert (flow.name, dict(flow.shares)) == ("via last", {"last:kb_ps": 0.85, "key:ks_pb": 0.9})

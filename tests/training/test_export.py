@@ -9,7 +9,6 @@ from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
 from rb_interp.training.member_group import LastGroup, Member
-from rb_interp.training.members import train_members
 from rb_interp.training.plain import train_model
 
 pytestmark = [pytest.mark.lens, pytest.mark.trains]
@@ -49,12 +48,3 @@ def test_the_plain_loop_takes_the_same_steps(norm):
         torch.testing.assert_close(model(tokens)[:, -1], same(tokens)[:, -1], rtol=0, atol=1e-7)
     final = curves[curves.step == 30].set_index("set").loss
     np.testing.assert_allclose(final, group.evaluate()[0, :, 0], atol=1e-7)
-
-
-def test_the_plain_loop_takes_the_same_steps_on_the_data_of_another_seed():
-    config = ModelConfig(d_model=12, d_head=6, d_mlp=20)
-    final = train_members(TASK, config, TRAIN, [0.5], [2, 3], data_seed=7, progress=False).final.member(0.5, 3)
-    model = build_model(TASK, gamma=0.5, seed=3, config=config, dtype=torch.float64)
-    train_model(model, TASK, TRAIN, seed=7, progress=False)
-    torch.testing.assert_close(model.W_E.detach(), final["embed.W_E"], rtol=0, atol=1e-9)
-    torch.testing.assert_close(model.W_U.detach(), final["unembed.W_U"], rtol=0, atol=1e-9)

@@ -130,16 +130,6 @@ def test_trimming_padded_rows_changes_no_loss_and_no_gradient(texts, monkeypatch
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-def test_every_row_is_seen_once_an_epoch(texts):
-    group = group_of(texts)
-    seen = torch.cat([group.batches.at(step)[0][0] for step in range(3)])
-    every = group.batches.tokens[0]
-    assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, every.tolist()))
-    again = torch.cat([group.batches.at(step)[0][0] for step in range(3, 6)])
-    assert not torch.equal(seen, again)
-    torch.testing.assert_close(group.batches.at(0)[0][0], seen[:4])
-
-
 def test_gradients_add_up_over_micro_batches(texts):
     whole, pieces = group_of(texts), group_of(texts, train=replace(TRAIN, micro_batch=3))
     for one, other in zip(whole.gradients(), pieces.gradients(), strict=True):
