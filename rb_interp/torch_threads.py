@@ -16,14 +16,11 @@ import numpy  # noqa: F401  (its BLAS has to be there when libraries are looked 
 import torch
 from threadpoolctl import ThreadpoolController
 
-from rb_interp.typed import typed
-
 P = ParamSpec("P")
 R = TypeVar("R")
 _wanted: ContextVar[int] = ContextVar("threads", default=1)
 
 
-@typed
 @contextmanager
 def threads(n: int) -> Iterator[None]:
     """A context in which torch, numpy, and each probe and intervention, use n threads; the caller's numbers come back.

@@ -47,14 +47,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import RolesError
-from rb_interp.probes._probe import Found, drawn_once, occupied, probe
-from rb_interp.probes.capturing import Source, head_pattern
+from rb_interp.probes._probe import Found, drawn_once, occupied, pattern, probe
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import Roles
 
 PERMUTED = "roles permuted over rows"
+NULLED = ("key", "anchors")
+"""Quantities of attention_by_role that have a null."""
 EXCESS, LAST = "_excess", "last"
 """The last position is a role of this name, where no other has it."""
 ROUNDING = 1e-12
@@ -66,13 +67,14 @@ UNDEFINED = (
 )
 Pattern = Float[np.ndarray, "row query key"]
 Mask = Bool[np.ndarray, "row pos"]
+Looking = Bool[np.ndarray, "row query q"]
+Seen = Bool[np.ndarray, "row key k"]
 
 
-@probe(UNDEFINED)
+@probe(pattern, UNDEFINED)
 def attention(
-    model: Source, inputs: Inputs, *, query: str | Sequence[str] = (), to: str | Sequence[str] = (),
-    layer: int = 0, head: int = 0, untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-) -> Found:  # fmt: skip
+    pattern: Pattern, inputs: Inputs, *, query: str | Sequence[str] = (), to: str | Sequence[str] = ()
+) -> Found:
     """Mean attention from some roles to others in one head, in [0, 1], and what it exceeds other positions by.
 
     Values: ``{query}_to_{key}`` of each pair of roles, and ``{query}_to_{key}_excess``; NaN where no position has the
@@ -95,50 +97,41 @@ def attention(
     >>> round(sum(reading.values[f"anchor_to_{role}"] for role in ("key", "anchor", "noise")), 6)
     1.0
     """
-    pattern = head_pattern(model, inputs.tokens, layer, head)
     queries, looking = role_masks(inputs.roles, query, pattern.shape[-1])
     keys, seen = role_masks(inputs.roles, to, pattern.shape[-1])
     places = {f"{q}_to_{k}": (at_q, at_k) for at_q, q in enumerate(queries) for at_k, k in enumerate(keys)}
-    found = _between(pattern, looking, seen, places, n_null, seed)
-    beyond = {name + EXCESS: excess(pattern, looking[..., q], seen[..., k]) for name, (q, k) in places.items()}
+    found, values = _between(pattern, looking, seen, places), {}
+    for name, (q, k) in places.items():
+        values[name + EXCESS] = excess(pattern, looking[..., q], seen[..., k])
 
-    def nulls() -> dict[str, Null]:
-        drawn = dict(cast(Any, found).nulls())
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
+        drawn = dict(cast(Any, found).nulls(n_null, seed))
         for name, (q, k) in places.items():
             by_place = random_excess(looking[..., q], seen[..., k], n_null, seed)
             drawn[name + EXCESS] = Null("attention drawn at random, by position", by_place)
         return drawn
 
-    return found._replace(values={**found.values, **beyond}, nulls=nulls)
+    return found._replace(values={**found.values, **values}, nulls=nulls)
 
 
-def _between(
-    pattern: Pattern,
-    looking: Bool[np.ndarray, "row query q"],
-    seen: Bool[np.ndarray, "row key k"],
-    places: Mapping[str, tuple[int, int]],
-    n_null: int,
-    seed: int,
-) -> Found:
-    """What some roles give to others, by name, with the null of other rows; ``places`` are their numbers."""
-    table, values = between_roles(pattern, looking, seen), {}
-    for name, at in places.items():
-        values[name] = float(table[at])
+def _between(pattern: Pattern, looking: Looking, seen: Seen, places: Mapping[str, tuple[int, int]]) -> Found:
+    """What some roles give to others, by name, with the null of other rows; ``places`` are the numbers of both."""
+    table = between_roles(pattern, looking, seen)
+    still_q, still_k = (looking == looking[:1]).all((0, 1)), (seen == seen[:1]).all((0, 1))
+    values, still = {}, []
+    for name, (q, k) in places.items():
+        values[name] = float(table[q, k])
+        still += [name] if still_q[q] and still_k[k] else []
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         draws = other_rows(pattern, looking, seen, permutations(n_null, len(pattern), np.random.default_rng(seed)))
         return {name: Null(PERMUTED, draws[:, q, k] + ROUNDING) for name, (q, k) in places.items()}
 
-    still_q, still_k = (looking == looking[:1]).all((0, 1)), (seen == seen[:1]).all((0, 1))
-    still = [name for name, (q, k) in places.items() if still_q[q] and still_k[k]]
-    return Found(values, nulls, {"attention": table}, len(pattern), still=still, pattern=pattern)
+    return Found(values, nulls, {"attention": table}, len(pattern), still=still)
 
 
-@probe()
-def attention_by_role(
-    model: Source, inputs: Inputs, *, layer: int = 1, head: int = 0,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-) -> Found:  # fmt: skip
+@probe(pattern, place={"layer": 1, "head": 0})
+def attention_by_role(pattern: Pattern, inputs: Inputs) -> Found:
     """Attention of the last position by role, on the given rows (memory and reasoning inputs: call it on each).
 
     Values, all in [0, 1]: ``key``, ``anchor_1`` .. ``anchor_q``, ``anchors`` (their sum), ``self`` (the last position
@@ -159,22 +152,21 @@ def attention_by_role(
             f"attention_by_role got one position twice in row {row}: key {key[row].tolist()}, "
             f"anchor {anchors[row].tolist()}; give every position of a row one role."
         )
-    pattern = head_pattern(model, inputs.tokens, layer, head, queries=-1)
-    seen = masks_by_role(key, anchors, pattern.shape[1])
-    looking = np.ones((len(pattern), 1, 1), dtype=bool)
+    seen, last = masks_by_role(key, anchors, pattern.shape[-1]), pattern[:, -1:]
     places = {role: (0, number) for number, role in enumerate(seen)}
-    found = _between(pattern[:, None], looking, np.stack(list(seen.values()), 2), places, n_null, seed)
+    looking = np.ones((len(last), 1, 1), dtype=bool)
+    found = _between(last, looking, np.stack(list(seen.values()), 2), places)
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng, drawn = np.random.default_rng(seed), {}
-        for role in ("key", "anchors"):
-            orders = permutations(n_null, len(pattern), rng)
-            draws = other_rows(pattern[:, None], looking, seen[role][..., None], orders)[:, 0, 0]
+        for role in NULLED:
+            orders = permutations(n_null, len(last), rng)
+            draws = other_rows(last, looking, seen[role][..., None], orders)[:, 0, 0]
             drawn[role] = Null(PERMUTED, draws + ROUNDING)
         return drawn
 
-    still = [role for role in ("key", "anchors") if role in found.still]
-    return found._replace(nulls=nulls, arrays={"mean_attention": pattern.mean(0)}, still=still)
+    still = [role for role in NULLED if role in found.still]
+    return found._replace(nulls=nulls, arrays={"mean_attention": last[:, 0].mean(0)}, still=still)
 
 
 def masks_by_role(key: Int[np.ndarray, "row n"], anchors: Int[np.ndarray, "row m"], length: int) -> dict[str, Mask]:
@@ -185,11 +177,8 @@ def masks_by_role(key: Int[np.ndarray, "row n"], anchors: Int[np.ndarray, "row m
     return {**masks, "self": noise & last, "noise": noise & ~last}
 
 
-@probe()
-def attention_to_key(
-    model: Source, inputs: Inputs, *, layer: int = 0, head: int = 0,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-) -> Found:  # fmt: skip
+@probe(pattern)
+def attention_to_key(pattern: Pattern, inputs: Inputs) -> Found:
     """Attention of each anchor's position to the key in one head, mean over rows, in [0, 1].
 
     Values: key_from_anchor_1 .. key_from_anchor_q, key_from_last_anchor. Null: positions of one row's roles used for
@@ -202,13 +191,12 @@ def attention_to_key(
         RolesError: for missing roles, and for roles of other rows. ``attention`` reads roles of any names.
     """
     anchors, key = (_of_the_anchor_task(inputs, role, "attention_to_key", True) for role in ("anchor", "key"))
-    pattern = head_pattern(model, inputs.tokens, layer, head)
     looking = np.stack([_mask(at[:, None], pattern.shape[-1]) for at in anchors.T], 2)
     seen = _mask(key[:, :1], pattern.shape[-1])[..., None]
     places = {f"key_from_anchor_{j + 1}": (j, 0) for j in range(anchors.shape[1])}
     places["key_from_last_anchor"] = (anchors.shape[1] - 1, 0)
     by_row = pattern[np.arange(len(pattern))[:, None], anchors, key[:, :1]]
-    return _between(pattern, looking, seen, places, n_null, seed)._replace(arrays={"attention": by_row})
+    return _between(pattern, looking, seen, places)._replace(arrays={"attention": by_row})
 
 
 def _of_the_anchor_task(inputs: Inputs, role: str, asker: str, needed: bool = False) -> Int[np.ndarray, "row n"]:
@@ -247,9 +235,7 @@ def role_masks(
     return names, masks
 
 
-def between_roles(
-    pattern: Pattern, looking: Bool[np.ndarray, "row query q"], seen: Bool[np.ndarray, "row key k"]
-) -> Float[np.ndarray, "q k"]:
+def between_roles(pattern: Pattern, looking: Looking, seen: Seen) -> Float[np.ndarray, "q k"]:
     """Mean attention from the positions of each role to those of each role; NaN without a query."""
     total = (looking.astype(float).swapaxes(-1, -2) @ pattern @ seen.astype(float)).sum(0)
     count = looking.sum((0, 1))[:, None]
@@ -257,10 +243,7 @@ def between_roles(
 
 
 def other_rows(
-    pattern: Pattern,
-    looking: Bool[np.ndarray, "row query q"],
-    seen: Bool[np.ndarray, "row key k"],
-    orders: Int[np.ndarray, "draw row"],
+    pattern: Pattern, looking: Looking, seen: Seen, orders: Int[np.ndarray, "draw row"]
 ) -> Float[np.ndarray, "draw q k"]:
     """`between_roles` with the roles of other rows."""
     n, cells = len(pattern), pattern[0].size

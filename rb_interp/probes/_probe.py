@@ -1,8 +1,9 @@
-"""What every probe shares: its arguments, checks of model and rows, the untrained model, nulls, and notes of NaN.
+"""What every probe shares: its arguments, what it reads, the untrained model, nulls, and notes of NaN.
 
-A probe is written as a function that reads one model and returns what it `Found`. ``@probe(why)`` makes the public call
-of it: arguments are checked, model, layer, head and rows too; the untrained model is read beside the model by the same
-function; nulls are drawn once, of the model; and a number that is not finite gets a note that says why.
+A probe is written as a function of what it reads, such as an attention pattern, the embedding or a layer's matrices,
+and returns what it `Found`. ``@probe(reads)`` makes the public call of it, ``probe(model, inputs, *, layer, head,
+untrained, n_null, seed, ...)``: layer, head and rows are checked; the untrained model is read by the same function;
+nulls are drawn of the model alone; and a number that is not finite gets a note that says why.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from hashlib import blake2b
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError
 from rb_interp.models.protocol import hooked
-from rb_interp.probes.capturing import OnePass, Source, as_rows, has_attention, model_of
+from rb_interp.probes.capturing import Source, as_rows, has_attention, head_pattern, model_of
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.torch_threads import few_threads
@@ -36,10 +37,13 @@ STILL = (
     "the roles stand at the same positions in every row, so their null says nothing (p = 1); attention(query=, to=) "
     "has a null by position, that of its excess."
 )
+HEAD: Mapping[str, int | None] = {"layer": 0, "head": 0}
+"""The place of a probe that reads one head, unless another one is asked for."""
 REMEMBERED = 64
 """Results that `drawn_once` remembers, at most."""
 SHARED = {
     "model": "a model, its activations on these rows (``captured``), or arrays (``from_arrays``).",
+    "inputs": "not looked at, since the probe reads weights alone.",
     "layer": "the layer, counted from 0; ModelError where it is not there.",
     "head": "the head, counted from 0; ModelError where it is not there.",
     "untrained": "the same model at step 0, read beside it; None for no comparison.",
@@ -52,84 +56,117 @@ SHARED = {
 
 
 class Found(NamedTuple):
-    """What a probe reads of one model. Nulls, arrays and tables may be functions, called where they are needed.
+    """What a probe reads of one model.
 
     Attributes:
         values: quantity -> number. n: rows that it rests on; 0 for weights.
+        nulls: gives the nulls, from the number of draws and their seed. tables: gives tables, from the seed.
+        arrays: by name, or a function that gives them.
         still: quantities whose roles stand at the same positions in every row.
-        pattern: the attention that was read. Where it is finite, weights are not the reason of a NaN.
         words: what stands in place of some words in every name and note.
     """
 
     values: Mapping[str, float]
-    nulls: Callable[[], Mapping[str, Null]] | None = None
+    nulls: Callable[[int, int], Mapping[str, Null]] | None = None
     arrays: Any = None
     n: int = 0
-    tables: Callable[[], Mapping[str, pd.DataFrame]] | None = None
+    tables: Callable[[int], Mapping[str, pd.DataFrame]] | None = None
     still: Sequence[str] = ()
-    pattern: np.ndarray | None = None
     words: Mapping[str, str] = {}
 
 
+@runtime_checkable
+class Probe(Protocol):
+    """A probe as a user calls it."""
+
+    __name__: str
+
+    def __call__(
+        self, model: Source, inputs: Inputs | None = None, *, layer: int | None = ..., head: int | None = ...,
+        untrained: Source | None = ..., n_null: int = ..., seed: int = ..., **own: Any,
+    ) -> Reading: ...  # fmt: skip
+
+
+def source(model: Source, *_: Any) -> Source:
+    """What a probe reads that says itself what it needs of a model."""
+    return model
+
+
+def embedding(model: Source, *_: Any) -> Tensor:
+    """The rows of W_E."""
+    return model_of(model).W_E.detach()
+
+
+def pattern(model: Source, inputs: Inputs, layer: int, head: int) -> np.ndarray:
+    """The attention pattern of a head; ModelError where TransformerLens wrote 0 for what is not finite."""
+    found = head_pattern(model, inputs.tokens, layer, head)
+    if not found.any(-1).all() and not finite_weights(model):
+        raise ModelError(f"got a model whose {DIVERGED}")
+    return found
+
+
 def probe(
-    why: str | Mapping[str, str] = NOT_FINITE, *, name: str = "", looks: bool = True, rows: bool = True
-) -> Callable[[Callable[P, Found]], Callable[P, Reading]]:
-    """Make a probe of a function that reads one model, ``function(model, inputs, *, untrained, n_null, seed, ...)``.
+    reads: Callable[..., Any], why: str | Mapping[str, str] = NOT_FINITE, *, name: str = "",
+    place: Mapping[str, int | None] = HEAD, looks: bool = True,
+) -> Callable[[Callable[..., Found]], Probe]:  # fmt: skip
+    """Make a probe of a function of what it reads.
 
     Args:
+        reads: gives that from a model, its inputs, the layer and the head.
         why: why a number is not finite, or several reasons by what the names of their quantities begin with.
-        name: the reading's; by default the function's. looks: whether it needs the layer and head that it is given.
-        rows: whether its inputs are checked.
+        name: the reading's; by default the function's.
+        place: which of layer and head the probe takes, and their defaults. looks: whether it needs these.
     """
 
-    def decorate(function: Callable[P, Found]) -> Callable[P, Reading]:
-        asker, signature = function.__name__, inspect.signature(function)
-        defaults = {one.name: one.default for one in signature.parameters.values() if one.default is not one.empty}
-        check = rows and signature.parameters["inputs"].annotation == "Inputs"
-        told = [f"    {one}: {SHARED[one]}\n" for one in SHARED if one in signature.parameters]
-        text = inspect.getdoc(function) or ""
-        own = [line for line in told if f"\n{line.split(':')[0]}:" not in text]
-        function.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(own), 1)
+    def decorate(function: Callable[..., Found]) -> Probe:
+        asker, checked = function.__name__, typed(function)
+        own = dict(list(inspect.signature(function).parameters.items())[1:])
+        takes = own.keys() & {"inputs", "layer", "head", "untrained"}
 
-        @wraps(function)
-        def call(model: Any, inputs: Any = None, **options: Any) -> Reading:
-            given = {**defaults, "inputs": inputs, **options}
-            layer, head, untrained = given.get("layer"), given.get("head"), given["untrained"]
-            if "layer" in given and (looks or has_attention(model_of(model))):
-                check_layer_head(model, layer or 0, head, asker, untrained, caches=True)
-            if check:
+        def call(
+            model: Source, inputs: Inputs | None = None, *, layer: int | None = None, head: int | None = None,
+            untrained: Source | None = None, n_null: int = 200, seed: int = 0, **options: Any,
+        ) -> Reading:  # fmt: skip
+            at = dict(place)
+            for one, asked in (("layer", layer), ("head", head)):
+                if asked is not None:
+                    at[one] = asked
+            if place and (looks or has_attention(model_of(model))):
+                check_layer_head(model, at["layer"] or 0, at.get("head"), asker, untrained, caches=True)
+            if inputs is not None and "inputs" in takes:
                 check_rows(inputs, asker)
-            read: Callable[..., Found] = function
-            found, before = read(model=model, **given), {}
-            sound = found.pattern is not None and _defined(found.pattern, model, asker, "a")
-            values, nulls = dict(found.values), dict(found.nulls()) if given["n_null"] and found.nulls else {}
+            shared = {"inputs": inputs, "untrained": untrained, **at}
+            for one in takes:
+                options[one] = shared[one]
+            what, before = reads(model, inputs, *at.values()), {}
+            found = checked(what, **options)
+            values, nulls = dict(found.values), dict(found.nulls(n_null, seed)) if n_null and found.nulls else {}
             if untrained is not None:
-                first = read(model=untrained, **given | {"untrained": None, "n_null": 0})
-                if first.pattern is not None:
-                    _defined(first.pattern, untrained, asker, "an untrained")
-                before = dict(first.values)
+                options |= {"untrained": None} if "untrained" in takes else {}
+                before = dict(checked(reads(untrained, inputs, *at.values()), **options).values)
             if "participation_ratio" in "".join(values):
                 _beside(values, before, nulls)
-            notes = {}
-            for one in found.still if nulls else ():
-                notes[one] = STILL
+            sound = isinstance(what, np.ndarray) and bool(np.isfinite(what).all())  # then weights are not the reason
+            notes = dict.fromkeys(found.still if nulls else (), STILL)
             notes |= undefined(values, None if sound else model, why, before, untrained)
             arrays: Any = found.arrays() if callable(found.arrays) else found.arrays or {}
-            tables, place = found.tables() if found.tables else {}, (layer, head) if looks else (None, None)
-            reading = Reading(name or asker, values, *place, before, nulls, arrays, found.n, tables, notes)
+            tables, where = found.tables(seed) if found.tables else {}, at if looks else {}
+            spot = where.get("layer"), where.get("head")
+            reading = Reading(name or asker, values, *spot, before, nulls, arrays, found.n, tables, notes)
             return _renamed(reading, found.words) if found.words else reading
 
-        call.__signature__ = signature.replace(return_annotation="Reading")  # type: ignore[attr-defined]
+        parts = dict(inspect.signature(call).parameters)
+        parts = {one: parts[one] for one in ("model", "inputs", *place, "untrained", "n_null", "seed")} | own
+        parts |= {one: parts[one].replace(default=default) for one, default in place.items()}
+        call.__signature__ = inspect.Signature(list(parts.values()), return_annotation="Reading")  # type: ignore
+        call.__name__, call.__qualname__, call.__module__ = asker, asker, function.__module__
+        text = inspect.getdoc(function) or ""
+        told = [f"    {one}: {SHARED[one]}\n" for one in parts if one in SHARED and f"\n    {one}:" not in text]
+        text = text if "Args:\n" in text else f"{text}\n\nArgs:\n"
+        call.__doc__ = text.replace("Args:\n", "Args:\n" + "".join(told), 1)
         return cast(Any, typed(few_threads(call)))
 
     return decorate
-
-
-def _defined(pattern: np.ndarray, source: Source, asker: str, article: str) -> bool:
-    """Whether attention is finite; ModelError where TransformerLens wrote 0 for what is not, which looks a number."""
-    if not pattern.any(-1).all() and not finite_weights(source):
-        raise ModelError(f"{asker} got {article} model whose {DIVERGED}")
-    return bool(np.isfinite(pattern).all())
 
 
 def _beside(values: dict[str, float], before: dict[str, float], nulls: dict[str, Null]) -> None:
@@ -146,20 +183,17 @@ def _beside(values: dict[str, float], before: dict[str, float], nulls: dict[str,
 
 def _renamed(reading: Reading, words: Mapping[str, str]) -> Reading:
     """A reading with other words in every quantity, array, null and note."""
-    pattern = re.compile("|".join(words))
+    search = re.compile("|".join(words))
 
-    def text(said: str) -> str:
-        return pattern.sub(lambda found: words[found[0]], said)
+    def text(said: Any) -> Any:
+        return search.sub(lambda found: words[found[0]], said) if isinstance(said, str) else said
 
-    def keys(found: Mapping[str, Any]) -> dict[str, Any]:
-        return {text(key): text(value) if isinstance(value, str) else value for key, value in found.items()}
+    def keys(part: Mapping[str, Any]) -> dict[str, Any]:
+        return {text(key): text(value) for key, value in part.items()}
 
     parts: dict[str, Any] = {part: keys(getattr(reading, part)) for part in ("values", "untrained", "arrays", "notes")}
     nulls = {key: replace(null, name=text(null.name)) for key, null in keys(reading.nulls).items()}
-    tables = {
-        name: table.assign(quantity=table["quantity"].map(text)) if "quantity" in table else table
-        for name, table in reading.tables.items()
-    }
+    tables = {name: table.replace(dict(words), regex=True) for name, table in reading.tables.items()}
     return replace(reading, **parts, nulls=nulls, tables=tables)
 
 
@@ -251,8 +285,8 @@ def occupied(inputs: Inputs, role: str, probe: str) -> Int[np.ndarray, "row n"]:
 
 def finite_weights(source: Source) -> bool:
     """Whether every weight of a model is finite; those of a diverged one are not."""
-    if isinstance(source, OnePass):
-        return source.finite
+    if (known := getattr(source, "finite", None)) is not None:  # a scan asks once for all heads
+        return known
     return all(bool(weight.isfinite().all()) for weight in getattr(model_of(source), "parameters", tuple)())
 
 

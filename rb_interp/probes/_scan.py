@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from hashlib import blake2b
 from inspect import signature
 from itertools import product
 from typing import Any
 
 import pandas as pd
+from jaxtyping import Int
+from torch import Tensor
 
 from rb_interp.errors import ModelError
-from rb_interp.probes._probe import check_layer_head
-from rb_interp.probes.capturing import OnePass, Source, has_attention, model_of
+from rb_interp.probes._probe import check_layer_head, finite_weights
+from rb_interp.probes.capturing import Keep, Source, has_attention, kept, model_of, read
 from rb_interp.statistics.reading import Reading
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.typed import typed
+
+ROOM = 2**30
+"""Bytes of activations that one pass keeps, about; where all layers need more, several passes share them."""
 
 
 @typed
@@ -63,3 +70,49 @@ def scan(
         reading = probe(source, inputs, layer=layer, head=head, **options)
         rows += [row | {"layer": layer, "head": head} for row in reading.noted_rows()]
     return pd.DataFrame(rows)
+
+
+class OnePass:
+    """A source of which many heads are read: what is asked of one layer is captured of all layers, and remembered.
+
+    A model that is changed afterwards is not run again, so a source of this kind lives for one call.
+
+    Args:
+        source: what is read. layers: those that will be asked for.
+    """
+
+    def __init__(self, source: Source, layers: Sequence[int]) -> None:
+        self.source, self.model, self.layers = source, model_of(source), sorted(layers)
+        self.cache_dict: dict[str, Tensor] = {}
+        self._kept: dict[tuple, dict[str, Tensor]] = {}
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every weight is finite."""
+        return finite_weights(self.model)
+
+    def of_rows(self, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None) -> dict[str, Tensor]:
+        """Named activations of any rows, which the model runs where they are not kept yet."""
+        held = self._kept.setdefault((tuple(rows.shape), blake2b(rows.numpy().tobytes()).digest()), {})
+        if not set(names) <= held.keys():
+            wanted, asked = self._together(rows, names), {_place(name)[1] for name in names}
+            for name in [name for name in held if _place(name)[1] in asked]:
+                del held[name]  # the next layers take the place of those before
+            held |= read(self.model, rows, wanted)
+        return {name: kept(held[name], keep) for name in names}
+
+    def _together(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
+        """The names, and the same of the following layers as far as there is room."""
+        cfg, length = self.model.cfg, rows.shape[1]
+        widest = max(getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, cfg.n_heads * max(length, cfg.d_head))
+        most = max(1, ROOM // (4 * rows.numel() * widest * len(names)))
+        first = min(_place(name)[0] for name in names)
+        layers = [layer for layer in self.layers if layer >= first][:most]
+        more = [f"blocks.{at}.{_place(name)[1]}" if "blocks." in name else name for at in layers for name in names]
+        return [*names, *(name for name in dict.fromkeys(more) if name in self.model.hook_dict and name not in names)]
+
+
+def _place(name: str) -> tuple[int, str]:
+    """A hook's layer, 0 where it has none, and its name within the layer."""
+    parts = name.split(".", 2)
+    return (int(parts[1]), parts[2]) if parts[0] == "blocks" else (0, name)

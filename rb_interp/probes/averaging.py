@@ -22,8 +22,8 @@ from scipy.special import entr
 
 from rb_interp.errors import ModelError
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes._probe import Found, check_layer_head, check_rows, drawn_once, probe
-from rb_interp.probes.capturing import Source, head_pattern, read
+from rb_interp.probes._probe import Found, check_layer_head, check_rows, drawn_once, pattern, probe
+from rb_interp.probes.capturing import read
 from rb_interp.statistics.nulls import dirichlet_rows
 from rb_interp.statistics.reading import Null, Reading
 from rb_interp.tasks.inputs import Inputs
@@ -37,11 +37,8 @@ MAX_PATTERN = 2**20
 """Squared positions of one pass, at most: patterns of all heads are held at once."""
 
 
-@probe()
-def uniformity(
-    model: Source, inputs: Inputs, *, layer: int = 0, head: int = 0,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-) -> Found:  # fmt: skip
+@probe(pattern)
+def uniformity(pattern: Pattern, inputs: Inputs) -> Found:
     """How far one head's attention is from uniform, on the given rows.
 
     Values: ``tv`` in [0, 1], the mean of TV_i over inputs and rows 2..L (0: the average operator); ``max_deviation``,
@@ -52,10 +49,9 @@ def uniformity(
     Args:
         inputs: rows of two positions or more, else ModelError; roles and labels are not needed.
     """
-    pattern = head_pattern(model, inputs.tokens, layer, head)
     values, arrays = summarise(pattern)
-    nulls = {"tv": simplex_null(pattern.shape[-1], n_null, seed)} if n_null else {}
-    return Found(values, lambda: nulls, arrays, len(inputs), pattern=pattern)
+    length = pattern.shape[-1]
+    return Found(values, lambda n_null, seed: {"tv": simplex_null(length, n_null, seed)}, arrays, len(inputs))
 
 
 def average_operator(length: int) -> Float[np.ndarray, "query key"]:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
-from hashlib import blake2b
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
@@ -42,8 +41,6 @@ Tokens = np.ndarray | Tensor
 Keep = Callable[[Tensor], Tensor] | None
 MAX_LOGITS = 2**26
 """Logits of one pass, at most: those of every position."""
-ROOM = 2**30
-"""Bytes of activations that one pass keeps, about; where all layers need more, several passes share them."""
 
 
 class _EnoughError(Exception):
@@ -114,10 +111,11 @@ def read(
 ) -> dict[str, Tensor]:
     """What `capture` returns, of tokens that `as_rows` gave."""
     names = list(dict.fromkeys(names))
-    if isinstance(source, OnePass) and not is_cache(source.source):
-        return source.of_rows(rows, names, keep)
-    if is_cache(source):
-        return _held(cast(Any, source.source if isinstance(source, OnePass) else source), rows, names, keep)
+    own: Any = getattr(source, "source", source)  # that of a scan, which remembers what a model has given
+    if hasattr(own, "cache_dict"):
+        return _held(own, rows, names, keep)
+    if own is not source:
+        return cast(Any, source).of_rows(rows, names, keep)
     model = model_of(source)
     for name in names:
         if name not in model.hook_dict:
@@ -127,12 +125,12 @@ def read(
     fired: dict[str, Tensor] = {}
     parts: dict[str, list[Tensor]] = {name: [] for name in names}
 
-    def look(value: Tensor, name: str) -> None:
+    def look(value: Tensor, hook: Any, name: str) -> None:
         fired[name] = value
         if len(fired) == len(names):
             raise _EnoughError
 
-    hooks = [(name, lambda value, hook, name=name: look(value, name)) for name in names]
+    hooks = [(name, partial(look, name=name)) for name in names]
     with torch.no_grad(), evaluation(model), attached(model, hooks):
         for chunk in rows.split(batch or passes(model, rows)):
             fired.clear()
@@ -144,7 +142,7 @@ def read(
                         f"the hook '{name}' did not fire; the model's configuration switches it off "
                         f"(for instance cfg.use_attn_result for 'hook_result', cfg.use_attn_in for 'hook_attn_in')."
                     )
-                parts[name].append(_kept(fired[name], keep))
+                parts[name].append(kept(fired[name], keep))
     return {name: torch.cat(chunks) for name, chunks in parts.items()}
 
 
@@ -166,11 +164,12 @@ def _held(
                 f"the cache holds '{name}' of shape {list(value.shape)} and the rows are {list(rows.shape)}; give the "
                 f"cache of these rows, with its batch dimension."
             )
-        result[name] = _kept(value, keep)
+        result[name] = kept(value, keep)
     return result
 
 
-def _kept(value: Tensor, keep: Keep) -> Tensor:
+def kept(value: Tensor, keep: Keep) -> Tensor:
+    """What is kept of an activation, on CPU."""
     part: Any = value if keep is None else keep(value)
     if not isinstance(part, Tensor) or part.shape[:1] != value.shape[:1]:
         raise ArgumentError(
@@ -180,55 +179,9 @@ def _kept(value: Tensor, keep: Keep) -> Tensor:
     return part.detach().cpu()
 
 
-class OnePass:
-    """A source of which many heads are read: what is asked of one layer is captured of all layers, and remembered.
-
-    A model that is changed afterwards is not run again, so a source of this kind lives for one call.
-
-    Args:
-        source: what is read. layers: those that will be asked for.
-    """
-
-    def __init__(self, source: Source, layers: Sequence[int]) -> None:
-        self.source, self.model, self.layers = source, model_of(source), sorted(layers)
-        self.cache_dict: dict[str, Tensor] = {}
-        self._kept: dict[tuple, dict[str, Tensor]] = {}
-
-    @cached_property
-    def finite(self) -> bool:
-        """Whether every weight is finite."""
-        return all(bool(weight.isfinite().all()) for weight in getattr(self.model, "parameters", tuple)())
-
-    def of_rows(self, rows: Int[Tensor, "row pos"], names: Sequence[str], keep: Keep = None) -> dict[str, Tensor]:
-        """Named activations of any rows, which the model runs where they are not kept yet."""
-        held = self._kept.setdefault((tuple(rows.shape), blake2b(rows.numpy().tobytes()).digest()), {})
-        if not set(names) <= held.keys():
-            wanted, asked = self._together(rows, names), {_place(name)[1] for name in names}
-            for name in [name for name in held if _place(name)[1] in asked]:
-                del held[name]  # the next layers take the place of those before
-            held |= read(self.model, rows, wanted)
-        return {name: _kept(held[name], keep) for name in names}
-
-    def _together(self, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> list[str]:
-        """The names, and the same of the following layers as far as there is room."""
-        cfg, length = self.model.cfg, rows.shape[1]
-        widest = max(getattr(cfg, "d_mlp", 0) or 0, cfg.d_model, cfg.n_heads * max(length, cfg.d_head))
-        most = max(1, ROOM // (4 * rows.numel() * widest * len(names)))
-        first = min(_place(name)[0] for name in names)
-        layers = [layer for layer in self.layers if layer >= first][:most]
-        more = [f"blocks.{at}.{_place(name)[1]}" if "blocks." in name else name for at in layers for name in names]
-        return [*names, *(name for name in dict.fromkeys(more) if name in self.model.hook_dict and name not in names)]
-
-
-def _place(name: str) -> tuple[int, str]:
-    """A hook's layer, 0 where it has none, and its name within the layer."""
-    parts = name.split(".", 2)
-    return (int(parts[1]), parts[2]) if parts[0] == "blocks" else (0, name)
-
-
 def read_other(source: Source, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> dict[str, Tensor]:
     """`read` of rows that need not be those of a cache: the model itself runs."""
-    return source.of_rows(rows, names) if isinstance(source, OnePass) else read(model_of(source), rows, names)
+    return cast(Any, source).of_rows(rows, names) if hasattr(source, "of_rows") else read(model_of(source), rows, names)
 
 
 def logits_of(
@@ -249,7 +202,7 @@ def logits_of(
                 f"these arrays hold logits of shape {list(model.logits.shape)} and the rows are {list(rows.shape)}; "
                 f"give the logits of these rows."
             )
-        return _kept(logits, keep)
+        return kept(logits, keep)
     check_range(model, rows)
     device = next(model.parameters()).device
     with torch.no_grad(), evaluation(model):
@@ -264,7 +217,7 @@ def is_cache(source: Source) -> bool:
 
 def model_of(source: Source) -> HookedModel:
     """The model that a source is, or that its activations are of."""
-    return cast(Any, source).model if is_cache(source) else cast(Any, source)
+    return cast(Any, source).model if hasattr(source, "cache_dict") else cast(Any, source)
 
 
 def has_attention(model: HookedModel) -> bool:

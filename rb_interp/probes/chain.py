@@ -39,7 +39,7 @@ import torch.nn.functional as F
 from jaxtyping import Int
 
 from rb_interp.errors import TextError, shown
-from rb_interp.probes._probe import Found, probe
+from rb_interp.probes._probe import Found, probe, source
 from rb_interp.probes.capturing import Source, logits_of, model_of
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
@@ -128,10 +128,8 @@ def chain_inputs(examples: Sequence[Example], tokenizer: Any) -> ChainInputs:
     return ChainInputs(_padded(encoded), labels, examples=encoded, words=answer_tokens(tokenizer))
 
 
-@probe("no example that fits into the context has such a sentence.", name="chain")
-def chain_accuracy(
-    model: Source, inputs: ChainInputs, *, untrained: Source | None = None, n_null: int = 200, seed: int = 0
-) -> Found:
+@probe(source, "no example that fits into the context has such a sentence.", name="chain", place={})
+def chain_accuracy(model: Source, inputs: ChainInputs) -> Found:
     """How often a model answers PrOntoQA's questions and writes each sentence of the chain, and the same by hops.
 
     Values as in the module's table, and left_out, the examples longer than the context. Null of answer_two_way: answers
@@ -148,10 +146,10 @@ def chain_accuracy(
     encoded, n_ctx = inputs.examples, model_of(model).cfg.n_ctx
     numbers = [number for number, one in enumerate(encoded) if len(one.tokens) - 1 <= n_ctx]
     if not numbers:
-        longest = f"the shortest has {min(len(one.tokens) - 1 for one in encoded)} tokens" if encoded else "none given"
+        shortest = min(len(one.tokens) - 1 for one in encoded)
         raise TextError(
-            f"none of {len(encoded)} examples fits into this model's context of {n_ctx} tokens ({longest}); "
-            f"give examples of fewer hops or a model of a longer context."
+            f"none of {len(encoded)} examples fits into this model's context of {n_ctx} tokens (the shortest has "
+            f"{shortest} tokens); give examples of fewer hops or a model of a longer context."
         )
     outcomes = chain_outcomes(model, [encoded[number] for number in numbers], inputs.words, numbers)
     rights = _by_kind(outcomes)
@@ -160,12 +158,12 @@ def chain_accuracy(
     values |= {f"loss_{part}": float(mean) for part, mean in zip(PARTS, losses / tokens, strict=True)}
     values["left_out"] = float(len(encoded) - len(outcomes))
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         says, true = (np.array(of) for of in zip(*((one.says_true, one.example.true) for one in outcomes), strict=True))
         permuted = np.random.default_rng(seed).permuted(np.tile(true, (n_null, 1)), axis=1)
         return {"answer_two_way": Null("answers permuted over examples", (permuted == says).mean(1))}
 
-    def tables() -> dict[str, pd.DataFrame]:
+    def tables(_: int) -> dict[str, pd.DataFrame]:
         rows = []
         for hops in sorted({one.example.hops for one in outcomes}):
             of = _by_kind([one for one in outcomes if one.example.hops == hops])

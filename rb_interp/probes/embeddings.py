@@ -60,9 +60,10 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest, shown
-from rb_interp.probes._probe import Found, probe
+from rb_interp.probes._probe import Found, embedding, probe, source
 from rb_interp.probes.capturing import Source, float64, model_of
 from rb_interp.probes.values import Groups, numbered, token_embeddings, token_groups
 from rb_interp.probes.vectors import (
@@ -128,11 +129,11 @@ class Layout:
 
 
 @probe(
-    {**RATIO, "": "the group has too few different tokens, or their embeddings are zero or all the same."}, looks=False
-)
+    source, {**RATIO, "": "the group has too few different tokens, or their embeddings are zero or all the same."},
+    looks=False,
+)  # fmt: skip
 def geometry(
-    model: Source, inputs: Inputs | None = None, *, layer: int = 0, head: int = 0,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
+    model: Source, inputs: Inputs | None = None, *, layer: int, head: int,
     groups: Mapping | None = None, alike: Sequence[str] = (), ordered: Sequence[str] = (),
     values: Mapping | None = None, line: str = "",
 ) -> Found:  # fmt: skip
@@ -168,7 +169,7 @@ def geometry(
     W_E[used] = token_embeddings(model, used, min(length, read.cfg.n_ctx), layer, head)
     return Found(
         geometry_values(W_E, layout),
-        lambda: geometry_nulls(W_E, layout, n_null, np.random.default_rng(seed)),
+        lambda n_null, seed: geometry_nulls(W_E, layout, n_null, np.random.default_rng(seed)),
         lambda: geometry_arrays(W_E, layout),
     )
 
@@ -291,11 +292,8 @@ def _columns(scores: Float[np.ndarray, "token component"], n: int) -> Float[np.n
     return np.pad(scores[:, :n], ((0, 0), (0, max(0, n - scores.shape[1]))))
 
 
-@probe({**RATIO, "": "the tokens are too few, or their embeddings are zero or all the same."})
-def lattice(
-    model: Source, inputs: Inputs | None = None, *, untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-    tokens: Any = "key", steps: Sequence[int] = (3, 4),
-) -> Found:  # fmt: skip
+@probe(embedding, {**RATIO, "": "the tokens are too few, or their embeddings are zero or all the same."}, place={})
+def lattice(W_E: Tensor, inputs: Inputs | None = None, *, tokens: Any = "key", steps: Sequence[int] = (3, 4)) -> Found:
     """Order of some tokens' embeddings: by distance, by principal component, and how many directions they use.
 
     Values as in the module's table; nan for what fewer tokens than it needs leave undefined. Nulls: tokens permuted
@@ -313,15 +311,15 @@ def lattice(
     """
     if not steps or min(steps) < 2 or max(steps) > MOST_STEP:
         raise RolesError(f"lattice got steps={shown(steps)}; give whole numbers from 2 to {MOST_STEP}, such as (3, 4).")
-    roles, d_vocab = Roles() if inputs is None else inputs.roles, len(model_of(model).W_E)
+    roles, d_vocab = Roles() if inputs is None else inputs.roles, len(W_E)
     ids = np.unique(token_groups({"tokens": tokens}, roles, "lattice")["tokens"])
     if not len(ids) or not 0 <= ids[0] <= ids[-1] < d_vocab:
         got = f"tokens from {ids[0]} to {ids[-1]}" if len(ids) else "no tokens"
         raise ModelError(f"lattice got {got}; give some of this model's tokens, 0 to {d_vocab - 1}.")
-    vectors = token_vectors(model, ids)
+    vectors = float64(W_E[ids])
     arrays = {"tokens": ids, "pca": _columns(principal_components(vectors)[0], COMPONENTS)}
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng, cos, scores = np.random.default_rng(seed), _centred_cosines(vectors), arrays["pca"]
         drawn = [
             {**_laid_out(cos[np.ix_(order, order)], ids, steps), "pc_order": _pc_order(scores[order], ids)}

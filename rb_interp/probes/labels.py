@@ -43,7 +43,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from rb_interp.errors import ModelError, TaskError
-from rb_interp.probes._probe import Found, check_labels, occupied, probe
+from rb_interp.probes._probe import Found, check_labels, occupied, probe, source
 from rb_interp.probes.capturing import Source, as_rows, float64, logits_of, read
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
@@ -55,12 +55,11 @@ Ranges = Sequence[tuple[int, int]]
 """Lowest and highest label of each group, both inclusive."""
 
 
-@probe("no pair of rows has equal targets, or none has different ones, or a vector is zero.")
+@probe(source, "no pair of rows has equal targets, or none has different ones, or a vector is zero.", place={})
 def cosines_by_target(
     model: Source, inputs: Inputs, *, hook: str, role: str | None = None,
     targets: Int[np.ndarray, " row"] | None = None, pairs: Int[np.ndarray, "pair 2"] | None = None,
     within: Int[np.ndarray, " row"] | None = None,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
 ) -> Found:  # fmt: skip
     """Mean cosine of activations of rows with equal targets and of rows with different ones, in [-1, 1].
 
@@ -104,7 +103,7 @@ def cosines_by_target(
     values = means_by_target(raw, equal)
     values |= {f"centred_{name}": value for name, value in means_by_target(inner, equal).items()}
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         drawn = (labels[order] for order in permutations(n_null, n, np.random.default_rng(seed)))
         draws = [means_by_target(raw, other[first] == other[second])["difference"] for other in drawn]
         return {"difference": Null("targets permuted over rows", np.array(draws))}
@@ -138,11 +137,8 @@ def means_by_target(cosines: Float[np.ndarray, " pair"], equal: Bool[np.ndarray,
     return {"equal": same, "different": other, "difference": same - other}
 
 
-@probe()
-def label_range(
-    model: Source, inputs: Inputs, *, untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-    groups: Int[np.ndarray, " row"], ranges: Ranges,
-) -> Found:  # fmt: skip
+@probe(source, place={})
+def label_range(model: Source, inputs: Inputs, *, groups: Int[np.ndarray, " row"], ranges: Ranges) -> Found:
     """How much of its output a model gives to the labels that an input's group can have.
 
     Values, all in [0, 1]: ``lowest_inside``; ``inside_1`` and so on, one for each group; ``pooled``, which is a

@@ -53,11 +53,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
+from torch import Tensor
 
 from rb_interp.errors import TextError
-from rb_interp.probes._probe import Found, probe
-from rb_interp.probes.capturing import Source
-from rb_interp.probes.embeddings import TIES, Vectors, token_vectors
+from rb_interp.probes._probe import Found, embedding, probe
+from rb_interp.probes.capturing import Source, float64
+from rb_interp.probes.embeddings import TIES, Vectors
 from rb_interp.probes.tokens import MIN_COUNT, NamedCounts, checked_counts, typical_tokens
 from rb_interp.probes.vectors import (
     cosines,
@@ -90,11 +91,8 @@ UNDEFINED = {
 Gram = Float[np.ndarray, "token token"]
 
 
-@probe(UNDEFINED)
-def embedding_rank(
-    model: Source, inputs: Inputs | None = None, *, untrained: Source | None = None,
-    n_null: int = 200, seed: int = 0, counts: NamedCounts,
-) -> Found:  # fmt: skip
+@probe(embedding, UNDEFINED, place={})
+def embedding_rank(W_E: Tensor, *, untrained: Source | None = None, counts: NamedCounts) -> Found:
     """Effective dimension of the embeddings of each list of tokens.
 
     Values as in the module's table; a list of fewer than two tokens gives nan. Nulls, side less: independent Gaussian
@@ -102,28 +100,26 @@ def embedding_rank(
     PrOntoQA and the control (participation_difference). Arrays: spectrum_prontoqa and so on, each component's share of
     the variance, and spectrum_untrained_prontoqa and so on beside an untrained model.
 
-    Args:
-        inputs: not looked at, since the probe reads the embedding alone.
-
     Raises:
         TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
     """
-    totals, words = checked_counts(counts, model, untrained)
+    totals, words = checked_counts(counts, len(W_E))
     typical = typical_tokens(totals)
     ids = {name: getattr(typical, name) for name in ("prontoqa", "stories", "control")}
     ids["all"] = np.flatnonzero(totals.sum(0) >= MIN_COUNT)
-    vectors = {name: token_vectors(model, tokens) for name, tokens in ids.items()}
+    vectors = {name: float64(W_E[tokens]) for name, tokens in ids.items()}
 
     def arrays() -> dict[str, np.ndarray]:
-        sources = {"spectrum": model} if untrained is None else {"spectrum": model, "spectrum_untrained": untrained}
-        return {
-            f"{start}_{name}": principal_components(token_vectors(source, tokens))[1]
-            for start, source in sources.items()
-            for name, tokens in ids.items()
-        }
+        start = (
+            {name: float64(embedding(untrained)[tokens]) for name, tokens in ids.items()}
+            if untrained is not None
+            else {}
+        )
+        both = vectors | {f"untrained_{name}": rows for name, rows in start.items()}
+        return {f"spectrum_{name}": principal_components(rows)[1] for name, rows in both.items()}
 
     values = rank_values(vectors)
-    return Found(values, lambda: rank_nulls(vectors, n_null, np.random.default_rng(seed)), arrays, words=words)
+    return Found(values, lambda n, seed: rank_nulls(vectors, n, np.random.default_rng(seed)), arrays, words=words)
 
 
 def rank_values(vectors: Mapping[str, Vectors]) -> dict[str, float]:
@@ -164,11 +160,10 @@ def _swapped(first: Vectors, control: Vectors, take: Bool[np.ndarray, "draw toke
     return draws
 
 
-@probe("the list has fewer than three tokens that are followed by another, or nothing varies among them.", rows=False)
+@probe(embedding, "the list has fewer than three tokens with a successor, or nothing varies among them.", place={})
 def next_token(
-    model: Source, inputs: Inputs, *, untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-    counts: NamedCounts, lengths: Int[np.ndarray, " row"] | None = None,
-) -> Found:  # fmt: skip
+    W_E: Tensor, inputs: Inputs, *, counts: NamedCounts, lengths: Int[np.ndarray, " row"] | None = None
+) -> Found:
     """How well the next-token distributions of typical tokens predict the geometry of their embeddings.
 
     Values as in the module's table, and n_prontoqa, n_stories, the tokens of each list; a list of fewer than three
@@ -183,10 +178,8 @@ def next_token(
         TextError: for counts of another shape or vocabulary, a corpus without tokens, tokens beyond the counts, and
             lengths of other rows.
     """
-    totals, words = checked_counts(counts, model, untrained)
+    totals, words = checked_counts(counts, len(W_E))
     tokens = inputs.tokens
-    if not tokens.size:
-        raise TextError("next_token got no rows of text; give one or more.")
     lengths = np.full(len(tokens), tokens.shape[1]) if lengths is None else lengths
     if len(lengths) != len(tokens):
         raise TextError(f"got {len(lengths)} lengths for {len(tokens)} rows of text; give one for each row.")
@@ -195,13 +188,13 @@ def next_token(
     followers = successors(tokens, lengths, ids, totals.shape[1])
     known = np.flatnonzero(np.diff(followers.indptr))
     ids, labels = ids[known], label_products(followers[known], totals.shape[1])
-    first, vectors = int(np.isin(ids, typical.prontoqa).sum()), token_vectors(model, ids)
+    first, vectors = int(np.isin(ids, typical.prontoqa).sum()), float64(W_E[ids])
     values = {}
     for name, _, x, y in _sides(labels, vectors, first):
         correlation = spearman if "spearman" in name else pearson
         values[name] = math.nan if x is None or y is None else float(correlation(pairs(x), pairs(y)))
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         orders, drawn = banded_orders(first, len(ids), n_null, np.random.default_rng(seed)), {}
         for name, block, x, y in _sides(labels, vectors, first):
             draws = np.full(n_null, np.nan)

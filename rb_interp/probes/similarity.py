@@ -56,15 +56,15 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int, Integer, Shaped
+from torch import Tensor
 
-from rb_interp.probes._probe import Found, probe
-from rb_interp.probes.capturing import Source
-from rb_interp.probes.embeddings import Vectors, token_vectors
+from rb_interp.probes._probe import Found, embedding, probe
+from rb_interp.probes.capturing import float64
+from rb_interp.probes.embeddings import Vectors
 from rb_interp.probes.tokens import NamedCounts, Typical, checked_counts, typical_tokens
 from rb_interp.probes.vectors import cosines
 from rb_interp.statistics.nulls import permutations
 from rb_interp.statistics.reading import Null
-from rb_interp.tasks.inputs import Inputs
 
 SHOWN = 60
 """Tokens of each list in the cosine matrices, the most frequent ones."""
@@ -78,11 +78,8 @@ LISTS = ("prontoqa", "stories", "control", "in_range", "counterpart")
 Weights = Shaped[np.ndarray, "draw token"]
 
 
-@probe("a list has fewer than two tokens or no matched ones, or its embeddings are zero.")
-def token_similarity(
-    model: Source, inputs: Inputs | None = None, *, untrained: Source | None = None,
-    n_null: int = 200, n_draws: int = 500, seed: int = 0, counts: NamedCounts,
-) -> Found:  # fmt: skip
+@probe(embedding, "a list has fewer than two tokens or no matched ones, or its embeddings are zero.", place={})
+def token_similarity(W_E: Tensor, *, n_draws: int = 500, counts: NamedCounts) -> Found:
     """Mean cosines of the embeddings of typical tokens, by corpus and matched in frequency in both directions.
 
     Values as in the module's table, n_prontoqa, n_stories, control_mismatch and counterpart_mismatch (mean distance
@@ -96,15 +93,14 @@ def token_similarity(
     their own corpus) and tokens_prontoqa, tokens_stories, tokens_control, the ids of their rows.
 
     Args:
-        inputs: not looked at, since the probe reads the embedding alone.
         n_draws: draws of the bootstrap over tokens; 0 for none.
 
     Raises:
         TextError: for counts of another shape or vocabulary, and for a corpus without tokens.
     """
-    totals, words = checked_counts(counts, model, untrained)
+    totals, words = checked_counts(counts, len(W_E))
     typical = typical_tokens(totals)
-    vectors = token_vectors(model, np.concatenate([typical.prontoqa, typical.stories]))
+    vectors = float64(W_E[np.concatenate([typical.prontoqa, typical.stories])])
     weights = np.bincount(typical.counterpart)
     sizes = {
         "n_prontoqa": float(len(typical.prontoqa)),
@@ -120,16 +116,16 @@ def token_similarity(
         for corpus, name in zip((0, 1, 1), LISTS, strict=False):
             ids = getattr(typical, name)
             shown = ids[np.argsort(-totals[corpus, ids].astype(np.int64), kind="stable")][:SHOWN]
-            result |= {f"tokens_{name}": shown, f"cos_{name}_matrix": cosines(token_vectors(model, shown))}
+            result |= {f"tokens_{name}": shown, f"cos_{name}_matrix": cosines(float64(W_E[shown]))}
         return result
 
-    def tables() -> dict[str, pd.DataFrame]:
+    def tables(seed: int) -> dict[str, pd.DataFrame]:
         intervals = token_intervals(vectors, typical, n_draws, np.random.default_rng(seed)) if n_draws else None
         return {} if intervals is None else {"token_intervals": intervals}
 
     return Found(
         {**similarity_values(vectors, typical), **sizes},
-        lambda: similarity_nulls(vectors, typical, n_null, np.random.default_rng(seed)),
+        lambda n_null, seed: similarity_nulls(vectors, typical, n_null, np.random.default_rng(seed)),
         arrays,
         tables=tables,
         words=words,

@@ -34,7 +34,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import TextError, shown
-from rb_interp.probes.capturing import Source, model_of
 from rb_interp.text.config import CORPORA
 from rb_interp.typed import typed
 
@@ -144,9 +143,7 @@ def token_table(counts: Counts, texts: Sequence[str]) -> list[dict]:
     ]
 
 
-def checked_counts(
-    counts: NamedCounts, model: Source | None, untrained: Source | None
-) -> tuple[Counts, dict[str, str]]:
+def checked_counts(counts: NamedCounts, d_vocab: int) -> tuple[Counts, dict[str, str]]:
     """Counts ``[2, d_vocab]``, and what stands in place of the names of the package's two corpora.
 
     Raises TextError where they are not those of two corpora, and where a model knows other tokens.
@@ -168,12 +165,10 @@ def checked_counts(
         counts = np.stack([first, second])
         words = {"prontoqa": names[0], "stories": names[1], "PrOntoQA": names[0], "the stories": names[1]}
     check_counts(counts, names)
-    for what, source in (("the model", model), ("the untrained model", untrained)):
-        if source is not None and model_of(source).cfg.d_vocab != counts.shape[1]:
-            raise TextError(
-                f"got counts of {counts.shape[1]} tokens; {what} knows {model_of(source).cfg.d_vocab}. "
-                f"Use the counts of the text that it was trained on."
-            )
+    if d_vocab != counts.shape[1]:
+        raise TextError(
+            f"got counts of {counts.shape[1]} tokens; the model knows {d_vocab}. Give those of its own text."
+        )
     return counts, words if names != CORPORA else {}
 
 

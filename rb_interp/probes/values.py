@@ -43,7 +43,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rb_interp.errors import ModelError, RolesError, nearest, shown
-from rb_interp.probes._probe import Found, check_layer_head, drawn_once, probe
+from rb_interp.probes._probe import Found, check_layer_head, drawn_once, probe, source
 from rb_interp.probes.arrays import ArrayModel
 from rb_interp.probes.capturing import Source, float64, has_attention, layer_heads, model_of, read_other
 from rb_interp.statistics import nulls as null_draws
@@ -61,10 +61,9 @@ Groups = Mapping[str, Int[np.ndarray, " n"]]
 Vectors = Mapping[str, Float[np.ndarray, "token d_model"]]
 
 
-@probe(UNDEFINED)
+@probe(source, UNDEFINED)
 def value_alignment(
-    model: Source, inputs: Inputs, *, layer: int = 0, head: int = 0, untrained: Source | None = None,
-    n_null: int = 200, seed: int = 0,
+    model: Source, inputs: Inputs, *, layer: int, head: int,
     k: int = 3, groups: Mapping | None = None, contrast: tuple[str, str] | None = None,
 ) -> Found:  # fmt: skip
     """Spectra of a head's W_V and W_V W_O, and how their leading left singular vectors align with groups of tokens.
@@ -103,7 +102,7 @@ def value_alignment(
     arrays |= {"tokens": tokens, "group": group, **_ov(ov_arrays)}
     sizes = tuple((name, len(ids)) for name, ids in named.items())
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         return alignment_nulls(W_V.shape, sizes, every, k, n_null, seed, tuple(contrast or ()))
 
     return Found(values | _ov(ov_values), nulls, arrays)

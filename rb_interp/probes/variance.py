@@ -41,7 +41,7 @@ from jaxtyping import Float, Int, Shaped
 
 from rb_interp.errors import RolesError, shown
 from rb_interp.models.protocol import HookedModel
-from rb_interp.probes._probe import Found, occupied, probe
+from rb_interp.probes._probe import Found, occupied, probe, source
 from rb_interp.probes.capturing import Source, Tokens, as_rows, float64, layer_heads, model_of, read
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
@@ -55,10 +55,9 @@ ROUNDING = 1e-6
 UNDEFINED = "the component does not vary over these rows, or the grouping has one group alone, or one for each row."
 
 
-@probe(UNDEFINED)
+@probe(source, UNDEFINED, place={"layer": None, "head": None})
 def variance_explained(
-    model: Source, inputs: Inputs, *, layer: int | None = None, head: int | None = None,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
+    model: Source, inputs: Inputs, *, layer: int | None, head: int | None,
     groupings: Mapping | None = None, role: str | None = None,
 ) -> Found:  # fmt: skip
     """Share of variance that groupings of the rows explain in each component's output at one position.
@@ -92,7 +91,7 @@ def variance_explained(
     explained = {component: shares(vectors, labels) for component, vectors in outputs.items()}
     values = {f"{component}:{name}": share for component, of in explained.items() for name, share in of.items()}
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng, drawn = np.random.default_rng(seed), {}
         for name in NULL_GROUPINGS if groupings is None else labels:
             permuted = rng.permuted(np.tile(_numbered(labels[name]), (n_null, 1)), axis=1)

@@ -52,18 +52,18 @@ that are nearly zero have a direction as well, and count.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
 from rb_interp.errors import ModelError, nearest
-from rb_interp.probes._probe import Found, probe
+from rb_interp.probes._probe import Found, probe, source
 from rb_interp.probes.capturing import Source, float64, model_of
 from rb_interp.probes.vectors import cosines, pairs
 from rb_interp.statistics.reading import Null
-from rb_interp.tasks.inputs import Inputs
 
 ALIKE = 0.7
 """Cosine above which two neurons count as condensed; the paper's."""
@@ -73,18 +73,17 @@ ZERO = "the matrix is zero."
 Matrix = Float[np.ndarray, "input output"]
 
 
-@probe(ZERO)
-def weight_rank(
-    model: Source, inputs: Inputs | None = None, *, layer: int = 0,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-) -> Found:  # fmt: skip
+def matrices_of(model: Source, _: Any, layer: int) -> dict[str, Matrix]:
+    """What two of these probes read."""
+    return layer_matrices(model, layer)
+
+
+@probe(source, ZERO, place={"layer": 0})
+def weight_rank(model: Source, *, layer: int) -> Found:
     """Stable ranks of one layer's matrices.
 
     Values: stable_rank_W_QK and stable_rank_W_OV (mean over heads), stable_rank_W_in and stable_rank_W_out where the
     layer has an MLP; in [1, rank], nan for a matrix of zeros. No quantity has a null.
-
-    Args:
-        inputs: not looked at, since the probe reads weights alone.
     """
     heads = {name: float64(getattr(model_of(model).blocks[layer].attn, name)) for name in ATTENTION}
     products = {"W_QK": (heads["W_Q"], heads["W_K"]), "W_OV": (heads["W_V"], heads["W_O"].swapaxes(1, 2))}
@@ -101,20 +100,14 @@ def _product_rank(left: Float[np.ndarray, "head d_model d_head"], right: np.ndar
     return float(np.mean([stable_rank(singular_values(core)) for core in cores]))
 
 
-@probe(ZERO)
-def weight_spectra(
-    model: Source, inputs: Inputs | None = None, *, layer: int = 0,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0,
-) -> Found:  # fmt: skip
+@probe(matrices_of, ZERO, place={"layer": 0})
+def weight_spectra(held: Mapping[str, Matrix]) -> Found:
     """Participation ratio and stable rank of every matrix of one layer, heads joined.
 
     Values: participation_W and stable_rank_W as in the module's table; nan for a matrix of zeros. Arrays:
     singular_values_W, descending. No quantity has a null.
-
-    Args:
-        inputs: not looked at, since the probe reads weights alone.
     """
-    spectra = {name: singular_values(matrix) for name, matrix in layer_matrices(model, layer).items()}
+    spectra = {name: singular_values(matrix) for name, matrix in held.items()}
     values = {f"participation_{name}": spectrum_participation(singular) for name, singular in spectra.items()}
     values |= {f"stable_rank_{name}": stable_rank(singular) for name, singular in spectra.items()}
     return Found(values, None, {f"singular_values_{name}": singular for name, singular in spectra.items()})
@@ -147,11 +140,8 @@ def stable_rank(singular: Float[np.ndarray, " direction"]) -> float:
     return float(squared.sum() / squared.max()) if squared.sum() > 0 else math.nan
 
 
-@probe("fewer than two neurons are not zero.")
-def condensation(
-    model: Source, inputs: Inputs | None = None, *, layer: int = 0,
-    untrained: Source | None = None, n_null: int = 200, seed: int = 0, matrices: Sequence[str] = ("W_Q",),
-) -> Found:  # fmt: skip
+@probe(matrices_of, "fewer than two neurons are not zero.", place={"layer": 0})
+def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q",)) -> Found:
     """How far the neurons of some matrices of a layer point in the same directions.
 
     Values as in the module's table; nan where fewer than two neurons are not zero. Nulls: a Gaussian matrix of the same
@@ -159,13 +149,11 @@ def condensation(
     first, and group_W, the group of each sorted neuron.
 
     Args:
-        inputs: not looked at, since the probe reads weights alone.
         matrices: names among W_Q, W_K, W_V, W_O, W_in, W_out; ModelError for one that is not there.
     """
-    held = layer_matrices(model, layer)
     for name in matrices:
         if name not in held:
-            raise ModelError(f"condensation: L{layer} of this model has no matrix '{name}'; {nearest(name, held)}")
+            raise ModelError(f"condensation: this layer has no matrix '{name}'; {nearest(name, held)}")
     values, arrays = {}, {}
     for name in matrices:
         cos = cosines(held[name].T)
@@ -181,7 +169,7 @@ def condensation(
         values |= {f"{what}_{name}": of if math.isfinite(signed) else math.nan for what, of in told.items()}
         arrays |= {f"cosines_{name}": cos[np.ix_(order, order)], f"group_{name}": groups[order]}
 
-    def nulls() -> dict[str, Null]:
+    def nulls(n_null: int, seed: int) -> dict[str, Null]:
         rng = np.random.default_rng(seed)
         drawn = {name: gaussian_shares(held[name].shape, n_null, rng) for name in matrices}
         return {f"{what}_{name}": null for name, of in drawn.items() for what, null in of.items()}

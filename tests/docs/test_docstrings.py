@@ -21,7 +21,10 @@ def functions() -> Iterator[tuple[str, Callable]]:
             for method, found in members:
                 found = getattr(found, "fget", getattr(found, "func", getattr(found, "__func__", found)))
                 if not method.startswith("_") and inspect.isfunction(found):
-                    yield f"{name}.{method}".rstrip("."), inspect.unwrap(found)
+                    yield (
+                        f"{name}.{method}".rstrip("."),
+                        inspect.unwrap(found, stop=lambda f: hasattr(f, "__signature__")),
+                    )
 
 
 FUNCTIONS = dict(functions())

@@ -94,7 +94,7 @@ def test_noising_is_denoising_with_the_rows_exchanged():
     np.testing.assert_allclose(
         noise.patched[cell], logits[rows, CLEAN.labels] - logits[rows, CORRUPTED.labels], atol=1e-4
     )
-    with pytest.raises(ArgumentError, match="direction='noising'; expected 'denoise' or 'noise'"):
+    with pytest.raises(ArgumentError, match="direction='noising'; expected Literal"):
         patching_matrix(model, CLEAN, CORRUPTED, direction="noising")
 
 

@@ -90,7 +90,7 @@ def test_a_diverged_model_is_refused_where_its_attention_is_undefined_and_noted_
     inputs = data.inputs(data.sample("rsn_train", 5))
     with torch.no_grad():
         model.blocks[0].attn.W_Q.fill_(torch.nan)
-    with pytest.raises(ModelError, match="uniformity got a model whose weights are not all finite"):
+    with pytest.raises(ModelError, match="got a model whose weights are not all finite"):
         uniformity(model, inputs)
     reading = weight_rank(model, inputs)
     assert reading.notes == {"stable_rank_W_QK": "the model's weights are not all finite: its training has diverged."}

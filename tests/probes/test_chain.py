@@ -195,8 +195,6 @@ def test_examples_longer_than_the_context_are_left_out_and_counted():
         TextError, match=r"none of 24 examples fits .* context of 9 tokens \(the shortest has \d+ tokens\)"
     ):
         read(Knows([], n_ctx=9))
-    with pytest.raises(TextError, match=r"none of 0 examples fits .* \(none given\)"):
-        read(Knows([]), examples=[])
 
 
 def test_tokenizers_that_cannot_judge_sentences_are_named():

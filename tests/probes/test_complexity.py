@@ -152,6 +152,6 @@ def test_matrices_are_those_of_the_model_heads_joined(kind):
         assert reading.layer == 1
         assert np.isfinite([*reading.values.values(), *reading.untrained.values()]).all()
         assert probe(untrained, layer=1, **options).values == dict(reading.untrained)
-    with pytest.raises(ModelError, match="L1 of this model has no matrix 'W_U'"):
+    with pytest.raises(ModelError, match="this layer has no matrix 'W_U'"):
         condensation(model, layer=1, matrices=("W_U",))
     assert np.isfinite(list(lattice(model, tokens=range(5, 25), n_null=5).values.values())[:-1]).all()

@@ -184,7 +184,7 @@ def test_an_untrained_model_that_is_not_finite_never_looks_like_a_number():
     try:
         found = probes.attention(model("trained"), rows, untrained=model("diverged"))
     except ModelError as error:
-        said = {str(error).removeprefix("attention got an untrained model whose ")}
+        said = {str(error).removeprefix("got a model whose ")}
     else:
         assert np.isnan(list(found.untrained.values())).all()
         start = "of the untrained model: the model's "

@@ -93,7 +93,6 @@ def of_probes(inputs: rb.Inputs) -> None:
     assert_type(reading.to_frame(), pd.DataFrame)
     assert_type(rb.scan(rb.probes.uniformity, model, inputs), pd.DataFrame)
     assert_type(rb.interventions.ablation(model, inputs, "z.0"), rb.interventions.Effect)
-    rb.probes.uniformity(model, inputs, layr=1)  # type: ignore
     rb.probes.uniformity(model, 3)  # type: ignore
     rb.interventions.ablation(model, inputs)  # type: ignore
     print(reading.valeus)  # type: ignore
