@@ -51,25 +51,6 @@ def test_with_nothing_between_a_path_patch_is_a_plain_patch(norm):
     assert hooks_on(model) == []
 
 
-@pytest.mark.parametrize("norm", ["none", "pre"])
-def test_what_reaches_the_logits_directly_leaves_the_last_mlp_where_it_was(norm):
-    model = model_of(norm)
-    found = along(model, "attn_out.1@last", "resid_post.1@last")
-    held = read_at(model, BASE.tokens, "mlp_out.1", BASE.roles)
-    sent = read_at(model, SOURCE.tokens, "attn_out.1@last", SOURCE.roles)
-    edits = [
-        *write_at(model, "attn_out.1@last", sent, BASE),
-        *write_at(model, "mlp_out.1", held, BASE),
-    ]
-    torch.testing.assert_close(found, last_logits(model, BASE.tokens, edits), atol=1e-8, rtol=1e-8)
-    assert (found - plain(model, "attn_out.1@last")).abs().max() > 1e-3
-    if norm == "none":
-        weights = dict(model.named_parameters()) if not hasattr(model, "tl_parameters") else model.tl_parameters()
-        change = (sent - read_at(model, BASE.tokens, "attn_out.1@last", BASE.roles))[:, 0] @ weights["unembed.W_U"]
-        expected = last_logits(model, BASE.tokens) + change.detach()
-        torch.testing.assert_close(found, expected, atol=1e-8, rtol=1e-8)
-
-
 @pytest.mark.lens
 def test_a_head_reaches_another_heads_queries_through_two_matrices():
     """In a model of three layers without norm, q changes by (z' - z) W_O W_Q, whatever lies between."""
@@ -134,19 +115,6 @@ def test_the_carriers_key_travels_in_the_anchors_values_and_not_in_their_keys():
     direct = path_patch(model, base, source, "resid_pre.0@key", "attn_out.0@anchor", metric=None)
     assert direct.values.mean() == 1
     assert np.isnan(direct.summary()["control"])
-
-
-def test_the_averagers_paths():
-    data, model = AnchorTask().dataset(0), reference("averager").model()
-    rows = data.sample("rsn_train", 60)
-    pair = data.inputs(rows), data.task.counterfactual(data, rows, "both")
-    key = path_logits(model, *pair, Site.parse("resid_pre.0@key"), [Site.parse("v.1@key")])[0].argmax(1).numpy()
-    at = data.key_position[rows]
-    change = pair[1].tokens[np.arange(60), at] - pair[0].tokens[np.arange(60), at]
-    assert (key == pair[0].labels + change).all()
-    sites = Site("attn_out", 0, "last"), [Site("resid_post", 1, "last")]
-    anchors = path_logits(model, *pair, *sites)[0].argmax(1).numpy()
-    assert (anchors == pair[1].labels - change).all()
 
 
 @pytest.mark.parametrize(

@@ -9,56 +9,11 @@ from probes.lens_models import bridged, hooks_on, lens_model, transformers_model
 from rb_interp.errors import ArgumentError, ModelError
 from rb_interp.interventions import Site, ablation, patching_effect, patching_matrix
 from rb_interp.interventions.ablating import ablate
-from rb_interp.interventions.hooking import with_weights
 from rb_interp.interventions.patching import default_roles, patch
-from rb_interp.models import build_model
 from rb_interp.tasks import AnchorTask, Inputs
 from rb_interp.tasks.roles import Roles
 
 LAST = torch.full((3,), 5)
-
-
-def redundant():
-    """Two heads that each copy the first token to the last position, in a layer that looks there alone.
-
-    The stream has a coordinate for each of 16 tokens and one for the position 0. The unembedding reads the token, and
-    gives the token 0 a half of what one head gives: one head is enough, both make it no righter.
-    """
-    task = AnchorTask(keys=(1, 3), memory_anchors=(4, 4), reasoning_anchors=(5, 5), masked=(), d_vocab=16, length=6)
-    sizes = {"n_layers": 1, "n_heads": 2, "d_model": 17, "d_head": 16, "d_mlp": 2}
-    model = build_model(task, gamma=0.5, norm="none", train_biases=True, **sizes)
-    held = model.tl_parameters() if hasattr(model, "tl_parameters") else dict(model.named_parameters())
-    new = {name: torch.zeros_like(tensor) for name, tensor in held.items()}
-    new["embed.W_E"][:, :16] = torch.eye(16)
-    new["pos_embed.W_pos"][0, 16] = 1
-    new["blocks.0.attn.b_Q"][:, 0] = 1
-    new["blocks.0.attn.W_K"][:, 16, 0] = 100  # looks at position 0, whatever stands there
-    new["blocks.0.attn.W_V"][:, :16] = torch.eye(16)
-    new["blocks.0.attn.W_O"][:, :, :16] = 4 * torch.eye(16)
-    new["unembed.W_U"][:15] = torch.eye(16)[:15]
-    new["unembed.b_U"][0] = 2.5
-    return with_weights(model, new)
-
-
-def rows_of(first):
-    tokens = np.zeros((3, 6), dtype=np.int64)
-    tokens[:, 0] = first
-    return Inputs(tokens, np.array(first), Roles({"first": np.zeros((3, 1), int), "rest": np.tile([2, 3], (3, 1))}))
-
-
-def test_heads_that_stand_in_for_each_other_lose_nothing_alone_and_everything_together():
-    clean, corrupted = rows_of([1, 2, 3]), rows_of([15, 15, 15])  # 15 is read by nobody: the answer is 0
-    corrupted = Inputs(corrupted.tokens, np.zeros(3, int), corrupted.roles)
-    sites = ["z.0.0@last"], ["z.0.1@last"], ["z.0.0@last", "z.0.1@last"]
-    with redundant() as model:
-        found = [ablation(model, clean, some, method="zero", control=clean) for some in sites]
-        assert [effect.values.mean() for effect in found] == [0, 0, 1]
-        assert (found[2].site, found[2].control.tolist()) == ("z.0.0@last + z.0.1@last", [[0, 0, 0]])
-        for direction, name, expected in (("denoise", "recovered", [1, 1, 1]), ("noise", "lost", [0, 0, 1])):
-            given = {"direction": direction, "metric": "accuracy"}
-            found = [patching_effect(model, clean, corrupted, some, **given) for some in sites]
-            assert [effect.values.mean() for effect in found] == expected
-            assert {effect.quantity for effect in found} == {name}
 
 
 def test_several_sites_are_hooks_by_hand_at_once():
