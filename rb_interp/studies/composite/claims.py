@@ -220,6 +220,7 @@ FLOW_CLAIMS = (
 )  # fmt: skip
 
 
+_ANSWER = {g: share("answer", g, 1, "share of v's variance that the answer explains") for g in (MIDDLE, SMALL)}
 _VECTORS = {"answer_cosines": "v", "step_cosines": "u"}
 _WORDS = {
     "equal": "equal targets",
@@ -241,10 +242,6 @@ def _context(probe: str, *gammas: float) -> tuple[Term, ...]:
     """Both means, raw and centred."""
     shown = [*_WORDS] if probe == "answer_cosines" else [name for name in _WORDS if name != "different_drawn"]
     return tuple(_cosine(probe, name, gamma) for gamma in gammas for name in shown)
-
-
-def _answer(gamma: float) -> Term:
-    return share("answer", gamma, 1, "share of v's variance that the answer explains")
 
 
 def _answer_context(gamma: float) -> tuple[Term, ...]:
@@ -281,7 +278,7 @@ REPRESENTATION_CLAIMS = (
             Condition(_cosine("step_cosines", "difference", SMALL), ">=", 0.30)),
         context=(*_context("step_cosines", SMALL), _cosine("step_cosines", "difference", MIDDLE))),
     Claim("D5", "In an inferential solution the answer fixes the last position after L1's attention.", "Sec. 5.2",
-        (Condition(_answer(SMALL), ">=", 0.80), Condition(_answer(SMALL), ">=", 0.20, _answer(MIDDLE))),
+        (Condition(_ANSWER[SMALL], ">=", 0.80), Condition(_ANSWER[SMALL], ">=", 0.20, _ANSWER[MIDDLE])),
         context=(*_answer_context(SMALL), *_answer_context(MIDDLE))),
 )  # fmt: skip
 

@@ -249,7 +249,12 @@ def draw_participation(evidence: Evidence) -> Figure:
         with kit.missing(one):
             tables = {name: getattr(evidence, name) for name in ("readings", "summary")}
             own = replace(evidence, **{name: table.loc[table["layer"] == layer] for name, table in tables.items()})
-            kit.rates(one, own, "weight_spectra", *series, untrained=True, spread=0.03)
+
+            def before(x: float, matrix: kit.Series, gamma: float, one: Axes = one, own: Evidence = own) -> None:
+                value = own.untrained("weight_spectra", matrix.quantity, gamma)
+                kit.level(one, x - 0.03, value, style.GREY, 0.05, "untrained models")
+
+            kit.rates(one, own, "weight_spectra", *series, spread=0.03, beside=before)
             one.set(yscale="log", title=f"L{layer}", ylabel="participation ratio (directions)")
             one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             one.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
