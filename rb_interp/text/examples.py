@@ -73,7 +73,6 @@ def words() -> SimpleNamespace:
     ('tabbies', [('six-legged', False), ('eight-legged', True)])
     """
     read = read_toml(Path(__file__).parent / "tables/prontoqa_words.toml")
-    later, irregular = read.pop("only_read"), read.pop("irregular_plurals")
     read["families"] = [family.split() for family in read["families"]]
     read["false_concepts"] = [names.split(", ") for names in read["false_concepts"]]
     read["true_chains"] = [
@@ -85,9 +84,12 @@ def words() -> SimpleNamespace:
         for concept, true in read["true_properties"].items()
     }
     read["contradicted_by"] = {word: of for of, named in read["contradicted_by"].items() for word in named.split()}
-    nouns = (*read["concepts"], *later["concepts"].split(), *later["concepts_of_two_words"], *irregular)
+    nouns = [*read["concepts"], *read["contradicted_by"].values()]
+    nouns += [name for names in read["false_concepts"] for name in names]
+    nouns += [concept for chain in read["true_chains"] for concept, _ in chain]
+    irregular = read.pop("irregular_plurals")
     plurals = {noun: irregular.get(noun) or noun + ("es" if noun.endswith("pus") else "s") for noun in nouns}
-    properties = {word for family in read["families"] for word in family} | set(later["properties"].split())
+    properties = {word for family in read["families"] for word in family}
     properties.update(word for true in read["true_properties"].values() for word, _ in true)
     singulars = {plural: noun for noun, plural in plurals.items()}
     return SimpleNamespace(**read, plurals=plurals, singulars=singulars, properties=properties)

@@ -102,10 +102,7 @@ def test_words_by_hand():
         "Sheep are not herbivorous.": ("sheep", "herbivorous", True),
         "Mersenne primes are prime numbers.": ("Mersenne prime", "prime number", False),
         "Prime numbers are prime.": ("prime number", "prime", False),
-        "Every rosid is a eudicot.": ("rosid", "eudicot", False),
-        "Each eudicot is an angiosperm.": ("eudicot", "angiosperm", False),
         "Each painted lady is a butterfly.": ("painted lady", "butterfly", False),
-        "Worpus are impuses.": ("worpus", "impus", False),
         "Tabbies are cats.": ("tabby", "cat", False),
         "8191 is a Mersenne prime.": ("8191", "Mersenne prime", False),
     }.items():
