@@ -123,7 +123,7 @@ class _Story:
         self._pronouns("m.", sex)
 
     def _pronouns(self, prefix: str, sex: str) -> None:
-        for name, word in zip(("he", "him", "his", "himself"), _words()["pronouns"][sex], strict=True):
+        for name, word in zip(("he", "him", "his"), _words()["pronouns"][sex], strict=True):
             self.fixed |= {prefix + name: word, prefix + name.capitalize(): word.capitalize()}
 
 

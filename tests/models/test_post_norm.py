@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy
 from torch.nn.functional import layer_norm as torch_layer_norm
 
 from rb_interp.models.build import build_model
@@ -51,11 +50,3 @@ def test_residual_stream_is_the_normalised_sum(model, tokens):
     torch.testing.assert_close(logits, cache["resid_post", 1] @ model.W_U + model.b_U)
     torch.testing.assert_close(model.OV.AB[1, 1], model.W_V[1, 1] @ model.W_O[1, 1])
     torch.testing.assert_close(model.QK.AB[1, 0], model.W_Q[1, 0] @ model.W_K[1, 0].T)
-
-
-def test_return_types(model, tokens):
-    logits = model(tokens)
-    by_hand = cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-    torch.testing.assert_close(model(tokens, return_type="loss"), by_hand)
-    assert model(tokens, return_type=None) is None
-    torch.testing.assert_close(model(tokens[3]), logits[3:4])

@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -211,3 +213,10 @@ def test_real_stories_in_the_tokens_of_gpt2():
     assert data.provenance["stories"]["cut"] == data.provenance["prontoqa"]["cut"] == 0
     assert (data.train.tokens[:, 0] == 50256).all()
     assert 5 < data.entropies[1] < 6.5  # GPT-2 tokens of TinyStories: 5.9 nats
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    heavy = "{'torch', 'datasets', 'transformers', 'pandas', 'pyarrow', 'tomllib', 'tomli'}"
+    modules = ", ".join(f"rb_interp.text.{name}" for name in ("data", "corpora", "task"))
+    code = f"import sys, {modules}; sys.exit(', '.join({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == ""

@@ -1,11 +1,8 @@
 """Text to tokens and back; what is no tokenizer, or not the one asked for, is refused."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tokenizers import Tokenizer as Backend
@@ -37,22 +34,6 @@ def test_merges_by_hand():
     assert [tokenizer.token_text(token) for token in tokenizer.encode("ab ab ac")] == ["ab", " ab", " ", "a", "c"]
     assert tokenizer.token_text(tokenizer.end) == END
     assert tokenizer.token_text(tokenizer.encode("é")[0]) == "Ã"  # half a letter has no text
-
-
-def test_training_is_the_same_on_one_core_and_on_many():
-    words = (
-        "import random; r = random.Random(0); words = [r.choice('aeiou') + r.choice('bdklmn') for _ in range(9000)]\n"
-    )
-    texts = "texts = [''.join(r.choices(words, k=3)) + ' ' + ''.join(r.choices(words, k=2)) for _ in range(9000)]\n"
-    train = "from rb_interp.text.tokenizer import train_tokenizer; made = train_tokenizer(texts, 600)\n"
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"}
-    command = [sys.executable, "-c", words + texts + train + "print(made.fingerprint)"]
-    alone = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    here: dict[str, Any] = {}
-    exec(words + texts + train, here)
-    assert here["made"].d_vocab == 600
-    assert alone.stdout.strip() == here["made"].fingerprint
-    assert train_tokenizer(here["texts"][:500], 600).fingerprint != here["made"].fingerprint
 
 
 def test_saved_and_loaded_is_the_same(tmp_path):
