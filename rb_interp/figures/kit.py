@@ -357,7 +357,7 @@ def threshold(axes: Axes, evidence: Evidence, claim: str, number: int = 0, gamma
 
 def margin(axes: Axes, words: Mapping[str, float]) -> None:
     """Words on the right of a panel, each at its height in data, so that none lies over data or over another one."""
-    look: dict[str, Any] = {"fontsize": 6, "va": "center", "linespacing": 0.95}
+    look: dict[str, Any] = {"fontsize": 6, "va": "center", "linespacing": 1.15}
     if len(words) == 1:
         for text, y in words.items():
             axes.annotate(text, (1.02, y), xycoords=axes.get_yaxis_transform(), **look)

@@ -28,9 +28,9 @@ from rb_interp.claims.rule import FEWEST
 from rb_interp.claims.verdict import OUTCOMES
 from rb_interp.errors import StudyError, nearest
 from rb_interp.figures.evidence import Evidence, MissingEvidenceError
-from rb_interp.figures.numbers import interval_text, mean_text, number, seeds_text, share_text, two_digits
+from rb_interp.figures.numbers import mean_text, number, seeds_text, share_text, two_digits
 from rb_interp.figures.save import save_figures
-from rb_interp.report.terminal import calibration_mark, not_learned, read_before
+from rb_interp.report.terminal import calibration_mark, effect_text, not_learned, read_before
 from rb_interp.runs.store import write_file
 from rb_interp.settings import read_toml
 
@@ -257,7 +257,7 @@ class Page:
             head, met = "shown, not judged:", ""
             if one.criterion:
                 head, met = badge(one.outcome), f", met by {one.n_meeting}/{one.n_seeds}"
-            told = f"{effect(one)}{met}, untrained {number(one.untrained)}"
+            told = f"{effect_text(one)}{met}, untrained {number(one.untrained)}"
             text += Markup("<br>{} {}: {}").format(head, typeset(one.criterion or one.statistic), told)
         share = verdict.n_meeting / verdict.n_seeds if verdict.n_seeds else math.nan
         share = share_text(share, verdict.share_low, verdict.share_high) if verdict.n_seeds else ""
@@ -268,7 +268,7 @@ class Page:
         told = Markup("<br>").join([badge(verdict.outcome), *filter(None, notes)])
         met = Markup("{}<br>{}").format(verdict.met_by, share)
         id = Markup('<span id="claim-{}">**{}**</span>').format(verdict.id, verdict.id)
-        return [id, text, met, effect(verdict), number(verdict.untrained), told]
+        return [id, text, met, effect_text(verdict), number(verdict.untrained), told]
 
     def _terms(self) -> dict[str, str]:
         """Words of every report, of verdicts, of the study, and those that it shares with others."""
@@ -290,11 +290,6 @@ def badge(outcome: str) -> Markup:
 def _decided(verdict: Verdict | None) -> str:
     """An outcome and how many seeds meet the claim; nothing without a verdict."""
     return Markup("{} {}").format(badge(verdict.outcome), verdict.met_by) if verdict else ""
-
-
-def effect(judged: Any) -> str:
-    """Median and range of what was judged."""
-    return interval_text(*(math.nan if end is None else end for end in (judged.effect, judged.low, judged.high)))
 
 
 def _text(cell: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -81,6 +82,12 @@ class Screen:
         self.console.print(table)
 
 
+def effect_text(judged: Any) -> str:
+    """Median and range of what was judged."""
+    mean, low, high = (math.nan if end is None else end for end in (judged.effect, judged.low, judged.high))
+    return interval_text(mean, low, high)
+
+
 def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     """Print each claim's outcome, calibration, seeds that meet it, effect, untrained value and statement.
 
@@ -92,10 +99,9 @@ def print_verdicts(verdicts: Verdicts, console: Console | None = None) -> None:
     screen, marks = Screen(console), [calibration_mark(verdict) for verdict in verdicts]
     rows = []
     for verdict, mark in zip(verdicts, marks, strict=True):
-        ends = (math.nan if value is None else value for value in (verdict.effect, verdict.low, verdict.high))
         untrained = number(verdict.untrained) + ("*" if verdict.met_at_initialisation else "")
         head = [verdict.id, Text(verdict.outcome, COLOURS[verdict.outcome]), *([mark] if any(marks) else [])]
-        rows.append([*head, verdict.met_by, interval_text(*ends), untrained, verdict.statement])
+        rows.append([*head, verdict.met_by, effect_text(verdict), untrained, verdict.statement])
     calibration = ["cal."] if any(marks) else []
     screen.table(
         ["claim", "verdict", *calibration, "met by", "median [range]", "untrained", "statement"], rows, wide=True
@@ -181,11 +187,13 @@ def print_matrix(table: pd.DataFrame, metric: str = "logit_diff", console: Conso
     roles, rows = list(dict.fromkeys(table["role"])), []
     for place, cells in table.groupby(["component", "layer"], sort=False):
         component, layer = cast(tuple[str, int], place)
-        values = cells.set_index("role")["recovered"].reindex(roles).to_list()
+        by_role: dict[str, float] = dict(zip(cells["role"], cells["recovered"].tolist(), strict=True))
+        values = [by_role.get(role, math.nan) for role in roles]
         shown = (Text(f"{x:5.2f}" if math.isfinite(x) else "-", "bold" if abs(x) >= 0.5 else "") for x in values)
         rows.append([f"{component}.{int(layer)}", *shown])
     screen.table(["site", *roles], rows)
-    wide, control = float((table["high"] - table["low"]).max()), float(table["control"].abs().max())
+    widths, controls = (table["high"] - table["low"]).tolist(), table["control"].abs().tolist()
+    wide, control = float(np.nanmax(widths)), float(np.nanmax(controls))
     notes = [f"95 % intervals are at most {wide:.2f} wide"] if math.isfinite(wide) else []
     notes += [f"the control's largest cell is {control:.2f}"] if math.isfinite(control) else []
     screen.say("; ".join(notes))
