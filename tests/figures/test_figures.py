@@ -126,6 +126,22 @@ def test_attention_bars_are_the_readings_and_fill_the_unit(evidence):
     np.testing.assert_allclose(heights[2, list(PARTS).index("key")], key)
 
 
+def test_a_rate_that_was_not_read_leaves_the_others(evidence):
+    rest = replace(evidence, readings=evidence.readings[evidence.readings["gamma"] != 0.5])
+    axes = draw_attention_by_role(rest).axes[0]
+    assert "reasoning inputs, not read at γ = 0.5" in texts(axes.figure)
+    assert len(axes.patches) == 2 * 3 * len(PARTS)
+
+
+def test_words_in_a_margin_do_not_lie_over_each_other():
+    axes = Figure().subplots()
+    axes.plot([0, 1], [0, 1])
+    kit.margin(axes, {"b": 0.5, "a": 0.49, "c": 0.9})
+    heights = [text.xy[1] for text in axes.texts]
+    assert [text.get_text() for text in axes.texts] == ["a", "b", "c"]
+    assert min(np.diff(heights)) > 0.08
+
+
 def test_undefined_cells_are_hatched_and_not_coloured():
     axes = Figure().subplots()
     image = kit.heat_map(axes, np.array([[1.0, np.nan], [0.5, 1.0]]), write=str)

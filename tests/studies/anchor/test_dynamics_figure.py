@@ -85,3 +85,9 @@ def test_a_run_without_the_tables_says_so(evidence, missing):
     figure = draw(draw_dynamics, bare)
     said = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
     assert f"This run has no table “{missing}”" in said
+
+
+def test_rows_without_a_date_say_why(evidence):
+    dated = evidence.tables["events"].query("event_of == 'loss'")
+    figure = draw_dynamics(replace(evidence, tables={**evidence.tables, "events": dated}))
+    assert [text.get_text()[:9] for text in figure.axes[0].texts] == ["not dated"]
