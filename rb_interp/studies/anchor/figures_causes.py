@@ -227,7 +227,7 @@ def draw_dynamics(evidence: Evidence) -> Figure:
         undated = [row for row, event in enumerate(CRITERIA) if event not in dated]
         if undated:
             words = "not dated: this run has\ntoo few checkpoints along training"
-            one.text(0.5, np.mean(undated), words, transform=one.get_yaxis_transform(), **kit.SAID)
+            one.text(0.5, (undated[0] + undated[-1]) / 2, words, transform=one.get_yaxis_transform(), **kit.SAID)
         for row, event in enumerate(CRITERIA):
             colour = style.SET_COLOURS.get(event, style.INK)
             here = events.loc[(events["event"] == event) & (events["gamma"] == gamma)].sort_values("seed")
