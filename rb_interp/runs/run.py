@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rb_interp.errors import ArgumentError, ConfigError, RunError, StudyError, nearest, shown
 from rb_interp.runs.config import StudyConfig, check_lr, fingerprint, from_mapping, scale_of, stacks
-from rb_interp.runs.measured import KEYS
+from rb_interp.runs.measured import KEYS, Measured, measured_already, read_evidence, with_reached, write_measured
 from rb_interp.runs.protocol import Study
 from rb_interp.runs.protocol import study as find_study
 from rb_interp.runs.store import (
@@ -69,7 +69,7 @@ class Run:
         self._take(config, metadata)
 
     def _take(self, config: StudyConfig, metadata: dict[str, Any]) -> None:
-        self.metadata, self._evidence = metadata, (None, None)
+        self.metadata, self._evidence = metadata, None
         self.batches = [config.seeds, *(tuple(seeds) for seeds in metadata["added_seeds"])]
         self.config = replace(config, seeds=tuple(seed for seeds in self.batches for seed in seeds))
         self.sweeps = {
@@ -108,7 +108,6 @@ class Run:
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "command": command,
             "fingerprint": mark,
-            "scale": scale_of(config),
             "versions": versions(),
             "host": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
             "config": plain(config),
@@ -257,14 +256,11 @@ class Run:
     @property
     def evidence(self) -> Evidence:
         """Everything that figures and report use; RunError if the run was not measured, or a file is damaged."""
-        from rb_interp.runs.measured import read_evidence
-
         self._check(PROBE)
-        record, (read, evidence) = self.store.steps[PROBE], self._evidence
-        if evidence is None or read != record:
-            evidence = read_evidence(self)
-            self._evidence = record, evidence
-        return evidence
+        record = self.store.steps[PROBE]
+        if self._evidence is None or self._evidence[0] != record:
+            self._evidence = record, read_evidence(self)
+        return self._evidence[1]
 
     @property
     def verdicts(self) -> Verdicts:
@@ -332,8 +328,6 @@ class Run:
         What was measured already, from the same checkpoints and by the same code, is not measured again. With
         ``until_decided`` seeds are added, four at a time and up to 20, as long as a claim about seeds is OPEN.
         """
-        from rb_interp.runs.measured import measured_already
-
         with self.writing():
             self.train(progress)
             if not measured_already(self):
@@ -372,7 +366,6 @@ class Run:
         Raises RunError if training is not finished or a checkpoint is damaged, StudyError if the measurement returns
         other tables than the study declares, or two rows of one key.
         """
-        from rb_interp.runs.measured import write_measured
         from rb_interp.torch_threads import few_threads
 
         with self.writing():
@@ -400,7 +393,6 @@ class Run:
 
         Raises RunError for a stage, step or sweep that the run does not have.
         """
-        from rb_interp.runs.measured import with_reached
         from rb_interp.runs.members import measure_members
 
         def plan(models: Any, member: Any) -> Iterator[tuple[str, str, Any]]:
@@ -461,9 +453,24 @@ class Run:
         Raises RunError for a member, stage, step or sweep that the run does not have, and for a folder that holds
         something; nothing is changed then.
         """
-        from rb_interp.runs.sharing import export
+        from rb_interp.runs.sharing import save_member, training_of
 
-        return export(self, path, gamma=gamma, seed=seed, stage=stage, sweep=sweep, **facts)
+        self.check_checkpoints()
+        own, config, circuit, readings = self.sweep(sweep), self.sweep(sweep).config, None, []
+        checkpoint = own.checkpoint(stage, gamma, seed)
+        if self.store.is_current(PROBE):
+            table, find = self.readings, self.study.load("circuits")
+            place = {"sweep": sweep, "gamma": gamma, "seed": seed, "stage": str(stage)}
+            rows: Any = table[(table[list(place)] == list(place.values())).all(axis=1)]
+            readings = rows.drop(columns=["sweep", "gamma", "seed"]).to_dict("records")
+            if find is not None and stage == "final" and not sweep:  # of these alone a study names circuits
+                circuit = find(Measured(self.evidence.readings, self.evidence.tables)).get((gamma, seed))
+        return save_member(
+            path, model=config.model, weights=checkpoint.member(gamma, seed), task=config.task, data=own.dataset(seed),
+            data_seed=config.data_seed_of(seed), study=self.study.name, gamma=gamma, seed=seed, stage=str(stage),
+            step=checkpoint.step, circuit=circuit, readings=readings,
+            training=training_of(config.train, lr=dict(config.rates).get(gamma, config.train.lr)), **facts,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: study {self.study.name}, {self.scale}, {len(self.config.seeds)} seeds)"

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from rb_interp.errors import ModelError, RunError, first_line, nearest
 from rb_interp.models.config import ModelConfig
-from rb_interp.runs.measured import Measured
 from rb_interp.runs.shared_member import (
     CARD,
     FILE,
@@ -34,7 +33,7 @@ from rb_interp.runs.shared_member import (
     read_content,
     task_spec,
 )
-from rb_interp.runs.store import PROBE, versions, write_file
+from rb_interp.runs.store import versions, write_file
 from rb_interp.tasks.protocol import Dataset, Task, vocabulary
 from rb_interp.torch_threads import few_threads
 from rb_interp.training.config import TrainConfig
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from rb_interp.models.protocol import HookedModel
-    from rb_interp.runs.run import Run
 
 ZOO, ZOO_FOLDER = "zoo", Path(__file__).parent / "zoo"
 LOOKS = ("eval_every", "eval_rows", "n_checkpoints", "keep_at", "stages", "track_drift")
@@ -228,28 +226,6 @@ def accuracy(model: HookedModel, data: Dataset) -> dict[str, float]:
         if n:
             shares[name] = right / n
     return shares
-
-
-def export(
-    run: Run, path: Path | str, *, gamma: float, seed: int, stage: str | int, sweep: str, **facts: str
-) -> SharedMember:
-    """Write one member of a run into a folder, see `Run.export`."""
-    run.check_checkpoints()
-    own, circuit, readings = run.sweep(sweep), None, []
-    checkpoint = own.checkpoint(stage, gamma, seed)
-    if run.store.is_current(PROBE):
-        table, find = run.readings, run.study.load("circuits")
-        place = {"sweep": own.name, "gamma": gamma, "seed": seed, "stage": str(stage)}
-        rows: Any = table[(table[list(place)] == list(place.values())).all(axis=1)]
-        readings = rows.drop(columns=["sweep", "gamma", "seed"]).to_dict("records")
-        if find is not None and stage == "final" and not own.name:  # of these alone a study names circuits
-            circuit = find(Measured(run.evidence.readings, run.evidence.tables)).get((gamma, seed))
-    return save_member(
-        path, model=own.config.model, weights=checkpoint.member(gamma, seed),
-        task=own.config.task, data=own.dataset(seed), data_seed=own.config.data_seed_of(seed), study=run.study.name,
-        gamma=gamma, seed=seed, stage=str(stage), step=checkpoint.step, circuit=circuit, readings=readings,
-        training=training_of(own.config.train, lr=dict(own.config.rates).get(gamma, own.config.train.lr)), **facts,
-    )  # fmt: skip
 
 
 def training_of(train: TrainConfig, **changes: Any) -> dict[str, Any]:

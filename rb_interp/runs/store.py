@@ -57,10 +57,8 @@ def write_file(path: Path, content: bytes | Callable[[Path], object]) -> None:
         content(temporary) if callable(content) else temporary.write_bytes(content)
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:  # a full disk may arrive as either
-        raise RunError(
-            f"{path} could not be written ({error}); what was there before is untouched. Free some space, then run the "
-            f"same command: it continues."
-        ) from None
+        told = "what was there before is untouched. Free some space, then run the same command: it continues."
+        raise RunError(f"{path} could not be written ({error}); {told}") from None
     finally:
         with suppress(OSError):
             temporary.unlink()

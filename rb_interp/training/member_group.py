@@ -169,19 +169,12 @@ class LastGroup(MemberGroup):
         rows = (self.batches.tokens, self.batches.labels, self.which_seed)
         self.drift = Drift(self.model, self.weights, *rows) if self.train.track_drift else None
 
-    def losses(
-        self, tokens: Int[Tensor, "member batch pos"], labels: Int[Tensor, "member batch"], every_position: bool = False
-    ) -> Float[Tensor, " member"]:
-        """Mean cross entropy (nats) of each member at the last position."""
-        with self.autocast():
-            logits = stacked_logits(self.weights, tokens, self.model, every_position=every_position)
-        logits = logits[:, :, -1] if every_position else logits
-        return cross_entropy(logits, labels).mean(1)
-
-    def gradients(self, every_position: bool = False) -> tuple[Tensor, ...]:
+    def gradients(self) -> tuple[Tensor, ...]:
         """Gradients of the current step's batch, in the order of ``trained``; each member's are its own."""
-        tokens, labels = self.batches.at(self.step)
-        loss = self.losses(tokens[self.which_seed], labels[self.which_seed], every_position).sum()
+        tokens, labels = (part[self.which_seed] for part in self.batches.at(self.step))
+        with self.autocast():
+            logits = stacked_logits(self.weights, tokens, self.model)
+        loss = cross_entropy(logits, labels).mean(1).sum()
         return torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
 
     def before_step(self, lr: Float[Tensor, " member"]) -> None:

@@ -6,7 +6,8 @@ import torch
 from rb_interp.models.config import ModelConfig
 from rb_interp.tasks import AnchorTask
 from rb_interp.training.config import TrainConfig
-from rb_interp.training.member_group import LastGroup, Member, clip_per_member
+from rb_interp.training.member_group import LastGroup, Member, clip_per_member, cross_entropy
+from rb_interp.training.stacked import stacked_logits
 
 pytestmark = pytest.mark.trains
 
@@ -33,7 +34,11 @@ def perturb(group):
 )
 def test_last_position_alone_gives_the_full_gradients(norm, shape):
     members = perturb(group([Member(0.3, 0), Member(0.8, 0), Member(0.8, 1)], norm=norm, **shape))
-    pruned, full = members.gradients(), members.gradients(every_position=True)
+    tokens, labels = (part[members.which_seed] for part in members.batches.at(0))
+    logits = stacked_logits(members.weights, tokens, members.model, every_position=True)[:, :, -1]
+    loss = cross_entropy(logits, labels).mean(1).sum()
+    full = torch.autograd.grad(loss, list(members.trained.values()), materialize_grads=True)
+    pruned = members.gradients()
     largest = max(g.abs().max() for g in full)
     for name, a, b in zip(members.trained, pruned, full, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=float(largest) * 1e-13, msg=lambda m, n=name: f"{n}: {m}")
