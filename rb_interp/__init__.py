@@ -8,11 +8,35 @@
 Probes are in ``rb.probes``, interventions in ``rb.interventions``; every other package inside is there in the same way.
 """
 
-from typing import TYPE_CHECKING
-
-from rb_interp.lazy import lazy_names
+import ast
+import inspect
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
+
+
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names are found at first use (PEP 562).
+
+    They stand once, as the imports that it makes ``if TYPE_CHECKING``. So ``import rb_interp`` loads no torch, and
+    training loads no TransformerLens.
+    """
+    module = sys.modules[package]
+    block = next(node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.If))
+    where = {node.names[0].name: node.module for node in block.body if isinstance(node, ast.ImportFrom)}
+
+    def find(name: str) -> Any:
+        if name not in where:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'", name=name, obj=module)
+        inside = where[name] == package
+        return import_module(f"{package}.{name}") if inside else getattr(import_module(str(where[name])), name)
+
+    names = sorted(where)
+    return find, lambda: [*names, *(name for name in vars(module) if name.startswith("__"))], names
+
 
 if TYPE_CHECKING:
     from rb_interp import claims as claims

@@ -9,7 +9,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, make_dataclass
 from functools import reduce
 from operator import or_
@@ -65,7 +64,7 @@ class Train:
         print(f"run folder: {folder}", *_notes(run), sep="\n", file=sys.stderr)
         return run
 
-    def carry_out(self, line: str) -> None:
+    def __call__(self, line: str) -> None:
         run = self.start(line)
         run.train()
         print(f"trained; next: rb-interp probe {run.folder}")
@@ -78,7 +77,7 @@ class Reproduce(Train):
     until_decided: bool = False
     """Add seeds until no claim about them is OPEN, up to 20 seeds."""
 
-    def carry_out(self, line: str) -> None:
+    def __call__(self, line: str) -> None:
         config = self.settings
         steps = sum(len(sweep.gammas) * len(config.seeds) * sweep.train.steps for sweep in config.sweeps.values())
         known = study(self.study).cost.get(config.preset, "its time was not measured")
@@ -108,7 +107,7 @@ class OnRun:
 class Probe(OnRun):
     """Probe a finished run and judge the claims."""
 
-    def carry_out(self, line: str) -> None:
+    def __call__(self, line: str) -> None:
         run = self.open()
         run.probe()
         _show_verdicts(run)
@@ -122,7 +121,7 @@ class Report(OnRun):
     out: Path | None = None
     """Folder to write them to; by default the run folder."""
 
-    def carry_out(self, line: str) -> None:
+    def __call__(self, line: str) -> None:
         print(self.open().write_report(self.out))
 
 
@@ -153,12 +152,13 @@ class Patch(OnRun):
     out: Path | None = None
     """CSV file to write the table to, with intervals and control."""
 
-    def carry_out(self, line: str) -> None:
+    def __call__(self, line: str) -> None:
         from rb_interp.report.terminal import print_matrix
         from rb_interp.runs.intervene import patch_member
 
         _check_table(self.out)
         run = self.open()
+        _say_unfinished(run.sweep(self.sweep))
         seed = run.config.seeds[0] if self.seed is None else self.seed
         lists = {"components": self.components, "roles": self.roles}
         table = patch_member(
@@ -188,13 +188,15 @@ class Ablate(OnRun):
     out: Path | None = None
     """CSV file to write the table of all members to."""
 
-    def carry_out(self, line: str) -> None:
+    def __call__(self, line: str) -> None:
         from rb_interp.report.terminal import print_ablations
         from rb_interp.runs.intervene import ablate_members, ablation_means
 
         _check_table(self.out)
+        run = self.open()
+        _say_unfinished(run.sweep(self.sweep))
         table = ablate_members(
-            self.open(), self.sites, gammas=self.gammas, stage=_stage(self.stage), sweep=self.sweep,
+            run, self.sites, gammas=self.gammas, stage=_stage(self.stage), sweep=self.sweep,
             methods=self.methods, n=self.n,
         )  # fmt: skip
         print_ablations(ablation_means(table))
@@ -205,7 +207,7 @@ class Ablate(OnRun):
 class Studies:
     """List the studies that are installed, with their question and cost."""
 
-    def carry_out(self, line: str) -> None:
+    def __call__(self, line: str) -> None:
         from rb_interp.report.terminal import print_studies
 
         print_studies(installed_studies())
@@ -215,7 +217,7 @@ class Studies:
 class Info(OnRun):
     """Say what a run folder holds: configuration, members, checkpoints, verdicts."""
 
-    def carry_out(self, line: str) -> None:
+    def __call__(self, line: str) -> None:
         run = self.open()
         from rb_interp.report.terminal import print_run
 
@@ -235,50 +237,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments == ["--version"]:
             print(f"rb-interp {__version__}")
         else:
-            parse(arguments).carry_out(shlex.join(["rb-interp", *arguments]))
+            parse(arguments)(shlex.join(["rb-interp", *arguments]))
         return 0
     except RbInterpError as error:
-        _say(f"rb-interp: {error}")
+        print(printable(f"rb-interp: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        _say("\nrb-interp: stopped; the same command goes on from what is saved.")
+        print("\nrb-interp: stopped; the same command goes on from what is saved.", file=sys.stderr)
         return 130
-
-
-def _say(sentence: str) -> None:
-    """Print a sentence on a line of its own: progress bars that an error left open end their lines first."""
-    from tqdm import tqdm
-
-    with suppress(OSError):
-        for bar in tuple(getattr(tqdm, "_instances", ())):
-            bar.close()
-        print(printable(sentence), file=sys.stderr)
 
 
 def parse(arguments: Sequence[str]) -> Any:
     """The command that the arguments stand for. A study is loaded only where its settings are the command's flags."""
-    word = arguments[0] if arguments else ""
+    word, words = arguments[0] if arguments else "", list(arguments[1:])
     if not word.startswith("-") and word not in COMMANDS:
         raise ConfigError(f"there is no command '{word}'; {nearest(word, COMMANDS)}")
-    choices: dict[str, Any] = {name: Annotated[kind, subcommand(name)] for name, kind in COMMANDS.items()}
+    if word not in COMMANDS:
+        text = "What initialisation does to the circuit a transformer learns: train, probe, judge, show."
+        union: Any = reduce(or_, (Annotated[kind, subcommand(name)] for name, kind in COMMANDS.items()))
+        return tyro.cli(union, args=[word], prog="rb-interp", description=text)
+    kind, options = COMMANDS[word], {"prog": f"rb-interp {word}", "registry": REGISTRY}
     if word in ("reproduce", "train"):
-        name, start = starting_point(arguments[1:])
+        name, start = starting_point(words)
         settings: Any = AvoidSubcommands[Annotated[type(start), arg(name="")]]  # a sweep may be None in a preset
         if "" in start.sweeps:  # train.steps, as in a file, is the flag --steps
             settings = OmitArgPrefixes[settings]
-            arguments = [re.sub(r"^--(task|model|train)\.(gammas\.)?", "--", word) for word in arguments]
-        kind = COMMANDS[word]
-        with_flags = make_dataclass(
-            kind.__name__,
-            [("settings", settings, start)],
-            bases=(kind,),
-            frozen=True,
-            namespace={"__doc__": kind.__doc__},
+            words = [re.sub(r"^--(task|model|train)\.(gammas\.)?", "--", word) for word in words]
+        doc, kind = (
+            kind.__doc__,
+            make_dataclass(kind.__name__, [("settings", settings, start)], bases=(kind,), frozen=True),
         )
-        choices[word] = Annotated[with_flags, subcommand(word, default=with_flags(study=name))]
-    text = "What initialisation does to the circuit a transformer learns: train, probe, judge, show."
-    union: Any = reduce(or_, choices.values())
-    return tyro.cli(union, args=list(arguments), prog="rb-interp", description=text, registry=REGISTRY)
+        kind.__doc__, options["default"] = doc, kind(study=name)
+    return tyro.cli(kind, args=words, **options)
 
 
 def starting_point(arguments: Sequence[str]) -> tuple[str, Any]:
@@ -317,6 +307,14 @@ def _check_table(out: Path | None) -> None:
     """Raise ConfigError where ``--out`` is no CSV file, before any work is done."""
     if out is not None and out.suffix != ".csv":
         raise ConfigError(f"--out {out}: the table is written as CSV; name a file that ends in .csv.")
+
+
+def _say_unfinished(sweep: Any) -> None:
+    """Say which checkpoints there are where training is not finished."""
+    if not sweep.finished:
+        print(
+            f"training is not finished; checkpoints are there of the steps {sweep.checkpoint_steps}.", file=sys.stderr
+        )
 
 
 def _stage(text: str) -> str | int:

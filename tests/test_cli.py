@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,6 +106,8 @@ def test_bad_input_gets_one_sentence(arguments, message, capsys, tmp_path, monke
     ("words", "part"),
     [
         ("train --train.stpes 3", "--steps INT"),
+        ("train --gama 3", "Perhaps you meant: --gammas"),
+        ("patch run --gama 3", "Perhaps you meant: --gamma FLOAT"),
         ("train --norm pree", "Expected one of"),
     ],
 )
@@ -112,7 +115,7 @@ def test_flags_that_cannot_be_read_are_told_by_their_parser(words, part, capsys,
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit, match="2"):
         main(words.split())
-    assert part in capsys.readouterr().err
+    assert part in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_file_and_flags_that_disagree_are_refused(tmp_path, capsys):
@@ -136,7 +139,7 @@ def test_a_folder_with_another_configuration_is_refused(anchor_run, capsys):
 def test_a_signal_ends_the_command_with_a_sentence_and_a_status(number):
     code = "import signal, sys; from rb_interp import cli; sys.argv = ['rb-interp', 'studies']\n"
     code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
-    code += f"cli.Studies.carry_out = lambda *_: signal.raise_signal({int(number)})\nsys.exit(cli.main())"
+    code += f"cli.Studies.__call__ = lambda *_: signal.raise_signal({int(number)})\nsys.exit(cli.main())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 130
     assert ended.stderr.strip() == "rb-interp: stopped; the same command goes on from what is saved."
@@ -184,6 +187,11 @@ def test_training_does_not_need_transformer_lens(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert Run.open(tmp_path / "run").finished
+
+
+def test_an_unfinished_run_says_which_checkpoints_it_has(capsys):
+    cli._say_unfinished(SimpleNamespace(finished=False, checkpoint_steps=[0, 50]))
+    assert capsys.readouterr().err == "training is not finished; checkpoints are there of the steps [0, 50].\n"
 
 
 def test_what_a_command_line_task_may_be():

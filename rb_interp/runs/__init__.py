@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rb_interp.lazy import lazy_names
+from rb_interp import lazy_names
 
 if TYPE_CHECKING:
     from rb_interp.runs import config as config
