@@ -87,12 +87,12 @@ class Probe(Protocol):
     ) -> Reading: ...  # fmt: skip
 
 
-def source(model: Source, *_: Any) -> Source:
+def source(model: Source, **_: Any) -> Source:
     """What a probe reads that says itself what it needs of a model."""
     return model
 
 
-def embedding(model: Source, *_: Any) -> Tensor:
+def embedding(model: Source, **_: Any) -> Tensor:
     """The rows of W_E."""
     return model_of(model).W_E.detach()
 
@@ -138,12 +138,12 @@ def probe(
             shared = {"inputs": inputs, "untrained": untrained, **at}
             for one in takes:
                 options[one] = shared[one]
-            what, before = reads(model, inputs, *at.values()), {}
+            what, before = reads(model, inputs=inputs, **at), {}
             found = checked(what, **options)
             values, nulls = dict(found.values), dict(found.nulls(n_null, seed)) if n_null and found.nulls else {}
             if untrained is not None:
                 options |= {"untrained": None} if "untrained" in takes else {}
-                before = dict(checked(reads(untrained, inputs, *at.values()), **options).values)
+                before = dict(checked(reads(untrained, inputs=inputs, **at), **options).values)
             if "participation_ratio" in "".join(values):
                 _beside(values, before, nulls)
             sound = isinstance(what, np.ndarray) and bool(np.isfinite(what).all())  # then weights are not the reason

@@ -73,9 +73,13 @@ ZERO = "the matrix is zero."
 Matrix = Float[np.ndarray, "input output"]
 
 
-def matrices_of(model: Source, _: Any, layer: int) -> dict[str, Matrix]:
-    """What two of these probes read."""
-    return layer_matrices(model, layer)
+def layer_matrices(model: Source, layer: int, **_: Any) -> dict[str, Matrix]:
+    """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
+    block = model_of(model).blocks[layer]
+    heads = {name: float64(getattr(block.attn, name)) for name in ATTENTION}
+    joined = {name: np.concatenate(of, axis=0 if name == "W_O" else 1) for name, of in heads.items()}
+    there = [name for name in MLP if hasattr(getattr(block, "mlp", None), name)]
+    return joined | {name: float64(getattr(block.mlp, name)) for name in there}
 
 
 @probe(source, ZERO, place={"layer": 0})
@@ -100,7 +104,7 @@ def _product_rank(left: Float[np.ndarray, "head d_model d_head"], right: np.ndar
     return float(np.mean([stable_rank(singular_values(core)) for core in cores]))
 
 
-@probe(matrices_of, ZERO, place={"layer": 0})
+@probe(layer_matrices, ZERO, place={"layer": 0})
 def weight_spectra(held: Mapping[str, Matrix]) -> Found:
     """Participation ratio and stable rank of every matrix of one layer, heads joined.
 
@@ -111,15 +115,6 @@ def weight_spectra(held: Mapping[str, Matrix]) -> Found:
     values = {f"participation_{name}": spectrum_participation(singular) for name, singular in spectra.items()}
     values |= {f"stable_rank_{name}": stable_rank(singular) for name, singular in spectra.items()}
     return Found(values, None, {f"singular_values_{name}": singular for name, singular in spectra.items()})
-
-
-def layer_matrices(model: Source, layer: int) -> dict[str, Matrix]:
-    """The matrices of a layer by name, in the convention x W, heads joined, in float64."""
-    block = model_of(model).blocks[layer]
-    heads = {name: float64(getattr(block.attn, name)) for name in ATTENTION}
-    joined = {name: np.concatenate(of, axis=0 if name == "W_O" else 1) for name, of in heads.items()}
-    there = [name for name in MLP if hasattr(getattr(block, "mlp", None), name)]
-    return joined | {name: float64(getattr(block.mlp, name)) for name in there}
 
 
 def singular_values(matrix: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " direction"]:
@@ -140,7 +135,7 @@ def stable_rank(singular: Float[np.ndarray, " direction"]) -> float:
     return float(squared.sum() / squared.max()) if squared.sum() > 0 else math.nan
 
 
-@probe(matrices_of, "fewer than two neurons are not zero.", place={"layer": 0})
+@probe(layer_matrices, "fewer than two neurons are not zero.", place={"layer": 0})
 def condensation(held: Mapping[str, Matrix], *, matrices: Sequence[str] = ("W_Q",)) -> Found:
     """How far the neurons of some matrices of a layer point in the same directions.
 

@@ -1,14 +1,10 @@
 """Every probe on models that somebody else trained: many layers and heads, no rb_interp in how they are built."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 from lens_models import bridged, hooks_on, lens_model, transformers_model
 
-from rb_interp import probes
 from rb_interp.errors import ModelError
 from rb_interp.interventions import patching_matrix
 from rb_interp.interventions.subspace import token_basis
@@ -137,16 +133,3 @@ def test_a_probe_uses_one_thread_or_as_many_as_it_is_given_and_gives_the_caller_
         finally:
             torch.set_num_threads(before)
     assert seen == [1, 2]
-
-
-@pytest.mark.wide
-def test_names_are_probes_whichever_is_imported_first():
-    """The package's names are functions; TransformerLens is not imported."""
-    code = (
-        "import sys; import rb_interp.probes as p;"
-        "import rb_interp.probes.labels; assert callable(p.label_range);"
-        "from rb_interp.probes import uniformity; assert callable(uniformity) and callable(p.uniformity);"
-        "assert 'transformer_lens' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert all(callable(getattr(probes, name)) for name in probes.__all__)
