@@ -169,17 +169,15 @@ def whiskers(ax: Axes, at: Sequence[float] | np.ndarray, low: Any, high: Any, co
 
 def beyond(ax: Axes, at: np.ndarray, found: np.ndarray) -> None:
     """Mark numbers that have no place on the axis: NaN by a word, infinity by an arrow at its edge."""
-    look = {"color": "C3", "ls": "", "transform": ax.get_yaxis_transform(), "zorder": 5}
+    look: dict[str, Any] = {"color": "C3", "transform": ax.get_yaxis_transform(), "zorder": 5}
     for place in at[np.isnan(found)]:
-        ax.text(
-            0.5, place, "undefined", transform=look["transform"], color="C3", ha="center", va="center", fontsize="small"
-        )
+        ax.text(0.5, place, "undefined", ha="center", va="center", fontsize="small", **look)
     for chosen, x, marker, name in (
         (found == np.inf, 0.98, ">", "infinite"),
         (found == -np.inf, 0.02, "<", "minus infinity"),
     ):
         if chosen.any():
-            ax.plot(np.full(chosen.sum(), x), at[chosen], marker=marker, label=name, **look)
+            ax.plot(np.full(chosen.sum(), x), at[chosen], marker, label=name, **look)
 
 
 def cells(
@@ -203,13 +201,14 @@ def cells(
     shown = np.round(values, digits) + 0.0  # no -0.00
     outside = (shown < np.round(low, digits)) | (shown > np.round(high, digits))
     for row, column in np.argwhere(outside).tolist():
-        frame(ax, row, column)
+        _rectangle(ax, column - 0.47, row - 0.47, 0.94, 0.94, fill=False, edgecolor="black", lw=1.6)
     for row, column in np.argwhere(np.isfinite(values) & (outside | (values.size <= WRITTEN))).tolist():
         ink = "white" if is_dark(image.to_rgba(values[row, column])) else "black"
         ax.text(column, row, f"{shown[row, column]:.{digits}f}", ha="center", va="center", color=ink, fontsize="small")
     if inner is not None:
         for row, column in np.argwhere(np.isfinite(inner)).tolist():
-            corner(ax, row, column, image.to_rgba(inner[row, column]))
+            look: dict[str, Any] = {"facecolor": image.to_rgba(inner[row, column]), "edgecolor": "white", "lw": 0.8}
+            _rectangle(ax, column + 0.28, row + 0.22, 0.18, 0.24, **look)
     turned = {"rotation": 30, "ha": "right"} if max(map(len, columns), default=0) > 6 else {}
     ax.set_xticks(range(len(columns)), columns, **turned)
     ax.set_yticks(range(len(rows)), rows)
@@ -241,26 +240,13 @@ def is_dark(colour: Any) -> bool:
 
 def hatch(ax: Axes, row: int, column: int) -> None:
     """Mark a cell whose number is not defined."""
-    _rectangle(ax, row, column, 1.0, facecolor="#f3f3f3", edgecolor="#8a8a8a", hatch="xxxx", linewidth=0)
+    _rectangle(ax, column - 0.5, row - 0.5, 1.0, 1.0, facecolor="#f3f3f3", edgecolor="#8a8a8a", hatch="xxxx", lw=0)
 
 
-def frame(ax: Axes, row: int, column: int) -> None:
-    """Mark a cell whose number is beyond the range of the colours."""
-    _rectangle(ax, row, column, 0.94, fill=False, edgecolor="black", linewidth=1.6)
-
-
-def corner(ax: Axes, row: int, column: int, colour: Any) -> None:
-    """A small square at the lower right of a cell."""
+def _rectangle(ax: Axes, x: float, y: float, width: float, height: float, **look: Any) -> None:
     from matplotlib.patches import Rectangle
 
-    look = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.8}
-    ax.add_patch(Rectangle((column + 0.28, row + 0.22), 0.18, 0.24, **look))
-
-
-def _rectangle(ax: Axes, row: int, column: int, size: float, **look: Any) -> None:
-    from matplotlib.patches import Rectangle
-
-    ax.add_patch(Rectangle((column - size / 2, row - size / 2), size, size, **look))
+    ax.add_patch(Rectangle((x, y), width, height, **look))
 
 
 @typed
@@ -290,9 +276,12 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     if "untrained" in chosen and chosen["untrained"].notna().to_numpy().any():
         inner = _by("heads", chosen, "layer", "head", "untrained").to_numpy()
     probe = str(chosen["probe"].to_numpy()[0])
-    low, high, cmap = colour_range(numbers if inner is None else np.concatenate([numbers, inner]))
+    every = numbers if inner is None else np.concatenate([numbers, inner])
+    finite = every[np.isfinite(every)]
+    high = float(np.abs(finite).max(initial=0)) or 1.0
     if UNITS.get(probe) == ATTENTION:
-        low, high = (low and -1.0), 1.0  # so that a small share looks small
+        high = 1.0  # so that a small share looks small
+    low, cmap = (-high, "RdBu_r") if (finite < 0).any() else (0.0, "Blues")
     unit = f"{quantity}\n({UNITS[probe]})" if probe in UNITS else quantity
     ax = cells(
         ax, numbers, [f"L{layer}" for layer in values.index], [str(head) for head in values.columns], unit,
@@ -300,17 +289,6 @@ def heads(table: pd.DataFrame, quantity: str, ax: Axes | None = None) -> Axes:
     )  # fmt: skip
     ax.set(xlabel="head", ylabel="layer", title=probe if inner is None else f"{probe}\n(small square: untrained)")
     return ax
-
-
-def colour_range(values: np.ndarray) -> tuple[float, float, str]:
-    """Ends of the colours that all values fit in, and a colour map: of two directions where some values are negative.
-
-    >>> colour_range(np.array([0.1, 0.4, np.nan])), colour_range(np.array([-0.3, 0.1]))
-    ((0.0, 0.4, 'Blues'), (-0.3, 0.3, 'RdBu_r'))
-    """
-    finite = values[np.isfinite(values)]
-    most = float(np.abs(finite).max()) if finite.size and finite.any() else 1.0
-    return (-most, most, "RdBu_r") if finite.size and finite.min() < 0 else (0.0, most, "Blues")
 
 
 @typed

@@ -137,10 +137,6 @@ def _sentence(error: Any, kind: str, names: list[str]) -> str:
     place, given = ".".join([name, *map(str, inner)]), reprlib.repr(error["input"])
     if error["type"] == "unexpected_keyword_argument":
         return f"{kind} has no setting '{name}'; {nearest(name, names)}"
-    if error["type"] == "unexpected_positional_argument":
-        return f"{kind} got {given} more than it takes"
-    if error["type"] == "missing" and not inner:
-        return f"{kind} got no '{name}'; give it"
     if error["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", error["ctx"]["expected"])
         return f"{place}={given} is not known; {nearest(error['input'], known)}"

@@ -100,7 +100,7 @@ def test_what_does_not_fit_gets_a_line_each_in_the_error_of_its_class(kind, chan
 def test_values_without_a_name_are_named_and_counted():
     with pytest.raises(ModelError, match=r"^n_layers='2': input should be a valid integer$"):
         ModelConfig("2")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ModelError, match="MatrixGammas got 3 more than it takes"):
+    with pytest.raises(ModelError, match="3: unexpected positional argument"):
         MatrixGammas(*[None] * 5, 3)  # pyright: ignore[reportCallIssue]
 
 
