@@ -20,7 +20,7 @@ ADDITION_AND_SCAN = Study(
         "Transformers Fit Composite Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that "
         "was fixed before these runs."
     ),
-    cost={"quick": "about nine minutes on two free CPU cores"},
+    cost={"smoke": "about a minute", "quick": "about nine minutes on two free CPU cores"},
     config=f"{_HERE}.config:AdditionAndScanConfig",
     measure=f"{_HERE}.measure:measure",
     claims=f"{_HERE}.config:CLAIMS",

@@ -17,6 +17,7 @@ ANCHOR = Study(
     cost={
         "smoke": "about a minute",
         "quick": "about a quarter of an hour on two CPU cores",
+        "paper": "by count three hours for the 24 members on an H200",
         "paper-200k": "about nine minutes of training for 21 members on an H200, some 2.5 hours a member on a CPU core",
     },
     config=f"{HERE}.config:AnchorConfig",

@@ -19,7 +19,11 @@ COMPOSITE = Study(
         "information? Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite "
         "Functions by Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
-    cost={"quick": "8 to 20 minutes on two CPU cores", "paper": "by count four hours a member on two CPU cores"},
+    cost={
+        "smoke": "about a minute",
+        "quick": "8 to 20 minutes on two CPU cores",
+        "paper": "by count four hours a member on two CPU cores",
+    },
     config=f"{_HERE}.config:CompositeConfig",
     measure=f"{_HERE}.measure:measure",
     tables={

@@ -13,7 +13,7 @@ EMB_MLP = Study(
         "claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small Initialization” "
         "(arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost={"quick": "about nine minutes on two slow CPU cores"},
+    cost={"smoke": "about a minute", "quick": "about nine minutes on two slow CPU cores"},
     config=f"{__name__}.config:EmbMLPConfig",
     measure=f"{__name__}.measure:measure",
     tables={

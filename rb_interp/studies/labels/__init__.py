@@ -16,7 +16,7 @@ LABELS = Study(
         "Language Models with Small Initialization” (arXiv 2502.04375), with a criterion that was fixed before these "
         "runs."
     ),
-    cost={"quick": "about seven minutes on two slow CPU cores"},
+    cost={"smoke": "about a minute", "quick": "about seven minutes on two slow CPU cores"},
     config=f"{_HERE}.config:LabelsConfig",
     measure=f"{_HERE}.measure:measure",
     tables={"in_range": "sweep gamma seed step group", "outputs": "gamma seed group label"},

@@ -15,7 +15,11 @@ LANGUAGE = Study(
         "Each claim is a sentence of “An Analysis for Reasoning Bias of Language Models with Small "
         "Initialization” (arXiv 2502.04375), with a criterion that was fixed before these runs."
     ),
-    cost={"quick": "half an hour to three quarters on two CPU cores", "paper": "by count an hour a member on one H200"},
+    cost={
+        "smoke": "about a minute",
+        "quick": "half an hour to three quarters on two CPU cores",
+        "paper": "by count an hour a member on one H200",
+    },
     config=f"{_HERE}.config:LanguageConfig",
     measure=f"{_HERE}.measure:measure",
     tables={

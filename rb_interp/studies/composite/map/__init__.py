@@ -18,7 +18,7 @@ COMPOSITE_MAP = Study(
         "Each claim is a sentence of “Initialization is Critical to Whether Transformers Fit Composite Functions by "
         "Reasoning or Memorizing” (arXiv 2405.05409), with a criterion that was fixed before these runs."
     ),
-    cost={"quick": "about a quarter of an hour on two free CPU cores"},
+    cost={"smoke": "about a minute", "quick": "about a quarter of an hour on two free CPU cores"},
     config=f"{_HERE}.config:CompositeMapConfig",
     measure="rb_interp.studies.composite.measure:measure_map",
     tables={"members": "sweep gamma seed", "cells": "axis point gamma phase", "boundaries": "axis point"},
