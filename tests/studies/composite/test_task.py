@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rb_interp.errors import TaskError
-from rb_interp.studies.composite.rows import SETS, numbers
+from rb_interp.studies.composite.rows import SETS
 from rb_interp.studies.composite.task import CompositeTask
 from rb_interp.tasks import Task
 
@@ -100,13 +100,6 @@ def test_only_the_set_train_is_trained_on_and_no_other_set_shares_a_row_with_it(
             assert not rows["train"] & rows[name]
     with pytest.raises(TaskError, match="n_sequences asks for nearly all rows that there are; lower n_sequences"):
         CompositeTask(length=4, items=(20, 23), n_sequences=8000).dataset(0)
-
-
-def test_rows_have_the_same_number_exactly_if_they_are_equal():
-    found = numbers(DATA.tokens)
-    _, places = np.unique(DATA.tokens, axis=0, return_inverse=True)
-    assert len(np.unique(np.stack([found, places.reshape(-1).astype(np.uint64)], 1), axis=0)) == len(np.unique(found))
-    assert len(np.unique(found)) == places.max() + 1
 
 
 @pytest.mark.parametrize("split", ["code", "text"])
@@ -282,9 +275,3 @@ def test_bad_settings_say_what_to_change(change, message):
     with pytest.raises(TaskError) as caught:
         CompositeTask(**change)
     assert message in str(caught.value)
-
-
-def test_rows_without_a_key_are_refused():
-    rows = np.arange(5)
-    with pytest.raises(TaskError, match="other tokens where their key and their anchors stand"):
-        TASK.answers(DATA, rows, DATA.tokens[rows][:, ::-1])

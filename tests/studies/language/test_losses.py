@@ -40,8 +40,6 @@ def test_sets_without_curves_are_nan() -> None:
 
 
 def test_tables_that_cannot_be_read_are_named() -> None:
-    with pytest.raises(RunError, match=r"member gamma=0.8, seed=0 has an evaluation twice; drop duplicated"):
-        corpus_loss_table(pd.concat([curves(), curves()]), {})
     partial = curves()[lambda rows: (rows["set"] != "stories_test") | (rows["step"] > 0)]
     with pytest.raises(
         RunError, match="has 2 evaluations of 'stories_test' and 3 steps; evaluate every set at the same"
