@@ -120,10 +120,10 @@ def tell(
     every, first = told[["I", "S"]].mean(), told.loc[early, ["I", "S"]].mean()
     values = {"I": every["I"], "S": every["S"], "I_early": first["I"], "S_early": first["S"]}
     values["O"] = 1 - values["I"] - values["S"]
-    by_position = told.groupby("position")[["I", "S"]].mean().assign(n=told.groupby("position").size()).reset_index()
+    shares = told.groupby("position").agg(I=("I", "mean"), S=("S", "mean"), n=("I", "size")).reset_index()
     difference, count = np.unique(answers - inferential, return_counts=True)
     histogram = pd.DataFrame({"difference": difference, "count": count, "share": count / max(1, len(answers))})
-    return {name: float(value) for name, value in values.items()}, {"answers": histogram, "by_position": by_position}
+    return {name: float(value) for name, value in values.items()}, {"answers": histogram, "by_position": shares}
 
 
 def phase_table(readings: pd.DataFrame, column: str = "value") -> pd.DataFrame:

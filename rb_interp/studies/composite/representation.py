@@ -145,8 +145,8 @@ def read_grid(model: HookedModel, data: CompositeDataset, *, untrained: HookedMo
     noises, ``3_3:2_2`` and so on, ``[key, key]``, and behind ``centred_`` the cosines of vectors less
     the mean of their noise. ``variance_shares`` are as in `read_shares`, mean over noises.
     """
-    grid, hooks = draw_grid(data), [*map(RESID.format, LAYERS), VALUES]
-    now, before = (one and captured(one, grid.inputs.tokens, hooks) for one in (model, untrained))
+    grid, at = draw_grid(data), [*map(RESID.format, LAYERS), VALUES]
+    now, before = captured(model, grid.inputs.tokens, at), untrained and captured(untrained, grid.inputs.tokens, at)
     partners = {first: (first, second) for first, second in reversed(grid.pairs)}  # the lowest second anchor
     answers, steps = grid.cells(ANSWERS_OF), grid.cells([(partners[a], partners[b]) for a, b in STEPS_OF])
     common = {"untrained": before, "n_null": 0, "within": grid.noise}
@@ -186,9 +186,9 @@ def read_shares(model: HookedModel, data: CompositeDataset, *, untrained: Hooked
     Values: shares that `groupings` explain, about 0 or up to 1, and ``order``, what ``pair`` explains beyond
     ``unordered_pair``. n is the number of rows.
     """
-    rows = inferential_rows(data)
+    rows, hooks = inferential_rows(data), [*map(RESID.format, LAYERS)]
     inputs = data.inputs(rows)
-    now, before = (one and captured(one, inputs.tokens, [*map(RESID.format, LAYERS)]) for one in (model, untrained))
+    now, before = captured(model, inputs.tokens, hooks), untrained and captured(untrained, inputs.tokens, hooks)
     labels = groupings(data.keys[rows], data.pairs[rows], data.labels[rows])
     return _share_readings(now, before, inputs, labels, np.zeros(len(rows), dtype=np.int64))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import cast
 
 import pandas as pd
@@ -28,7 +29,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     Raises RunError where a checkpoint is missing or broken.
     """
     adamw, config = run.sweeps["adamw"], cast(EmbMLPConfig, run.config)
-    found = measure_members(run, lambda *of: _geometry(*of, config.n_null), ["adamw"], progress)
+    found = measure_members(run, partial(_geometry, n_null=config.n_null), ["adamw"], progress)
     drifts, flows, leaving = zip(*(compare(sweep, progress) for sweep in run.sweeps.values()), strict=True)
     drift, flow = (pd.concat([t for t in tables if len(t)], ignore_index=True) for tables in (drifts, flows))
     drawn = {key: a for key, a in found.arrays.items() if "/final//" in key and key.endswith("cos_reasoning_matrix")}

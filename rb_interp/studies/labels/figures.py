@@ -6,7 +6,7 @@ label_range   right: before a memory mapping is learned, outputs already lie in 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -95,7 +95,7 @@ def _inside(axes: Axes, evidence: Evidence, groups: list[int]) -> None:
     kit.threshold(axes, evidence, "R2")
     pooled = float(rows["pooled"].iloc[0])
     axes.axhline(pooled, color=style.GREY, lw=0.8, ls=style.DASHED, zorder=1)
-    look = {"ha": "right", "va": "bottom", "color": "#555555"}
+    look: dict[str, Any] = {"ha": "right", "va": "bottom", "color": "#555555"}
     kit.note(axes, "pooled labels alone, group 1", (0.99, pooled), axes.get_yaxis_transform(), **look)
     kit.steps(axes, float(rows["step"].to_numpy().max()), log=True)
     axes.set(ylim=(-0.02, 1.04), ylabel="probability, or share correct", title="inside the own range, along training")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -51,7 +52,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     keys, near_sum = (_areas_per_entropy(run.sweep(name)) for name in PAIR)
     speed = label_speed(orders["keys"], orders["near_sum"], keys, near_sum)
     rows = cast(LabelsConfig, run.config).probe_rows
-    found = measure_members(run, lambda *of: _along_training(*of, rows), ["ranges"], progress)
+    found = measure_members(run, partial(_along_training, probe_rows=rows), ["ranges"], progress)
     return Measured(readings_table(*orders.values(), speed, found.readings), found.tables)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -69,11 +69,11 @@ def draw_learning(evidence: Evidence) -> Figure:
     losses[0].set_ylabel("loss (nats per token)")
     course, plain, fair = (figure.add_subplot(grid[1, i * len(gammas) : (i + 1) * len(gammas)]) for i in range(3))
     with kit.missing(course):
-        for gamma, rows in delta_table(evidence.curves).groupby("gamma"):
+        for gamma, rows in cast(Any, delta_table(evidence.curves).groupby("gamma")):
             means = over_seeds(rows, ["step"], ["delta_loss"])
             kit.band(course, rows, "delta_loss", means, style.gamma_colour(gamma, gammas), label=f"γ = {gamma:g}")
         kit.zero(course)
-        kit.steps(course, float(evidence.curves["step"].max()))
+        kit.steps(course, float(evidence.curves["step"].to_numpy().max()))
         course.set_ylabel("ΔL = (L$_{stories}$ − L$_{PrOntoQA}$) / L$_{PrOntoQA}$")
     for axes, quantity, claim in ((plain, "delta_loss", "G1"), (fair, "delta_loss_per_entropy", "G1n")):
         with kit.missing(axes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -57,7 +58,7 @@ def measure(run: Run, progress: bool = True) -> Measured:
     """
     sweep, config = run.sweep(), cast("LanguageConfig", run.config)
     texts = {seed: text_of(sweep, seed) for seed in sweep.seeds}
-    found = measure_members(run, lambda *of: _readings(*of, config), progress=progress)
+    found = measure_members(run, partial(_readings, config=config), progress=progress)
     losses = corpus_loss_table(sweep.curves(), {seed: text.entropies for seed, text in texts.items()})
     tables = {**found.tables, "tokens": _tokens(texts), "corpora": corpora(texts)}
     return Measured(readings_table(found.readings, losses), tables, found.arrays)
