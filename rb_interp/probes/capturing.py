@@ -179,11 +179,6 @@ def kept(value: Tensor, keep: Keep) -> Tensor:
     return part.detach().cpu()
 
 
-def read_other(source: Source, rows: Int[Tensor, "row pos"], names: Sequence[str]) -> dict[str, Tensor]:
-    """`read` of rows that need not be those of a cache: the model itself runs."""
-    return cast(Any, source).of_rows(rows, names) if hasattr(source, "of_rows") else read(model_of(source), rows, names)
-
-
 def logits_of(
     source: Source, tokens: Tokens, *, keep: Keep = None, given: Int[np.ndarray, " row"] | None = None
 ) -> Tensor:
@@ -208,11 +203,6 @@ def logits_of(
     with torch.no_grad(), evaluation(model):
         logits = (model(chunk.to(device)) for chunk in rows.split(passes(model, rows)))
         return torch.cat([(part if keep is None else keep(part)).cpu() for part in logits])
-
-
-def is_cache(source: Source) -> bool:
-    """Whether a source is an ActivationCache, or arrays, and not a model."""
-    return hasattr(source, "cache_dict")
 
 
 def model_of(source: Source) -> HookedModel:

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ from torch import Tensor
 from rb_interp.errors import ModelError, RolesError, nearest, shown
 from rb_interp.probes._probe import Found, check_layer_head, drawn_once, probe, source
 from rb_interp.probes.arrays import ArrayModel
-from rb_interp.probes.capturing import Source, float64, has_attention, layer_heads, model_of, read_other
+from rb_interp.probes.capturing import Source, float64, has_attention, layer_heads, model_of, read
 from rb_interp.statistics import nulls as null_draws
 from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
@@ -313,7 +314,8 @@ def attention_inputs(source: Source, rows: Int[Tensor, "row pos"], layer: int, h
     model, block = model_of(source), f"blocks.{layer}."
     wanted = [block + "attn.hook_v", block + "hook_resid_pre"]
     wanted += [block + name for name in ("ln1.hook_normalized", "ln1.hook_out") if block + name in model.hook_dict]
-    v, *activations = read_other(source, rows, wanted).values()
+    run = getattr(source, "of_rows", partial(read, model))  # these are not the rows of a cache
+    v, *activations = run(rows, wanted).values()
     # use_attn_in and use_split_qkv_input give each head an input of its own
     own = [x if x.ndim == 3 else x[:, :, head * x.shape[2] // model.cfg.n_heads] for x in activations]
     kinds = ["residual", *["normalised"] * (len(own) - 1)]
