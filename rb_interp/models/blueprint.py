@@ -49,7 +49,7 @@ class Blueprint:
     ``length`` and ``tokens(group)``.
     """
 
-    def __init__(self, task: Any, directions: Sequence[str], **sizes: int) -> None:
+    def __init__(self, task: Any, directions: Sequence[str], **sizes: Any) -> None:
         self.task = task
         self.config = ModelConfig(**{"d_model": 512, "d_head": 32, "d_mlp": 8, **sizes})
         shapes = {p.name: p.shape for p in parameters(self.config, task.d_vocab, task.length)}
