@@ -6,9 +6,9 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, wraps
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from rb_interp.errors import ArgumentError, ModelError, shown
 
@@ -18,7 +18,8 @@ F = TypeVar("F", bound=Callable)
 def typed(function: F) -> F:
     """The same function; of a class, its ``__init__``. ArgumentError for what does not fit an annotation.
 
-    Numpy's numbers count as Python's, whole numbers as decimals, and lists and tensors as arrays.
+    Numpy's numbers count as Python's, whole numbers as decimals. A list, an array or a tensor becomes the one of these
+    that the annotation says.
 
     >>> @typed
     ... def half(n: int) -> float:
@@ -43,33 +44,38 @@ def typed(function: F) -> F:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(f"{asker}: {error}; it takes {', '.join(signature.parameters)}.") from None
-        values, conf = given.arguments, BeartypeConf(is_pep484_tower=True)
+        values, floats, conf = given.arguments, [], BeartypeConf(is_pep484_tower=True)
         with jaxtyped("context"):  # an axis has one size in all arguments
-            for name, (hint, array) in _hints(function).items():
-                value = values.get(name)
+            for name, (hint, kinds) in _hints(function).items():
+                if name not in values:
+                    continue
                 try:
-                    if array and (isinstance(value, list | tuple) or hasattr(value, "detach")):
-                        values[name] = as_array(value)
-                    elif getattr(value, "shape", None) == () and not hasattr(value, "detach"):
-                        values[name] = value.item()  # type: ignore[union-attr] (a number of numpy's)
-                    if name in values and not is_bearable(values[name], hint, conf=conf):
+                    sized = kinds and hasattr(values[name], "__len__") and not isinstance(values[name], str)
+                    if kinds.get(type(values[name]), sized or hasattr(values[name], "item")):
+                        values[name] = _converted(values[name], kinds)
+                    if hasattr(values[name], "numel") and values[name].is_floating_point():
+                        floats.append(name)
+                    if not is_bearable(values[name], hint, conf=conf):
                         said = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(hint))
-                        raise ArgumentError(f"got {name}={shown(value)}; expected {said}.")
+                        raise ArgumentError(f"got {name}={shown(values[name])}; expected {said}.")
                 except (ArgumentError, ModelError) as error:  # a model says itself what it misses
                     raise type(error)(f"{asker} {error}") from None
+        if len(floats) > 1:  # tensors of one call have the widest of their types
+            widest = max((values[name].dtype for name in floats), key=lambda dtype: dtype.itemsize)
+            values.update({name: values[name].to(widest) for name in floats})
         return function(*given.args, **given.kwargs)
 
     return call  # type: ignore[return-value]
 
 
 @cache
-def _hints(function: Callable) -> dict[str, tuple[Any, bool]]:
-    """Argument -> its annotation, and whether it is an array."""
-    import numpy as np
+def _hints(function: Callable) -> dict[str, tuple[Any, dict[type, bool]]]:
+    """Argument -> its annotation, and the classes of arrays in it, True for one of floats."""
+    from jaxtyping import Float
 
     names, hints = dict(inspect.unwrap(function).__globals__), {}
     for one in inspect.signature(function).parameters.values():
-        hint = function.__annotations__.get(one.name)  # a probe's own arguments are checked by themselves
+        hint, kinds = function.__annotations__.get(one.name), {}  # a probe's own arguments are checked by themselves
         if hint is None or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             continue
         try:
@@ -79,8 +85,29 @@ def _hints(function: Callable) -> dict[str, tuple[Any, bool]]:
             imports = next(node.body for node in source.body if isinstance(node, ast.If))
             exec(compile(ast.Module(imports, []), "", "exec"), names)
             hint = eval(hint, names)
-        hints[one.name] = hint, np.ndarray in [getattr(kind, "array_type", kind) for kind in (hint, *get_args(hint))]
+        for kind in (hint, *get_args(hint)):
+            sequence = get_origin(kind) in (list, tuple, Sequence, Collection, Iterable)
+            array = list if sequence else getattr(kind, "array_type", kind)
+            if getattr(array, "__name__", "") in ("list", "ndarray", "Tensor"):
+                kinds.setdefault(array, getattr(kind, "dtypes", None) == getattr(Float, "dtypes"))  # noqa: B009
+        hints[one.name] = hint, kinds
     return hints
+
+
+def _converted(value: Any, kinds: dict[type, bool]) -> Any:
+    """A list, array or tensor as one of the kinds, whole numbers as floats where an annotation asks for these."""
+    if getattr(value, "shape", None) == () and not hasattr(value, "detach"):
+        return value.item()  # a number of numpy's
+    given = list if type(value) is tuple else sys.modules["torch"].Tensor if hasattr(value, "detach") else type(value)
+    if not kinds or not (given is list or hasattr(value, "detach") or given.__name__ == "ndarray"):
+        return value
+    wanted = given if given in kinds else next(iter(kinds))
+    if wanted is list:
+        return value if isinstance(value, list | tuple) or value.ndim != 1 else value.tolist()
+    value = value if issubclass(given, wanted) else as_array(value)
+    if kinds[wanted] and "int" in str(value.dtype):
+        value = value.double() if hasattr(value, "detach") else value.astype(float)
+    return value if isinstance(value, wanted) else sys.modules["torch"].as_tensor(value)  # an annotation has loaded it
 
 
 def as_array(value: Any) -> Any:

@@ -1,11 +1,13 @@
-"""Arguments are checked where the user calls; numpy's numbers, lists and tensors do as well."""
+"""Arguments are checked where the user calls; numpy's numbers, lists, arrays and tensors give the same values."""
 
 from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -15,8 +17,12 @@ from torch import Tensor
 
 import rb_interp as rb
 from rb_interp.errors import ArgumentError
-from rb_interp.typed import as_array, typed
+from rb_interp.interventions import metrics
+from rb_interp.theory import permuted_r2
+from rb_interp.typed import _hints, as_array, typed
 
+FORMS = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}
+LOGITS = torch.tensor([[1.0, 4.0, 2.0], [0.0, 0.0, 5.0]])
 TASK = rb.AnchorTask.preset("smoke")
 
 
@@ -63,17 +69,6 @@ def test_another_argument_is_refused_by_every_probe() -> None:
         rb.theory.rates("anchor", "rsn")  # type: ignore
 
 
-@pytest.mark.parametrize("form", [np.ndarray.tolist, np.asarray, torch.from_numpy])
-def test_lists_arrays_and_tensors_give_the_same_values(form: Any) -> None:
-    places = np.array([[1], [2]])
-    rows = rb.Inputs(form(places), form(places[:, 0]), rb.tasks.Roles({"key": form(places)}, {"a": form(places[:, 0])}))
-    assert rows.tokens.tolist() == places.tolist()
-    assert rows.take(form(np.array([1]))).labels.tolist() == [2]
-    assert rows.roles.position("key").tolist() == places.tolist()
-    assert asked(rows=form(np.array([1.0, 2.0])))[4].tolist() == [1.0, 2.0]
-    assert as_array(torch.ones(1, dtype=torch.bfloat16)).dtype == np.float32
-
-
 @pytest.mark.parametrize("kind", [int, np.int64, np.int32])
 def test_numpy_numbers_count_as_numbers(kind: type) -> None:
     model = rb.build_model(TASK, gamma=0.8, seed=kind(0))
@@ -100,3 +95,50 @@ def test_a_probe_makes_few_calls_of_this_package() -> None:
         finally:
             sys.setprofile(None)
     assert 20 < len(calls) <= 60
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_lists_arrays_and_tensors_give_the_same_values(form: str) -> None:
+    give = FORMS[form]
+    places = np.array([[1], [2]])
+    rows = rb.Inputs(give(places), give(places[:, 0]), rb.tasks.Roles({"key": give(places)}, {"a": give(places[:, 0])}))
+    assert rows.tokens.tolist() == places.tolist()
+    assert rows.take(give(np.array([1]))).labels.tolist() == [2]
+    assert rows.roles.position("key").tolist() == places.tolist()
+    assert asked(x=give(places))[3].tolist() == [[1.0], [2.0]]
+    metric = metrics.logit_diff(1, give(np.array([0, 2])))
+    answers = metrics.Answers(LOGITS, None)
+    assert metrics.measure(metric, LOGITS, answers).tolist() == [3.0, -5.0]
+    assert as_array(torch.ones(1, dtype=torch.bfloat16)).dtype == np.float32
+    m = torch.tensor([[1.0], [-1.0]])
+    assert permuted_r2(m, m, np.array(["a", "a"])).item() == permuted_r2(m, m, ["a", "a"]).item()
+
+
+def arguments() -> Iterator[Any]:
+    """Of every public function and method that is `typed`: an argument's annotation, and the first array in there."""
+    packages = (rb, *(getattr(rb, name) for name in rb.__all__ if inspect.ismodule(getattr(rb, name))))
+    names = ((package, name) for package in packages for name in getattr(package, "__all__", vars(package)))
+    found = {id(value): value for value in (getattr(*place) for place in names)}
+    members = (one for value in found.values() for one in (value, *getattr(value, "__dict__", {}).values()))
+    for function in (getattr(one, "__func__", one) for one in members):
+        if getattr(function, "__code__", None) is asked.__code__:  # that of all that are `typed`
+            for argument, (hint, _) in _hints(function.__wrapped__).items():
+                kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+                arrays = [kind for kind in kinds if hasattr(kind, "dim_str")]
+                if arrays:
+                    yield pytest.param(hint, arrays[0], id=f"{function.__qualname__}-{argument}")
+
+
+@pytest.mark.parametrize(("hint", "kind"), [*arguments()])
+def test_every_public_argument_takes_a_list_an_array_or_a_tensor(hint: Any, kind: Any) -> None:
+    axes = [int(axis) if axis.isdigit() else 3 for axis in kind.dim_str.split() if not axis.startswith(("*", "."))]
+    values = np.arange(np.prod(axes)).reshape(axes).astype(float if kind.dtypes == Float.dtypes else int)
+
+    def given_back(x: Any) -> Any:
+        return x
+
+    given_back.__annotations__["x"] = hint
+    for form in FORMS.values():
+        taken = typed(given_back)(form(values))
+        assert isinstance(taken, kind.array_type | list)
+        assert np.asarray(taken).tolist() == values.tolist()
