@@ -261,7 +261,9 @@ def _changes(
         with torch.enable_grad():
             value = measure(pair.metric, logits.requires_grad_(), *pair.answers).sum()
             if not value.requires_grad:
-                raise ModelError(f"the metric '{pair.metric.name}' has no gradient; use one that has, such as logit_diff.")
+                raise ModelError(
+                    f"the metric '{pair.metric.name}' has no gradient; use one that has, such as logit_diff."
+                )
             (slope,) = torch.autograd.grad(value, logits)
         for rows in torch.arange(n_rows).split(min(passes(model, tokens), max(1, HELD_VALUES // n_values))):
             logits, held = _held(model, tokens[rows], moved[rows], [*dict.fromkeys(reached)])

@@ -273,13 +273,15 @@ def geometry_arrays(W_E: Embedding, layout: Layout) -> dict[str, np.ndarray]:
     arrays |= {"cos_all_matrix": cosines(W_E[used]), "tokens": used, "group": group}
     arrays |= {"pca": _columns(scores, 3), "explained": explained}
     if layout.has_theory:
-        kinds = {name: "reasoning" if name == layout.line else "key" for name in layout.ordered}
-        ideal = [theorem_1_embeddings(layout.of(name), len(W_E), kind) for name, kind in kinds.items()]
-        tokens, numbers = numbered({name: groups[name] for name in kinds})
+        ideal = [
+            theorem_1_embeddings(layout.of(name), len(W_E), "reasoning" if name == layout.line else "key")
+            for name in layout.ordered
+        ]
+        tokens, numbers = numbered({name: groups[name] for name in layout.ordered})
         arrays["theory_cos_matrix"] = _theory_cosines(layout, len(W_E))
         arrays["pca_theory"] = _columns(principal_components(np.concatenate(ideal))[0], 2)
         arrays["pca_theory_tokens"] = tokens
-        arrays["pca_theory_group"] = np.array([names.index(name) for name in kinds])[numbers]
+        arrays["pca_theory_group"] = np.array([names.index(name) for name in layout.ordered])[numbers]
     return arrays
 
 
