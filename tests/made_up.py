@@ -44,7 +44,7 @@ class MadeUp:
     >>> from rb_interp.studies.labels import LABELS
     >>> made = MadeUp(LABELS, LABELS.preset("smoke"))
     >>> made.fill("outputs", lambda group, label, **place: {"probability": group * label / 10},
-    ...           gamma=[0.8], seed=[0], step=[300], group=[1, 2], label=[0, 1])
+    ...           gamma=[0.8], seed=[0], group=[1, 2], label=[0, 1])
     >>> made.tables()["outputs"][["seed", "group", "label", "low", "probability"]]
        seed  group  label  low  probability
     0     0      1      0    0          0.0

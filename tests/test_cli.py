@@ -154,7 +154,7 @@ def test_reproduce_says_what_a_preset_costs_before_it_begins(capsys, monkeypatch
         ("labels --seeds 0", "quick: about seven minutes on two slow CPU cores; 12,000 steps of members here"),
         ("language --preset paper", "paper: by count an hour a member on one H200; 1,500,000 steps of members here"),
         ("anchor --preset smoke", "smoke: about a minute; 2,400 steps of members here"),
-        ("labels --preset smoke --seeds 0", "smoke: its time was not measured; 900 steps of members here"),
+        ("labels --preset paper --seeds 0", "paper: its time was not measured; 1,500,000 steps of members here"),
     ):
         assert main(["reproduce", *words.split()]) == 2
         assert capsys.readouterr().err.splitlines()[:-1] == [f"cost of the preset {said}"]

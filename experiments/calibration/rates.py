@@ -97,7 +97,7 @@ def _rates(rows: pd.DataFrame) -> dict:
     known = rows.loc[rows["source"] == "reference"]
     held_out, development = known.loc[known["seed"] >= DEVELOPMENT], known.loc[known["seed"] < DEVELOPMENT]
     found, margins = _both(held_out), _margins(held_out)
-    found["auc"] = stratified_auc([margins[::-1]]).value
+    found["auc"] = stratified_auc([tuple(margins[::-1])]).value
     found["youden_threshold"] = best_threshold(*_margins(development))
     for name, margin in zip(("youden_tpr", "youden_fpr"), margins, strict=True):
         found[name] = float((margin >= found["youden_threshold"]).mean()) if len(margin) else float("nan")

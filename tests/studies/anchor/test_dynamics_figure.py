@@ -79,7 +79,7 @@ def test_every_seed_mean_and_interval_stand_at_their_step(evidence):
             np.testing.assert_allclose(spans[1], np.exp([logs.mean() - half, logs.mean() + half]), rtol=1e-5)
 
 
-@pytest.mark.parametrize("missing", ["dynamics", "events", "events_summary"])
+@pytest.mark.parametrize("missing", ["dynamics", "events"])
 def test_a_run_without_the_tables_says_so(evidence, missing):
     bare = replace(evidence, tables={name: table for name, table in evidence.tables.items() if name != missing})
     figure = draw(draw_dynamics, bare)

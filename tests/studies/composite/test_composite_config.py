@@ -40,7 +40,7 @@ def test_the_control_is_trained_on_neither_pair_and_on_all_else_alike():
         ({"task": {"length": 5}}, "length=5; flows are read where noise stands between the anchors and the last"),
         ({"task": {"exceptions": []}}, "the held-out pair (4, 3) gets the same answer by inference and by its mirror"),
         ({"model": {"n_layers": 1}}, "n_layers=1; the study asks what one layer passes on to the next"),
-        ({"train": {"compile": True}}, "micro_batch=0, compile=True; these are for language models"),
+        ({"train": {"compile": True}}, "micro_batch and compile are for language models"),
         ({"train": {"stages": ["half"]}}, "the task has no stage 'half'"),
     ],
 )
