@@ -131,7 +131,7 @@ def test_a_folder_with_another_configuration_is_refused(anchor_run, capsys):
     assert main(["reproduce", "--preset", "smoke", "--out", str(anchor_run.folder)]) == 2
     assert "another configuration" in capsys.readouterr().err
     assert main(["reproduce", "labels", "--preset", "smoke", "--out", str(anchor_run.folder)]) == 2
-    assert "holds a run of study 'anchor', not of 'labels'" in capsys.readouterr().err
+    assert "it is of study 'anchor'" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in anchor_run.folder.rglob("*")} == before
 
 

@@ -124,14 +124,17 @@ class Evidence:
     def table(self, name: str, **where: Any) -> pd.DataFrame:
         """A further table, or its rows where columns have the given values.
 
-        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, made when asked for.
+        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, or of ``quantity`` alone,
+        made when asked for.
 
         Raises MissingEvidenceError where it is absent or nothing is left.
         """
         found, base = self.tables.get(name), name.removesuffix("_summary")
         if found is None and base != name and "seed" in self.keys.get(base, "").split():
+            quantity = where.pop("quantity", "")
             rows, keys = self.table(base, **where), self.keys[base].split()
-            columns = rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
+            numbers = rows.select_dtypes("number").columns.difference(keys, sort=False).tolist()
+            columns = [quantity] if quantity else numbers
             return over_seeds(rows, [key for key in keys if key != "seed"], columns)
         if found is None or found.empty:
             raise MissingEvidenceError(f"This run has no {'table' if found is None else 'rows in the table'} “{name}”.")

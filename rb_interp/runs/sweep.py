@@ -274,6 +274,8 @@ class Sweep:
             known = (*steps, *self.config.train.stages, *self.siblings)
             raise RunError(f"this run kept no stage '{stage}'; {nearest(str(stage), known)}")
         (store,) = (store for seeds, store in self.stores.items() if seed in seeds)
+        if isinstance(step, int) and self.checkpoint_steps and name not in store.names():
+            raise RunError(f"this run kept no checkpoint at step {step}; it kept steps {self.checkpoint_steps}.")
         return store.read(name, member=(gamma, seed))
 
     @typed
