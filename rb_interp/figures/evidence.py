@@ -124,8 +124,8 @@ class Evidence:
     def table(self, name: str, **where: Any) -> pd.DataFrame:
         """A further table, or its rows where columns have the given values.
 
-        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, or of ``quantity`` alone,
-        made when asked for.
+        ``NAME_summary`` of a table whose keys have a seed is `over_seeds` of its other columns, or of ``quantity``
+        alone, made when asked for.
 
         Raises MissingEvidenceError where it is absent or nothing is left.
         """
