@@ -24,6 +24,7 @@ collect_ignore_glob = ["docs/notebooks/*.py"]
 WIDE = ("tutorial_any_model.md", "tutorial_study.md")
 LENS = ("tutorial_any_model.md", "models.md", "interventions.md")
 TRAINS = ("models.md", "studies.md", "training.md", "tutorial_any_model.md", "tutorial_study.md")
+TRAINS += ("tutorial_own_study.md",)
 
 
 @pytest.fixture(autouse=True)

@@ -118,7 +118,7 @@ def _with_our_errors(init: Callable[..., None]) -> Callable[..., None]:
             init(self, *map(_in_python, args), **{name: _in_python(value) for name, value in given.items()})
         except ValidationError as error:
             kind, names = type(self).__name__, [f.name for f in fields(self)]
-            raise self.ERROR("\n".join(_sentence(each, kind, names) for each in error.errors())) from None
+            raise self.ERROR("\n".join(_sentence(each, kind, names) for each in _errors(error))) from None
 
     return checked
 
@@ -128,6 +128,13 @@ def _in_python(value: Any) -> Any:
     if isinstance(value, list | tuple | range):
         return tuple(map(_in_python, value))
     return _in_python(value.tolist()) if hasattr(value, "tolist") else value
+
+
+def _errors(error: ValidationError) -> list[Any]:
+    """What is wrong, without lengths of lists that are short since one of their values is wrong."""
+    found = error.errors()
+    inner = {each["loc"][:-1] for each in found}
+    return [each for each in found if each["type"] != "too_short" or each["loc"] not in inner]
 
 
 def _sentence(error: Any, kind: str, names: list[str]) -> str:
@@ -149,7 +156,7 @@ def fitted(value: Any, hint: Any, name: str) -> Any:
     try:
         return TypeAdapter(hint, config=CONFIG).validate_python(_in_python(value))
     except ValidationError as error:
-        lines = (_sentence({**each, "loc": (name, *each["loc"])}, name, []) for each in error.errors())
+        lines = (_sentence({**each, "loc": (name, *each["loc"])}, name, []) for each in _errors(error))
         raise ConfigError("\n".join(lines)) from None
 
 

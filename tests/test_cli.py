@@ -176,6 +176,10 @@ def test_importing_and_asking_for_help_stay_cheap():
     code = code.replace("['reproduce', '--help']", "['--help']").replace(heavy, heavy[:-1] + ", 'numpy'}")
     code = code.replace(others, others[:-1] + ", 'rb_interp.studies'}")
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    code = "import sys\nfrom rb_interp.runs.protocol import names, study\n"
+    code += "for name in names():\n    study(name).preset('smoke')\n    loaded = {'torch', 'transformer_lens'} & {*sys.modules}"
+    code += "\n    assert not loaded, (name, loaded)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.wide

@@ -267,7 +267,13 @@ class Matrix(Record):
         """Every cell, and why some are not there."""
         how = "" if self.method == "patching" else f", by {self.method}"
         caption = f"share of the {self.metric} {SHARES[self.direction]}{how}, n = {len(self)}"
-        return caption, self.to_frame().drop(columns="n"), [f"{name}: {why}" for name, why in self.notes.items()]
+        notes, gap = [f"{name}: {why}" for name, why in self.notes.items()], self.clean - self.corrupted
+        if not np.isfinite(ratio_interval(gap[None], gap)).all():
+            notes.append(
+                f"the {self.metric} of clean and corrupted rows differs by {gap.mean():.3g}, which may be 0 by its "
+                "spread over rows: shares are divided by it and mean nothing here."
+            )
+        return caption, self.to_frame().drop(columns="n"), notes
 
 
 def rank_correlation(first: Matrix, second: Matrix) -> float:

@@ -51,7 +51,7 @@ from rb_interp.statistics.reading import Null
 from rb_interp.tasks.inputs import Inputs
 from rb_interp.tasks.roles import selected
 
-Ranges = Sequence[tuple[int, int]]
+Ranges = Sequence[tuple[int, int]] | Sequence[Sequence[int]] | Int[np.ndarray, "group 2"]
 """Lowest and highest label of each group, both inclusive."""
 
 

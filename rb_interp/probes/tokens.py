@@ -29,13 +29,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from rb_interp.errors import TextError, shown
 from rb_interp.text.config import CORPORA
-from rb_interp.typed import typed
+from rb_interp.typed import as_array, typed
 
 MIN_COUNT = 20
 """A typical token occurs at least as often as this in its own corpus."""
@@ -43,7 +44,7 @@ MIN_RATIO = 10.0
 """A typical token is at least this many times as frequent in its own corpus as in the other, smoothed."""
 Counts = np.ndarray
 """Integers ``[2, d_vocab]``, PrOntoQA first. The annotation leaves the shape to ``check_counts``, which explains it."""
-NamedCounts = Counts | Mapping[str, np.ndarray]
+NamedCounts = Counts | Mapping[str, Any]
 """The same, or two corpora by the caller's names, each with its ``[d_vocab]`` counts, that of the rules first."""
 NO_TOKEN = np.array([], dtype=np.int64)
 RESERVED = ("control", "all", "in_range", "counterpart")
@@ -156,7 +157,7 @@ def checked_counts(counts: NamedCounts, d_vocab: int) -> tuple[Counts, dict[str,
                 f"got counts of {', '.join(map(shown, names)) or 'no corpus'}; expected those of two corpora by name, "
                 f"none of them called {', '.join(RESERVED)}."
             )
-        first, second = (np.asarray(one) for one in counts.values())
+        first, second = (as_array(one) for one in counts.values())
         if first.ndim != 1 or first.shape != second.shape:
             raise TextError(
                 f"got counts of shapes {list(first.shape)} for '{names[0]}' and {list(second.shape)} for '{names[1]}'; "

@@ -2,7 +2,8 @@
 
 Models and training are in float64. Values agree within 1e-6, the mean of a null within its own standard error, and
 what is read of trained runs within 1e-4; ``calls.UNSTABLE`` says what differs between processors by more. CI makes
-every golden run on the oldest kernels, and that of the labels on the processor's own, with the newest TransformerLens.
+every golden run and three models' readings on the oldest kernels. On the processor's own it makes the other readings,
+and the run of the labels, this with the newest TransformerLens.
 """
 
 import json
@@ -25,7 +26,8 @@ def _stored(name: str) -> pd.DataFrame:
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
     wide, same = "composite" in name, name in calls.OF_A_SHAPE_THAT_IS_THERE
-    return [pytest.mark.wide] * wide + [pytest.mark.lens] * (not same)
+    trained = name in ("average-then-key", "induction", "key-to-anchors-post-norm")
+    return [pytest.mark.wide] * wide + [pytest.mark.lens] * (not same) + [pytest.mark.trains] * trained
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in calls.SUBJECTS])

@@ -11,9 +11,9 @@ from rb_interp.errors import ConfigError
 from rb_interp.runs.config import stacks
 from rb_interp.runs.measured import readings_table
 from rb_interp.studies.composite.map import COMPOSITE_MAP
+from rb_interp.studies.composite.map.claims import CLAIMS
 from rb_interp.studies.composite.map.config import (
     BLOCK_GAMMAS,
-    CLAIMS,
     DECAYS,
     DEPTHS,
     GAMMAS,
