@@ -1,4 +1,4 @@
-"""A study in one file: does the last position look at both numbers, where the larger one is the answer?"""
+"""A study in one file: does the last position look at the first of two numbers, where the larger is the answer?"""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -52,13 +52,13 @@ def measure(run, progress=True):
 
 
 LOOKS = Condition(Term("attention", "last_to_first", 0.8, "final", "unseen"), ">=", 0.3)
-CLAIMS = (Claim("L1", "With small weights the last position looks at the first number.", "this page", (LOOKS,)),)
+CLAIMS = (Claim("C1", "With small weights the last position looks at the first number.", "this page", (LOOKS,)),)
 STUDY = Study(
     name="larger",
     title="The larger of two numbers",
-    question="Does the last position look at both?",
+    question="Does the last position look at the first number?",
     cost={"quick": "a minute"},
-    config="larger:Config",
-    measure="larger:measure",
-    claims="larger:CLAIMS",
+    config=f"{__name__}:Config",
+    measure=f"{__name__}:measure",
+    claims=f"{__name__}:CLAIMS",
 )

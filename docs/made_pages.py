@@ -71,7 +71,8 @@ def verdicts(folder: str) -> str:
     for verdict in json.loads((DOCS.parent / folder / "verdicts.json").read_text("utf-8")):
         name, why = verdict["id"], re.split("[:;]", verdict["reason"])[0]
         other = quick.loc[name] if name in quick.index else None
-        marks = [why] if verdict["outcome"] == "NOT JUDGED" and verdict["n_seeds"] else []
+        read = verdict["n_seeds"] or why == "not learned"
+        marks = [why] if verdict["outcome"] == "NOT JUDGED" and read else []
         marks += ["met at initialisation"] if verdict["met_at_initialisation"] else []
         marks += ["not calibrated"] if verdict["calibrated"] is False and verdict["outcome"] != "NOT JUDGED" else []
         count = f"{verdict['n_meeting']} of {verdict['n_seeds']}"
@@ -79,7 +80,7 @@ def verdicts(folder: str) -> str:
         cells = (
             f"{name}: {verdict['statement'].removesuffix('.')}",
             ", ".join([verdict["outcome"], *marks]),
-            count if verdict["n_seeds"] else "no readings",
+            count if verdict["n_seeds"] else "no seed counts" if read else "no readings",
             f"{number(verdict['effect'])} [{number(verdict['low'])}, {number(verdict['high'])}]",
             number(verdict["untrained"]),
             "" if other is None else f"{other.outcome}, {other.n_meeting} of {other.n_seeds}, {number(other.effect)}",

@@ -328,7 +328,7 @@ def warnings(evidence: Evidence) -> Iterator[str]:
     found = {
         "Not calibrated, so nobody knows how often the probe misleads": [id for mark, id in marked if mark == "no"],
         "Withheld, because the probe misleads too often on models whose mechanism is known": [
-            id for mark, id in marked if mark == "held"
+            verdict.id for verdict in verdicts if verdict.withheld and "the probe misleads" in verdict.reason
         ],
         "Not judged, because fewer than half of the seeds have learned the mapping": not_learned(verdicts),
         "Already met by untrained models": at_start,
