@@ -161,3 +161,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
         read_toml(tmp_path / "study.toml")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_toml(tmp_path)
+
+
+def test_a_wrong_value_in_a_list_is_one_line():
+    with pytest.raises(ConfigError) as caught:
+        AnchorConfig.from_preset("smoke", seeds=(2.7,))
+    assert str(caught.value) == "seeds.0=2.7: input should be a valid integer"
