@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rb_interp.interventions.effect import Effect
+from rb_interp.interventions.effect import Effect, Matrix
 from rb_interp.statistics.intervals import difference_of_paired_shares, t_interval
 
 
@@ -78,3 +78,13 @@ def test_no_input_gives_nan():
     row = effect([], np.empty((1, 0)), "moved_as_predicted").summary()
     assert np.isnan(row["effect"])
     assert row["n"] == 0
+
+
+@pytest.mark.parametrize(("gap", "says"), [(0.1, True), (5.0, False)])
+def test_a_matrix_says_where_its_shares_mean_nothing(gap, says):
+    corrupted = np.array([0.0, 1.0, -1.0, 0.5])
+    clean = corrupted[::-1] + gap
+    matrix = Matrix(
+        {"component": ["z"], "layer": [0], "role": ["last"]}, "logit", clean, corrupted, clean[None, None, None], None
+    )
+    assert ("mean nothing here" in str(matrix)) == says

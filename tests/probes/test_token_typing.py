@@ -7,6 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import torch
 from language_text import Embedded, made_counts, noise
 
 from rb_interp.probes import embedding_rank, next_token, token_similarity
@@ -87,7 +88,7 @@ def test_table_shows_each_typical_token_with_the_ratio_of_its_own_corpus():
 
 def test_two_corpora_of_the_caller_keep_their_names():
     counts, model, text = made_counts(), Embedded(noise()), Inputs(np.arange(60).reshape(6, 10))
-    named = {"code": counts[0], "prose": counts[1]}
+    named = {"code": counts[0].tolist(), "prose": torch.from_numpy(counts[1])}
     for probe, inputs in ((token_similarity, None), (embedding_rank, None), (next_token, text)):
         own = probe(model, inputs, counts=counts, untrained=model, n_null=3)
         theirs = probe(model, inputs, counts=named, untrained=model, n_null=3)
