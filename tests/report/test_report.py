@@ -118,7 +118,7 @@ def test_a_reader_is_warned(evidence):
     unlearned = {"learned": False, "outcome": "NOT JUDGED"}
     changes = {
         "A1": {"met_at_initialisation": True, "outcome": "HOLDS"},
-        "M1": {"withheld": True, "calibrated": False, "outcome": "NOT JUDGED"},
+        "M1": {"withheld": True, "calibrated": False, "outcome": "NOT JUDGED", "reason": "the probe misleads: .4"},
         **{"A2": unlearned | {"withheld": True}, "A2b": unlearned, "M7b": {"learned": False, "outcome": "HOLDS"}},
         "E1": {"first_seed": quiet["E1"].seeds[0] + 1},
     }
