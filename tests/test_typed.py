@@ -66,7 +66,7 @@ def test_another_argument_is_refused_by_every_probe() -> None:
     with pytest.raises(TypeError, match="weight_rank: got an unexpected keyword argument 'head'"):
         rb.probes.weight_rank(rb.build_model(TASK, gamma=0.8), head=0)
     with pytest.raises(ArgumentError, match="AnchorTask"):  # imported for type checkers alone
-        rb.theory.rates("anchor", "rsn")  # type: ignore
+        rb.theory.population("anchor", "rsn")  # type: ignore
 
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.int32])

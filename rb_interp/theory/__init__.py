@@ -1,6 +1,5 @@
 """What paper 1 predicts from task and weights: label distributions, drift, Theorem 1, inner products."""
 
-from rb_interp.theory import lemma_1
 from rb_interp.theory.drift import (
     agreement,
     emb_mlp_map,
@@ -17,7 +16,6 @@ from rb_interp.theory.label_distributions import (
     excess,
     population,
     population_pull,
-    rates,
     reasoning_moments,
 )
 from rb_interp.theory.theorem_1 import (
@@ -25,6 +23,7 @@ from rb_interp.theory.theorem_1 import (
     exponent,
     gaussian_profile,
     inner_product_error,
+    lemma_1,
     theorem_1_embeddings,
 )
 
@@ -45,7 +44,6 @@ __all__ = [
     "population",
     "population_pull",
     "pull",
-    "rates",
     "reasoning_moments",
     "theorem_1_embeddings",
     "value_direction",

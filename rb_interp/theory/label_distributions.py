@@ -32,8 +32,6 @@ from rb_interp.typed import typed
 if TYPE_CHECKING:
     from rb_interp.tasks import AnchorDataset, AnchorTask
 
-GROUPS = ("key", "memory_anchor", "reasoning_anchor")
-"""Token groups that have label distributions."""
 Count = Literal["occurrences", "sequences"]
 """How a token counts that stands twice in a row: twice, or once."""
 
@@ -58,17 +56,6 @@ def population(task: AnchorTask, group: str, masked: bool = False) -> Float[np.n
         )
     rate = found.sum(1, keepdims=True)
     return found / np.where(rate > 0, rate, 1)
-
-
-@typed
-def rates(task: AnchorTask, group: str, masked: bool = False) -> Float[np.ndarray, " token"]:
-    """Expected occurrences a training row of every token of a group (ascending): r_s of Eq. (5), from 0 to length.
-
-    >>> from rb_interp.tasks import AnchorTask
-    >>> rates(AnchorTask.preset("paper"), "memory_anchor")[:2]           # half of the rows, 2 anchors, 10 tokens
-    array([0.1, 0.1])
-    """
-    return _expected(task, masked)[task.tokens(group)].sum(1)
 
 
 @typed
@@ -152,6 +139,7 @@ def reasoning_moments(task: AnchorTask) -> tuple[float, float]:
 def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vocab"]:
     """Expected occurrences a row of every token with every label, over all combinations and keys."""
     keys, found, n_rows = task.tokens("key"), np.zeros((task.d_vocab, task.d_vocab)), 0
+    every = np.arange(task.d_vocab)
     for name in ("mem", "rsn_train") if masked else ("mem", "rsn_train", "rsn_test"):
         combinations, n = task.combinations(name), task.rows_per_combination(name)
         low = high = keys[None, :] + combinations.sum(1)[:, None]
@@ -161,7 +149,8 @@ def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vo
         anchors = task.tokens("memory_anchor" if name == "mem" else "reasoning_anchor")
         repeats = (combinations == anchors[:, None, None]).sum(-1)
         for k, key in enumerate(keys):
-            labels = _uniform_on(low[:, k], high[:, k], task.d_vocab) * n / len(keys)
+            first, last = low[:, k, None], high[:, k, None]
+            labels = ((every >= first) & (every <= last)) / (last - first + 1) * n / len(keys)
             found[key] += labels.sum(0)
             found[anchors] += repeats @ labels
         n_rows += n * len(combinations)
@@ -169,11 +158,3 @@ def _expected(task: AnchorTask, masked: bool) -> Float[np.ndarray, "d_vocab d_vo
     n_noise = task.length - task.q - 1
     found[keys] += n_noise / len(keys) * found[keys].sum(0)
     return found
-
-
-def _uniform_on(
-    low: Int[np.ndarray, " n"], high: Int[np.ndarray, " n"], d_vocab: int
-) -> Float[np.ndarray, "n d_vocab"]:
-    labels = np.arange(d_vocab)
-    inside = (labels >= low[:, None]) & (labels <= high[:, None])
-    return inside / (high - low + 1)[:, None]

@@ -1,4 +1,4 @@
-"""Theorem 1 of paper 1: what small initialisation makes of the token embeddings, in closed form.
+r"""Lemma 1 and Theorem 1 of paper 1: what small initialisation makes of attention and of the token embeddings.
 
 Eq. (14), without its noise, for token s and coordinates i = 0 .. d_m - 1:
 
@@ -38,29 +38,45 @@ How Eq. (13) can mislead. The bound is an upper one with unnamed constants: an e
 and does not say that it is tight. The error has parts that do not grow at all (a trapezoid is not a normal curve: .001
 to .01), noise against noise (d_m^{1/2-2 gamma}) and noise against profile (d_m^{-gamma}); which leads depends on gamma
 and on the widths tried. The slope of a sum of powers is none of their exponents. Compare ``error`` with ``size``.
+
+Lemma 1 (claim I1): for every eps there is a C such that gamma > C gives abs(A_ij - 1/i) <= eps for all j <= i with
+probability at least 1 - eps. Measured as the share of fresh initialisations with max abs(A_ij - 1/i) <= eps, over rows
+of the task, heads, queries and keys of L0's attention:
+
+    A = softmax(mask(X W_Q W_K^T X^T / sqrt(d_head))),   X = W_E[tokens] + W_pos, after LayerNorm in a pre-norm model.
+
+How Lemma 1 can mislead. It is about scale at step 0 and not about learning: no trained model enters. Scores are of
+order rms(X)^2 d_model^(1 - 2 gamma), so without LayerNorm even moderate gammas read share 1. A maximum over more rows,
+longer rows or more heads is larger.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rb_interp.errors import ArgumentError, ConfigError, TaskError
+from rb_interp.errors import TaskError
+from rb_interp.models.config import ModelConfig
+from rb_interp.models.schemes import intended_std, parameters, standard_draw
+from rb_interp.statistics.reading import Reading
+from rb_interp.tasks.anchor import AnchorTask
 from rb_interp.theory.label_distributions import reasoning_moments
 from rb_interp.typed import typed
 
-if TYPE_CHECKING:
-    from rb_interp.tasks import AnchorTask
-
 WIDTH = 12.0
 """Denominator of the exponent in Eq. (14)."""
+FIRST_SEED = 1_000_000
+"""Initialisation i of ``seed`` s is drawn from seed FIRST_SEED * (s + 1) + i, away from the seeds that are trained."""
+
+NEEDED = ("embed.W_E", "pos_embed.W_pos", "blocks.0.attn.W_Q", "blocks.0.attn.W_K")
 
 
 @typed
@@ -92,26 +108,22 @@ def gaussian_profile(
     gamma: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> Float[np.ndarray, "token d_model"]:
-    """Eq. (12) for reasoning anchors of these values; without ``rng`` there is no noise.
+    """Eq. (12) for reasoning anchors of these values; without ``gamma``, which sets its size, there is no noise.
 
     In the units of an embedding; without noise each row sums to 0 but for what falls beyond the edges. A profile
     peaks at its token, as Eq. (12) is printed, or at its mean label.
-    Raises ConfigError for noise without its ``gamma``.
 
-    >>> from rb_interp.tasks import AnchorTask
     >>> w = gaussian_profile(AnchorTask.preset("paper"), np.array([15]), 200, centre="label")[0]
     >>> int(w.argmax()), round(float(w.max()) + 1 / 200, 5)                # 86 + 15, (2 pi 841.5)^-1/2
     (101, 0.01375)
     """
-    if rng is not None and gamma is None:
-        raise ConfigError("rng was given without gamma, which sets the size of the noise; give both or neither.")
     shift, variance = reasoning_moments(task)
     peak = np.asarray(values)[:, None] + (shift if centre == "label" else 0.0)
     bump = np.exp(-((np.arange(d_model) - peak) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
     profile = C_1 * (bump - 1 / d_model)
-    if rng is None or gamma is None:
+    if gamma is None:
         return profile
-    return profile + rng.standard_normal(profile.shape) * d_model**-gamma
+    return profile + np.random.default_rng(rng).standard_normal(profile.shape) * d_model**-gamma
 
 
 class InnerProducts(NamedTuple):
@@ -131,14 +143,12 @@ def inner_product_error(
     d_head: int = 32,
     d_mlp: int = 128,
     C_1: float | None = None,
-    centre: Literal["token", "label"] = "label",
 ) -> InnerProducts:
     """Left side of Eq. (13), at d_vocab = d_model, and the size of what it compares; both at least 0.
 
     The same seed gives the same numbers to rounding. Raises TaskError where the task's labels do not fit d_model, or it
     has no reasoning rows.
 
-    >>> from rb_interp.tasks import AnchorTask
     >>> task = AnchorTask(length=3, unordered=True, balanced_keys=True, n_sequences=2000)
     >>> found = inner_product_error(task, 0.8, 100)
     >>> found.error < 0.05, 0.02 < found.size < 0.1
@@ -149,7 +159,7 @@ def inner_product_error(
     real = stepped_embeddings(task, gamma, seed, d_head, d_mlp)[anchors].double().numpy()
     factor = task.length / (task.q * (task.length - task.q)) if C_1 is None else C_1
     rng = np.random.default_rng([seed, d_model, 13])
-    ideal = gaussian_profile(task, anchors, d_model, factor, centre=centre, gamma=gamma, rng=rng)
+    ideal = gaussian_profile(task, anchors, d_model, factor, centre="label", gamma=gamma, rng=rng)
     gram = real @ real.T
     return InnerProducts(float(np.abs(ideal @ ideal.T - gram).max()), float(np.abs(gram).mean()))
 
@@ -165,7 +175,9 @@ def stepped_embeddings(
     rows = data.rows("rsn_train")
     if not len(rows):
         raise TaskError(f"memory_share={task.memory_share} leaves no reasoning row to learn from; lower memory_share.")
-    W_E, *weights = _draw(task.d_vocab, d_head, d_mlp, gamma, seed)
+    d_model, generator = task.d_vocab, torch.Generator().manual_seed(seed)
+    shapes = [(d_model, d_model), *[(d_model, d_head)] * 3, (d_head, d_model), (d_model, d_mlp), (d_mlp, d_model)]
+    W_E, *weights = (torch.randn(shape, generator=generator) * shape[0] ** -gamma for shape in shapes)
     W_E.requires_grad_()
     tokens, labels = torch.as_tensor(data.tokens[rows]), torch.as_tensor(data.labels[rows])
     loss = torch.nn.functional.cross_entropy(one_layer_logits(W_E[tokens], *weights), labels, reduction="sum")
@@ -195,24 +207,77 @@ def one_layer_logits(
 def exponent(d_models: Sequence[int], errors: Float[np.ndarray, "*draw width"]) -> Float[np.ndarray, "*draw"]:
     """Slope of log error on log d_model by least squares, for each row of errors (Eq. 13 bounds it by 1 - gamma).
 
-    Raises ArgumentError for fewer than two widths, for another number of errors, and for values of 0 or less.
-
     >>> float(exponent((10, 100, 1000), np.array([4.0, 2.0, 1.0])).round(3))
     -0.301
     """
-    widths = np.asarray(d_models, dtype=np.float64)
-    if len(set(d_models)) < 2 or errors.shape[-1:] != widths.shape or not (widths.min() > 0 and errors.min() > 0):
-        raise ArgumentError(
-            f"exponent got {len(widths)} d_models and errors of shape {list(errors.shape)}; expected two different "
-            f"widths or more and an error for each, all above 0."
-        )
-    x = np.log(widths)
+    x = np.log(np.asarray(d_models, dtype=np.float64))
     x = x - x.mean()
     return np.asarray(np.log(errors) @ x / (x @ x))
 
 
-def _draw(d_model: int, d_head: int, d_mlp: int, gamma: float, seed: int) -> list[Tensor]:
-    """W_E, W_Q, W_K, W_V, W_O, W_in, W_out with standard deviation d_in^-gamma."""
-    generator = torch.Generator().manual_seed(seed)
-    shapes = [(d_model, d_model), *[(d_model, d_head)] * 3, (d_head, d_model), (d_model, d_mlp), (d_mlp, d_model)]
-    return [torch.randn(shape, generator=generator) * shape[0] ** -gamma for shape in shapes]
+def fresh_weights(
+    config: ModelConfig, task: AnchorTask, gammas: Sequence[float | None], seed: int
+) -> Iterator[dict[str, Tensor]]:
+    """For each gamma the tensors that L0's attention needs, by TransformerLens name, as ``draw`` has them."""
+    found = [p for p in parameters(config, task.d_vocab, task.length) if p.name in NEEDED]
+    draws = {p: torch.from_numpy(standard_draw(p, config.scheme, seed)) for p in found}
+    for gamma in gammas:
+        yield {p.name: intended_std(p, config, gamma) * draw for p, draw in draws.items()}
+
+
+def first_attention(
+    weights: dict[str, Tensor], tokens: Int[Tensor, "row pos"], config: ModelConfig
+) -> Float[Tensor, "row head query key"]:
+    """L0's attention at initialisation, where all biases are 0 and LayerNorm has weight 1."""
+    x = weights["embed.W_E"][tokens] + weights["pos_embed.W_pos"][: tokens.shape[1]]
+    if config.norm == "pre":
+        x = torch.nn.functional.layer_norm(x, (config.d_model,), eps=config.layer_norm_eps)
+    q, k = (x[:, None] @ weights[f"blocks.0.attn.W_{name}"] for name in "QK")
+    scores = q @ k.transpose(-1, -2) / math.sqrt(config.d_head)
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(hidden, -math.inf).softmax(-1)
+
+
+def lemma_1(
+    config: ModelConfig,
+    task: AnchorTask,
+    gamma: float | None,
+    n_init: int = 200,
+    n_rows: int = 64,
+    tolerance: float = 0.05,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Readings of fresh initialisations on random training inputs; ``seed`` in the table is an initialisation's number.
+
+    Quantities: ``max_deviation``, the largest abs(A_ij - 1/i), in [0, 1], and ``within_0.05``, whether it is within the
+    tolerance. Every initialisation has its own weights and rows; normal draws and rows are the same at every gamma.
+
+    >>> found = lemma_1(ModelConfig(), AnchorTask.preset("smoke"), gamma=0.8, n_init=3)
+    >>> float(found.groupby("quantity")["value"].mean()["within_0.05"])
+    1.0
+    """
+    (deviation,) = max_deviations(config, task, [gamma], n_init, n_rows, seed)
+    place = {"gamma": gamma, "stage": "init", "step": 0, "set": ""}
+    return pd.DataFrame(
+        {**place, "seed": number, **row}
+        for quantity, values in {f"within_{tolerance:g}": deviation <= tolerance, "max_deviation": deviation}.items()
+        for number, value in enumerate(values)
+        for row in Reading("lemma_1", {quantity: float(value)}, layer=0, n=n_rows).rows()
+    )
+
+
+def max_deviations(
+    config: ModelConfig, task: AnchorTask, gammas: Sequence[float | None], n_init: int, n_rows: int = 64, seed: int = 0
+) -> Float[np.ndarray, "gamma n_init"]:
+    """Largest abs(A_ij - 1/i) of each initialisation at each gamma, in [0, 1]; gammas share their standard draws."""
+    first = FIRST_SEED * (seed + 1)
+    data = task.dataset(first)
+    picked = np.random.default_rng([first, 5]).choice(data.rows("train"), (n_init, n_rows))
+    uniform = torch.ones(task.length, task.length, dtype=torch.float64).tril()
+    uniform /= uniform.sum(1, keepdim=True)
+    deviation = np.empty((len(gammas), n_init))
+    for i in range(n_init):
+        tokens = torch.from_numpy(data.tokens[picked[i]])
+        for at, weights in enumerate(fresh_weights(config, task, gammas, first + i)):
+            deviation[at, i] = float((first_attention(weights, tokens, config) - uniform).abs().max())
+    return deviation

@@ -1,9 +1,10 @@
-"""Predicted drift against the exact first gradient step, as the scale of the weights goes to 0."""
+"""Predicted drift against the exact first gradient step as the weights' scale goes to 0, and agreement of drifts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from rb_interp.theory.drift import (
     leading_direction,
     one_layer_drift,
     one_layer_maps,
+    permuted_r2,
     pull,
     value_direction,
     value_flow,
@@ -195,17 +197,50 @@ def test_leading_directions_of_several_members_one_of_them_diverged() -> None:
     assert share[1:].isnan().all()
 
 
-def test_value_flow_subtracts_tokens_whose_labels_oppose() -> None:
-    # two labels, tokens 0 (rate .75) and 1 (rate .25) with one each: R = (.75, -.25)^T (.5, -.5)
-    R = pull(torch.tensor([[0], [0], [0], [1]]), torch.tensor([0, 0, 0, 1]), 2)
-    one, none = torch.eye(2), torch.zeros(2, 2)
-    vector, share = leading_direction(value_flow(one, R, one, none, none, 1))
-    assert float(share) == pytest.approx(1)
-    torch.testing.assert_close(vector / vector[0], torch.tensor([1.0, -1 / 3]))
-    assert abs(float(vector @ value_direction(one, torch.tensor([0.75, 0.25])))) == pytest.approx(0.8)
-
-
 @pytest.mark.parametrize(("tokens", "labels"), [([[0], [1]], [2, 0]), ([[0], [1]], [0, -1]), ([[0], [7]], [0, 1])])
 def test_tokens_and_labels_outside_the_vocabulary_are_refused(tokens, labels):
     with pytest.raises(TaskError, match=r"s run from -?\d to \d; d_vocab=2 has 0 to 1\. Raise d_vocab\."):
         pull(torch.tensor(tokens), torch.tensor(labels), 2)
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+M = torch.randn(2, 7, 3, generator=GENERATOR, dtype=torch.float64)
+P = M + torch.randn(2, 7, 3, generator=GENERATOR, dtype=torch.float64)
+KINDS = np.array(["memory", "memory", "reasoning", "key", "reasoning", "reasoning", "memory"])
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_prediction_that_is_off_by_a_factor(centred: bool) -> None:
+    for factor in (1.0, 2 / 3, 0.0, -1.0):
+        cos, r2 = agreement(factor * M, M, centred)
+        torch.testing.assert_close(r2, torch.full((2,), 1 - (1 - factor) ** 2, dtype=torch.float64))
+        if factor:
+            torch.testing.assert_close(cos, torch.full((2,), float(np.sign(factor)), dtype=torch.float64))
+        else:
+            assert cos.isnan().all()
+
+
+def test_what_is_common_to_all_tokens_counts_only_uncentred() -> None:
+    common = torch.tensor([5.0, 1.0, -2.0], dtype=torch.float64)
+    torch.testing.assert_close(agreement(P + common, M - common), agreement(P, M))
+    (raw, _), (centred, _) = agreement(P + common, M - common, centred=False), agreement(P, M)
+    assert (raw < centred - 0.2).all()
+
+
+def test_nothing_but_rounding_has_no_direction() -> None:
+    constant = torch.ones(7, 3) * torch.tensor([1.0, 2.0, 3.0]) + 2e-7 * torch.randn(7, 3, generator=GENERATOR)
+    cos, r2 = agreement(constant, M[0].float())
+    assert cos.isnan()
+    assert float(r2) == pytest.approx(0, abs=1e-6)
+    assert agreement(M[0].float(), constant)[1].isnan()
+
+
+def test_mean_over_every_permutation() -> None:
+    places = [np.flatnonzero(kind == KINDS) for kind in ("memory", "reasoning")]
+    found = []
+    for first in permutations(places[0]):
+        for second in permutations(places[1]):
+            order = np.arange(7)
+            order[places[0]], order[places[1]] = first, second
+            found.append(agreement(P[:, order], M)[1])
+    torch.testing.assert_close(permuted_r2(P, M, KINDS), torch.stack(found).mean(0))

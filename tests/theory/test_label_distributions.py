@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from rb_interp.probes.vectors import cosines
 from rb_interp.tasks import AnchorTask
 from rb_interp.theory.label_distributions import (
-    GROUPS,
     empirical,
     excess,
     population,
     population_pull,
-    rates,
     reasoning_moments,
 )
 
@@ -48,7 +46,7 @@ def settings_of_small_tasks(draw: st.DrawFn) -> dict[str, Any]:
 
 def enumerated(task: AnchorTask, masked: bool) -> np.ndarray:
     """Weight of every (token, label) a row, by listing combinations, keys, labels and noise keys one by one."""
-    table, total, d = np.zeros((task.d_vocab, task.d_vocab)), 0.0, task.d_vocab
+    table, total = np.zeros((task.d_vocab, task.d_vocab)), 0.0
     low_key, high_key = task.keys
     n_noise = task.length - task.q - 1
     per_group = 4 // max(len(task.label_ranges), 1)
@@ -71,18 +69,16 @@ def enumerated(task: AnchorTask, masked: bool) -> np.ndarray:
                         table[token, label] += weight
                     for noise in range(low_key, high_key + 1):
                         table[noise, label] += weight * n_noise / (high_key - low_key + 1)
-    assert table.shape == (d, d)
     return table / total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(chosen=settings_of_small_tasks(), masked=st.booleans())
-def test_populations_and_rates_against_enumeration(chosen: dict[str, Any], masked: bool) -> None:
+def test_populations_and_pulls_against_enumeration(chosen: dict[str, Any], masked: bool) -> None:
     task = AnchorTask(**chosen)
     table = enumerated(task, masked)
-    for group in GROUPS:
+    for group in ("key", "memory_anchor", "reasoning_anchor"):
         rate = table[task.tokens(group)].sum(1)
-        np.testing.assert_allclose(rates(task, group, masked), rate, atol=1e-12)
         if (rate > 0).all():
             expected = table[task.tokens(group)] / rate[:, None]
             np.testing.assert_allclose(population(task, group, masked), expected, atol=1e-12)
@@ -126,7 +122,6 @@ def test_by_hand_from_three_rows() -> None:
 def test_finite_data_comes_close_to_the_population() -> None:
     # 20,000 rows; a cell of a reasoning anchor holds a share of .04 or less of 4,000 occurrences: sd below .0031
     task = AnchorTask()
-    rate, P = empirical(task.dataset(seed=3), task.tokens("reasoning_anchor"))
-    np.testing.assert_allclose(rate, rates(task, "reasoning_anchor", masked=True), atol=1e-12)
+    _, P = empirical(task.dataset(seed=3), task.tokens("reasoning_anchor"))
     assert np.abs(P - population(task, "reasoning_anchor", masked=True)).max() < 5 * 0.0031
     assert np.abs(P - population(task, "reasoning_anchor")).max() > 0.005  # what is masked shows

@@ -29,7 +29,7 @@ from rb_interp.runs.sweep import Sweep
 from rb_interp.settings import SMALL
 from rb_interp.tasks.anchor import GROUPS
 from rb_interp.tasks.inputs import Inputs
-from rb_interp.theory.lemma_1 import lemma_1
+from rb_interp.theory.theorem_1 import lemma_1
 from rb_interp.training.member_group import Member
 
 REASONING, MEMORY, WEIGHTS = "rsn_train", "mem", ""
@@ -79,7 +79,7 @@ def read_members(run: Run, progress: bool = True) -> tuple[list[dict[str, Any]],
             prefix = f"{member.gamma}/{member.seed}/{stage}/{set}/{reading.probe}{_place(reading)}"
             arrays |= {f"{prefix}/{name}": np.asarray(array) for name, array in reading.arrays.items()}
     for gamma in config.gammas:
-        rows += lemma_1(config.model, config.task, gamma, n_init=config.n_init).to_frame().to_dict("records")
+        rows += lemma_1(config.model, config.task, gamma, n_init=config.n_init).to_dict("records")
     return rows, arrays
 
 

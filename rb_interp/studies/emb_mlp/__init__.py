@@ -29,7 +29,7 @@ EMB_MLP = Study(
         "lemma_1_reached": "d_model",
         "value_flow": "sweep gamma seed step",
     },
-    claims=f"{__name__}.claims:CLAIMS",
+    claims=f"{__name__}.config:CLAIMS",
     figures=f"{__name__}.figures:FIGURES",
     report=Path(__file__).with_name("report.md.jinja"),
     families={"B": "Learning order, Emb-MLP", "T": "Theory against measurement"},

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from rb_interp.claims import Verdict, judge
-from rb_interp.studies.emb_mlp.claims import CLAIMS
+from rb_interp.studies.emb_mlp.config import CLAIMS
 
 NAN = float("nan")
 BY_ID = {claim.id: claim for claim in CLAIMS}

@@ -7,7 +7,6 @@ from report.pages import check_page
 
 from rb_interp.figures.style import gamma_colour
 from rb_interp.studies.emb_mlp import EMB_MLP
-from rb_interp.studies.emb_mlp.drift import FLOOR
 from rb_interp.studies.emb_mlp.figures import (
     AGREEMENT,
     SWEEPS,
@@ -16,6 +15,7 @@ from rb_interp.studies.emb_mlp.figures import (
     draw_scaling,
     draw_value_flow,
 )
+from rb_interp.studies.emb_mlp.measure import FLOOR
 
 pytestmark = pytest.mark.wide
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from table_columns import check_run
 
-from rb_interp.studies.emb_mlp.drift import agreement_table
-from rb_interp.studies.emb_mlp.scaling import errors_over_seeds, lemma_1_reached
+from rb_interp.studies.emb_mlp.measure import agreement_table, errors_over_seeds, lemma_1_reached
 from rb_interp.training.member_group import Member
 
 pytestmark = pytest.mark.wide
